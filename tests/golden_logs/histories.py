@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from golden_logs.dump import Dump, lines_of
 from headgate.coordinator.core.machine import COORDINATOR
-from headgate.eventlog.log import Delivery
 from headgate.eventlog.schema_files import schema_directory, schemas
 from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS, partitions_of_shard
 from headgate.records.base import Key
@@ -26,8 +25,8 @@ from headgate.records.registry import KEY_FORMS
 from headgate_lab.memory_log.log import MemoryBroker
 from headgate_lab.simulation.profile import Profile
 from headgate_lab.simulation.world import World
+from headgate_lab.worlds.kernel import replayed
 from scenarios.runner import World as Scenario
-from scenarios.runner import perform
 
 HERE: Final = Path(__file__).parent
 
@@ -122,7 +121,7 @@ def record(name: str) -> Dump:
         broker = _whole_life()
     else:
         scenario = Scenario()
-        perform(scenario, SCENARIOS / f"{name}.txt")
+        scenario.perform(SCENARIOS / f"{name}.txt")
         broker = scenario.broker
         # Half an hour of heartbeats shows nothing: the cleaner leaves the last of each.
         broker.compact(ANNOUNCE)
@@ -162,10 +161,4 @@ def _facts(broker: MemoryBroker) -> Iterator[tuple[type[Any], Any]]:
 
 def _digest(broker: MemoryBroker, shard: int) -> str:
     """Of the state after replay of the log itself, without bytes in between."""
-    state = COORDINATOR.new_state(shard)
-    reader = broker.client().reader(dict.fromkeys(partitions_of_shard(shard), 0))
-    while batch := reader.poll(1_000, 0.0):
-        for item in batch:
-            if isinstance(item, Delivery):
-                COORDINATOR.evolve(state, item.key, item.value, item.offset)
-    return COORDINATOR.digest(state)
+    return COORDINATOR.digest(replayed(broker, COORDINATOR, partitions_of_shard(shard), shard))

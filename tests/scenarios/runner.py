@@ -1,16 +1,9 @@
-"""Scenario scripts with golden traces, after etcd raft's datadriven tests.
+"""Scripts of the coordinator: the script plays agents, operators and the outside world (script.py says how).
 
-A script is blocks of commands, a line ``----``, and what happened: every input the machine was given, every fact it
-decided, every effect it asked for. What runs is the real coordinator in the real role loop over the in-memory log;
-only agents and the outside world are played by the script. Regenerate with ``pytest tests/scenarios
---rewrite-scenarios`` and read the diff: it is the behaviour.
-
-At the end of every script the state after replay of the full log, after replay of the compacted one, and the
-owner's live state must be the same.
+A trace shows every input that the machine was given, every fact that it decided and every effect that it asked for.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -30,9 +23,8 @@ from headgate.coordinator.core.effects import (
 )
 from headgate.coordinator.core.feeds.explain import explain
 from headgate.coordinator.core.kind import COORDINATOR_KIND
-from headgate.coordinator.core.machine import COORDINATOR, State, decide, digest, evolve, new_state
-from headgate.eventlog.log import Delivery, Partition, Placed
-from headgate.records.base import Fact, Key
+from headgate.coordinator.core.machine import COORDINATOR, State
+from headgate.records.base import Fact
 from headgate.records.control import (
     Assignment,
     Epoch,
@@ -47,16 +39,13 @@ from headgate.records.control import (
     TaskState,
 )
 from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, RequestKey, SpanKey, TaskKey
-from headgate.runtime.machine import Decision, Machine, Now, ResignOwner
-from headgate.runtime.role import Role, RoleState, TermEffect
-from headgate.runtime.settings import RoleSettings
-from headgate_lab.memory_log.log import MemoryBroker, MemoryLog
+from headgate.runtime.machine import Decision, Machine, ResignOwner
+from headgate.runtime.role import TermEffect
+from headgate_lab.worlds.kernel import OwnerProcess
 from scenarios.derived import derived, indexed
+from scenarios.script import Script
 from scenarios.trace import describe_effect, describe_fact, describe_input, is_quiet
 
-LEASE_SECONDS: Final = 5.0
-TICK_SECONDS: Final = 0.25
-TURNS_MAX: Final = 1_000
 KINDS: Final = {
     "create": OperationKind.CREATE_FEED,
     "pause": OperationKind.PAUSE_FEED,
@@ -87,120 +76,75 @@ class Agent:
         self.epochs: dict[SpanKey, Epoch] = {}
 
 
-class Owner:
-    """One process of the coordinator."""
-
-    def __init__(self, world: "World", name: str) -> None:
-        self.world, self.name = world, name
-        self.log: MemoryLog = world.broker.client()
-        settings = RoleSettings(
-            kind=COORDINATOR_KIND,
-            shard=0,
-            owner_id=name,
-            transactional_id="coordinator-0",
-            version="test",
-            schema_version=1,
-            lease_seconds=LEASE_SECONDS,
-            holder_lease_seconds=LEASE_SECONDS,
-        )
-        machine = Machine(new_state=new_state, evolve=evolve, decide=self._decide, digest=digest)
-        self.role: Role[State] = Role(
-            settings, machine, self.log, run_effect=self._run_effect, on_commit=world.committed.append
-        )
-
-    def _decide(self, state: State, given: Any, now: Now) -> Decision:
-        decision = decide(state, given, now)
-        lines = [f"  {describe_fact(fact)}" for fact in decision.facts]
-        effects = [effect for effect in decision.effects if not is_quiet(effect)]
-        lines += [f"  {describe_effect(effect)}" for effect in effects]
-        shown = describe_input(given)
-        if (shown is not None and not is_quiet(given)) or lines:
-            self.world.say(f"{self.name} < {shown or 'heartbeat'}", *lines)
-        return decision
-
-    def _run_effect(self, effect: TermEffect) -> None:
-        if isinstance(effect.effect, ResignOwner):
-            self.role.cede()
-        else:
-            self.world.effects.append((self, effect))
-
-
-class World:
+class World(Script[State]):
     """A log, processes of the coordinator, agents, and a clock that only commands move."""
 
-    def __init__(self) -> None:
-        self.broker = MemoryBroker()
-        self.now = 100.0
-        self.owners: dict[str, Owner] = {}
+    nothing = ("nothing happens",)
+
+    def __init__(self, machine: Machine[State] = COORDINATOR) -> None:
+        super().__init__(COORDINATOR_KIND, machine)
         self.agents: dict[str, Agent] = {}
         self.lives: dict[str, int] = {}
-        self.effects: list[tuple[Owner, TermEffect]] = []
         self.is_resolving = True
         self.forget_fails = False
         self.found: dict[str, TablesDiscovered] = {}
-        self.output: list[str] = []
-        self.committed: list[Sequence[Fact]] = []
+        self.facts: list[Sequence[Fact]] = []
 
     def say(self, *lines: str) -> None:
         self.output.extend(lines)
 
+    def trace(self, name: str, given: Any, decision: Decision) -> None:
+        lines = [f"  {describe_fact(fact)}" for fact in decision.facts]
+        lines += [f"  {describe_effect(effect)}" for effect in decision.effects if not is_quiet(effect)]
+        shown = describe_input(given)
+        if (shown is not None and not is_quiet(given)) or lines:
+            self.say(f"{name} < {shown or 'heartbeat'}", *lines)
+
+    def submitted(self, owner: OwnerProcess[State], effect: TermEffect) -> None:
+        if isinstance(effect.effect, ResignOwner):
+            owner.role.cede()
+        else:
+            super().submitted(owner, effect)
+
+    def committed(self, _owner: OwnerProcess[State], facts: Sequence[Fact]) -> None:
+        self.facts.append(facts)
+
+    def command(self, words: list[str], options: dict[str, str]) -> None:
+        if words[0] in {"owner", "agent", "request", "effects"}:
+            words = ["_".join(words[:2]), *words[2:]]
+        super().command(words, options)
+
     def run(self, line: str) -> None:
-        words = line.split()
-        plain = [word for word in words if "=" not in word]
-        options = dict(word.split("=", 1) for word in words if "=" in word)
-        command = "_".join(plain[:2]) if plain[0] in {"owner", "agent", "request", "effects"} else plain[0]
-        arguments = plain[2:] if "_" in command else plain[1:]
-        getattr(self, f"do_{command}")(*arguments, **options)
-        self.settle()
+        super().run(line)
         for _, owner in sorted(self.owners.items()):
             assert indexed(owner.role.view.index) == derived(owner.role.view), "an index is not what the records say"
 
-    # --- time ---
+    def ticked(self, step: int) -> None:
+        """Heartbeats come every second, or as often as an agent's lease asks for them."""
+        if step % 4 == 3:
+            for _, agent in sorted(self.agents.items()):
+                if agent.lease is None or self.now >= agent.beaten_at + agent.lease / 5:
+                    self.beat(agent)
 
-    def do_advance(self, text: str) -> None:
-        """``advance 3s``: heartbeats every second, turns every quarter."""
-        for step in range(round(float(text.removesuffix("s")) / TICK_SECONDS)):
-            self.now += TICK_SECONDS
-            if step % 4 == 3:
-                for _, agent in sorted(self.agents.items()):
-                    if agent.lease is None or self.now >= agent.beaten_at + agent.lease / 5:
-                        self.beat(agent)
-            self.settle()
-
-    def settle(self) -> None:
-        """Turn every owner, let agents answer, run effects, until nothing more happens."""
-        for _ in range(TURNS_MAX):
-            before = (self.ends(), len(self.output), len(self.effects), self.where())
-            for _, owner in sorted(self.owners.items()):
-                owner.role.turn(Now(self.now, round(self.now * 1000)))
-            self.answer_owner()
-            if self.is_resolving:
-                self.do_effects_run()
-            if (self.ends(), len(self.output), len(self.effects), self.where()) == before:
-                return
-        raise AssertionError("the scenario does not come to rest")
-
-    def ends(self) -> tuple[int, ...]:
-        return tuple(self.broker.end_offset(partition) for partition in self.broker.partitions())
-
-    def where(self) -> tuple[RoleState, ...]:
-        return tuple(owner.role.status.state for _, owner in sorted(self.owners.items()))
+    def others_act(self) -> None:
+        self.answer_owner()
+        if self.is_resolving:
+            self.do_effects_run()
 
     # --- owners ---
 
     def do_owner_start(self, name: str) -> None:
-        self.owners[name] = Owner(self, name)
+        self.start(name)
 
     def do_owner_kill(self, name: str) -> None:
-        """SIGKILL: not a word to anybody."""
-        self.owners.pop(name).role.close()
+        self.kill(name)
 
     def do_owner_switch(self, old: str, new: str) -> None:
         """The owner resigns and another takes over."""
-        self.owners[new] = Owner(self, new)
+        self.start(new)
         owner = self.owners.pop(old)
         owner.role.resign()
-        owner.role.turn(Now(self.now, round(self.now * 1000)))
+        owner.role.turn(self.time())
 
     def do_stale(self, target: str, agent: str, rev: str) -> None:
         """A record of an owner that is long over arrives at the log (which the broker's fencing keeps out)."""
@@ -208,11 +152,10 @@ class World:
         role = Assignment(agent, f"{agent}s1", Epoch(int(rev), 99))
         now = self.dispatched(key)
         record = replace(now, owner_rev=int(rev), state=ReplicationState.COMMIT, primary=role, secondary=None)
-        self.write(Partition("dispatch", 0), key, record)
-        states = [new_state(0), *(owner.role.view for _, owner in sorted(self.owners.items()))]
-        self.replay_into(states[0])
+        self.write(key, record)
+        states = [self.state(), *(owner.role.view for _, owner in sorted(self.owners.items()))]
         self.say(*(f"  state: {describe_fact(Fact(key, state.spans[key]))}" for state in states))
-        self.write(Partition("dispatch", 0), key, now)
+        self.write(key, now)
 
     # --- agents ---
 
@@ -239,7 +182,7 @@ class World:
     def do_agent_leave(self, name: str) -> None:
         """A clean end: the session deletes its announcement."""
         agent = self.agents.pop(name)
-        self.write(Partition("announce", 0), AgentKey(agent.name, agent.session), None)
+        self.write(AgentKey(agent.name, agent.session), None)
 
     def do_kill(self, name: str) -> None:
         self.agents[name].is_alive = False
@@ -276,12 +219,12 @@ class World:
             lease_seconds=agent.lease,
             reads=1,
         )
-        self.write(Partition("announce", 0), AgentKey(agent.name, agent.session), record)
+        self.write(AgentKey(agent.name, agent.session), record)
 
     def answer(self, agent: Agent, rev: int | None) -> None:
         agent.answered = rev
         value = answered(rev, len(agent.epochs), round(self.now * 1000), reads=1)
-        self.write(Partition("sync", 0), AnswerKey(agent.name, agent.session, 0), value)
+        self.write(AnswerKey(agent.name, agent.session, 0), value)
 
     def answer_owner(self) -> None:
         rev = self.owner_rev()
@@ -303,14 +246,13 @@ class World:
             retryable="error" in options and "fatal" not in options,
             reported_ms=round(self.now * 1000),
         )
-        self.write(Partition("sync", 0), TaskKey(key.feed, key.span, agent.name, session), report)
+        self.write(TaskKey(key.feed, key.span, agent.name, session), report)
 
     def do_obey(self) -> None:
         """Every live agent does what its roles ask of it, at offset 0, until nothing more is asked."""
         told: set[tuple[SpanKey, Epoch, str]] = set()
         while True:
-            state = new_state(0)
-            self.replay_into(state)
+            state = self.state()
             asked = [
                 (agent, key, role, word)
                 for key, record in sorted(state.spans.items())
@@ -341,7 +283,7 @@ class World:
             lag_ms=int(options.get("lag", "0")),
             progressed_ms=round(self.now * 1000),
         )
-        self.write(Partition("checkpoint", 0), ProgressKey(key.feed, key.span, agent.name, agent.session), value)
+        self.write(ProgressKey(key.feed, key.span, agent.name, agent.session), value)
 
     def epoch(self, agent: Agent, key: SpanKey, text: str | None) -> Epoch:
         """The epoch asked for; else that of the session's role; else the last one it had."""
@@ -421,7 +363,7 @@ class World:
         self.ask(request, "resign", "")
 
     def do_request_delete(self, request: str) -> None:
-        self.write(Partition("changefeed", 0), RequestKey(request), None)
+        self.write(RequestKey(request), None)
 
     def ask(
         self,
@@ -437,18 +379,20 @@ class World:
     ) -> None:
         asked_ms = round(self.now * 1000)
         value = OperationRequested(KINDS[kind], feed, spec, table, agent, "tester", asked_ms, parts, abandon_sink)
-        self.write(Partition("changefeed", 0), RequestKey(request), value)
+        self.write(RequestKey(request), value)
 
     def do_effects_hold(self) -> None:
         """Effects wait until ``effects run``, ``effects fail`` or ``effects refuse``."""
         self.is_resolving = False
 
     def do_effects_run(self) -> None:
-        for owner, term_effect in self.take_effects():
-            effect = term_effect.effect
-            is_look = isinstance(effect, DiscoverTables)
-            result = self.found.get(effect.feed, TablesDiscovered()) if is_look else run_effect(effect)
-            owner.role.finish(term_effect, result)
+        self.answer_effects(
+            lambda effect: (
+                self.found.get(effect.feed, TablesDiscovered())
+                if isinstance(effect, DiscoverTables)
+                else run_effect(effect)
+            )
+        )
 
     def do_found(self, feed: str, tables: str = "", notices: str = "", grown: str = "", waits: str = "") -> None:
         """What every look at a source finds: ``found f [tables=t2,t3:4] [notices=] [grown=] [waits=t1:5000]``."""
@@ -458,23 +402,16 @@ class World:
         self.found[feed] = TablesDiscovered(plans, said, grown.replace("_", " ") or None, unapplied)
 
     def do_effects_fail(self) -> None:
-        for owner, effect in self.take_effects():
-            owner.role.finish(effect, EffectFailed("broker away"))
+        self.answer_effects(lambda _effect: EffectFailed("broker away"))
 
     def do_effects_refuse(self) -> None:
-        for owner, effect in self.take_effects():
-            owner.role.finish(effect, FeedRefused("no such topic"))
-
-    def take_effects(self) -> list[tuple[Owner, TermEffect]]:
-        effects, self.effects = self.effects, []
-        return effects
+        self.answer_effects(lambda _effect: FeedRefused("no such topic"))
 
     # --- looking ---
 
     def do_why(self, feed: str) -> None:
         """From a replayed state, as the CLI does it."""
-        state = new_state(0)
-        self.replay_into(state)
+        state = self.state()
         told = explain(state, feed, has_owner=bool(self.owners))
         self.say(f"{told.feed}: {told.state}, ts {told.checkpoint_ts}, {told.held_count} of {told.table_count} held")
         self.say(*(f"  {line}" for line in told.feed_held_by))
@@ -482,42 +419,20 @@ class World:
 
     def do_show(self) -> None:
         """Every dispatch record, outcome and feed on the log."""
-        state = new_state(0)
-        self.replay_into(state)
+        state = self.state()
         self.say(*(f"  {describe_fact(Fact(key, value))}" for key, value in sorted(state.spans.items())))
 
     def do_compact(self) -> None:
         self.broker.compact_all(drop_tombstones=True)
 
     def check(self) -> None:
-        """The three ways to a state agree."""
-        full = new_state(0)
-        self.replay_into(full)
-        live = [digest(o.role.view) for _, o in sorted(self.owners.items()) if o.role.status.owner_rev is not None]
-        self.broker.compact_all(drop_tombstones=True)
-        compacted = new_state(0)
-        self.replay_into(compacted)
-        for state in (full, compacted):
+        for state in (self.check_replay(drop_tombstones=True), self.state()):
             assert indexed(state.index) == derived(state), "an index is not what the records say"
-        assert digest(full) == digest(compacted), "replay of the full and of the compacted log differ"
-        assert set(live) <= {digest(full)}, "the owner's live state is not what the log says"
 
     # --- the log ---
 
-    def write(self, partition: Partition, key: Key, value: Any) -> None:
-        self.broker.append(Placed(partition, Fact(key, value)))
-
-    def replay_into(self, state: State) -> None:
-        reader = self.broker.client().reader(dict.fromkeys(self.broker.partitions(), 0))
-        while batch := reader.poll(1_000, 0.0):
-            for item in batch:
-                if isinstance(item, Delivery):
-                    COORDINATOR.evolve(state, item.key, item.value, item.offset)
-
     def dispatched(self, key: SpanKey) -> SpanDispatched:
-        state = new_state(0)
-        self.replay_into(state)
-        return state.spans[key]
+        return self.state().spans[key]
 
     def owner_rev(self) -> int | None:
         revs = [owner.role.status.owner_rev for _, owner in sorted(self.owners.items())]
@@ -568,27 +483,3 @@ def positions(text: str | None) -> dict[int, int]:
     """``5`` of partition 0, or ``0:5,3:7``."""
     pairs = [part.rpartition(":") for part in (text or "").split(",") if part]
     return {int(partition or 0): int(offset) for partition, _, offset in pairs}
-
-
-def play(path: Path) -> str:
-    """The script with the trace that it has now."""
-    world = World()
-    text = perform(world, path)
-    world.check()
-    return text
-
-
-def perform(world: World, path: Path) -> str:
-    """The same in a world that the caller looks at afterwards."""
-    blocks = []
-    for block in path.read_text(encoding="utf-8").split("\n\n"):
-        commands = block.split("\n----")[0].strip("\n")
-        for line in commands.splitlines():
-            if line.strip() and not line.startswith("#"):
-                world.run(line)
-        trace, world.output = world.output, []
-        if any(line.strip() and not line.startswith("#") for line in commands.splitlines()):
-            blocks.append("\n".join((commands, "----", *(trace or ["nothing happens"]))))
-        elif commands:
-            blocks.append(commands)
-    return "\n\n".join(blocks) + "\n"

@@ -1,20 +1,15 @@
-"""Scripts of the migration owner with golden traces: the real machine in the real role loop over the in-memory log.
+"""Scripts of the migration owner: the script plays the database (scenarios/script.py says how).
 
-A script is blocks of commands, a line ``----``, and what happened: inputs, facts, effects. The database is played by
-the script: ``result m1 progressed ready`` answers the effect that is out about m1. Examinations answer themselves, as
-an ALTER of the table that the submission names, unless the script holds them. ``a & b`` come at once.
-At the end of every script the state after replay of the full log, after replay of the compacted one, and the owner's
-live state must be the same.
+``result m1 progressed ready`` answers the effect that is out about m1. Examinations answer themselves, as an ALTER of
+the table that the submission names, unless the script holds them. ``a & b`` come at once.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from headgate.eventlog.log import Delivery, Partition, Placed
 from headgate.migration.core import effects as fx
 from headgate.migration.core.kind import MIGRATION_KIND
-from headgate.migration.core.machine import MigrationsState, decide, digest, evolve, new_state
+from headgate.migration.core.machine import MIGRATIONS, MigrationsState
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.records.base import Fact
 from headgate.records.migration import (
@@ -33,41 +28,28 @@ from headgate.runtime.machine import (
     CancelTimer,
     Decision,
     EffectFinished,
-    Machine,
-    Now,
     SetTimer,
     TermBegan,
     TimerFired,
 )
-from headgate.runtime.role import Role, TermEffect
-from headgate.runtime.settings import RoleSettings
-from headgate_lab.memory_log.log import MemoryBroker
-
-LEASE_SECONDS: Final = 5.0
-TICK_SECONDS: Final = 0.5
-TURNS_MAX: Final = 500
-TOPIC: Final = Partition("migration", 0)
+from headgate.runtime.role import TermEffect
+from headgate_lab.worlds.kernel import OwnerProcess
+from scenarios.script import Script
 
 
-class Owner:
-    def __init__(self, world: "World", name: str) -> None:
-        self.world, self.name = world, name
-        self.log = world.broker.client()
-        settings = RoleSettings(
-            kind=MIGRATION_KIND,
-            shard=0,
-            owner_id=name,
-            transactional_id="migration-0",
-            version="test",
-            schema_version=1,
-            lease_seconds=LEASE_SECONDS,
-            holder_lease_seconds=LEASE_SECONDS,
-        )
-        machine = Machine(new_state=new_state, evolve=evolve, decide=self._decide, digest=digest)
-        self.role: Role[MigrationsState] = Role(settings, machine, self.log, run_effect=self._run_effect)
+class World(Script[MigrationsState]):
+    """The database says what the script wants; ``effects`` has the newest effect about each migration."""
 
-    def _decide(self, state: MigrationsState, given: Any, now: Now) -> Decision:
-        decision = decide(state, given, now)
+    tick_seconds = 0.5
+
+    def __init__(self) -> None:
+        super().__init__(MIGRATION_KIND, MIGRATIONS)
+        self.effects: dict[str, tuple[OwnerProcess[MigrationsState], TermEffect]] = {}
+        self.is_examining = True
+        self.is_watching = False
+        self.requests = 0
+
+    def trace(self, name: str, given: Any, decision: Decision) -> None:
         lines = [f"  {describe_fact(fact)}" for fact in decision.facts]
         lines += [
             f"  * {describe_effect(effect)}"
@@ -76,57 +58,15 @@ class Owner:
         ]
         shown = describe_input(given)
         if shown is not None and not is_quiet(given, lines):
-            self.world.output += [f"{self.name} < {shown}", *lines]
-        return decision
+            self.output += [f"{name} < {shown}", *lines]
 
-    def _run_effect(self, effect: TermEffect) -> None:
-        self.world.submitted(self, effect)
+    def others_act(self) -> None:
+        if self.is_examining:
+            self.do_examine()
 
-
-class World:
-    """A log, processes of the owner, and a database that says what the script wants."""
-
-    def __init__(self) -> None:
-        self.broker = MemoryBroker()
-        self.now = 100.0
-        self.owners: dict[str, Owner] = {}
-        self.effects: dict[str, tuple[Owner, TermEffect]] = {}
-        self.examinations: list[tuple[Owner, TermEffect]] = []
-        self.is_examining = True
-        self.is_watching = False
-        self.verdict: Any = None
-        self.output: list[str] = []
-        self.requests = 0
-
-    def run(self, line: str) -> None:
-        for command in line.split(" & "):
-            self.command(command)
-        self.settle()
-
-    def command(self, line: str) -> None:
-        words = line.split()
-        plain = [word for word in words if "=" not in word]
-        options = dict(word.split("=", 1) for word in words if "=" in word)
-        getattr(self, f"do_{plain[0]}")(*plain[1:], **options)
-
-    def settle(self) -> None:
-        for _ in range(TURNS_MAX):
-            before = self.seen()
-            for _, owner in sorted(self.owners.items()):
-                owner.role.turn(Now(self.now, round(self.now * 1000)))
-            if self.is_examining:
-                self.do_examine()
-            if self.seen() == before:
-                return
-        raise AssertionError("the scenario does not come to rest")
-
-    def seen(self) -> tuple[Any, ...]:
-        ends = tuple(self.broker.end_offset(partition) for partition in self.broker.partitions())
-        return ends, len(self.output), [owner.role.status.state for owner in self.owners.values()]
-
-    def submitted(self, owner: Owner, effect: TermEffect) -> None:
+    def submitted(self, owner: OwnerProcess[MigrationsState], effect: TermEffect) -> None:
         if isinstance(effect.effect, fx.ExamineMigration):
-            self.examinations.append((owner, effect))
+            super().submitted(owner, effect)
         elif self.is_watching and isinstance(effect.effect, fx.WatchMigration):
             record = effect.effect.record
             owner.role.finish(effect, fx.Progressed(record.stage, is_ready_to_complete=record.is_ready_to_complete,
@@ -135,23 +75,16 @@ class World:
         else:
             self.effects[effect.effect.migration] = (owner, effect)
 
-    # --- owners and time ---
+    # --- owners ---
 
     def do_start(self, name: str) -> None:
         """``start o1``: a process that would own the shard."""
-        self.owners[name] = Owner(self, name)
+        self.start(name)
 
     def do_kill(self, name: str) -> None:
         """SIGKILL: its effects never come back."""
-        owner = self.owners.pop(name)
-        owner.role.close()
+        owner = self.kill(name)
         self.effects = {m: (o, e) for m, (o, e) in self.effects.items() if o is not owner}
-        self.examinations = [(o, e) for o, e in self.examinations if o is not owner]
-
-    def do_advance(self, text: str) -> None:
-        for _ in range(round(float(text.removesuffix("s")) / TICK_SECONDS)):
-            self.now += TICK_SECONDS
-            self.settle()
 
     def do_watch(self, word: str) -> None:
         """``watch on``: every look finds the same as before; the migration lives."""
@@ -200,9 +133,6 @@ class World:
         )
         self.write(MigrationRequestKey(request or f"r{self.requests}"), record)
 
-    def write(self, key: Any, value: Any) -> None:
-        self.broker.append(Placed(TOPIC, Fact(key, value)))
-
     # --- the database ---
 
     def do_hold(self, _word: str = "examinations") -> None:
@@ -210,18 +140,19 @@ class World:
 
     def do_examine(self, verdict: str = "", *, reason: str = "") -> None:
         """``examine [refused|failed|nothing|immediate] [reason=]``: answer what is being examined, once."""
-        waiting, self.examinations = self.examinations, []
-        for owner, effect in waiting:
-            spec = effect.effect.spec
-            table = spec.statement.split()[2] if spec.reverts is None else effect.effect.reverted.table
-            action = "revert" if spec.reverts else spec.statement.split()[0].lower()
-            result: Any = fx.Examined(action, table, spec.database, is_immediate=verdict == "immediate" or
-                                      action in ("create", "drop"), has_nothing_to_do=verdict == "nothing")  # fmt: skip
+
+        def examined(effect: fx.ExamineMigration) -> Any:
             if verdict == "refused":
-                result = fx.ExamineRefused(reason.replace("_", " "))
+                return fx.ExamineRefused(reason.replace("_", " "))
             if verdict == "failed":
-                result = fx.EffectFailed(reason.replace("_", " "))
-            owner.role.finish(effect, result)
+                return fx.EffectFailed(reason.replace("_", " "))
+            spec = effect.spec
+            table = spec.statement.split()[2] if effect.reverted is None else effect.reverted.table
+            action = "revert" if spec.reverts else spec.statement.split()[0].lower()
+            return fx.Examined(action, table, spec.database, is_immediate=verdict == "immediate" or
+                               action in ("create", "drop"), has_nothing_to_do=verdict == "nothing")  # fmt: skip
+
+        self.answer_effects(examined)
 
     def do_result(self, migration: str, kind: str, *flags: str, **options: str) -> None:
         """``result m1 progressed [ready] [dead] [stage=] [rows=] [left=shadow] [feed=] [begun=] | completed | …``."""
@@ -270,24 +201,6 @@ class World:
         for _, owner in sorted(self.owners.items()):
             owner.role.give(report)
 
-    # --- the end ---
-
-    def check_replay(self) -> None:
-        full, live = new_state(0), [owner.role for owner in self.owners.values() if owner.role.status.owner_rev]
-        compacted = new_state(0)
-        self.replay(full)
-        self.broker.compact(TOPIC)
-        self.replay(compacted)
-        assert digest(full) == digest(compacted)
-        for role in live:
-            assert role.digest() == digest(full)
-
-    def replay(self, state: MigrationsState) -> None:
-        reader = self.broker.client().reader({TOPIC: 0})
-        for item in reader.poll(100_000, 0.0):
-            assert isinstance(item, Delivery)
-            evolve(state, item.key, item.value, item.offset)
-
 
 def number(text: str | None) -> int | None:
     return int(text) if text else None
@@ -308,21 +221,6 @@ def spec_of(table: str, flags: Sequence[str], options: dict[str, str]) -> Migrat
         **known,
         **more,
     )
-
-
-def play(path: Path) -> str:
-    """The script with the trace that it gives now."""
-    world, parts = World(), []
-
-    for block in path.read_text(encoding="utf-8").strip().split("\n\n"):
-        commands = block.split("\n----")[0]
-        world.output = []
-        for line in commands.splitlines():
-            if line.strip() and not line.startswith("#"):
-                world.run(line)
-        parts.append("\n".join([commands, "----", *world.output]))
-    world.check_replay()
-    return "\n\n".join(parts) + "\n"
 
 
 # --- words ---

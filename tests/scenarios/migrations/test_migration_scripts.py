@@ -7,17 +7,15 @@ import pytest
 
 from headgate.migration.core import draft, transitions
 from headgate.migration.core.transitions import TRANSITIONS, Action, Phase, Signal, phase
-from scenarios.migrations.migration_script import play
+from scenarios.migrations.migration_script import World
+from scenarios.script import compare
 
 SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_script(path: Path, request: pytest.FixtureRequest) -> None:
-    played = play(path)
-    if request.config.getoption("--rewrite-scenarios", default=False):
-        path.write_text(played, encoding="utf-8")
-    assert played == path.read_text(encoding="utf-8")
+    compare(path, World().play(path), request)
 
 
 def test_every_transition_that_does_something_is_in_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,6 +27,6 @@ def test_every_transition_that_does_something_is_in_a_script(monkeypatch: pytest
 
     monkeypatch.setattr(draft, "apply", apply)
     for path in SCRIPTS:
-        play(path)
+        World().play(path)
     wanted = {pair for pair, action in TRANSITIONS.items() if action not in (Action.NEVER, Action.KEEP)}
     assert sorted(wanted - met) == []

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from scenarios.script import compare
 from scenarios.spans.span_script import play
 
 SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
@@ -11,7 +12,4 @@ SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_span_script(path: Path, request: pytest.FixtureRequest) -> None:
-    played = play(path)
-    if request.config.getoption("--rewrite-scenarios", default=False):
-        path.write_text(played, encoding="utf-8")
-    assert played == path.read_text(encoding="utf-8")
+    compare(path, play(path), request)

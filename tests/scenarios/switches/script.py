@@ -1,14 +1,12 @@
-"""Scripts of switches with golden traces: the real owner of generations in the real role loop; all others are played.
+"""Scripts of switches: the script plays writers, readers, operators and the broker (scenarios/script.py says how).
 
-A script is blocks of commands, a line ``----``, and what happened: inputs, facts and effects. Regenerate with ``pytest
-tests/scenarios/switches --rewrite-scenarios`` and read the diff. Effects are answered at once (a fenced writer was at
-position 99, every partition ends at 100) unless the script holds them, or lets them fail.
+Effects are answered at once (a fenced writer was at position 99, every partition ends at 100) unless the script holds
+them or lets them fail.
 """
 
-from pathlib import Path
 from typing import Any, Final
 
-from headgate.eventlog.log import Partition, Placed
+from headgate.eventlog.log import Partition
 from headgate.generation.changelog.core.planning import resize
 from headgate.generation.core.effects import (
     CreateLog,
@@ -28,8 +26,8 @@ from headgate.generation.core.effects import (
 from headgate.generation.core.ranges import Recut
 from headgate.generation.core.state import GenerationState, current_of
 from headgate.generation.owner.core.kind import GENERATION_KIND
-from headgate.generation.owner.core.machine import decide, digest, evolve, new_state
-from headgate.records.base import Fact, Key
+from headgate.generation.owner.core.machine import GENERATION
+from headgate.records.base import Fact
 from headgate.records.control import OwnerAnnounced, RequestSettled
 from headgate.records.generation import (
     AutomaticRecorded,
@@ -54,63 +52,46 @@ from headgate.runtime.machine import (
     CancelTimer,
     Decision,
     EffectFinished,
-    Machine,
-    Now,
     SetTimer,
     TermBegan,
     TimerFired,
 )
-from headgate.runtime.role import Role, RoleSettings, TermEffect
-from headgate_lab.memory_log.log import MemoryBroker
+from scenarios.script import Script
 
 SET: Final = "orders"
 TOPIC: Final = Partition("generation", 0)
-TICK_SECONDS: Final = 0.25
 PARTITIONS: Final = 8
 
 
-class World:
+class World(Script[GenerationState]):
     def __init__(self) -> None:
-        self.broker = MemoryBroker()
-        self.now = 100.0
-        self.owners: dict[str, Role[GenerationState]] = {}
-        self.effects: list[tuple[str, TermEffect]] = []
+        super().__init__(GENERATION_KIND, GENERATION, schema_version=2)
         self.mode = "run"
-        self.partitions = PARTITIONS
-        self.output: list[str] = []
+        self.partitions_of_topic = PARTITIONS
 
-    def run(self, line: str) -> None:
-        words = line.split()
-        plain = [word for word in words if "=" not in word]
-        options = dict(word.split("=", 1) for word in words if "=" in word)
-        getattr(self, f"do_{plain[0]}")(*plain[1:], **options)
-        self.settle()
+    def trace(self, name: str, given: Any, decision: Decision) -> None:
+        lines = [f"  {shown_fact(fact)}" for fact in decision.facts]
+        lines += [f"  * {shown_effect(effect)}" for effect in decision.effects]
+        if lines or not isinstance(given, TimerFired | Arrived):
+            self.output += [f"{name} < {shown_input(given)}", *lines]
 
-    def settle(self) -> None:
-        for _ in range(200):
-            before = (self.broker.end_offset(TOPIC), len(self.output), len(self.effects))
-            for _, role in sorted(self.owners.items()):
-                role.turn(Now(self.now, self.wall_ms()))
-            if self.mode != "hold":
-                waiting, self.effects = self.effects, []
-                for name, effect in waiting:
-                    result = EffectFailed("no broker answers") if self.mode == "fail" else self.result(effect.effect)
-                    if name in self.owners:
-                        self.owners[name].finish(effect, result)
-            if (self.broker.end_offset(TOPIC), len(self.output), len(self.effects)) == before:
-                return
-        raise AssertionError("the script does not come to rest")
+    def seen(self) -> tuple[Any, ...]:
+        """A role that only changes its state has its next turn with the next line."""
+        return self.broker.end_offset(TOPIC), len(self.output), self.pending()
 
-    def wall_ms(self) -> int:
-        return round(self.now * 1000)
+    def others_act(self) -> None:
+        if self.mode == "fail":
+            self.answer_effects(lambda _effect: EffectFailed("no broker answers"))
+        elif self.mode == "run":
+            self.answer_effects(self.result)
 
     def result(self, effect: Any) -> Any:
         match effect:
             case CreateLog() | LookAtLog():
-                return LogSeen("topic-1", dict.fromkeys(range(self.partitions), 100), 7)
+                return LogSeen("topic-1", dict.fromkeys(range(self.partitions_of_topic), 100), 7)
             case GrowLog():
-                self.partitions = max(self.partitions, effect.partitions)
-                return LogSeen("topic-1", dict.fromkeys(range(self.partitions), 100), 7)
+                self.partitions_of_topic = max(self.partitions_of_topic, effect.partitions)
+                return LogSeen("topic-1", dict.fromkeys(range(self.partitions_of_topic), 100), 7)
             case DeleteLog():
                 return LogDeleted()
             case FenceWriter():
@@ -123,44 +104,17 @@ class World:
 
     # --- commands ---
 
-    def do_advance(self, text: str) -> None:
-        for _ in range(round(float(text.removesuffix("s")) / TICK_SECONDS)):
-            self.now += TICK_SECONDS
-            self.settle()
-
     def do_owner(self, verb: str, name: str) -> None:
         if verb == "kill":
-            self.owners.pop(name).close()
-            return
-
-        def told(state: GenerationState, given: Any, now: Now) -> Decision:
-            decision = decide(state, given, now)
-            lines = [f"  {shown_fact(fact)}" for fact in decision.facts]
-            lines += [f"  * {shown_effect(effect)}" for effect in decision.effects]
-            if lines or not isinstance(given, TimerFired | Arrived):
-                self.output += [f"{name} < {shown_input(given)}", *lines]
-            return decision
-
-        settings = RoleSettings(
-            kind=GENERATION_KIND,
-            shard=0,
-            owner_id=name,
-            transactional_id="generation-0",
-            version="test",
-            schema_version=2,
-            lease_seconds=5.0,
-            holder_lease_seconds=5.0,
-        )
-        machine = Machine(new_state, evolve, told, digest)
-        self.owners[name] = Role(
-            settings, machine, self.broker.client(), run_effect=lambda effect: self.effects.append((name, effect))
-        )
+            self.kill(name)
+        else:
+            self.start(name)
 
     def do_effects(self, mode: str) -> None:
         self.mode = mode
 
     def do_topic(self, *, partitions: str) -> None:
-        self.partitions = int(partitions)
+        self.partitions_of_topic = int(partitions)
 
     def do_create(self, request: str, *, streams: str = "1") -> None:
         self.ask(request, GenerationRequestKind.CREATE, streams=int(streams))
@@ -233,16 +187,6 @@ class World:
             kind, "t.orders" if is_create else "", PARTITIONS if is_create else 0, streams, 0, changes, "script", 0
         )
         self.write(GenerationRequestKey(SET, request), asked)
-
-    def write(self, key: Key, value: Any) -> None:
-        self.broker.append(Placed(TOPIC, Fact(key, value)), 2)
-
-    def state(self) -> GenerationState:
-        state = new_state(0)
-        for entry in self.broker.entries(TOPIC, 0, self.broker.end_offset(TOPIC), 10**6):
-            if entry.committed() and not isinstance(entry.key, str):
-                evolve(state, entry.key, entry.value, entry.offset)
-        return state
 
 
 def shown_input(given: Any) -> str:
@@ -335,25 +279,3 @@ def shown_generation(generation: Any) -> str:
     )
     ends = f" ends {generation.closed_ends}" if generation.closed_ends else ""
     return f"{generation.epoch} {generation.phase.value}{f' [{cuts}]' if cuts else ''}{ends}"
-
-
-def play(path: Path) -> str:
-    """The script with the trace that comes of it now."""
-    world = World()
-    parts = []
-    for block in path.read_text(encoding="utf-8").split("\n\n"):
-        commands = block.split("\n----")[0].strip("\n")
-        world.output = []
-        for line in commands.splitlines():
-            if line and not line.startswith("#"):
-                world.run(line)
-        parts.append("\n".join([commands, "----", *world.output]))
-    check_replay(world)
-    return "\n\n".join(parts) + "\n"
-
-
-def check_replay(world: World) -> None:
-    """Full log, compacted log and the owner's live state are the same."""
-    whole = digest(world.state())
-    world.broker.compact(TOPIC)
-    assert digest(world.state()) == whole

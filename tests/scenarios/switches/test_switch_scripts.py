@@ -4,14 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.switches.script import play
+from scenarios.script import compare
+from scenarios.switches.script import World
 
 SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_switch_script(path: Path, request: pytest.FixtureRequest) -> None:
-    played = play(path)
-    if request.config.getoption("--rewrite-scenarios", default=False):
-        path.write_text(played, encoding="utf-8")
-    assert played == path.read_text(encoding="utf-8")
+    compare(path, World().play(path), request)

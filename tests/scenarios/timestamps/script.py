@@ -1,20 +1,17 @@
-"""Scripts of timestamp sets with golden traces: as those of switches (their script.py), for the same owner.
+"""Scripts of timestamp sets: as those of switches (their script.py), for the same owner.
 
 Rings are written ``a:2:-5,7`` (node a with two shards owns the tokens -5 and 7), several of them after another. Rows
 have at most four streams here. The wall clock shows what the monotonic one shows, from 100 s on, unless ``clock`` moves
 it. After every block a reader and a writer that follow the topic say what they see.
 """
 
-from pathlib import Path
 from typing import Any, Final
 
-from headgate.eventlog.log import Placed
 from headgate.generation.core.effects import CheckRows, MakeTopology, RowsChecked, TopologyMade
 from headgate.generation.timestamps.core import timestamp_views
 from headgate.generation.timestamps.core.descriptions import wrong_rows
 from headgate.generation.timestamps.core.rings import topology_for
 from headgate.generation.timestamps.core.timeline import GenerationTimeline
-from headgate.records.base import Fact
 from headgate.records.timestamps import (
     DescriptionKey,
     RangesDescribed,
@@ -30,7 +27,7 @@ from headgate.records.timestamps import (
     TimestampsRequestKind,
 )
 from scenarios.switches import script
-from scenarios.switches.script import SET, TOPIC
+from scenarios.switches.script import SET
 
 CHUNK_STREAMS: Final = 4
 KEPT_MS: Final = 100_000
@@ -71,9 +68,9 @@ class World(script.World):
 
     def do_lose(self, timestamp: str, chunk: str) -> None:
         """Somebody deletes a description."""
-        self.broker.append(Placed(TOPIC, Fact(DescriptionKey(SET, int(timestamp), int(chunk)), None)), 2)
+        self.write(DescriptionKey(SET, int(timestamp), int(chunk)), None)
 
-    def seen(self) -> list[str]:
+    def shown(self) -> list[str]:
         """What a reader and a writer see that have read all."""
         records = self.state().timestamps
         published = timestamp_views.published_of(records, SET)
@@ -111,18 +108,3 @@ def shown_value(value: Any) -> str:
         case TimestampLeft():
             return f"has left {value.left_ms}"
     raise TypeError(value)
-
-
-def play(path: Path) -> str:
-    """The script with the trace that comes of it now."""
-    world = World()
-    parts = []
-    for block in path.read_text(encoding="utf-8").split("\n\n"):
-        commands = block.split("\n----")[0].strip("\n")
-        world.output = []
-        for line in commands.splitlines():
-            if line and not line.startswith("#"):
-                world.run(line)
-        parts.append("\n".join([commands, "----", *world.output, *world.seen()]))
-    script.check_replay(world)
-    return "\n\n".join(parts) + "\n"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from scenarios.script import compare
 from scenarios.timestamps import script
 
 SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
@@ -13,7 +14,4 @@ SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 def test_timestamp_script(path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headgate.generation.timestamps.core.rings.CHUNK_STREAMS", script.CHUNK_STREAMS)
     monkeypatch.setattr("scenarios.switches.script.shown_other", script.shown_value)
-    played = script.play(path)
-    if request.config.getoption("--rewrite-scenarios", default=False):
-        path.write_text(played, encoding="utf-8")
-    assert played == path.read_text(encoding="utf-8")
+    compare(path, script.World().play(path), request)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from headgate.coordinator.core.machine import State, digest, evolve, new_state
-from headgate.eventlog.log import Partition
 from headgate.records.control import (
     Assignment,
     FeedProgressed,
@@ -46,9 +45,7 @@ class History:
         self.world.run(f"owner start o{self.owners}")
 
     def read(self) -> State:
-        state = new_state(0)
-        self.world.replay_into(state)
-        return state
+        return self.world.state()
 
     def step(self) -> None:
         draw = self.chance.random()
@@ -111,7 +108,7 @@ class History:
         said = TaskReported(
             record.feed_id, epoch, state, {0: epoch.n}, "sink_unavailable" if has_failed else None, None, has_failed, 0
         )
-        self.world.write(Partition("sync", 0), TaskKey(key.feed, key.span, agent.name, agent.session), said)
+        self.world.write(TaskKey(key.feed, key.span, agent.name, agent.session), said)
 
     def calm_down(self) -> None:
         """No more faults: whoever hangs wakes up, a fresh agent comes, and there is time."""
@@ -151,7 +148,7 @@ class Auditor:
         self.checkpoints: dict[str, tuple[str, int | None, dict[str, dict[int, int]]]] = {}
 
     def watch(self, history: History) -> None:
-        committed = history.world.committed
+        committed = history.world.facts
         while committed:
             for fact in committed.pop(0):
                 if isinstance(fact.value, SpanDispatched):

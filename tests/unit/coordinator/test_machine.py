@@ -10,7 +10,7 @@ from headgate.agent.core.state import evolve
 from headgate.agent.core.state import new_state as new_session
 from headgate.coordinator.core.feeds.explain import UnknownFeedError, explain
 from headgate.coordinator.core.machine import NoTermError, decide, new_state
-from headgate.eventlog.log import Delivery, Partition
+from headgate.eventlog.log import Delivery
 from headgate.records.base import Fact
 from headgate.records.control import Epoch, ReplicationState, TaskState
 from headgate.runtime.machine import Arrived, Decision, Now, TermBegan, TimerFired
@@ -43,8 +43,7 @@ def test_a_table_is_held_since_its_holders_last_word_and_not_since_one_of_anothe
         world.run(line)
 
     def since() -> float:
-        state = new_state(0)
-        world.replay_into(state)
+        state = world.state()
         state.feed_progress.clear()  # the owner has said nothing of it yet
         return explain(state, "shop").reasons[0].since_ms / 1000 - 100
 
@@ -60,8 +59,7 @@ def test_a_table_is_held_since_the_checkpoint_says_so_if_it_means_the_same_table
     world = World()
     for line in ("owner start o1", "agent join a1", "request create r1 shop", "advance 3s"):
         world.run(line)
-    state = new_state(0)
-    world.replay_into(state)
+    state = world.state()
     said = state.feed_progress["shop"]
     assert said.held_by is not None
 
@@ -82,8 +80,7 @@ def test_advice_on_a_failed_table_says_resume_only_where_resume_helps() -> None:
         world.run(line)
 
     def advice() -> str:
-        state = new_state(0)
-        world.replay_into(state)
+        state = world.state()
         return explain(state, "shop").reasons[0].advice
 
     world.run("status a1 shop/t1 failed error=sink_unavailable:away")
@@ -136,7 +133,7 @@ class RealAgent:
 
     def write(self, fact: Fact) -> None:
         evolve(self.state, fact.key, fact.value, -1)
-        self.world.write(Partition(fact.key.topic, 0), fact.key, fact.value)
+        self.world.write(fact.key, fact.value)
 
 
 def test_coordinator_and_agents_as_they_are_move_pause_resume_and_remove_a_feed() -> None:
@@ -152,8 +149,7 @@ def test_coordinator_and_agents_as_they_are_move_pause_resume_and_remove_a_feed(
             world.settle()
 
     def standing() -> dict[str, tuple[ReplicationState, str | None]]:
-        state = new_state(0)
-        world.replay_into(state)
+        state = world.state()
         return {k.span: (r.state, r.primary.agent if r.primary else None) for k, r in sorted(state.spans.items())}
 
     run("advance 1s")

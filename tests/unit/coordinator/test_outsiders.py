@@ -29,7 +29,7 @@ def run(world: World, *lines: str) -> None:
 def written(world: World) -> dict[Any, Any]:
     """Every committed fact goes through the codec; the newest of each key."""
     newest = {}
-    for facts in world.committed:
+    for facts in world.facts:
         for fact in facts:
             assert decode(fact.key.topic, *encode(fact)) == (fact.key, fact.value)
             newest[fact.key] = fact.value
@@ -54,10 +54,10 @@ def test_reasons_notices_and_errors(text: str) -> None:
     feed = written(world)[FeedKey("shop")]
     assert isinstance(feed, FeedRecorded)
     assert len(feed.notices[0]) <= TEXT_LENGTH_MAX
-    before = len(world.committed)
+    before = len(world.facts)
     world.run("advance 11s")
     finish(world, TablesDiscovered(notices=(text, "fine")))
-    facts = [fact for batch in world.committed[before:] for fact in batch]
+    facts = [fact for batch in world.facts[before:] for fact in batch]
     assert not any(isinstance(fact.key, FeedKey) for fact in facts), "what was said is not said again"
 
     world.run("request create r2 more tables=t2")

@@ -3,13 +3,11 @@
 import pytest
 
 from headgate.coordinator.core.feeds import feed_lifecycle
-from headgate.coordinator.core.machine import new_state
 from headgate.coordinator.core.sessions import membership
 from headgate.coordinator.core.spans import deadlines, span_lifecycle
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.records.control import ReplicationState
 from headgate.records.keys import SpanKey
-from headgate.runtime.machine import Now
 from scenarios.runner import World
 
 TABLES = [f"t{number}" for number in range(7)]
@@ -34,13 +32,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def turn(world: World, owner: str) -> None:
     """One turn of the owner and nothing else."""
-    world.owners[owner].role.turn(Now(world.now, round(world.now * 1000)))
+    world.owners[owner].role.turn(world.time())
 
 
 def logged(world: World) -> CoordinatorState:
-    state = new_state(0)
-    world.replay_into(state)
-    return state
+    return world.state()
 
 
 def held_by(world: World, agent: str) -> int:
@@ -50,7 +46,7 @@ def held_by(world: World, agent: str) -> int:
 
 def successor(world: World) -> None:
     """The owner is killed, and another follows."""
-    world.owners.pop("o1").role.close()
+    world.kill("o1")
     world.run("owner start o2")
     world.run("advance 6s")
 
@@ -103,7 +99,7 @@ def test_keys_of_a_removed_feed(world: World, is_killed_between: bool) -> None:
     assert "shop" in logged(world).feeds
     if is_killed_between:
         successor(world)
-        assert len(world.effects) == 1, "the sink is asked to forget it again"
+        assert world.pending() == 1, "the sink is asked to forget it again"
         world.run("effects run")
     world.settle()
     state = logged(world)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from headgate.coordinator.core.machine import new_state
 from headgate.coordinator.core.scheduling import round_view
 from headgate.coordinator.schedulers import capacity
 from headgate.records.control import ReplicationState
@@ -21,8 +20,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def states(world: World) -> dict[str, ReplicationState]:
-    state = new_state(0)
-    world.replay_into(state)
+    state = world.state()
     return {key.span: record.state for key, record in sorted(state.spans.items())}
 
 

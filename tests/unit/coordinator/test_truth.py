@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry
 
 from headgate.coordinator.core.effects import TablesDiscovered
 from headgate.coordinator.core.feeds.explain import Explanation, explain
-from headgate.coordinator.core.machine import new_state
 from headgate.coordinator.shell.metrics import CoordinatorMetrics, figures_of
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import Snapshot
@@ -38,8 +37,7 @@ def world() -> Iterator[World]:
 
 def seen_by_commands(world: World) -> tuple[Explanation, FeedRow, dict[str, TableRow]]:
     """What ``why``, ``feed list`` and ``table list`` make of the topics; the views make their rows the same way."""
-    state, snapshot = new_state(0), Snapshot()
-    world.replay_into(state)
+    state, snapshot = world.state(), Snapshot()
     reader = world.broker.client().reader(dict.fromkeys(world.broker.partitions(), 0))
     while batch := reader.poll(1_000, 0.0):
         for item in batch:

@@ -15,7 +15,7 @@ import pytest
 from headgate.config.feed import FeedSpecError, SinkSpec, parse_feed
 from headgate.config.plugs import FORMATS, SCHEDULERS, SINKS, PlugError
 from headgate.config.settings import Settings, SettingsError, load_settings
-from headgate.coordinator.core.machine import decide, new_state
+from headgate.coordinator.core.machine import decide, digest, evolve, new_state
 from headgate.coordinator.schedulers.contract import Division, Move, Scheduler
 from headgate.coordinator.schedulers.standard import STANDARD
 from headgate.coordinator.shell.service import load_schedulers
@@ -24,10 +24,11 @@ from headgate.formats.decoding import UndecodableError
 from headgate.records.control import Epoch, Positions
 from headgate.records.keys import SpanKey
 from headgate.replication.feed_parts import FeedParts
+from headgate.runtime.machine import Machine
 from headgate.sinks.contract import ChangeBatch, Claim, Sink, SinkFencedError, SinkRefusedError
 from headgate.sinks.registry import open_sink, same_sink, type_of_address
 from integration.sinks.contract import SinkContract, wait_until_frozen
-from scenarios import runner
+from scenarios.runner import World
 
 PAGE = Path(__file__).parents[3] / "docs" / "extending.md"
 
@@ -169,10 +170,9 @@ def test_a_format_from_outside_decodes_into_a_sink_from_outside(outside: Path, t
         parse_feed(spec.replace('"plain-json"', '"plain-json", "transaction_topic": "a.transaction"'))
 
 
-def _placed(schedulers: tuple[Scheduler, ...], monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], str]:
+def _placed(schedulers: tuple[Scheduler, ...]) -> dict[tuple[str, str], str]:
     """(feed, table) → agent, of two feeds of two tables and two agents."""
-    monkeypatch.setattr(runner, "decide", partial(decide, schedulers=schedulers))
-    world = runner.World()
+    world = World(Machine(new_state, evolve, partial(decide, schedulers=schedulers), digest))
     for line in (
         "owner start o1",
         "agent join eu-1",
@@ -181,24 +181,23 @@ def _placed(schedulers: tuple[Scheduler, ...], monkeypatch: pytest.MonkeyPatch) 
         "request create r2 us-shop tables=t3,t4",
     ):
         world.run(line)
-    state = new_state(0)
-    world.replay_into(state)
+    state = world.state()
     return {(key.feed, key.span): record.primary.agent for key, record in state.spans.items() if record.primary}
 
 
-def test_a_scheduler_from_outside_is_asked_in_its_turn(outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_from_outside_is_asked_in_its_turn(outside: Path) -> None:
     names = Settings(schedulers="by-region, basic,drain").schedulers.split(",")
-    placed = _placed(load_schedulers(names), monkeypatch)
+    placed = _placed(load_schedulers(names))
     assert placed == {
         ("eu-shop", "t1"): "eu-1",
         ("eu-shop", "t2"): "eu-1",
         ("us-shop", "t3"): "us-1",
         ("us-shop", "t4"): "us-1",
     }
-    assert _placed(STANDARD, monkeypatch) != placed, "basic alone spreads them"
+    assert _placed(STANDARD) != placed, "basic alone spreads them"
 
 
-def test_what_a_scheduler_proposes_wrongly_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_scheduler_proposes_wrongly_is_passed_over() -> None:
     nobody = ("nobody", "s1")
     wrong = Scheduler(
         name="wrong",
@@ -209,7 +208,7 @@ def test_what_a_scheduler_proposes_wrongly_is_passed_over(monkeypatch: pytest.Mo
             Division("gone", "t1", 2),
         ),
     )
-    assert len(_placed((wrong, *STANDARD), monkeypatch)) == 4, "the others are asked all the same"
+    assert len(_placed((wrong, *STANDARD))) == 4, "the others are asked all the same"
 
 
 def test_a_scheduler_that_is_none_is_refused() -> None:
