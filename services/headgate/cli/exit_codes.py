@@ -26,6 +26,7 @@ from headgate.provisioning.errors import EmbeddedError, NoJavaError
 from headgate.provisioning.errors import PortTakenError as EmbeddedPortTakenError
 from headgate.records.names import InvalidNameError
 from headgate.records.refusals import NOT_FOUND, code_in
+from headgate.runtime.requests import RequestFailedError, RequestRefusedError, RequestTimedOutError
 from headgate.runtime.role import RoleEndedError
 from headgate.sinks.contract import SinkError, SinkUnavailableError, TopicReplacedError
 from headgate.sources.offsets import SourceError
@@ -195,11 +196,16 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
     ExitCode.REQUEST_REFUSED: Meaning(
         "the owner refused a request for a reason that has no code of its own; nothing was changed",
         "the reason is printed",
+        errors=(RequestRefusedError,),
     ),
     ExitCode.REQUEST_TIMED_OUT: Meaning(
-        "no outcome in time: no owner, or the work takes longer", "the message says which; `--timeout`"
+        "no outcome in time: no owner, or the work takes longer",
+        "the message says which; `--timeout`",
+        errors=(RequestTimedOutError,),
     ),
-    ExitCode.REQUEST_FAILED: Meaning("a request was accepted and then failed", "the reason is printed"),
+    ExitCode.REQUEST_FAILED: Meaning(
+        "a request was accepted and then failed", "the reason is printed", errors=(RequestFailedError,)
+    ),
     ExitCode.NOT_FOUND: Meaning(
         "the feed, table, agent, change log or migration does not exist",
         "the `list` command of its group",
@@ -234,9 +240,14 @@ class CommandError(Exception):
 
 
 def exit_code_of(error: BaseException) -> ExitCode | None:
-    """The code of the nearest class of ``error`` in the table; None for an error nobody expected."""
+    """The code of the nearest class of ``error`` in the table; None for an unexpected error.
+
+    A refusal's code is that of its reason.
+    """
     if isinstance(error, CommandError):
         return error.code
+    if isinstance(error, RequestRefusedError):
+        return exit_code_of_refusal(error.reason)
     return next((_BY_ERROR[kind] for kind in type(error).__mro__ if kind in _BY_ERROR), None)
 
 

@@ -68,7 +68,7 @@ def show_plan(
             note(f"{what}: {', '.join(map(str, change.streams))} ({change.why})")
         for left in made.left:
             note(f"left: {left}")
-        commit(tail, name, made.changes, yes=yes, timeout=timeout)
+        commit(log, tail, name, made.changes, yes=yes, timeout=timeout)
 
 
 def automatic(
@@ -90,7 +90,7 @@ def automatic(
     """Let the owner split and merge by load, by itself: with --split-above, set by what; without, show it."""
     if off and split_above is not None:
         raise CommandError(ExitCode.SETTING, "--off ends automatic mode, --split-above begins it: give one of them")
-    with opened(name, cluster) as (_, tail):
+    with opened(name, cluster) as (log, tail):
         record = record_of(tail, name)
         if split_above is None and not off:
             _show_automatic(tail, name, output)
@@ -103,7 +103,7 @@ def automatic(
             what = "end automatic mode" if policy is None else f"set {msgspec.json.encode(policy).decode()}"
             note(f"would {what} (--yes does it)")
             return
-        note(ask_policy(tail, name, policy, timeout))
+        note(ask_policy(log, name, policy, timeout))
 
 
 def _policy(policy: Policy) -> LoadPolicy:

@@ -1,7 +1,4 @@
-"""What the commands about change logs share: a log's records, and a request of which they wait what becomes.
-
-A request is a record on the topic generation, and so is its outcome, as with feeds.
-"""
+"""What the commands about change logs share: reading a log's records, and asking its owner."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,16 +10,17 @@ import typer
 
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import ClusterOptions, connected
-from headgate.cli.outcomes import requester, require_done
 from headgate.cli.output import note
+from headgate.cli.requests import CLIENT, requester
 from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.log import Log
 from headgate.generation.core.ranges import LogMap, Recut
 from headgate.generation.core.state import current_of
-from headgate.generation.shell.tail import GenerationTail
+from headgate.generation.shell.tail import GenerationTail, partition_of_set
 from headgate.records.base import Fact
-from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.generation import (
     GenerationOutcomeKey,
+    GenerationOwnerKey,
     GenerationRecorded,
     GenerationRequested,
     GenerationRequestKey,
@@ -41,6 +39,8 @@ from headgate.records.timestamps import (
     TimestampsRequestKey,
     TimestampsRequestKind,
 )
+from headgate.runtime import requests
+from headgate.runtime.requests import Request
 
 __all__ = [
     "SetName",
@@ -68,7 +68,7 @@ def opened(name: str, cluster: ClusterOptions) -> Iterator[tuple[KafkaLog, Gener
     """The records of a change log, read to their end. Raises LogError."""
     with (
         connected(cluster) as (_, log),
-        closing(GenerationTail(log, name, "headgate-cli", reports_of=lambda _writer: True)) as tail,
+        closing(GenerationTail(log, name, CLIENT, reports_of=lambda _writer: True)) as tail,
     ):
         tail.read_to_end()
         yield log, tail
@@ -103,8 +103,8 @@ def waits_for(record: SetRecorded, generation: GenerationRecorded, readers: Mapp
     return [f"reader {reader}" for reader, epoch in sorted(readers.items()) if epoch < follower.epoch]
 
 
-def commit(tail: GenerationTail, name: str, changes: tuple[Recut, ...], *, yes: bool, timeout: float) -> None:
-    """Ask for a switch that makes these changes, or say what it would do. Raises CommandError."""
+def commit(log: Log, tail: GenerationTail, name: str, changes: tuple[Recut, ...], *, yes: bool, timeout: float) -> None:
+    """Ask for a switch that makes these changes, or say what it would do. Raises CommandError, RequestError."""
     if not changes:
         note("nothing is to be changed")
         return
@@ -115,7 +115,7 @@ def commit(tail: GenerationTail, name: str, changes: tuple[Recut, ...], *, yes: 
     asked = tuple(StreamsRecut(tuple(map(str, change.streams)), change.cuts) for change in changes)
     current = current_of(record_of(tail, name))
     epoch = 0 if current is None else current.epoch
-    note(ask(tail, name, request_of(GenerationRequestKind.SWITCH, epoch=epoch, changes=asked), timeout))
+    note(ask(log, name, request_of(GenerationRequestKind.SWITCH, epoch=epoch, changes=asked), timeout))
 
 
 def forget_reader(
@@ -156,23 +156,24 @@ def request_of(
     )
 
 
-def ask(tail: GenerationTail, name: str, request: GenerationRequested, timeout: float) -> str:
-    """Write a request, wait for its outcome, delete it. Raises CommandError.
+def ask(log: Log, name: str, request: GenerationRequested, timeout: float) -> str:
+    """Write a request, wait until it is done, delete it; what the owner says. Raises RequestError, LogError.
 
-    A request about a whole change log that the owner has begun with stays, and with it the work: what was begun with
-    Kafka's topics must be finished. The owner deletes such a request a day after it is settled.
+    A request about a whole change log stays once the owner has accepted it, because work that was begun with Kafka's
+    topics must be finished. The owner deletes such a request a day after it is settled.
     """
-    return _ask(tail, GenerationRequestKey(name, uuid4().hex), request, timeout, stays=request.kind in _WHOLE_LOG)
+    key = GenerationRequestKey(name, uuid4().hex)
+    return _ask(log, request.kind.value, key, request, timeout, stays=request.kind in _WHOLE_LOG)
 
 
-def ask_policy(tail: GenerationTail, name: str, policy: LoadPolicy | None, timeout: float) -> str:
-    """Set what automatic mode is to go by, or end it. Raises CommandError."""
+def ask_policy(log: Log, name: str, policy: LoadPolicy | None, timeout: float) -> str:
+    """Set the policy of automatic mode, or end it. Raises RequestError, LogError."""
     request = PolicyRequested(policy, requester(), time.time_ns() // 1_000_000)
-    return _ask(tail, PolicyRequestKey(name, uuid4().hex), request, timeout)
+    return _ask(log, "policy", PolicyRequestKey(name, uuid4().hex), request, timeout)
 
 
 def ask_timestamps(
-    tail: GenerationTail,
+    log: Log,
     name: str,
     kind: TimestampsRequestKind,
     timeout: float,
@@ -182,54 +183,34 @@ def ask_timestamps(
     ring_delay_ms: int = 0,
     kept_ms: int = 0,
 ) -> str:
-    """Ask for something about a timestamp set, wait for what becomes of it. Raises CommandError."""
+    """Ask for a change of a timestamp set, wait until it is done. Raises RequestError, LogError."""
     now_ms = time.time_ns() // 1_000_000
     request = TimestampsRequested(kind, tuple(nodes), based_on_ms, ring_delay_ms, kept_ms, requester(), now_ms)
-    return _ask(tail, TimestampsRequestKey(name, uuid4().hex), request, timeout)
+    return _ask(log, kind.value, TimestampsRequestKey(name, uuid4().hex), request, timeout)
 
 
 _WHOLE_LOG: Final = (GenerationRequestKind.CREATE, GenerationRequestKind.GROW, GenerationRequestKind.DELETE)
 
 
 def _ask(
-    tail: GenerationTail,
+    log: Log,
+    kind: str,
     key: GenerationRequestKey | PolicyRequestKey | TimestampsRequestKey,
-    request: GenerationRequested | PolicyRequested | TimestampsRequested,
+    record: GenerationRequested | PolicyRequested | TimestampsRequested,
     timeout: float,
     *,
     stays: bool = False,
 ) -> str:
-    outcome = GenerationOutcomeKey(key.set, key.request)
-    deadline = time.monotonic() + timeout
-    tail.say(Fact(key, request))
-    try:
-        settled = _await(tail, outcome, deadline)
-    finally:
-        known = tail.state.outcomes.get(outcome)
-        is_begun = known is not None and known.status is OutcomeStatus.ACCEPTED
-        if not (stays and is_begun):
-            tail.say(Fact(key, None))
-    return require_done(
-        f"{_kind(request)} of {key.set}",
-        settled,
-        timeout,
-        unanswered=lambda: (
-            f"{_kind(request)} of {key.set}: no owner answered within {timeout:g} s and the request was withdrawn. Is "
-            "`headgate serve generation` running?"
-        ),
-        next_step="it may still finish: see `headgate generation list`, or give a longer --timeout",
-    ).reason
-
-
-def _kind(request: GenerationRequested | PolicyRequested | TimestampsRequested) -> str:
-    return "policy" if isinstance(request, PolicyRequested) else request.kind.value
-
-
-def _await(tail: GenerationTail, outcome: GenerationOutcomeKey, deadline: float) -> RequestSettled | None:
-    while True:
-        settled = tail.state.outcomes.get(outcome)
-        if settled is not None and settled.status is not OutcomeStatus.ACCEPTED:
-            return settled
-        if time.monotonic() >= deadline:
-            return settled
-        tail.follow(0.2)
+    partition = partition_of_set(log, key.set)
+    request = Request(
+        what=f"{kind} of {key.set}",
+        partition=partition,
+        key=key,
+        record=record,
+        outcome=GenerationOutcomeKey(key.set, key.request),
+        owner=GenerationOwnerKey(partition.number),
+        service="generation",
+        if_unfinished="it may still finish: see `headgate generation list`, or give a longer --timeout",
+        stays=stays,
+    )
+    return requests.ask(log, request, timeout, client=CLIENT).reason

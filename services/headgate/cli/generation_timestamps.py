@@ -12,7 +12,7 @@ import typer
 
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.generation_requests import Yes, ask_timestamps, forget_reader, opened
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
 from headgate.cli.output import Output, note, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
 from headgate.cli.timestamp_rings import IGNORE_MSB, draw_node, read_ring, ring_of, with_node, without_node
@@ -64,9 +64,9 @@ def create(
     if (ring is None) == (vnodes is None or shards is None):
         raise CommandError(ExitCode.SETTING, "which ring? give --ring FILE, or --vnodes and --shards (and --nodes)")
     chosen = read_ring(ring) if ring is not None else ring_of(nodes, vnodes or 0, shards or 0, ignore_msb)
-    with opened(name, cluster) as (_, tail):
+    with connected(cluster) as (_, log):
         times = {"ring_delay_ms": round(ring_delay * 1000), "kept_ms": round(kept * 1000)}
-        _done(output, name, ask_timestamps(tail, name, TimestampsRequestKind.CREATE, timeout, chosen, **times))
+        _done(output, name, ask_timestamps(log, name, TimestampsRequestKind.CREATE, timeout, chosen, **times))
 
 
 @app.command()
@@ -89,7 +89,7 @@ def switch(
         raise CommandError(ExitCode.SETTING, "give one of --ring, --add-node and --remove-node")
     if add_node is not None and (vnodes is None or shards is None):
         raise CommandError(ExitCode.SETTING, "--add-node needs --vnodes and --shards")
-    with opened(name, cluster) as (_, tail):
+    with opened(name, cluster) as (log, tail):
         record, present = _latest(tail, name)
         if ring is not None:
             wanted = read_ring(ring)
@@ -102,7 +102,7 @@ def switch(
             return
         based_on = record.generations[-1].timestamp_ms
         kind = TimestampsRequestKind.SWITCH
-        _done(output, name, ask_timestamps(tail, name, kind, timeout, wanted, based_on_ms=based_on))
+        _done(output, name, ask_timestamps(log, name, kind, timeout, wanted, based_on_ms=based_on))
 
 
 @app.command()
@@ -119,14 +119,14 @@ def repair(
 
     Requests at the same time make one generation.
     """
-    with opened(name, cluster) as (_, tail):
+    with opened(name, cluster) as (log, tail):
         record, present = _latest(tail, name)
         wanted = () if ring is None else read_ring(ring)
         if not yes:
             problems = _problems(tail.state.timestamps, name, record) or ["every row is there"]
             _would(output, name, present, wanted or present, *problems)
             return
-        _done(output, name, ask_timestamps(tail, name, TimestampsRequestKind.REPAIR, timeout, wanted))
+        _done(output, name, ask_timestamps(log, name, TimestampsRequestKind.REPAIR, timeout, wanted))
 
 
 @app.command()
@@ -139,7 +139,7 @@ def gc(
     cluster: ClusterOptions,
 ) -> None:
     """Remove the generations that nobody needs any more, as the owner does by itself; say what holds the others."""
-    with opened(name, cluster) as (_, tail):
+    with opened(name, cluster) as (log, tail):
         record = record_of(tail, name)
         if not yes:
             removal = removal_of(tail.state.timestamps, name, record, time.time_ns() // 1_000_000)
@@ -151,7 +151,7 @@ def gc(
                 f"{would} (--yes does it)",
             )
             return
-        _done(output, name, ask_timestamps(tail, name, TimestampsRequestKind.CLEAN, timeout))
+        _done(output, name, ask_timestamps(log, name, TimestampsRequestKind.CLEAN, timeout))
 
 
 @app.command()

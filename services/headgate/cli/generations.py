@@ -24,7 +24,7 @@ from headgate.cli.generation_requests import (
     waits_for,
 )
 from headgate.cli.generation_timestamps import app as timestamps
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
 from headgate.generation.changelog.core.planning import resize
@@ -63,9 +63,9 @@ def create(
         check_name("change log", name)
     except InvalidNameError as error:
         raise CommandError(ExitCode.SETTING, str(error)) from error
-    with opened(name, cluster) as (_, tail):
+    with connected(cluster) as (_, log):
         request = request_of(GenerationRequestKind.CREATE, topic=topic or name, partitions=partitions, streams=streams)
-        note(ask(tail, name, request, timeout))
+        note(ask(log, name, request, timeout))
 
 
 @app.command()
@@ -81,12 +81,12 @@ def grow(
 
     Its streams stay where they are; the next switch can use the new partitions. No key moves until then.
     """
-    with opened(name, cluster) as (_, tail):
+    with opened(name, cluster) as (log, tail):
         record = record_of(tail, name)
         if not yes:
             note(f"would grow topic {record.topic} from {record.partitions} to {partitions} partitions (--yes does it)")
             return
-        note(ask(tail, name, request_of(GenerationRequestKind.GROW, partitions=partitions), timeout))
+        note(ask(log, name, request_of(GenerationRequestKind.GROW, partitions=partitions), timeout))
 
 
 @app.command()
@@ -97,7 +97,7 @@ def delete(
 
     Registered readers must be forgotten before. The name and the topic's name can be used again.
     """
-    with opened(name, cluster) as (_, tail):
+    with opened(name, cluster) as (log, tail):
         record = record_of(tail, name)
         writers = [each.writer for each in record.writers if not each.is_over]
         if not yes:
@@ -106,7 +106,7 @@ def delete(
                 f"and all changes in it; writers: {', '.join(writers) or 'none'} (--yes does it)"
             )
             return
-        note(ask(tail, name, request_of(GenerationRequestKind.DELETE), timeout))
+        note(ask(log, name, request_of(GenerationRequestKind.DELETE), timeout))
 
 
 @app.command("list")
@@ -190,33 +190,33 @@ def commit_streams(
     cluster: ClusterOptions,
 ) -> None:
     """Switch to a generation of so many equal ranges; ranges that are so already keep their streams."""
-    with opened(name, cluster) as (_, tail):
-        commit(tail, name, resize(map_of(tail, name, None), streams), yes=yes, timeout=timeout)
+    with opened(name, cluster) as (log, tail):
+        commit(log, tail, name, resize(map_of(tail, name, None), streams), yes=yes, timeout=timeout)
 
 
 @app.command()
 def abort(name: SetName, *, timeout: Timeout = OUTCOME_SECONDS_DEFAULT, cluster: ClusterOptions) -> None:
     """Take back a switch that is prepared and not committed."""
-    with opened(name, cluster) as (_, tail):
-        note(ask(tail, name, request_of(GenerationRequestKind.ABORT), timeout))
+    with connected(cluster) as (_, log):
+        note(ask(log, name, request_of(GenerationRequestKind.ABORT), timeout))
 
 
 @app.command()
 def repair(name: SetName, *, timeout: Timeout = OUTCOME_SECONDS_DEFAULT, cluster: ClusterOptions) -> None:
     """Check the topic and every generation, say why a switch stands still, and resume it."""
-    with opened(name, cluster) as (_, tail):
-        note(ask(tail, name, request_of(GenerationRequestKind.REPAIR), timeout))
+    with connected(cluster) as (_, log):
+        note(ask(log, name, request_of(GenerationRequestKind.REPAIR), timeout))
 
 
 @app.command()
 def gc(name: SetName, *, yes: Yes = False, timeout: Timeout = OUTCOME_SECONDS_DEFAULT, cluster: ClusterOptions) -> None:
     """Retire the generations that every reader has left."""
-    with opened(name, cluster) as (_, tail):
+    with opened(name, cluster) as (log, tail):
         drained = [str(each.epoch) for each in record_of(tail, name).generations if each.phase.value == "drained"]
         if not yes:
             note(f"would retire: {', '.join(drained) or 'none'} (--yes does it)")
             return
-        note(ask(tail, name, request_of(GenerationRequestKind.RETIRE), timeout))
+        note(ask(log, name, request_of(GenerationRequestKind.RETIRE), timeout))
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 import os
 import time
-from contextlib import closing
 from typing import Annotated, Any, Final
 from uuid import uuid4
 
@@ -14,11 +13,10 @@ from rich.progress import BarColumn, Progress, TextColumn
 from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.migration_target import TargetOptions
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
-from headgate.cli.outcomes import requester, require_done
 from headgate.cli.output import Output, again, note, show_object, show_rows
-from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, show_settled
+from headgate.cli.requests import CLIENT, OUTCOME_SECONDS_DEFAULT, requester, show_settled
 from headgate.cli.way_back import way_back_of
-from headgate.eventlog.log import Delivery, Log, Partition, Placed
+from headgate.eventlog.log import Delivery, Log, Partition
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.migration.core import effects as fx
@@ -31,26 +29,22 @@ from headgate.migration.core.spec import (
 )
 from headgate.migration.shell.work import MigrationWork
 from headgate.migration.strategies.tools.tool import said_by_tool
-from headgate.records.base import Fact
-from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.migration import (
     MigrationKey,
     MigrationOutcomeKey,
+    MigrationOwnerKey,
     MigrationRecorded,
     MigrationRequested,
     MigrationRequestKey,
     MigrationRequestKind,
 )
+from headgate.runtime.requests import Request, ask
 
 __all__ = ["app"]
 
 app = CommandGroup(help="Schema changes under load: online, or as they are.", no_args_is_help=True)
 
 TOPIC: Final = Partition("migration", 0)
-
-WRITE_SECONDS_MAX: Final = 20.0
-POLL_SECONDS: Final = 0.2
-POLL_RECORDS_MAX: Final = 1_000
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="see `headgate migration list`; all for every migration")]
 KeepWayBack = Annotated[
@@ -355,7 +349,8 @@ def _ask(
     ratio: float | None = None,
     expires: float | None = None,
 ) -> None:
-    """Write the request, wait for its outcome, delete the request. Raises CommandError, LogError."""
+    """Write the request, wait until it is done, show its outcome. Raises RequestError, LogError."""
+    request = uuid4().hex
     record = MigrationRequested(
         kind=kind,
         migration=migration,
@@ -365,36 +360,17 @@ def _ask(
         requested_by=f"{requester()} (pid {os.getpid()})",
         requested_ms=time.time_ns() // 1_000_000,
     )
-    key = MigrationRequestKey(uuid4().hex)
-    with closing(log.reader(log.end_offsets([TOPIC]))) as reader, closing(log.writer("headgate-cli")) as writer:
-        writer.write([Placed(TOPIC, Fact(key, record))], WRITE_SECONDS_MAX)
-        try:
-            outcome = _await(reader, MigrationOutcomeKey(key.request), time.monotonic() + timeout_seconds)
-        finally:
-            writer.write([Placed(TOPIC, Fact(key, None))], WRITE_SECONDS_MAX)
-    what = f"{kind.value} of {migration}"
-    settled = require_done(
-        what,
-        outcome,
-        timeout_seconds,
-        unanswered=lambda: (
-            f"{what}: nobody answered within {timeout_seconds:g} s and the request was withdrawn. Is "
-            "`headgate serve migration` running?"
-        ),
-        next_step="it goes on: see `headgate migration show`, or give a longer --timeout",
+    asked = Request(
+        what=f"{kind.value} of {migration}",
+        partition=TOPIC,
+        key=MigrationRequestKey(request),
+        record=record,
+        outcome=MigrationOutcomeKey(request),
+        owner=MigrationOwnerKey(TOPIC.number),
+        service="migration",
+        if_unfinished="it continues: see `headgate migration show`, or give a longer --timeout",
     )
-    show_settled(migration, {"id": migration}, settled, output)
-
-
-def _await(reader: Any, key: MigrationOutcomeKey, deadline: float) -> RequestSettled | None:
-    latest: RequestSettled | None = None
-    while (remaining := deadline - time.monotonic()) > 0:
-        for read in reader.poll(POLL_RECORDS_MAX, min(POLL_SECONDS, remaining)):
-            if isinstance(read, Delivery) and read.key == key and isinstance(read.value, RequestSettled):
-                latest = read.value
-        if latest is not None and latest.status is not OutcomeStatus.ACCEPTED:
-            break
-    return latest
+    show_settled(migration, {"id": migration}, ask(log, asked, timeout_seconds, client=CLIENT), output)
 
 
 def _history(log: Log) -> list[Delivery]:

@@ -1,35 +1,34 @@
-"""Asking an owner for something: a request is a record, and so is its outcome.
+"""Requests to the coordinators that own feeds, agents and shards, and what commands print about their outcomes."""
 
-The request goes to the changefeed partition of the feed's shard under a fresh id; the shard's owner answers under the
-same id. Nothing else is known about the owner, not even where it runs. Whoever asked deletes its request afterwards.
-"""
-
+import getpass
+import os
+import socket
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import Any, Final
 from uuid import uuid4
 
-from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.outcomes import requester, require_done
+from headgate.cli.exit_codes import CommandError, ExitCode, exit_code_of
 from headgate.cli.output import Output, note, show_value
-from headgate.eventlog.log import Delivery, LevelTooLowError, Log, LogReader, Partition, Writer
-from headgate.eventlog.sharding import ANNOUNCE, place, shard_of
-from headgate.eventlog.snapshot import read_snapshot
-from headgate.records.base import Fact, Key
-from headgate.records.control import OperationKind, OperationRequested, OutcomeStatus, RequestSettled
-from headgate.records.fitting import fitted, is_name
-from headgate.records.keys import OutcomeKey, RequestKey
+from headgate.eventlog.log import Log
+from headgate.eventlog.sharding import shard_of
+from headgate.records.control import OperationKind, OperationRequested, RequestSettled
+from headgate.runtime.requests import RequestError, ask_all, feed_request
 
 __all__ = [
+    "CLIENT",
     "MOVES_SECONDS_DEFAULT",
     "OUTCOME_SECONDS_DEFAULT",
     "ask",
     "ask_shards",
     "operation",
+    "requester",
     "show_done",
     "show_settled",
 ]
+
+CLIENT: Final = "headgate-cli"
+"""The name of every command at the brokers."""
 
 OUTCOME_SECONDS_DEFAULT: Final = 30.0
 """A take-over of a lost owner and a slow sink's check fit in; longer work is what --timeout is for."""
@@ -37,13 +36,14 @@ OUTCOME_SECONDS_DEFAULT: Final = 30.0
 MOVES_SECONDS_DEFAULT: Final = 300.0
 """For what moves many tables, some tens at a time, each in seconds."""
 
-WRITE_SECONDS_MAX: Final = 10.0
-"""For the broker to acknowledge one small record."""
 
-POLL_SECONDS: Final = 0.5
-"""Longest single wait for records, so that the deadline is kept."""
-
-POLL_RECORDS_MAX: Final = 500
+def requester() -> str:
+    """Who runs this command, as ``user@host``. A user without a passwd entry is shown as its numeric id."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())  # `docker run --user 12345` gives ids that no passwd entry names
+    return f"{user}@{socket.gethostname()}"
 
 
 def operation(
@@ -56,11 +56,8 @@ def operation(
     parts: int | None = None,
     abandon_sink: bool = False,
 ) -> OperationRequested:
-    """A request in the name of whoever runs this command. Raises CommandError for a name that nothing can write."""
-    for name in (feed, table, agent):
-        if name is not None and not is_name(name):
-            raise CommandError(ExitCode.NOT_FOUND, f"nothing is called {name!r}: that is no text in UTF-8")
-    request = OperationRequested(
+    """A request in the name of whoever runs this command."""
+    return OperationRequested(
         kind=kind,
         feed=feed,
         spec=spec,
@@ -71,14 +68,10 @@ def operation(
         parts=parts,
         abandon_sink=abandon_sink,
     )
-    return fitted(request)
 
 
 def ask(log: Log, request: OperationRequested, timeout_seconds: float) -> RequestSettled:
-    """Write the request, wait for its final outcome, delete the request; the outcome, which is ``done``.
-
-    Raises CommandError when it was refused, has failed or was not settled in time; LogError.
-    """
+    """Ask the owner of the feed's shard, and wait until it is done. Raises RequestError, LogError."""
     shard = shard_of(request.feed, log.shards)
     return ask_shards(log, request, [shard], timeout_seconds)[shard]
 
@@ -86,27 +79,18 @@ def ask(log: Log, request: OperationRequested, timeout_seconds: float) -> Reques
 def ask_shards(
     log: Log, request: OperationRequested, shards: Sequence[int], timeout_seconds: float
 ) -> dict[int, RequestSettled]:
-    """The same of several shards at once, each by its own owner; the outcomes, which are all ``done``.
+    """Ask the owners of several shards at once. Returns their outcomes, which are all ``done``.
 
-    Raises CommandError, with what every shard says, once all have been waited for and one is not done; LogError.
+    Raises RequestError or CommandError, with what every shard answered, if any of them is not done; LogError.
     """
-    keys = {shard: RequestKey(uuid4().hex) for shard in shards}
-    awaited: dict[Key, int] = {OutcomeKey(key.request): shard for shard, key in keys.items()}
-    deadline = time.monotonic() + timeout_seconds
-    start = log.end_offsets([Partition("changefeed", shard) for shard in shards])
-    with closing(log.reader(start)) as reader, closing(log.writer("headgate-cli")) as writer:
-        _write(log, writer, request, keys)
-        try:
-            outcomes = _await_outcomes(reader, awaited, deadline)
-        finally:
-            writer.write([place(Fact(key, None), shard) for shard, key in keys.items()], WRITE_SECONDS_MAX)
+    requests = [feed_request(request, shard, uuid4().hex) for shard in shards]
     done: dict[int, RequestSettled] = {}
-    errors: dict[int, CommandError] = {}
-    for shard in shards:
-        try:
-            done[shard] = _done(log, request, shard, outcomes.get(shard), timeout_seconds)
-        except CommandError as error:
-            errors[shard] = error
+    errors: dict[int, RequestError] = {}
+    for shard, answer in zip(shards, ask_all(log, requests, timeout_seconds, client=CLIENT), strict=True):
+        if isinstance(answer, RequestError):
+            errors[shard] = answer
+        else:
+            done[shard] = answer
     if errors:
         raise _gathered(done, errors)
     return done
@@ -145,9 +129,9 @@ def _by_shards(texts: Mapping[int, str]) -> str:
     )
 
 
-def _gathered(done: Mapping[int, RequestSettled], errors: Mapping[int, CommandError]) -> CommandError:
+def _gathered(done: Mapping[int, RequestSettled], errors: Mapping[int, RequestError]) -> CommandError:
     """One error for all shards. It is a refusal only if nothing was changed anywhere."""
-    codes = {error.code for error in errors.values()}
+    codes = {exit_code_of(error) or ExitCode.BUG for error in errors.values()}
     code = ExitCode.REQUEST_FAILED
     if ExitCode.REQUEST_TIMED_OUT in codes:
         code = ExitCode.REQUEST_TIMED_OUT
@@ -155,70 +139,3 @@ def _gathered(done: Mapping[int, RequestSettled], errors: Mapping[int, CommandEr
         code = min(codes)
     texts = {shard: f"done: {outcome.reason}" for shard, outcome in done.items()}
     return CommandError(code, _by_shards(texts | {shard: str(error) for shard, error in errors.items()}))
-
-
-def _write(log: Log, writer: Writer, request: OperationRequested, keys: Mapping[int, RequestKey]) -> None:
-    """The request, as soon as everybody alive can read it (docs/adr/0008)."""
-    placed = [place(Fact(key, request), shard) for shard, key in keys.items()]
-    try:
-        writer.write(placed, WRITE_SECONDS_MAX)
-    except LevelTooLowError:
-        # A command begins at the first level; what it reads tells it the present one.
-        snapshot = read_snapshot(log, [ANNOUNCE])
-        try:
-            writer.write(placed, WRITE_SECONDS_MAX)
-        except LevelTooLowError as error:
-            waits_for = ", ".join(snapshot.reading_less_than(log.level.reads)) or "the owner, who raises the level soon"
-            raise CommandError(
-                ExitCode.REQUEST_REFUSED,
-                f"{request.kind.value} was not asked for, nothing was changed: it waits for the upgrade of {waits_for} "
-                f"(the log is written at schema level {log.level.writes}, this needs {log.level.reads})",
-            ) from error
-
-
-def _done(
-    log: Log, request: OperationRequested, shard: int, outcome: RequestSettled | None, timeout_seconds: float
-) -> RequestSettled:
-    what = f"{request.kind.value} of {request.feed or request.agent or f'shard {shard}'}"
-    return require_done(
-        what,
-        outcome,
-        timeout_seconds,
-        unanswered=lambda: _why_no_outcome(log, shard, what, timeout_seconds),
-        next_step=_what_now(request),
-    )
-
-
-def _what_now(request: OperationRequested) -> str:
-    """What has become of a request that was under way when nobody waited for it any more."""
-    if request.kind in (OperationKind.DRAIN_AGENT, OperationKind.REBALANCE_FEED):
-        return "it was taken back: no other table moves; ask again with a longer --timeout"
-    return f"it goes on; look with `headgate feed show {request.feed}`, or give a longer --timeout"
-
-
-def _await_outcomes(reader: LogReader, keys: Mapping[Key, int], deadline: float) -> dict[int, RequestSettled]:
-    """By shard, the final outcomes, or the last ones seen when the deadline has passed."""
-    latest: dict[int, RequestSettled] = {}
-    while (remaining := deadline - time.monotonic()) > 0:
-        for read in reader.poll(POLL_RECORDS_MAX, min(POLL_SECONDS, remaining)):
-            if isinstance(read, Delivery) and read.key in keys and isinstance(read.value, RequestSettled):
-                latest[keys[read.key]] = read.value
-        final = [outcome for outcome in latest.values() if outcome.status is not OutcomeStatus.ACCEPTED]
-        if len(final) == len(keys):
-            break
-    return latest
-
-
-def _why_no_outcome(log: Log, shard: int, what: str, timeout_seconds: float) -> str:
-    owner = read_snapshot(log, [ANNOUNCE]).owner(shard)
-    if owner is None:
-        return (
-            f"{what}: shard {shard} has no owner, so nobody answered within {timeout_seconds:g} s; the request was "
-            "withdrawn. Start one with `headgate serve coordinator`"
-        )
-    heard = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(owner.announced_ms / 1000))
-    return (
-        f"{what}: the owner of shard {shard}, {owner.owner_id}, did not answer within {timeout_seconds:g} s; it was "
-        f"heard last at {heard}. The request was withdrawn. Is that process alive? See its /readyz and its log, "
-        "or start another with `headgate serve coordinator`"
-    )

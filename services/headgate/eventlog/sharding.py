@@ -24,10 +24,13 @@ DEADLETTER: Final = "deadletter"
 
 
 def shard_of(feed: str, shards: int) -> int:
-    """The shard of a feed, by its name: the same in every version and language (CRC-32 of its UTF-8 bytes)."""
+    """The shard of a feed, by its name: the same in every version and language (CRC-32 of its UTF-8 bytes).
+
+    Text that UTF-8 cannot encode has a shard too, so that looking it up finds nothing instead of failing.
+    """
     if shards < 1:
         raise ValueError(f"a cluster has at least one shard, not {shards}")
-    return crc32(feed.encode()) % shards
+    return crc32(feed.encode(errors="surrogatepass")) % shards
 
 
 def partitions_of_shard(shard: int) -> tuple[Partition, ...]:

@@ -14,8 +14,8 @@ from headgate.eventlog.sharding import ANNOUNCE, DEADLETTER, SHARDED_TOPICS
 from headgate.records.base import Key
 from headgate.records.control import (
     AgentAnnounced,
+    Announced,
     Assignment,
-    MemberAnnounced,
     OwnerAnnounced,
     SessionEnded,
     SpanDispatched,
@@ -44,7 +44,7 @@ GARBAGE_KEPT_MAX: Final = 1_000
 """Enough to see what somebody else writes to a control topic; each may be as large as a record may be."""
 
 
-def _is_over(record: OwnerAnnounced | MemberAnnounced | AgentAnnounced) -> bool:
+def _is_over(record: Announced) -> bool:
     """An owner that has resigned."""
     return isinstance(record, OwnerAnnounced) and record.lease_seconds <= 0
 
@@ -115,12 +115,13 @@ class Snapshot:
         return record if record is not None and record.lease_seconds > 0 else None
 
     def reading_less_than(self, level: int) -> list[str]:
-        """Who stands on announce and cannot read this schema level: keys as on the topic, sorted."""
-        found = []
-        for key in (*self.keys(OwnerKey), *self.keys(MemberKey), *self.keys(AgentKey)):
-            record = self.get(key, OwnerAnnounced) or self.get(key, MemberAnnounced) or self.get(key, AgentAnnounced)
-            if record is not None and record.schema_version < level and not _is_over(record):
-                found.append(key.text())
+        """Announced processes of every service that cannot read this schema level: keys as on the topic, sorted."""
+        found = set()
+        for key, places in self.current.items():
+            for read in places.values():
+                record = read.value
+                if isinstance(record, Announced) and record.schema_version < level and not _is_over(record):
+                    found.add(key.text())
         return sorted(found)
 
     def ended(self, agent: str, session: str) -> SessionEnded | None:

@@ -79,14 +79,14 @@ def _key(number: int) -> bytes:
 def _change_log(log: KafkaLog, tail: GenerationTail) -> Compared:
     topic = f"{log.cluster}.compared"
     create = request_of(GenerationRequestKind.CREATE, topic=topic, partitions=STREAMS + 1, streams=1)
-    ask(tail, SET, create, WAIT_SECONDS)
+    ask(log, SET, create, WAIT_SECONDS)
     with ChangeWriter(log, SET, "w", wait_seconds=WAIT_SECONDS) as writer:
         for number in range(CHANGES):
             writer.write(_key(number), VALUE, number)
         tail.read_to_end()
         recut = resize(tail.state.map_of(SET, 1), STREAMS)
         changes = tuple(StreamsRecut(tuple(map(str, change.streams)), change.cuts) for change in recut)
-        ask(tail, SET, request_of(GenerationRequestKind.SWITCH, epoch=1, changes=changes), WAIT_SECONDS)
+        ask(log, SET, request_of(GenerationRequestKind.SWITCH, epoch=1, changes=changes), WAIT_SECONDS)
         for number in range(CHANGES, 2 * CHANGES):
             writer.write(_key(number), VALUE, number)
     with closing(ChangeReader(log, SET, "late")) as reader:

@@ -8,15 +8,14 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from typing import Any, Final
 from uuid import uuid4
 
 from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
 from headgate.config.start_offsets import StartOffsets
 from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.log import Delivery, LogError, Partition
-from headgate.eventlog.sharding import place, shard_of
+from headgate.eventlog.log import LogError, Partition
+from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.formats.decoding import SchemasUnavailableError
 from headgate.migration.core.copy_steps import FeedSeen
@@ -26,17 +25,15 @@ from headgate.migration.shell.topic_tail import FeedsUnavailableError, Looked, S
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.online.lane import Target
 from headgate.migration.strategies.online.lane_plan import ChangeTopic
-from headgate.records.base import Fact
 from headgate.records.control import (
     FeedRecorded,
     FeedState,
     OperationKind,
     OperationRequested,
-    OutcomeStatus,
-    RequestSettled,
     WantedState,
 )
-from headgate.records.keys import FeedKey, OutcomeKey, RequestKey
+from headgate.records.keys import FeedKey
+from headgate.runtime.requests import RequestError, RequestTimedOutError, ask, feed_request
 from headgate.sources.offsets import (
     OffsetExpiredError,
     SourceError,
@@ -51,11 +48,7 @@ from headgate.sources.topics import present_topics
 __all__ = ["ChangeFeeds"]
 
 REQUEST_SECONDS_MAX: Final = 60.0
-"""For a request to be answered for good: a take-over of a lost coordinator and draining a batch fit in."""
-
-WRITE_SECONDS_MAX: Final = 10.0
-POLL_SECONDS: Final = 0.2
-POLL_RECORDS_MAX: Final = 500
+"""For the final outcome of a request. Taking over from a lost coordinator and draining a batch fit in."""
 
 PARTITIONS_MAX: Final = 64
 """A mark takes some milliseconds in each of them, while clients wait."""
@@ -241,36 +234,10 @@ class ChangeFeeds:
             requested_by=f"migrations@{socket.gethostname()} (pid {os.getpid()})",
             requested_ms=time.time_ns() // 1_000_000,
         )
-        shard, key = shard_of(feed, self._log.shards), RequestKey(uuid4().hex)
-        at = Partition("changefeed", shard)
+        asked = feed_request(request, shard_of(feed, self._log.shards), uuid4().hex)
         try:
-            with (
-                closing(self._log.reader(self._log.end_offsets([at]))) as reader,
-                closing(self._log.writer("headgate-migration")) as writer,
-            ):
-                writer.write([place(Fact(key, request), shard)], WRITE_SECONDS_MAX)
-                try:
-                    outcome = _outcome(reader, OutcomeKey(key.request))
-                finally:
-                    writer.write([place(Fact(key, None), shard)], WRITE_SECONDS_MAX)
-        except LogError as error:
+            ask(self._log, asked, REQUEST_SECONDS_MAX, client="headgate-migration")
+        except (LogError, RequestTimedOutError) as error:
             raise FeedsUnavailableError(f"{kind.value} of feed {feed}: {error}") from error
-        if outcome is None or outcome.status is OutcomeStatus.ACCEPTED:
-            raise FeedsUnavailableError(
-                f"{kind.value} of feed {feed} is not done after {REQUEST_SECONDS_MAX:g} s: is there a `headgate serve "
-                "coordinator`, and an agent?"
-            )
-        if outcome.status is not OutcomeStatus.DONE:
-            raise RefusedError(f"{kind.value} of feed {feed}: {outcome.reason}")
-
-
-def _outcome(reader: Any, key: OutcomeKey) -> RequestSettled | None:
-    latest: RequestSettled | None = None
-    deadline = time.monotonic() + REQUEST_SECONDS_MAX
-    while (left := deadline - time.monotonic()) > 0:
-        for read in reader.poll(POLL_RECORDS_MAX, min(POLL_SECONDS, left)):
-            if isinstance(read, Delivery) and read.key == key and isinstance(read.value, RequestSettled):
-                latest = read.value
-        if latest is not None and latest.status is not OutcomeStatus.ACCEPTED:
-            break
-    return latest
+        except RequestError as error:
+            raise RefusedError(str(error)) from error

@@ -1,0 +1,285 @@
+"""Every command that asks an owner for something ends with the exit code of the outcome, and withdraws its request."""
+
+import itertools
+import json
+import os
+import pwd
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner, Result
+
+from headgate.cli import options
+from headgate.cli.exit_codes import MEANINGS, ExitCode
+from headgate.cli.main import LAB_COMMANDS, app
+from headgate.cli.requests import requester
+from headgate.eventlog.log import Partition, Placed
+from headgate.generation.changelog.core.planning import first_map
+from headgate.generation.core.state import chunks_of
+from headgate.migration.core.spec import MigrationSpec, written
+from headgate.records.base import Fact, Key, Record
+from headgate.records.control import OutcomeStatus, OwnerAnnounced, RequestSettled
+from headgate.records.generation import (
+    ChunkKey,
+    GenerationOutcomeKey,
+    GenerationOwnerKey,
+    GenerationPhase,
+    GenerationRecorded,
+    GenerationRequestKey,
+    KeyLoad,
+    PolicyRequestKey,
+    SetKey,
+    SetRecorded,
+    StreamLoad,
+    WriterAdmitted,
+    WriterKey,
+    WriterReported,
+)
+from headgate.records.keys import OutcomeKey, OwnerKey, RequestKey
+from headgate.records.migration import (
+    MigrationKey,
+    MigrationOutcomeKey,
+    MigrationOwnerKey,
+    MigrationRequestKey,
+    MigrationStrategy,
+)
+from headgate.records.timestamps import (
+    RingKey,
+    RingNode,
+    RingRecorded,
+    TimestampGeneration,
+    TimestampSetKey,
+    TimestampSetRecorded,
+    TimestampsRequestKey,
+)
+from headgate.runtime import requests
+from headgate_lab.memory_log.log import MemoryBroker
+from headgate_lab.memory_log.partition import Entry
+from support.migration_records import recorded
+
+DATABASE = "postgresql://me@localhost/shop"
+ALTER = "alter table items add column note text"
+RING = ("--vnodes", "2", "--shards", "1")
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "feed create": ("{feed}",),
+    "feed update": ("{feed}",),
+    "feed pause": ("shop",),
+    "feed resume": ("shop",),
+    "feed remove": ("shop",),
+    "feed rebalance": (),
+    "table move": ("shop", "public.items", "a1"),
+    "table split": ("shop", "public.items", "--parts", "2"),
+    "table merge": ("shop", "public.items"),
+    "agent drain": ("a1",),
+    "coordinator resign": (),
+    "generation plan": ("s", "--split-above", "1", "--yes"),
+    "generation automatic": ("s", "--split-above", "10", "--yes"),
+    "generation create": ("new", "--partitions", "4"),
+    "generation grow": ("s", "--partitions", "16", "--yes"),
+    "generation delete": ("s", "--yes"),
+    "generation commit": ("s", "--streams", "2", "--yes"),
+    "generation abort": ("s",),
+    "generation repair": ("s",),
+    "generation gc": ("s", "--yes"),
+    "generation timestamps create": ("new", *RING),
+    "generation timestamps switch": ("t", "--add-node", "b", *RING, "--yes"),
+    "generation timestamps repair": ("t", "--yes"),
+    "generation timestamps gc": ("t", "--yes"),
+    "migration submit": (ALTER, "--database", DATABASE, "--strategy", "direct"),
+    "migration cancel": ("m1",),
+    "migration retry": ("m1",),
+    "migration launch": ("m1",),
+    "migration complete": ("m1",),
+    "migration force-cutover": ("m1",),
+    "migration cleanup": ("m1",),
+    "migration throttle": ("m1",),
+    "migration revert": ("m1",),
+}
+"""A call of each command that asks. ``{feed}`` is the path of a feed's file."""
+
+STAYS = {"generation create", "generation grow", "generation delete"}
+"""An accepted request of these stays: what was begun with Kafka's topics must be finished."""
+
+REFUSALS = {"": ExitCode.REQUEST_REFUSED} | {
+    f"{each}: ": code for code, row in MEANINGS.items() for each in row.refusals
+}
+
+OUTCOMES: list[tuple[OutcomeStatus | None, str, ExitCode]] = [
+    (None, "", ExitCode.REQUEST_TIMED_OUT),
+    (OutcomeStatus.ACCEPTED, "it is being stopped", ExitCode.REQUEST_TIMED_OUT),
+    (OutcomeStatus.DONE, "as it was asked", ExitCode.DONE),
+    (OutcomeStatus.FAILED, "the disk is full", ExitCode.REQUEST_FAILED),
+    *((OutcomeStatus.REFUSED, f"{code}too late", exit_code) for code, exit_code in REFUSALS.items()),
+]
+
+
+def asking(group: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Each command that waits for an outcome: it has a --timeout."""
+    context = group.context_class(group)
+    for name in group.list_commands(context):
+        if not path and name in LAB_COMMANDS:
+            continue
+        command = group.get_command(context, name)
+        if hasattr(command, "list_commands"):
+            yield from asking(command, (*path, name))
+        elif any(each.name == "timeout" for each in command.params):
+            yield " ".join((*path, name))
+
+
+def test_every_command_that_asks_is_tried_with_every_outcome() -> None:
+    assert set(asking(get_command(app))) == set(COMMANDS)
+    assert {status for status, _, _ in OUTCOMES} == {None, *OutcomeStatus}
+
+
+class Owners(MemoryBroker):
+    """A cluster whose owners answer every request at once, with the same outcome."""
+
+    def __init__(self) -> None:
+        super().__init__(shards=2)
+        self.outcome: RequestSettled | None = None
+        self.on_committed = self._answer
+        for shard in range(self.shards):
+            for owner in (OwnerKey(shard), GenerationOwnerKey(shard)):
+                self.put(owner, OwnerAnnounced("o", None, "test", 2, 5.0, 0, 2))
+        self.put(MigrationOwnerKey(0), OwnerAnnounced("o", None, "test", 2, 5.0, 0, 2))
+        for shard in range(self.shards):
+            for key, value in known():
+                self.put(key, value, shard)
+
+    def put(self, key: Key, value: Record | None, shard: int = 0) -> None:
+        self.append(Placed(Partition(key.topic, 0 if key.topic == "announce" else shard), Fact(key, value)), 2)
+
+    def left_over(self) -> int:
+        """How many requests are still on the log."""
+        held = {
+            key: entry.value
+            for partition in self.partitions()
+            for entry in self.entries(partition, 0, self.end_offset(partition), 10_000)
+            if outcome_of(key := entry.key) is not None
+        }
+        return sum(value is not None for value in held.values())
+
+    def _answer(self, partition: Partition, entry: Entry) -> None:
+        outcome = outcome_of(entry.key)
+        if outcome is not None and entry.value is not None and self.outcome is not None:
+            self.append(Placed(partition, Fact(outcome, self.outcome)), 2)
+
+
+def outcome_of(key: Key | str) -> Key | None:
+    match key:
+        case RequestKey():
+            return OutcomeKey(key.request)
+        case MigrationRequestKey():
+            return MigrationOutcomeKey(key.request)
+        case GenerationRequestKey() | PolicyRequestKey() | TimestampsRequestKey():
+            return GenerationOutcomeKey(key.set, key.request)
+    return None
+
+
+def known() -> Iterator[tuple[Key, Record]]:
+    """A change log, a timestamp set and a migration that can be asked about."""
+    log = first_map(8, 1, random.Random(1).getrandbits)  # noqa: S311 (ids, not secrets)
+    generation = GenerationRecorded(1, GenerationPhase.COMMITTED, 1, 0, (), {}, (), "", 0)
+    yield ChunkKey("s", 1, 0), chunks_of(log, 0)[0]
+    yield SetKey("s"), SetRecorded(0, "t", None, 8, 1, (generation,), (WriterAdmitted("w", 1, is_over=False),))
+    load = StreamLoad(str(log.streams[0].id), 1_000, 10.0, (KeyLoad(-5, 1), KeyLoad(5, 1)))
+    yield WriterKey("s", "w", 1), WriterReported(1, 0, -1, False, (load,), time.time_ns() // 1_000_000)
+    yield RingKey("t", 5), RingRecorded(0, (RingNode("a", 1, 12, (-50, 50)),))
+    yield TimestampSetKey("t"), TimestampSetRecorded(0, 1_000, 0, (TimestampGeneration(5, 1, None, (), ""),))
+    yield (
+        MigrationKey("m1"),
+        recorded(written(MigrationSpec(statement=ALTER, database=DATABASE, strategy=MigrationStrategy.DIRECT))),
+    )
+
+
+@pytest.fixture
+def owners(monkeypatch: pytest.MonkeyPatch) -> Owners:
+    broker = Owners()
+
+    def opened(_settings: object) -> Any:
+        log = broker.client()
+        log.close = lambda: None  # type: ignore[attr-defined]
+        return log
+
+    seconds = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: float(next(seconds)), strftime=time.strftime, gmtime=time.gmtime)
+    monkeypatch.setattr(requests, "time", clock)  # waiting takes no time: each look at the clock is a second
+    monkeypatch.setattr(options, "open_log", opened)
+    monkeypatch.setattr(options, "cluster_settings", lambda _flags: SimpleNamespace(prefix="headgate."))
+    return broker
+
+
+@pytest.fixture
+def feed_file(tmp_path: Path) -> Path:
+    file = tmp_path / "shop.yaml"
+    file.write_text(
+        "feed: shop\nsource: {topics: [shop.public.items], format: debezium-json}\n"
+        "sink: {type: postgresql, dsn: host=localhost, table: public.items}\n",
+        encoding="utf-8",
+    )
+    return file
+
+
+def call(command: str, feed_file: Path, *more: str) -> Result:
+    given = (word.format(feed=feed_file) for word in COMMANDS[command])
+    return CliRunner().invoke(app, [*command.split(), *given, "--timeout", "30", *more])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_exit_code_is_that_of_the_outcome(command: str, owners: Owners, feed_file: Path) -> None:
+    for status, reason, code in OUTCOMES:
+        owners.outcome = None if status is None else RequestSettled(1, status, reason, 1)
+        before = owners.left_over()
+        result = call(command, feed_file)
+        assert (result.exit_code, result.exception is None or isinstance(result.exception, SystemExit)) == (
+            int(code),
+            True,
+        ), (status, reason, result.output, result.exception)
+        said = " ".join(result.output.split())
+        assert reason in said
+        assert ("was withdrawn" in said) == (status is None)
+        is_kept = command in STAYS and status is OutcomeStatus.ACCEPTED
+        assert owners.left_over() - before == is_kept, (status, "requests on the log afterwards")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_name_that_utf_8_cannot_encode_is_not_found(command: str, owners: Owners, feed_file: Path) -> None:
+    """Nothing is called so, and a request that names it could not be written."""
+    names = [word for word in COMMANDS[command] if word in {"shop", "s", "t", "m1", "a1"}]
+    for name in names:
+        given = ["\udcff" if word == name else word for word in COMMANDS[command]]
+        result = CliRunner().invoke(app, [*command.split(), *given, "--timeout", "30"])
+        assert result.exit_code == ExitCode.NOT_FOUND, (name, result.output, result.exception)
+    assert owners.left_over() == 0
+
+
+@pytest.mark.parametrize("shards_done", [0, 1])
+def test_a_request_to_several_shards_is_refused_only_if_nothing_was_changed(
+    shards_done: int, owners: Owners, feed_file: Path
+) -> None:
+    refused = RequestSettled(1, OutcomeStatus.REFUSED, "not_found: agent 'a1' does not exist", 1)
+    answers = iter([RequestSettled(1, OutcomeStatus.DONE, "empty", 1)] * shards_done + [refused] * (2 - shards_done))
+    owners.on_committed = lambda partition, entry: (
+        None
+        if entry.value is None or (outcome := outcome_of(entry.key)) is None
+        else (owners.append(Placed(partition, Fact(outcome, next(answers))), 2), None)[1]
+    )
+    result = call("agent drain", feed_file, "-o", "json")
+    error = json.loads(result.stderr)["error"]
+    assert error["code"] == result.exit_code == (ExitCode.REQUEST_FAILED if shards_done else ExitCode.NOT_FOUND)
+    assert ("shard 0: done: empty" in error["message"]) == bool(shards_done)
+
+
+def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    unknown = max(each.pw_uid for each in pwd.getpwall() if each.pw_uid < 60_000) + 1
+    monkeypatch.setattr(os, "getuid", lambda: unknown)
+    assert requester().startswith(f"{unknown}@")
