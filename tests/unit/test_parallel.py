@@ -72,13 +72,14 @@ def test_a_worker_that_dies_while_it_asks_is_not_missed(servers: Servers) -> Non
 def test_files_that_stand_on_one_thing_go_to_one_worker() -> None:
     scope = TogetherScheduling._split_scope
     nodes = ["tests/integration/agent/test_captured.py::a", "tests/integration/sinks/test_types.py::b[x]"]
+    nodes += [f"tests/integration/agent/test_{name}.py::c" for name in ("lane", "agent")]
     nodes.append("tests/unit/test_parallel.py::c")
     apart = "tests/e2e/test_demo.py::d[1]"
     scheduling = TogetherScheduling.__new__(TogetherScheduling)
     alone = ["tests/unit/test_parallel.py", apart]
-    assert [scope(scheduling, node) for node in [*nodes, apart]] == ["capture", "capture", *alone]
+    assert [scope(scheduling, node) for node in [*nodes, apart]] == ["capture", "capture", "spark", "spark", *alone]
 
 
 @pytest.mark.parametrize("file", sorted({*parallel.TOGETHER, *parallel.APART}))
 def test_what_is_kept_together_or_apart_is_there(file: str, pytestconfig: pytest.Config) -> None:
-    assert (pytestconfig.rootpath / file).is_file()
+    assert (pytestconfig.rootpath / file).exists()
