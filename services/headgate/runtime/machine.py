@@ -34,6 +34,7 @@ __all__ = [
     "HolderSilent",
     "Input",
     "Machine",
+    "NoTermError",
     "Now",
     "ResignOwner",
     "SetTimer",
@@ -119,6 +120,13 @@ class ResignOwner(msgspec.Struct, frozen=True):
 
 class Effect(Protocol):
     """Anything else a machine wants done outside: a frozen struct that the service knows how to run."""
+
+
+class NoTermError(Exception):
+    """An input came before TermBegan: a machine decides only for an owner."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__(f"{type(given).__name__} before TermBegan")
 
 
 class Decision(msgspec.Struct, frozen=True):

@@ -12,8 +12,9 @@ from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.agent.core.span import inputs as given
 from headgate.agent.core.span.machine import decide
 from headgate.agent.core.span.states import Span, Stop
-from headgate.agent.core.span.transitions import LowerEpochError, UnknownTransitionError
+from headgate.agent.core.span.transitions import LowerEpochError
 from headgate.records.control import Epoch, Positions, SpanPlan
+from headgate.runtime.table import UnknownTransitionError
 
 __all__ = ["play"]
 

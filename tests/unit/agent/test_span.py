@@ -52,8 +52,9 @@ from headgate.agent.core.span.progress import (
 )
 from headgate.agent.core.span.states import CALLING, ENDING, OVER, REST_SECONDS, Phase, Span, Stop
 from headgate.agent.core.span.steps import adopt, go_on, limit, note_read
-from headgate.agent.core.span.transitions import TRANSITIONS, Action, Signal, UnknownTransitionError, signal_of
+from headgate.agent.core.span.transitions import TRANSITIONS, Action, Signal, signal_of
 from headgate.records.control import Epoch, SpanPlan, TaskState
+from headgate.runtime.table import UnknownTransitionError
 
 SPAN = SpanId("f", "t")
 PLAN = SpanPlan(span="t", topic="t", table="public.t", start={0: 0})

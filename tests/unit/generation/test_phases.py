@@ -7,12 +7,12 @@ import pytest
 from headgate.generation.changelog.core.phases import (
     TRANSITIONS,
     Action,
-    ImpossibleSignalError,
     Phase,
     Signal,
     action_for,
 )
 from headgate.records.generation import GenerationPhase
+from headgate.runtime.table import UnknownTransitionError
 
 
 def test_every_pair_has_an_entry() -> None:
@@ -25,7 +25,7 @@ def test_every_pair_has_an_entry() -> None:
 def test_what_cannot_be_raises(phase: Phase, signal: Signal) -> None:
     recorded = None if phase is Phase.NONE else GenerationPhase(phase.value)
     if TRANSITIONS[phase, signal] is Action.NEVER:
-        with pytest.raises(ImpossibleSignalError, match=f"{signal.value} cannot happen"):
+        with pytest.raises(UnknownTransitionError, match=f"{signal.value} cannot happen"):
             action_for(recorded, signal)
     else:
         assert action_for(recorded, signal) is TRANSITIONS[phase, signal]

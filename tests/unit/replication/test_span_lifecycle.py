@@ -10,11 +10,11 @@ import pytest
 from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.agent.core.span.inputs import Opened, Placed, Served, Settled
 from headgate.agent.core.span.states import Phase
-from headgate.agent.core.span.transitions import UnknownTransitionError
 from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
 from headgate.replication.queries import Queries
 from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
+from headgate.runtime.table import UnknownTransitionError
 from headgate.sinks.contract import Claim, SinkUnavailableError
 from support.lanes_without_spark import SPEC, lane_of, now_is, queries_of
 

@@ -29,7 +29,7 @@ from headgate.agent.core.messages import (
     TaskObserved,
 )
 from headgate.agent.core.state import AgentState, role_of, task_count
-from headgate.agent.core.transitions import TRANSITIONS, Action, Directive, UnknownTransitionError
+from headgate.agent.core.transitions import TRANSITIONS, Action, Directive
 from headgate.records.base import Fact, Key
 from headgate.records.control import (
     Epoch,
@@ -45,6 +45,7 @@ from headgate.records.keys import AnswerKey, FeedKey, OwnerKey, ProgressKey, Ses
 from headgate.records.levels import withheld
 from headgate.records.spans import plan_of
 from headgate.runtime.machine import Arrived, Decision, Now, SetTimer, TimerFired
+from headgate.runtime.table import UnknownTransitionError
 
 __all__ = ["PROGRESS_SECONDS", "PROGRESS_TIMER", "EpochWentBackError", "decide", "directive_of"]
 

@@ -9,12 +9,9 @@ from enum import StrEnum
 from typing import Final
 
 from headgate.records.control import TaskState
+from headgate.runtime.table import read_rows
 
-__all__ = ["TRANSITIONS", "Action", "Directive", "UnknownTransitionError"]
-
-
-class UnknownTransitionError(Exception):
-    """A pair of task state and directive that no history can lead to: the session ends rather than guess."""
+__all__ = ["TRANSITIONS", "Action", "Directive"]
 
 
 class Directive(StrEnum):
@@ -49,70 +46,41 @@ class Action(StrEnum):
     SAY_STOPPED = "say_stopped"
 
 
-_T = TaskState
-_D = Directive
-_A = Action
+_TABLE: Final = """
+# Nothing is run here: only an epoch that never ran can name this session.
+absent      none:keep prepare_anew:prepare replicate_anew:replicate close:close abandon_anew:say_stopped
 
-_RUNNING: Final = (_T.PREPARING, _T.PREPARED, _T.REPLICATING, _T.STOPPING)
+# Opening, or warm and writing nothing. A drain reaches it as primary: its claim may be under way, so it is sealed.
+preparing   none:stop prepare:keep prepare_anew:prepare replicate:replicate replicate_anew:replicate drain:seal
+            close:close abandon:stop abandon_anew:stop
+prepared    none:stop prepare:keep prepare_anew:prepare replicate:replicate replicate_anew:replicate drain:seal
+            close:close abandon:stop abandon_anew:stop
 
-TRANSITIONS: Final[dict[tuple[TaskState | None, Directive], Action]] = {
-    # Nothing is run here (None): only an epoch never run can name this session.
-    (None, _D.NONE): _A.KEEP,
-    (None, _D.PREPARE_ANEW): _A.PREPARE,
-    (None, _D.REPLICATE_ANEW): _A.REPLICATE,
-    (None, _D.CLOSE): _A.CLOSE,
-    # Opening. A drain reaches it as primary: its claim may be under way, so it is sealed, not just dropped.
-    (_T.PREPARING, _D.NONE): _A.STOP,
-    (_T.PREPARING, _D.PREPARE): _A.KEEP,
-    (_T.PREPARING, _D.PREPARE_ANEW): _A.PREPARE,
-    (_T.PREPARING, _D.REPLICATE): _A.REPLICATE,
-    (_T.PREPARING, _D.REPLICATE_ANEW): _A.REPLICATE,
-    (_T.PREPARING, _D.DRAIN): _A.SEAL,
-    (_T.PREPARING, _D.CLOSE): _A.CLOSE,
-    # Warm, writing nothing.
-    (_T.PREPARED, _D.NONE): _A.STOP,
-    (_T.PREPARED, _D.PREPARE): _A.KEEP,
-    (_T.PREPARED, _D.PREPARE_ANEW): _A.PREPARE,
-    (_T.PREPARED, _D.REPLICATE): _A.REPLICATE,
-    (_T.PREPARED, _D.REPLICATE_ANEW): _A.REPLICATE,
-    (_T.PREPARED, _D.DRAIN): _A.SEAL,
-    (_T.PREPARED, _D.CLOSE): _A.CLOSE,
-    # Writing. Not named any more: somebody else claims, the sink fences, so it stops without a seal.
-    (_T.REPLICATING, _D.NONE): _A.STOP,
-    (_T.REPLICATING, _D.PREPARE_ANEW): _A.PREPARE,
-    (_T.REPLICATING, _D.REPLICATE): _A.KEEP,
-    (_T.REPLICATING, _D.REPLICATE_ANEW): _A.REPLICATE,
-    (_T.REPLICATING, _D.DRAIN): _A.SEAL,
-    (_T.REPLICATING, _D.CLOSE): _A.CLOSE,
-    # A stop cannot be taken back; what comes under a new epoch starts when it is over.
-    (_T.STOPPING, _D.NONE): _A.KEEP,
-    (_T.STOPPING, _D.PREPARE): _A.KEEP,
-    (_T.STOPPING, _D.PREPARE_ANEW): _A.WAIT,
-    (_T.STOPPING, _D.REPLICATE): _A.KEEP,
-    (_T.STOPPING, _D.REPLICATE_ANEW): _A.WAIT,
-    (_T.STOPPING, _D.DRAIN): _A.KEEP,
-    (_T.STOPPING, _D.CLOSE): _A.WAIT,
-    # Over under this epoch: the report stands until the owner answers with a new epoch or without this session.
-    (_T.STOPPED, _D.NONE): _A.FORGET,
-    (_T.STOPPED, _D.PREPARE): _A.KEEP,
-    (_T.STOPPED, _D.PREPARE_ANEW): _A.PREPARE,
-    (_T.STOPPED, _D.REPLICATE): _A.KEEP,
-    (_T.STOPPED, _D.REPLICATE_ANEW): _A.REPLICATE,
-    (_T.STOPPED, _D.DRAIN): _A.KEEP,
-    (_T.STOPPED, _D.CLOSE): _A.CLOSE,
-    # Failed under this epoch: only an epoch of its own tries again. To end it means to seal it all the same.
-    (_T.FAILED, _D.NONE): _A.FORGET,
-    (_T.FAILED, _D.PREPARE): _A.KEEP,
-    (_T.FAILED, _D.PREPARE_ANEW): _A.PREPARE,
-    (_T.FAILED, _D.REPLICATE): _A.KEEP,
-    (_T.FAILED, _D.REPLICATE_ANEW): _A.REPLICATE,
-    (_T.FAILED, _D.DRAIN): _A.CLOSE,
-    (_T.FAILED, _D.CLOSE): _A.CLOSE,
-    # Without the sink: whatever is under way is stopped, be it a seal that is tried again and again. Who has a role of
-    # which nothing was observed says that it never will be, once the executor has confirmed it.
-    **{(state, directive): _A.STOP for state in _RUNNING for directive in (_D.ABANDON, _D.ABANDON_ANEW)},
-    **{(state, _D.ABANDON): _A.KEEP for state in (_T.STOPPED, _T.FAILED)},
-    **{(state, _D.ABANDON_ANEW): _A.SAY_STOPPED for state in (None, _T.STOPPED, _T.FAILED)},
-}
-"""(task state, directive) → action. Missing, because impossible: a plain directive without a task (it continues an
-epoch the session has run), and a primary made secondary under the same epoch."""
+# Writing. If it is not named any more, somebody else claims and the sink fences, so it stops without a seal.
+replicating none:stop prepare_anew:prepare replicate:keep replicate_anew:replicate drain:seal
+            close:close abandon:stop abandon_anew:stop
+
+# A stop cannot be taken back; what comes under a new epoch starts when it is over.
+stopping    none:keep prepare:keep prepare_anew:wait replicate:keep replicate_anew:wait drain:keep
+            close:wait abandon:stop abandon_anew:stop
+
+# Over under this epoch: the report stays until the owner answers with a new epoch or without this session.
+stopped     none:forget prepare:keep prepare_anew:prepare replicate:keep replicate_anew:replicate drain:keep
+            close:close abandon:keep abandon_anew:say_stopped
+
+# Failed under this epoch: only an epoch of its own tries again. Ending it means to seal it all the same.
+failed      none:forget prepare:keep prepare_anew:prepare replicate:keep replicate_anew:replicate drain:close
+            close:close abandon:keep abandon_anew:say_stopped
+"""
+"""Task state, and the action for each directive. Without the sink (``abandon``) whatever is under way is stopped, even
+a seal that is tried again and again; a session whose role never showed anything says so once the executor has
+confirmed it. Two pairs are missing because they cannot be: a plain directive without a task, which continues an epoch
+that the session has run, and a primary made secondary under the same epoch."""
+
+
+def _task_state(word: str) -> TaskState | None:
+    return None if word == "absent" else TaskState(word)
+
+
+TRANSITIONS: Final = read_rows(_TABLE, _task_state, Directive, Action)
+"""(task state, directive) → action, for every pair that can be."""

@@ -36,6 +36,7 @@ from headgate.runtime.machine import (
     EffectFinished,
     HolderSilent,
     Machine,
+    NoTermError,
     Now,
     TermBegan,
     TimerFired,
@@ -44,7 +45,6 @@ from headgate.runtime.machine import (
 __all__ = [
     "COORDINATOR",
     "CoordinatorState",
-    "NoTermError",
     "State",
     "coordinator",
     "decide",
@@ -54,16 +54,12 @@ __all__ = [
 ]
 
 
-class NoTermError(Exception):
-    """An input came before TermBegan: the loop decides only for an owner."""
-
-
 def decide(state: CoordinatorState, given: Any, now: Now, schedulers: Sequence[Scheduler] = STANDARD) -> Decision:
     """What follows from one input. Changes nothing of ``state`` but its term's memory (state.py)."""
     if isinstance(given, TermBegan):
         state.term = TermMemory(given.owner_rev)
     if state.term is None:
-        raise NoTermError(f"{type(given).__name__} before TermBegan")
+        raise NoTermError(given)
     draft = Draft(state, state.term, now)
     match given:
         case TermBegan():

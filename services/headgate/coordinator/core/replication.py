@@ -33,7 +33,7 @@ Rules, and which defect of TiCDC's scheduler v3 each one keeps out:
   undetermined rule (span_lifecycle.py) keeps the span from everybody until those who may write have stopped.
 
 The table has an entry for every pair. ``NEVER`` marks pairs that cannot be: the role the signal is about does not
-exist in that phase, or the command is not for it. Meeting one raises ImpossibleSignalError: a bug, never to be ignored.
+exist in that phase, or the command is not for it. Meeting one raises UnknownTransitionError: a bug, never ignored.
 """
 
 from collections.abc import Callable
@@ -44,13 +44,13 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.records.control import Assignment, Epoch, OutcomeStatus, ReplicationState, SpanDispatched
+from headgate.runtime.table import UnknownTransitionError, read_grid
 
 __all__ = [
     "ACTIONS",
     "TRANSITIONS",
     "Action",
     "Cause",
-    "ImpossibleSignalError",
     "Phase",
     "Signal",
     "Step",
@@ -142,22 +142,8 @@ secondary_lost         -            abandon_move   reappoint      -        -    
 """The whole machine, ``-`` for never and ``.`` for wait."""
 
 
-def _read_table() -> dict[tuple[Phase, Signal], Action]:
-    head, *rows = (line.split() for line in _TABLE.strip().splitlines())
-    short = {"-": Action.NEVER.value, ".": Action.WAIT.value}
-    return {
-        (Phase(column), Signal(row[0])): Action(short.get(cell, cell))
-        for row in rows
-        for column, cell in zip(head[1:], row[1:], strict=True)
-    }
-
-
-TRANSITIONS: Final = _read_table()
+TRANSITIONS: Final = read_grid(_TABLE, Phase, Signal, Action, {"-": Action.NEVER, ".": Action.WAIT})
 """(phase, signal) → action, for every pair."""
-
-
-class ImpossibleSignalError(Exception):
-    """A signal met a phase it cannot meet: a bug in the coordinator; the message says which pair, of what record."""
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -199,13 +185,13 @@ def apply(record: SpanDispatched, signal: Signal, cause: Cause, action: Action |
     chosen = action or TRANSITIONS[phase(record), signal]
     make = ACTIONS.get(chosen)
     if make is None:
-        raise ImpossibleSignalError(f"signal {signal} in phase {phase(record)} of {record}")
+        raise UnknownTransitionError(f"signal {signal} in phase {phase(record)} of {record}")
     return make(record, cause)
 
 
 def _give(cause: Cause, to: tuple[str, str] | None) -> Assignment:
     if to is None:
-        raise ImpossibleSignalError("a role was to be given, but to nobody: the scheduler must name a target")
+        raise UnknownTransitionError("a role was to be given, but to nobody: the scheduler must name a target")
     return Assignment(agent=to[0], session=to[1], epoch=cause.issue())
 
 

@@ -67,7 +67,7 @@ class Draft:
         return Cause(owner_rev=self.term.owner_rev, now_ms=self.now.wall_ms, message=message, **more)
 
     def signal(self, name: str, signal: Signal, cause: Cause | None = None) -> MigrationRecorded:
-        """Let the table answer; the migration's record after it. Raises ImpossibleSignalError."""
+        """Let the table answer; the migration's record after it. Raises UnknownTransitionError."""
         record = self.migration(name)
         if record is None:
             raise KeyError(name)

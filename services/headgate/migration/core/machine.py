@@ -50,12 +50,13 @@ from headgate.runtime.machine import (
     EffectFinished,
     HolderSilent,
     Machine,
+    NoTermError,
     Now,
     TermBegan,
     TimerFired,
 )
 
-__all__ = ["MIGRATIONS", "MigrationsState", "TermNotBegunError", "decide", "digest", "evolve", "new_state"]
+__all__ = ["MIGRATIONS", "MigrationsState", "decide", "digest", "evolve", "new_state"]
 
 TICK_SECONDS: Final = 60.0
 """The seed's; bursts do the rest."""
@@ -68,16 +69,12 @@ ADOPTABLE: Final = frozenset({MigrationStrategy.ONLINE, MigrationStrategy.TRIGGE
 for nobody else hears what they say."""
 
 
-class TermNotBegunError(Exception):
-    """An input came before TermBegan: the loop decides only for an owner."""
-
-
 def decide(state: MigrationsState, given: Any, now: Now) -> Decision:
     """What follows from one input. Changes nothing of ``state`` but its term's memory."""
     if isinstance(given, TermBegan):
         state.term = Term(given.owner_rev)
     if state.term is None:
-        raise TermNotBegunError(f"{type(given).__name__} before TermBegan")
+        raise NoTermError(given)
     draft = Draft(state, state.term, now)
     match given:
         case TermBegan():

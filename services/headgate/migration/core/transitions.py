@@ -22,7 +22,7 @@ rules, and what each keeps out:
 - A cancelled migration that was running becomes ``cancelled``. The seed says failed; but who reads the list wants to
   know that somebody asked for it (docs/adr/0035).
 
-The table has an entry for every pair; ``-`` marks those that cannot be. Meeting one raises ImpossibleSignalError.
+The table has an entry for every pair; ``-`` marks those that cannot be. Meeting one raises UnknownTransitionError.
 """
 
 from collections.abc import Callable
@@ -33,8 +33,9 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.records.migration import Artifact, MigrationRecorded, MigrationState
+from headgate.runtime.table import UnknownTransitionError, read_grid
 
-__all__ = ["TRANSITIONS", "Action", "Cause", "ImpossibleSignalError", "Phase", "Signal", "apply", "phase"]
+__all__ = ["TRANSITIONS", "Action", "Cause", "Phase", "Signal", "UnknownTransitionError", "apply", "phase"]
 
 
 class Phase(StrEnum):
@@ -128,22 +129,8 @@ clean_up_failed .              .               -               -             say
 """The whole machine, ``-`` for never and ``.`` for keep."""
 
 
-def _read_table() -> dict[tuple[Phase, Signal], Action]:
-    head, *rows = (line.split() for line in _TABLE.strip().splitlines())
-    short = {"-": Action.NEVER.value, ".": Action.KEEP.value}
-    return {
-        (Phase(column), Signal(row[0])): Action(short.get(cell, cell))
-        for row in rows
-        for column, cell in zip(head[1:], row[1:], strict=True)
-    }
-
-
-TRANSITIONS: Final = _read_table()
+TRANSITIONS: Final = read_grid(_TABLE, Phase, Signal, Action, {"-": Action.NEVER, ".": Action.KEEP})
 """(phase, signal) → action, for every pair."""
-
-
-class ImpossibleSignalError(Exception):
-    """A signal met a phase it cannot meet: a bug in the scheduler; the message says which pair, of what record."""
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -175,7 +162,7 @@ def apply(record: MigrationRecorded, signal: Signal, cause: Cause) -> MigrationR
     action = TRANSITIONS[phase(record), signal]
     make = _ACTIONS.get(action)
     if make is None:
-        raise ImpossibleSignalError(f"signal {signal} in phase {phase(record)} of {record}")
+        raise UnknownTransitionError(f"signal {signal} in phase {phase(record)} of {record}")
     return make(record, cause)
 
 
@@ -316,7 +303,7 @@ def _end_cancelled(record: MigrationRecorded, cause: Cause) -> MigrationRecorded
 
 def _settle(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
     if record.ending is None:
-        raise ImpossibleSignalError(f"a stop was confirmed that nobody intended, of {record}")
+        raise UnknownTransitionError(f"a stop was confirmed that nobody intended, of {record}")
     closed = _close(record, record.ending, cause)
     return replace(closed, is_ready_to_complete=False, artifacts=cause.artifacts)
 

@@ -13,7 +13,8 @@ from headgate.agent.core.span import steps
 from headgate.agent.core.span.inputs import SpanInput
 from headgate.agent.core.span.states import Phase, Span
 from headgate.agent.core.span.steps import Step
-from headgate.agent.core.span.transitions import TRANSITIONS, Action, UnknownTransitionError, signal_of
+from headgate.agent.core.span.transitions import TRANSITIONS, Action, signal_of
+from headgate.runtime.table import UnknownTransitionError
 
 __all__ = ["ACTIONS", "Step", "decide"]
 

@@ -51,12 +51,9 @@ from headgate.agent.core.span.inputs import (
     SpanInput,
 )
 from headgate.agent.core.span.states import OVER, Phase, Span, Stop
+from headgate.runtime.table import read_rows
 
-__all__ = ["TRANSITIONS", "Action", "LowerEpochError", "Signal", "UnknownTransitionError", "signal_of"]
-
-
-class UnknownTransitionError(Exception):
-    """A pair of phase and signal that no history can lead to: a bug in the agent; the message says which, of what."""
+__all__ = ["TRANSITIONS", "Action", "LowerEpochError", "Signal", "signal_of"]
 
 
 class LowerEpochError(ValueError):
@@ -147,6 +144,8 @@ class Action(StrEnum):
 _TABLE: Final = """
 absent     add:begin close:begin_closing seal:keep stop:keep forget:keep
 
+*          add:begin close:begin_closing again:keep looked:keep completed:keep slowed:slow limited:keep
+
 opening    renew:renew promote:promise seal:recall stop:recall forget:keep
            opened:enter outdated:reopen call_failed:fail
 waiting    renew:reopen promote:reopen seal:end stop:end forget:keep
@@ -177,31 +176,10 @@ resealing  promote:keep seal:keep stop:end forget:keep retry_due:end
 stopped    promote:keep seal:keep stop:keep forget:forget
 failed     promote:keep seal:keep stop:keep forget:forget
 """
-"""Phase, and what each signal makes of it. Below: what is the same in every phase, if nothing else is said above;
-``-`` says that it cannot be."""
+"""Phase, and what each signal makes of it. ``*`` is what holds in every phase below unless it says otherwise, and ``-``
+marks a pair that cannot be."""
 
-_ALWAYS: Final = "add:begin close:begin_closing again:keep looked:keep completed:keep slowed:slow limited:keep"
-
-
-def _read_table() -> dict[tuple[Phase, Signal], Action]:
-    table: dict[tuple[Phase, Signal], Action] = {}
-    phase = Phase.ABSENT
-    for line in _TABLE.splitlines():
-        words = line.split()
-        if words and ":" not in words[0]:
-            phase = Phase(words.pop(0))
-            if phase is not Phase.ABSENT:
-                words = [*_ALWAYS.split(), *words]
-        for word in words:
-            signal, _, action = word.partition(":")
-            if action == "-":
-                del table[phase, Signal(signal)]
-            else:
-                table[phase, Signal(signal)] = Action(action)
-    return table
-
-
-TRANSITIONS: Final = _read_table()
+TRANSITIONS: Final = read_rows(_TABLE, Phase, Signal, Action)
 """(phase, signal) → action, for every pair that can be."""
 
 _SIGNALS: Final[dict[type[SpanInput], Signal]] = {

@@ -21,15 +21,16 @@ A switch replaces some streams of a change log by others. No clock decides anyth
 - Every reader has read them: DRAINED; their partitions may be used again. RETIRED generations are deleted.
 
 There is at most one PREPARED and one CLOSING generation in a set, and never both: switches come one after the other.
-The table has an entry for every pair; ``-`` marks those that cannot be and raises ImpossibleSignalError.
+The table has an entry for every pair; ``-`` marks those that cannot be and raises UnknownTransitionError.
 """
 
 from enum import StrEnum
 from typing import Final
 
 from headgate.records.generation import GenerationPhase
+from headgate.runtime.table import UnknownTransitionError, read_grid
 
-__all__ = ["TRANSITIONS", "Action", "ImpossibleSignalError", "Phase", "Signal", "action_for"]
+__all__ = ["TRANSITIONS", "Action", "Phase", "Signal", "action_for"]
 
 
 class Phase(StrEnum):
@@ -83,10 +84,6 @@ class Action(StrEnum):
     RETIRE = "retire"
 
 
-class ImpossibleSignalError(Exception):
-    """A signal for a generation in a phase in which it cannot come: a bug, never to be ignored."""
-
-
 _TABLE: Final = """
 signal       none    prepared committed closing   superseded drained aborted
 chosen       prepare -        -         -         -          -       -
@@ -102,23 +99,13 @@ expired      -       -        -         -         -          retire  retire
 """The whole machine, ``-`` for never and ``.`` for wait."""
 
 
-def _read_table() -> dict[tuple[Phase, Signal], Action]:
-    head, *rows = (line.split() for line in _TABLE.strip().splitlines())
-    short = {"-": Action.NEVER.value, ".": Action.WAIT.value}
-    return {
-        (Phase(column), Signal(row[0])): Action(short.get(cell, cell))
-        for row in rows
-        for column, cell in zip(head[1:], row[1:], strict=True)
-    }
-
-
-TRANSITIONS: Final = _read_table()
+TRANSITIONS: Final = read_grid(_TABLE, Phase, Signal, Action, {"-": Action.NEVER, ".": Action.WAIT})
 
 
 def action_for(phase: GenerationPhase | None, signal: Signal) -> Action:
-    """What is to be done. Raises ImpossibleSignalError."""
+    """What is to be done. Raises UnknownTransitionError."""
     where = Phase.NONE if phase is None else Phase(phase.value)
     action = TRANSITIONS[where, signal]
     if action is Action.NEVER:
-        raise ImpossibleSignalError(f"{signal.value} cannot happen to a generation that is {where.value}")
+        raise UnknownTransitionError(f"{signal.value} cannot happen to a generation that is {where.value}")
     return action

@@ -88,7 +88,7 @@ def resume(draft: Draft, name: str) -> None:
 
 
 def raise_signal(draft: Draft, name: str, epoch: int, signal: Signal, reason: str = "") -> None:
-    """One signal for one generation. Raises ImpossibleSignalError."""
+    """One signal for one generation. Raises UnknownTransitionError."""
     generation = draft.generation(name, epoch)
     action = action_for(None if generation is None else generation.phase, signal)
     if action is not Action.WAIT and generation is not None:

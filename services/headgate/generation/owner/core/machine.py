@@ -56,16 +56,13 @@ from headgate.runtime.machine import (
     EffectFinished,
     HolderSilent,
     Machine,
+    NoTermError,
     Now,
     TermBegan,
     TimerFired,
 )
 
-__all__ = ["GENERATION", "NotOwnerError", "decide", "digest", "evolve", "new_state"]
-
-
-class NotOwnerError(Exception):
-    """An input came before TermBegan: the loop decides only for an owner."""
+__all__ = ["GENERATION", "decide", "digest", "evolve", "new_state"]
 
 
 def decide(state: GenerationState, given: Any, now: Now) -> Decision:
@@ -73,7 +70,7 @@ def decide(state: GenerationState, given: Any, now: Now) -> Decision:
     if isinstance(given, TermBegan):
         state.term = Term(given.owner_rev, now.monotonic)
     if state.term is None:
-        raise NotOwnerError(f"{type(given).__name__} before TermBegan")
+        raise NoTermError(given)
     draft = Draft(state, state.term, now)
     match given:
         case TermBegan():
