@@ -6,19 +6,19 @@ must come to an end. A failing seed is in the name of the test.
 """
 
 import random
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from headgate.eventlog.log import Partition, Placed
+from headgate.eventlog.log import Partition
 from headgate.migration.core import effects as fx
 from headgate.migration.core.effects import ToolReported, ToolStatus
 from headgate.migration.core.kind import MIGRATION_KIND
-from headgate.migration.core.machine import MIGRATIONS, MigrationsState, new_state
+from headgate.migration.core.machine import MIGRATIONS, MigrationsState
 from headgate.migration.core.spec import MigrationSpec, parse_spec, written
 from headgate.migration.core.state import TERMINAL
-from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus
 from headgate.records.migration import (
     FEED,
@@ -30,10 +30,8 @@ from headgate.records.migration import (
     MigrationState,
     MigrationStrategy,
 )
-from headgate.runtime.machine import Now
-from headgate.runtime.role import Role, RoleEndedError, TermEffect
-from headgate.runtime.settings import RoleSettings
-from headgate_lab.memory_log.log import MemoryBroker
+from headgate.runtime.role import TermEffect
+from headgate_lab.worlds.kernel import OwnerProcess, OwnerWorld
 from support.migration_model import Database, FencedAtDatabaseError
 
 TOPIC = Partition("migration", 0)
@@ -47,73 +45,24 @@ CALM_STEPS = 4_000
 MIGRATIONS_COUNT = 5
 
 
-class Process:
-    """One process that would own the shard: its role, and the effects that it is running."""
-
-    def __init__(self, world: "World", name: str) -> None:
-        self.world, self.name = world, name
-        settings = RoleSettings(
-            kind=MIGRATION_KIND,
-            shard=0,
-            owner_id=name,
-            transactional_id="migration-0",
-            version="test",
-            schema_version=1,
-            lease_seconds=LEASE_SECONDS,
-            holder_lease_seconds=LEASE_SECONDS,
-        )
-        self.running: list[tuple[TermEffect, Iterator[Any]]] = []
-        self.frozen_steps = 0
-        self.role: Role[MigrationsState] = Role(settings, MIGRATIONS, world.broker.client(), run_effect=self._submit)
-
-    def _submit(self, effect: TermEffect) -> None:
-        steps = (
-            iter([fx.Examined("alter", table_of(effect.effect), "db", is_immediate=False)])
-            if isinstance(effect.effect, fx.ExamineMigration)
-            else self.world.database.steps(self.name, effect.owner_rev, effect.effect)
-        )
-        self.running.append((effect, steps))
-
-    def step_effects(self) -> None:
-        for effect, steps in list(self.running):
-            self._step(effect, steps)
-
-    def _step(self, effect: TermEffect, steps: Iterator[Any]) -> None:
-        chance, is_faulty = self.world.random, self.world.is_faulty
-        if is_faulty and chance.random() < 0.05:
-            return self._end(effect, steps, fx.EffectFailed("no answer"))
-        try:
-            result = next(steps)
-        except FencedAtDatabaseError:
-            return self._end(effect, steps, fx.EffectFailed("fenced"))
-        if result is not None:
-            # The answer may be lost although everything was done.
-            is_lost = is_faulty and chance.random() < 0.05
-            self._end(effect, steps, fx.EffectFailed("answer lost") if is_lost else result)
-        return None
-
-    def _end(self, effect: TermEffect, steps: Iterator[Any], result: Any) -> None:
-        self.running.remove((effect, steps))
-        self.role.finish(effect, result)
-
-
 def table_of(effect: fx.ExamineMigration) -> str:
     return effect.spec.statement.split()[2] if effect.reverted is None else effect.reverted.table
 
 
-class World:
+class World(OwnerWorld[MigrationsState]):
+    """Two processes, and a database at which each effect is several steps; both fail while ``is_faulty``."""
+
     def __init__(self, seed: int) -> None:
+        super().__init__(MIGRATION_KIND, MIGRATIONS, lease_seconds=LEASE_SECONDS)
         self.random = random.Random(seed)  # noqa: S311 - a history is its seed
-        self.broker = MemoryBroker()
         self.broker.on_committed = self._committed
         self.database = Database()
-        self.now = 100.0
         self.is_faulty = True
-        self.processes: dict[str, Process] = {}
+        self.running: dict[str, list[tuple[TermEffect, Iterator[Any]]]] = defaultdict(list)
+        self.frozen_steps: Counter[str] = Counter()
         self.births = 0
         self.requests = 0
         self.records: dict[str, MigrationRecorded] = {}
-        self.kills = 0
 
     def _committed(self, partition: Partition, entry: Any) -> None:
         if partition != TOPIC:
@@ -128,10 +77,37 @@ class World:
         running = [r for r in self.records.values() if r.state == "running"]
         assert len({r.table for r in running}) == len(running), "two migrations of one table run"
 
+    def submitted(self, owner: OwnerProcess[MigrationsState], effect: TermEffect) -> None:
+        steps = (
+            iter([fx.Examined("alter", table_of(effect.effect), "db", is_immediate=False)])
+            if isinstance(effect.effect, fx.ExamineMigration)
+            else self.database.steps(owner.name, effect.owner_rev, effect.effect)
+        )
+        self.running[owner.name].append((effect, steps))
+
+    def _step_effects(self, name: str) -> None:
+        for effect, steps in list(self.running[name]):
+            result = self._answer(steps)
+            if result is not None:
+                self.running[name].remove((effect, steps))
+                self.owners[name].role.finish(effect, result)
+
+    def _answer(self, steps: Iterator[Any]) -> Any:
+        """What becomes of one more step of an effect; None while it goes on."""
+        if self.is_faulty and self.random.random() < 0.05:
+            return fx.EffectFailed("no answer")
+        try:
+            result = next(steps)
+        except FencedAtDatabaseError:
+            return fx.EffectFailed("fenced")
+        # The answer may be lost although everything was done.
+        is_lost = result is not None and self.is_faulty and self.random.random() < 0.05
+        return fx.EffectFailed("answer lost") if is_lost else result
+
     def ask(self, kind: MigrationRequestKind, name: str, spec: str | None = None) -> None:
         self.requests += 1
         record = MigrationRequested(kind, name, spec, None, None, "sim", 0)
-        self.broker.append(Placed(TOPIC, Fact(MigrationRequestKey(f"r{self.requests}"), record)))
+        self.write(MigrationRequestKey(f"r{self.requests}"), record)
 
     def submit(self, number: int) -> None:
         chance = self.random
@@ -161,43 +137,39 @@ class World:
         if self.is_faulty:
             self._fault()
         self._tools_act()
-        while len(self.processes) < 2:
+        while len(self.owners) < 2:
             self.births += 1
-            self.processes[f"o{self.births}"] = Process(self, f"o{self.births}")
-        for name, process in sorted(self.processes.items()):
-            if process.frozen_steps > 0:
-                process.frozen_steps -= 1
+            self.start(f"o{self.births}")
+        for name in sorted(self.owners):
+            if self.frozen_steps[name] > 0:
+                self.frozen_steps[name] -= 1
                 continue
-            process.step_effects()
-            try:
-                for _ in range(3):
-                    process.role.turn(Now(self.now, round(self.now * 1000)))
-            except RoleEndedError:
-                self.kill(name)
+            self._step_effects(name)
+            self.turn(name, 3)
 
     def _tools_act(self) -> None:
         """Tools go on whatever becomes of their owners, and tell who started them, as far as that one hears it."""
         for name, table in sorted(self.database.tables.items()):
-            owner = self.processes.get(table.tool_of or "")
+            owner = self.owners.get(table.tool_of or "")
             if self.random.random() > TOOL_CHANCE or (report := self.database.tool_acts(name)) is None:
                 continue
             if self.is_faulty and self.random.random() < 0.03:
                 report = ToolReported(name, ToolStatus.FAILED, message="so it says")
-            if owner is not None and not owner.frozen_steps and self.random.random() > 0.1:
+            if owner is not None and not self.frozen_steps[owner.name] and self.random.random() > 0.1:
                 owner.role.give(report)
 
     def _fault(self) -> None:
         chance = self.random
-        for name, process in sorted(self.processes.items()):
+        for name in sorted(self.owners):
             draw = chance.random()
             if draw < 0.01:
                 # What it has sent may still be done by the server after its death.
-                for _, steps in process.running:
+                for _, steps in self.running[name]:
                     if chance.random() < 0.5:
                         self._finish_at_server(steps)
                 self.kill(name)
             elif draw < 0.02:
-                process.frozen_steps = chance.randrange(1, 60)
+                self.frozen_steps[name] = chance.randrange(1, 60)
         if chance.random() < 0.03:
             kind = chance.choice(
                 [MigrationRequestKind.CANCEL, MigrationRequestKind.RETRY, MigrationRequestKind.CLEANUP]
@@ -210,10 +182,10 @@ class World:
         except FencedAtDatabaseError:
             return
 
-    def kill(self, name: str) -> None:
-        self.kills += 1
-        self.processes.pop(name).role.close()
+    def kill(self, name: str) -> OwnerProcess[MigrationsState]:
+        self.running.pop(name, None)
         self.database.process_died(name, is_outlived=self.random.random() < 0.5)
+        return super().kill(name)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -240,9 +212,7 @@ def play(seed: int) -> None:
         world.step()
         if is_calm(world):
             break
-    state = new_state(0)
-    for item in world.broker.client().reader({TOPIC: 0}).poll(1_000_000, 0.0):
-        MIGRATIONS.evolve(state, item.key, item.value, item.offset)  # type: ignore[union-attr]
+    state = world.state()
     assert len([name for name in state.migrations if name.startswith("m")]) == MIGRATIONS_COUNT
     for name, record in state.migrations.items():
         # A clean-up whose answer was lost may have left less.
@@ -257,9 +227,9 @@ def play(seed: int) -> None:
     assert all(name in state.outcomes for name in state.requests)
     accepted = [name for name, outcome in state.outcomes.items() if outcome.status is OutcomeStatus.ACCEPTED]
     assert accepted == []
-    view = owner_of(world)
-    assert view is not None
-    assert MIGRATIONS.digest(view) == MIGRATIONS.digest(state)
+    owner = world.serving()
+    assert owner is not None
+    assert owner.role.digest() == MIGRATIONS.digest(state)
 
 
 def is_changed_since(state: MigrationsState, name: str) -> bool:
@@ -270,21 +240,13 @@ def is_changed_since(state: MigrationsState, name: str) -> bool:
     )
 
 
-def owner_of(world: World) -> MigrationsState | None:
-    """The state of the owner; one that was frozen may still take itself for it."""
-    terms = [
-        (process.role.status.owner_rev, name)
-        for name, process in world.processes.items()
-        if process.role.status.owner_rev is not None
-    ]
-    return world.processes[max(terms)[1]].role.view if terms else None
-
-
 def is_calm(world: World) -> bool:
-    view = owner_of(world)
+    owner = world.serving()
+    if owner is None:
+        return False
+    view = owner.role.view
     return (
-        view is not None
-        and len(view.requests) == world.requests
+        len(view.requests) == world.requests
         and all(record.state in TERMINAL for record in view.migrations.values())
         and all(name in view.outcomes for name in view.requests)
         and not any(outcome.status is OutcomeStatus.ACCEPTED for outcome in view.outcomes.values())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.eventlog.log import Partition, Placed
+from headgate.eventlog.log import Partition
 from headgate.generation.core import timestamp_records
 from headgate.generation.core.effects import CheckRows, EffectFailed, MakeTopology, RowsChecked, TopologyMade
 from headgate.generation.core.state import GenerationState
@@ -22,7 +22,6 @@ from headgate.generation.timestamps.core import timestamp_publishing
 from headgate.generation.timestamps.core.descriptions import described_topology, wrong_rows
 from headgate.generation.timestamps.core.rings import topology_for
 from headgate.generation.timestamps.core.timestamp_views import published_of
-from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus
 from headgate.records.generation import GenerationOutcomeKey
 from headgate.records.timestamps import (
@@ -33,9 +32,8 @@ from headgate.records.timestamps import (
     TimestampsRequestKey,
     TimestampsRequestKind,
 )
-from headgate.runtime.machine import Now
-from headgate.runtime.role import Role, RoleEndedError, RoleSettings, TermEffect
-from headgate_lab.memory_log.log import CommitFault, MemoryBroker
+from headgate_lab.memory_log.log import CommitFault
+from headgate_lab.worlds.kernel import OwnerWorld
 
 SET = "orders"
 TOPIC = Partition("generation", 0)
@@ -49,51 +47,28 @@ RINGS = [
 ]
 
 
-class World:
-    """Two owners of one shard, in the real role loop; every committed record is given to a reader at once."""
+class World(OwnerWorld[GenerationState]):
+    """Two owners of one shard; every committed record is given to a reader at once."""
 
     def __init__(self) -> None:
-        self.broker = MemoryBroker()
+        super().__init__(GENERATION_KIND, GENERATION, schema_version=2)
         self.broker.on_committed = self._committed
-        self.now = 100.0
         self.asked = 0
         self.read = TimestampRecords()
         self.rings: dict[int, tuple[RingNode, ...]] = {}
-        self.effects: list[tuple[str, TermEffect]] = []
-        self.owners: dict[str, Role[GenerationState]] = {}
         for name in ("o1", "o2"):
             self.start(name)
 
-    def start(self, name: str) -> None:
-        role_settings = RoleSettings(
-            kind=GENERATION_KIND,
-            shard=0,
-            owner_id=name,
-            transactional_id=ID,
-            version="test",
-            schema_version=2,
-            lease_seconds=5.0,
-            holder_lease_seconds=5.0,
-        )
-        self.owners[name] = Role(
-            role_settings,
-            GENERATION,
-            self.broker.client(),
-            run_effect=lambda effect: self.effects.append((name, effect)),
-        )
-
     # --- what may happen ---
 
-    def turn(self, name: str, steps: int) -> None:
-        for _ in range(steps):
+    def take_turns(self, name: str, count: int) -> None:
+        for _ in range(count):
             self.now += 0.25
-            try:
-                self.owners[name].turn(Now(self.now, round(self.now * 1000)))
-            except RoleEndedError:
+            if not self.turn(name):
                 self.start(name)
 
     def crash(self, name: str) -> None:
-        self.owners.pop(name).close()
+        self.kill(name)
         self.start(name)
 
     def fault(self, fault: CommitFault) -> None:
@@ -102,12 +77,8 @@ class World:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def answer_effects(self, outcome: str) -> None:
-        waiting, self.effects = self.effects, []
-        for name, effect in waiting:
-            result = EffectFailed("no") if outcome == "fail" else self.result(effect.effect)
-            if name in self.owners:
-                self.owners[name].finish(effect, result)
+    def run_effects(self, outcome: str) -> None:
+        self.answer_effects(self.result if outcome == "run" else lambda _effect: EffectFailed("no"))
 
     def result(self, effect: Any) -> Any:
         match effect:
@@ -121,22 +92,19 @@ class World:
         self.asked += 1
         nodes = RINGS[ring] if kind is not TimestampsRequestKind.CLEAN else ()
         request = TimestampsRequested(kind, nodes, 0, 1_000, KEPT_MS, "test", 0)
-        self.write(Fact(TimestampsRequestKey(SET, f"r{self.asked}"), request))
+        self.write(TimestampsRequestKey(SET, f"r{self.asked}"), request)
 
     def left(self, number: int) -> None:
         """A reader leaves one of the generations that it sees."""
         seen = published_of(self.read, SET)
         if seen:
-            self.write(Fact(TimestampReaderKey(SET, "r"), TimestampLeft(seen[number % len(seen)].timestamp_ms, 0)))
+            self.write(TimestampReaderKey(SET, "r"), TimestampLeft(seen[number % len(seen)].timestamp_ms, 0))
 
     def compact(self) -> None:
         self.broker.compact(TOPIC)
         self.reread()
 
     # --- what is checked ---
-
-    def write(self, fact: Fact) -> None:
-        self.broker.append(Placed(TOPIC, fact), 2)
 
     def _committed(self, partition: Partition, entry: Any) -> None:
         if partition == TOPIC and not isinstance(entry.key, str):
@@ -164,15 +132,15 @@ class World:
     def calm_down(self) -> None:
         """Faults stop: one owner is left, and everything that was begun comes to its end."""
         self.broker.cancel_faults()
-        self.owners.pop("o2").close()
+        self.kill("o2")
         for _ in range(400):
-            self.turn("o1", 1)
-            self.answer_effects("run")
+            self.take_turns("o1", 1)
+            self.run_effects("run")
         record = self.read.sets.get(SET)
         for generation in () if record is None else record.generations:
             assert (SET, generation.timestamp_ms) in self.read.published
             assert generation.requests == ()
-        state = self.owners["o1"].view
+        state = self.owners["o1"].role.view
         for key in state.timestamps.requests:
             settled = state.outcomes.get(GenerationOutcomeKey(SET, key.request))
             assert settled is not None, key
@@ -183,8 +151,8 @@ class World:
 KINDS = st.sampled_from(list(TimestampsRequestKind))
 OWNERS = st.sampled_from(["o1", "o2"])
 STEP: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
-    st.tuples(st.just("turn"), OWNERS, st.integers(1, 12)),
-    st.tuples(st.just("answer_effects"), st.sampled_from(["run", "run", "fail"])),
+    st.tuples(st.just("take_turns"), OWNERS, st.integers(1, 12)),
+    st.tuples(st.just("run_effects"), st.sampled_from(["run", "run", "fail"])),
     st.tuples(st.just("ask"), KINDS, st.integers(0, len(RINGS) - 1)),
     st.tuples(st.just("crash"), OWNERS),
     st.tuples(st.just("fault"), st.sampled_from(list(CommitFault))),
@@ -197,7 +165,7 @@ STEP: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
 def run(steps: list[tuple[Any, ...]]) -> World:
     world = World()
     world.ask(TimestampsRequestKind.CREATE, 0)
-    world.turn("o1", 30)
+    world.take_turns("o1", 30)
     for name, *given_to in steps:
         getattr(world, name)(*given_to)
     world.calm_down()
@@ -217,9 +185,9 @@ def test_who_sees_a_timestamp_sees_all_streams_whatever_dies(steps: list[tuple[A
 
 @pytest.mark.parametrize("at", range(24))
 def test_an_owner_that_dies_at_each_row_is_gone_on_with(at: int) -> None:
-    steps: list[tuple[Any, ...]] = [("answer_effects", "run"), ("turn", "o1", 12)]
-    steps += [("ask", TimestampsRequestKind.SWITCH, 5), ("turn", "o1", 2), ("answer_effects", "run")]
-    steps += [("turn", "o1", at), ("crash", "o1"), ("sleep", 6.0), ("turn", "o2", 40)]
+    steps: list[tuple[Any, ...]] = [("run_effects", "run"), ("take_turns", "o1", 12)]
+    steps += [("ask", TimestampsRequestKind.SWITCH, 5), ("take_turns", "o1", 2), ("run_effects", "run")]
+    steps += [("take_turns", "o1", at), ("crash", "o1"), ("sleep", 6.0), ("take_turns", "o2", 40)]
     world = run(steps)
     assert len(world.rings) == 2, "one generation for each ring, whoever made it"
 
@@ -274,12 +242,12 @@ def test_a_guard_that_is_missing_is_found_out(
     monkeypatch: pytest.MonkeyPatch, remove: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     remove(monkeypatch)
-    steps: list[tuple[Any, ...]] = [("answer_effects", "run"), ("turn", "o1", 12)]
-    steps += [("ask", TimestampsRequestKind.SWITCH, 5), ("turn", "o1", 2), ("answer_effects", "run")]
+    steps: list[tuple[Any, ...]] = [("run_effects", "run"), ("take_turns", "o1", 12)]
+    steps += [("ask", TimestampsRequestKind.SWITCH, 5), ("take_turns", "o1", 2), ("run_effects", "run")]
 
     def run_many() -> None:
         for at in range(24):
-            run([*steps, ("turn", "o1", at), ("crash", "o1"), ("sleep", 20.0), ("turn", "o2", 40)])
+            run([*steps, ("take_turns", "o1", at), ("crash", "o1"), ("sleep", 20.0), ("take_turns", "o2", 40)])
 
     with pytest.raises((AssertionError, ValueError)):
         run_many()
