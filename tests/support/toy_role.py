@@ -36,8 +36,9 @@ from headgate.runtime.machine import (
     TermBegan,
     TimerFired,
 )
-from headgate.runtime.role import Role, RoleSettings, RoleState, TermEffect
-from headgate_lab.memory_log.log import MemoryBroker, MemoryLog
+from headgate.runtime.role import RoleState
+from headgate_lab.memory_log.log import MemoryBroker
+from headgate_lab.worlds.kernel import OwnerProcess, replayed, role_settings
 
 ANNOUNCE = Partition("announce", 0)
 LEASE = 5.0
@@ -129,31 +130,22 @@ def digest(state: ToyState) -> str:
 TOY: Machine[ToyState] = Machine(new_state=ToyState, evolve=evolve, decide=decide, digest=digest)
 
 
-class Member:
-    """One process with one role: its log, the effects it was asked to run, the facts it committed."""
+class Member(OwnerProcess[ToyState]):
+    """A process with a role, and the facts that it has committed."""
 
     def __init__(self, world: "World", owner_id: str, shard: int) -> None:
         self.world = world
-        self.log: MemoryLog = world.broker.client()
-        self.effects: list[TermEffect] = []
         self.committed: list[tuple[Fact, ...]] = []
-        settings = RoleSettings(
-            kind=COORDINATOR_KIND,
-            shard=shard,
-            owner_id=owner_id,
+        settings = role_settings(
+            COORDINATOR_KIND,
+            owner_id,
+            shard,
             transactional_id=transactional_id(shard),
             version="0.1.0",
-            schema_version=1,
             lease_seconds=LEASE,
             holder_lease_seconds=AGENT_LEASE,
         )
-        self.role = Role(
-            settings,
-            TOY,
-            self.log,
-            run_effect=self.effects.append,
-            on_commit=lambda facts: self.committed.append(tuple(facts)),
-        )
+        super().__init__(settings, TOY, world.broker, on_commit=lambda _, facts: self.committed.append(tuple(facts)))
 
     @property
     def state(self) -> RoleState:
@@ -249,10 +241,5 @@ class World:
 
     def replayed_digest(self, shard: int = 0) -> str:
         """The digest of a fresh state after all that a reader sees now."""
-        state = ToyState(shard)
         own = {Partition(topic, shard) for topic in ("sync", "dispatch", "checkpoint", "changefeed")}
-        reader = self.broker.client().reader(dict.fromkeys({ANNOUNCE, *own}, 0))
-        while batch := reader.poll(1000, 0.0):
-            for each in batch:
-                evolve(state, each.key, each.value, each.offset)
-        return digest(state)
+        return digest(replayed(self.broker, TOY, {ANNOUNCE, *own}, shard))

@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.coordinator.core.effects import DiscoverTables, FeedResolved, ResolveFeed, TablesDiscovered
+from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.coordinator.core.machine import COORDINATOR
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.eventlog.collector import collect_rarely
@@ -44,9 +45,10 @@ from headgate.records.control import (
 from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, RequestKey, SpanKey, TaskKey
 from headgate.runtime.machine import Now
 from headgate.runtime.role import Role, RoleState, TermEffect
-from headgate_lab.benchmarks.control_log import PARTITIONS, Wire, role_settings
+from headgate_lab.benchmarks.control_log import PARTITIONS, Wire
 from headgate_lab.benchmarks.figures import Figure, Report, median_of
 from headgate_lab.benchmarks.parts import BenchError
+from headgate_lab.worlds.kernel import role_settings
 
 __all__ = ["ControlOptions", "bench_control"]
 
@@ -158,7 +160,7 @@ class _World:
 
     def _coordinator(self, name: str) -> Role[CoordinatorState]:
         return Role(
-            role_settings(name),
+            role_settings(COORDINATOR_KIND, name),
             COORDINATOR,
             self.wire.client(),
             run_effect=self._asked.append,

@@ -15,11 +15,10 @@ from headgate.eventlog.codec import Codec
 from headgate.eventlog.log import Delivery, Garbage, Partition, Placed
 from headgate.eventlog.schema_files import schemas
 from headgate.records.base import Key
-from headgate.runtime.settings import RoleSettings
 from headgate_lab.memory_log.clients import MemoryReader, MemoryTransactionalWriter
 from headgate_lab.memory_log.log import MemoryBroker, MemoryLog
 
-__all__ = ["PARTITIONS", "FileLog", "Wire", "WireLog", "role_settings"]
+__all__ = ["PARTITIONS", "FileLog", "Wire", "WireLog"]
 
 _HEAD: Final = struct.Struct(">BQHI")
 """Of one record in the file: partition's place, offset, length of the key, length of the value."""
@@ -28,22 +27,6 @@ WRITE_BUFFER_BYTES: Final = 1 << 20
 
 PARTITIONS: Final = tuple(Partition(topic, 0) for topic in ("announce", *COORDINATOR_KIND.topics))
 """What a coordinator of the only shard reads."""
-
-LEASE_SECONDS: Final = 5.0
-
-
-def role_settings(owner_id: str) -> RoleSettings:
-    """A coordinator's role on the only shard."""
-    return RoleSettings(
-        kind=COORDINATOR_KIND,
-        shard=0,
-        owner_id=owner_id,
-        transactional_id="coordinator-0",
-        version="bench",
-        schema_version=1,
-        lease_seconds=LEASE_SECONDS,
-        holder_lease_seconds=LEASE_SECONDS,
-    )
 
 
 class Wire:

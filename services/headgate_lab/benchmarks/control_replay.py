@@ -9,18 +9,20 @@ import sys
 import time
 from pathlib import Path
 
+from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.coordinator.core.machine import COORDINATOR
 from headgate.eventlog.collector import collect_rarely
 from headgate.runtime.machine import Now
 from headgate.runtime.role import Role, RoleState
-from headgate_lab.benchmarks.control_log import FileLog, role_settings
+from headgate_lab.benchmarks.control_log import FileLog
+from headgate_lab.worlds.kernel import role_settings
 
 
 def main(path: Path, spans: int) -> None:
     """Replay and print."""
     collect_rarely()  # as a coordinator's process does
     log = FileLog(path)
-    role = Role(role_settings("replayed"), COORDINATOR, log, run_effect=lambda _effect: None)
+    role = Role(role_settings(COORDINATOR_KIND, "replayed"), COORDINATOR, log, run_effect=lambda _effect: None)
     begun = time.process_time()
     while role.status.state is not RoleState.SERVING:
         clock = time.process_time() - begun

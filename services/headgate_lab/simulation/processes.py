@@ -22,10 +22,10 @@ from headgate.eventlog.log import (
 from headgate.runtime.machine import Decision, Machine, Now
 from headgate.runtime.presence import Presence
 from headgate.runtime.role import Role, RoleEndedError, TermEffect
-from headgate.runtime.settings import RoleSettings
 from headgate_lab.memory_log.log import MemoryBroker, MemoryLog, MemoryTransactionalWriter
 from headgate_lab.simulation.executor import Surroundings
 from headgate_lab.simulation.profile import Profile
+from headgate_lab.worlds.kernel import role_settings
 
 __all__ = ["CoordinatorProcess", "KilledError", "Process", "Stage", "transactional_id"]
 
@@ -155,10 +155,10 @@ class CoordinatorProcess(Process):
         super().__init__(stage, name)
         profile = stage.profile
         settings = {
-            shard: RoleSettings(
-                kind=COORDINATOR_KIND,
-                shard=shard,
-                owner_id=name,
+            shard: role_settings(
+                COORDINATOR_KIND,
+                name,
+                shard,
                 transactional_id=transactional_id(shard),
                 version="sim",
                 schema_version=self.reads,

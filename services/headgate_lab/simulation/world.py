@@ -18,7 +18,7 @@ from headgate.agent.core.machine import decide
 from headgate.agent.core.messages import AgentInput
 from headgate.agent.core.state import AgentState
 from headgate.coordinator.core.machine import COORDINATOR
-from headgate.eventlog.log import Delivery, Partition
+from headgate.eventlog.log import Partition
 from headgate.records.control import Positions
 from headgate.records.keys import AgentKey, SpanKey
 from headgate.runtime.machine import Decision, Machine, Now
@@ -39,6 +39,7 @@ from headgate_lab.simulation.sink_audit import SinkAudit, Violation
 from headgate_lab.simulation.source import SimulatedSource
 from headgate_lab.simulation.upgrades import Upgrades
 from headgate_lab.simulation.wire import Wire
+from headgate_lab.worlds.kernel import replayed
 
 __all__ = ["World"]
 
@@ -323,13 +324,7 @@ class World:
             if any(self.broker.last_stable_offset(p) < self.broker.end_offset(p) for p in topics):
                 continue
             wanted = COORDINATOR.digest(full)
-            replayed = COORDINATOR.new_state(shard)
-            reader = self.broker.client().reader(dict.fromkeys(topics, 0))
-            while batch := reader.poll(10_000, 0.0):
-                for item in batch:
-                    if isinstance(item, Delivery):
-                        COORDINATOR.evolve(replayed, item.key, item.value, item.offset)
-            if COORDINATOR.digest(replayed) != wanted:
+            if COORDINATOR.digest(replayed(self.broker, COORDINATOR, topics, shard)) != wanted:
                 raise Violation(f"5: shard {shard}: replay of the compacted log is not that of the full one")
             for process in self.processes.values():
                 if isinstance(process, CoordinatorProcess):

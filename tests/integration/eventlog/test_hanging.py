@@ -22,8 +22,9 @@ from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.base import Fact
 from headgate.records.keys import FeedProgressKey
 from headgate.runtime.machine import Now
-from headgate.runtime.role import Role, RoleSettings, RoleState
+from headgate.runtime.role import Role, RoleState
 from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.worlds.kernel import role_settings
 from support.eventlog_contract import DISPATCH_0, ended, facts, read_all, tombstone
 from support.kafka_cluster import Cluster
 from support.toy_role import TOY
@@ -173,16 +174,7 @@ def test_a_fenced_successor_ends_nothing(lost: Lost) -> None:
 
 def test_a_role_begins_its_term_over_a_hanging_transaction(lost: Lost) -> None:
     log = lost.logs["role"]
-    settings = RoleSettings(
-        kind=COORDINATOR_KIND,
-        shard=0,
-        owner_id="one",
-        transactional_id=OWNER,
-        version="0.1.0",
-        schema_version=1,
-        lease_seconds=2.0,
-        holder_lease_seconds=10.0,
-    )
+    settings = role_settings(COORDINATOR_KIND, "one", transactional_id=OWNER, lease_seconds=2.0)
     with closing(Role(settings, TOY, log, run_effect=lambda _effect: None)) as role:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while role.status.state is not RoleState.SERVING:

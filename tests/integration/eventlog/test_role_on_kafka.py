@@ -14,7 +14,8 @@ from headgate.records.base import Fact
 from headgate.records.control import OperationKind, OperationRequested, RequestSettled
 from headgate.records.keys import OutcomeKey, RequestKey
 from headgate.runtime.machine import Now
-from headgate.runtime.role import Role, RoleSettings, RoleState
+from headgate.runtime.role import Role, RoleState
+from headgate_lab.worlds.kernel import role_settings
 from support.toy_role import TOY, ToyState
 
 pytestmark = pytest.mark.integration
@@ -46,16 +47,7 @@ class Members:
         self.roles: dict[str, Role[ToyState]] = {}
 
     def add(self, owner_id: str) -> Role[ToyState]:
-        settings = RoleSettings(
-            kind=COORDINATOR_KIND,
-            shard=0,
-            owner_id=owner_id,
-            transactional_id=f"{self.log.cluster}-toy-0",
-            version="0.1.0",
-            schema_version=1,
-            lease_seconds=LEASE,
-            holder_lease_seconds=10.0,
-        )
+        settings = role_settings(COORDINATOR_KIND, owner_id, transactional_id=f"{self.log.cluster}-toy-0")
         role = self.roles[owner_id] = Role(settings, TOY, self.log, run_effect=lambda _effect: None)
         return role
 

@@ -12,7 +12,9 @@ from headgate.records.keys import OutcomeKey, OwnerKey, RequestKey
 from headgate.runtime.kind import OwnerKind
 from headgate.runtime.machine import Arrived, Decision, Machine, Now, TermBegan
 from headgate.runtime.presence import Presence
-from headgate.runtime.role import Role, RoleSettings, RoleState
+from headgate.runtime.role import Role, RoleState
+from headgate.runtime.settings import RoleSettings
+from headgate_lab.worlds.kernel import role_settings
 from support.toy_role import ANNOUNCE, LEASE, World, settled, transactional_id
 
 
@@ -76,16 +78,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def settings(owner_id: str) -> RoleSettings:
-    return RoleSettings(
-        kind=CLERK,
-        shard=0,
-        owner_id=owner_id,
-        transactional_id="clerk-0",
-        version="0.1.0",
-        schema_version=1,
-        lease_seconds=LEASE,
-        holder_lease_seconds=LEASE,
-    )
+    return role_settings(CLERK, owner_id)
 
 
 def clerk(world: World, owner_id: str) -> Role[State]:

@@ -8,8 +8,8 @@ from headgate.records.keys import MemberKey, OwnerKey
 from headgate.runtime.presence import Presence
 from headgate.runtime.role import RoleState
 from headgate.runtime.roster import MEMBER_FORGOTTEN_SECONDS, Roster
-from headgate.runtime.settings import RoleSettings
 from headgate_lab.memory_log.log import MemoryBroker
+from headgate_lab.worlds.kernel import role_settings
 from support.toy_role import LEASE, World
 
 ALL = (0, 1, 2, 3)
@@ -112,17 +112,7 @@ def test_members_silent_for_long_are_forgotten_once() -> None:
 
 
 def _presence(broker: MemoryBroker, name: str) -> Presence:
-    settings = RoleSettings(
-        kind=COORDINATOR_KIND,
-        shard=0,
-        owner_id=name,
-        transactional_id="x",
-        version="v",
-        schema_version=1,
-        lease_seconds=LEASE,
-        holder_lease_seconds=LEASE,
-    )
-    return Presence(broker.client(), settings, lambda: (0,), lambda: 0)
+    return Presence(broker.client(), role_settings(COORDINATOR_KIND, name), lambda: (0,), lambda: 0)
 
 
 def test_the_owner_of_the_first_shard_deletes_what_a_killed_process_has_left() -> None:

@@ -46,13 +46,12 @@ from headgate.generation.owner.core.machine import GENERATION
 from headgate.records.base import Fact
 from headgate.records.generation import ReaderKey, ReaderReported, WriterKey
 from headgate.runtime.machine import Now
-from headgate.runtime.role import Role, RoleSettings, TermEffect
 from headgate_lab.memory_log.log import MemoryBroker
 from headgate_lab.simulation.switches.data_log import DataLog, DataRecord, FencedWriterError
+from headgate_lab.worlds.kernel import OwnerProcess, role_settings
 
 __all__ = [
     "GENERATION_TOPIC",
-    "LEASE_SECONDS",
     "SET",
     "Checkpoint",
     "Follower",
@@ -64,7 +63,6 @@ __all__ = [
 
 SET: Final = "orders"
 GENERATION_TOPIC: Final = Partition("generation", 0)
-LEASE_SECONDS: Final = 5.0
 OUTBOX_LIMIT: Final = 12
 BATCH_LIMIT: Final = 3
 BATCH_BYTES: Final = 9
@@ -75,24 +73,14 @@ STORE_TURNS: Final = 6
 """A reader's caller stores after so many steps, and commits at the next one."""
 
 
-class SimOwner:
+class SimOwner(OwnerProcess[GenerationState]):
     """One process that may own the set."""
 
     def __init__(self, broker: MemoryBroker, data: DataLog, name: str, entropy: Callable[[], int]) -> None:
+        settings = role_settings(GENERATION_KIND, name, transactional_id="generation", schema_version=2)
+        super().__init__(settings, GENERATION, broker)
         self._data = data
         self._entropy = entropy
-        self.effects: list[TermEffect] = []
-        settings = RoleSettings(
-            kind=GENERATION_KIND,
-            shard=0,
-            owner_id=name,
-            transactional_id="generation",
-            version="test",
-            schema_version=2,
-            lease_seconds=LEASE_SECONDS,
-            holder_lease_seconds=LEASE_SECONDS,
-        )
-        self.role: Role[GenerationState] = Role(settings, GENERATION, broker.client(), run_effect=self.effects.append)
 
     def turn(self, now: float) -> None:
         """One turn of the role loop."""

@@ -32,6 +32,7 @@ from headgate_lab.simulation.switches.actors import (
 from headgate_lab.simulation.switches.data_log import DataLog, DataRecord
 from headgate_lab.simulation.switches.feed import FeedAgent, FeedCoordinator, SinkOfFeed
 from headgate_lab.simulation.switches.operator import Operator
+from headgate_lab.worlds.kernel import replayed
 
 __all__ = ["Crash", "Judge", "OrderBrokenError", "SwitchProfile", "SwitchWorld"]
 
@@ -411,11 +412,7 @@ class SwitchWorld:
         self.counts["aborted"] += sum(each.phase is GenerationPhase.ABORTED for each in record.generations)
         before = GENERATION.digest(state)
         self.broker.compact(GENERATION_TOPIC)
-        replayed = new_state(0)
-        for entry in self.broker.entries(GENERATION_TOPIC, 0, self.broker.end_offset(GENERATION_TOPIC), 10**6):
-            if entry.committed() and not isinstance(entry.key, str):
-                evolve(replayed, entry.key, entry.value, entry.offset)
-        if GENERATION.digest(replayed) != before:
+        if GENERATION.digest(replayed(self.broker, GENERATION, [GENERATION_TOPIC])) != before:
             raise OrderBrokenError("replay of the compacted log gives another state")
         for reader in self.readers:
             self._check_reader(reader)
