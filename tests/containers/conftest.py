@@ -4,29 +4,22 @@ import json
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headgate.provisioning.time_scale import scaled_seconds
+from support import waiting
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 900.0
 """For all services to be healthy: two Sparks, a broker, Connect and two databases start at once on two cores."""
 
 
-def eventually(fact: Callable[[], Any], what: str, seconds: float = DEADLINE_SECONDS) -> Any:
-    """Poll until ``fact()`` is true; its value."""
-    deadline = time.monotonic() + scaled_seconds(seconds)
-    while not (value := fact()):
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(1)
-    return value
+eventually = partial(waiting.eventually, seconds=DEADLINE_SECONDS)
 
 
 def run(*command: str, check: bool = True, environment: Mapping[str, str] | None = None) -> str:

@@ -2,9 +2,8 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import psycopg
@@ -21,19 +20,9 @@ from headgate.replication.executor import ExecutorSettings, SparkExecutor
 from headgate.replication.spark import SparkRuntime
 from headgate.replication.spark_options import SparkOptions
 from support.kafka_cluster import ANSWER_SECONDS
+from support.waiting import eventually
 
 DEADLINE_SECONDS = scaled_seconds(240)
-
-
-def until(fact: Callable[[], Any], what: str) -> Any:
-    """The first true answer of ``fact``; fails with ``what`` when it does not come."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < deadline:
-        answer = fact()
-        if answer:
-            return answer
-        time.sleep(0.05)
-    pytest.fail(f"not within {DEADLINE_SECONDS} s: {what}")
 
 
 @pytest.fixture(scope="session")
@@ -156,5 +145,5 @@ def reached(executor: SparkExecutor, span: SpanId, state: TaskState) -> TaskStat
         assert status.state is state or status.state is not TaskState.FAILED, status
         return status if status.state is state else None
 
-    found: TaskStatus = until(there, f"{span} is {state}, was {executor.status(span)}")
+    found: TaskStatus = eventually(there, f"{span} is {state}, was {executor.status(span)}")
     return found

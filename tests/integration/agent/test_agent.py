@@ -27,8 +27,9 @@ from headgate.records.control import (
 )
 from headgate.records.keys import FeedKey, SpanKey
 from support.kafka_cluster import Cluster
+from support.waiting import eventually
 
-from .conftest import Bed, until
+from .conftest import Bed
 
 pytestmark = [
     pytest.mark.spark,
@@ -107,15 +108,17 @@ def test_a_dispatched_span_is_replicated_reported_and_sealed(bed: Bed) -> None:
     agent = threading.Thread(target=run_agent, args=(options, log, bed.executor, stop))
     agent.start()
     try:
-        key, _ = until(lambda: owner.find(AgentAnnounced), "a session")
+        key, _ = eventually(lambda: owner.find(AgentAnnounced), "a session")
         owner.dispatch(ReplicationState.COMMIT, key.session)
         owner.accept()
-        until(lambda: len(bed.rows(plan)) == 25, "rows")
-        until(lambda: (said := owner.find(SpanProgressed)) and said[1].positions == {0: 25}, "progress to the end")
-        until(lambda: (said := owner.find(TaskReported)) and said[1].state is TaskState.REPLICATING, "a report of it")
+        eventually(lambda: len(bed.rows(plan)) == 25, "rows")
+        eventually(lambda: (said := owner.find(SpanProgressed)) and said[1].positions == {0: 25}, "progress to the end")
+        eventually(
+            lambda: (said := owner.find(TaskReported)) and said[1].state is TaskState.REPLICATING, "a report of it"
+        )
 
         owner.dispatch(ReplicationState.REMOVING, key.session)
-        until(lambda: owner.find(TaskReported)[1].state is TaskState.STOPPED, "the seal")
+        eventually(lambda: owner.find(TaskReported)[1].state is TaskState.STOPPED, "the seal")
         assert owner.find(TaskReported)[1].positions == {0: 25}
     finally:
         stop.set()

@@ -12,8 +12,9 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate_lab.embedded.ports import free_ports
 from integration.agent.test_quarantine import executor_with_dead_letters, letters_on, log
 from support.kafka_cluster import ANSWER_SECONDS
+from support.waiting import eventually
 
-from .conftest import Bed, until
+from .conftest import Bed
 
 __all__ = ["log"]
 
@@ -80,7 +81,7 @@ def test_events_wait_for_their_registry_and_only_what_is_bad_is_set_aside(bed: B
         status = executor.status(task.id)
         return status is not None and status.error_code == "registry_unavailable"
 
-    until(waits, "the table waits for its registry")
+    eventually(waits, "the table waits for its registry")
     status = executor.status(task.id)
     assert status is not None
     assert (status.retryable, bed.rows(plan), letters_on(log)) == (True, {}, {})
@@ -88,7 +89,7 @@ def test_events_wait_for_their_registry_and_only_what_is_bad_is_set_aside(bed: B
 
     with RegistryServer(port) as registry:
         registry.answer = answering(SCHEMAS)
-        until(lambda: executor.status(task.id).positions == {0: 11}, "all of it is dealt with")  # type: ignore[union-attr]
+        eventually(lambda: executor.status(task.id).positions == {0: 11}, "all of it is dealt with")  # type: ignore[union-attr]
     assert sorted(bed.rows(plan)) == [1, 2, 3, 4, 5, 9]
     letters = {place.offset: letter for place, letter in letters_on(log).items()}
     assert {offset: letter.error_code for offset, letter in letters.items()} == dict.fromkeys(

@@ -1,6 +1,5 @@
 """From a captured database through Kafka and a lane into another: MariaDB to both, and PostgreSQL to MariaDB."""
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -11,10 +10,10 @@ import pytest
 from fixtures.capture import Sources
 from fixtures.services import mariadb_execute
 from headgate.agent.core.executor import SpanId, SpanTask
-from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import Epoch, SpanPlan
 from headgate.replication.executor import ExecutorSettings, SparkExecutor
 from headgate.replication.spark import SparkRuntime
+from support.waiting import eventually
 
 pytestmark = [
     pytest.mark.timeout(900),  # two connectors, a Spark and four databases start here, on a machine that may be busy
@@ -53,17 +52,6 @@ WHILE = (
     "UPDATE goods SET code = 'a' WHERE id = 4",
     "UPDATE goods SET code = 'd' WHERE id = 1",
 )
-
-
-DEADLINE_SECONDS = scaled_seconds(300)
-
-
-def until(fact: Callable[[], bool], what: str) -> None:
-    """Return once it is so; fails with ``what`` when it does not come."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not fact():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS} s: {what}"
-        time.sleep(0.1)
 
 
 class Lanes:
@@ -153,11 +141,13 @@ def test_databases_are_kept_in_step_whatever_they_are(
                     tuple(row) for row in mariadb_execute(mariadb_database, ROWS.replace("goods", f"{second}.goods"))
                 ]
 
-            until(all_equal, "the snapshots are in all three sinks")
+            eventually(all_equal, "the snapshots are in all three sinks")
             for statement in WHILE:
                 postgres.execute(statement)
                 on_mariadb(statement)
-            until(lambda: all_equal() and len(mariadb_execute(mariadb_source, ROWS)) == 4, "and so are the changes")
+            eventually(
+                lambda: all_equal() and len(mariadb_execute(mariadb_source, ROWS)) == 4, "and so are the changes"
+            )
             assert mariadb_execute(mariadb_database, "SELECT id, code FROM goods ORDER BY id") == [
                 (1, "d"), (2, "b"), (4, "a"), (30, "ü 🚪"),
             ]  # fmt: skip

@@ -35,8 +35,9 @@ from headgate.replication.executor import ExecutorSettings, SparkExecutor
 from headgate.runtime.service import ServiceSettings
 from headgate.sources.change_logs import reader_of_feed
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
+from support.waiting import eventually
 
-from .conftest import Bed, reached, until
+from .conftest import Bed, reached
 
 pytestmark = [
     pytest.mark.spark,
@@ -80,7 +81,7 @@ class ChangeLogBed:
             assert found is None or found.status in (OutcomeStatus.ACCEPTED, OutcomeStatus.DONE), found
             return found is not None and found.status is OutcomeStatus.DONE
 
-        until(done, f"an outcome of {kind}")
+        eventually(done, f"an outcome of {kind}")
 
     def create(self, streams: int = 1) -> None:
         self.ask(GenerationRequestKind.CREATE, topic=self.topic, partitions=PARTITIONS, streams=streams)
@@ -150,7 +151,7 @@ class ChangeLogBed:
 
     def await_rows(self, count: int) -> None:
         wanted = {number % KEYS: number for number in range(count)}
-        until(lambda: self.rows() == wanted, f"all {count} changes")
+        eventually(lambda: self.rows() == wanted, f"all {count} changes")
         for key, values in self.history().items():
             assert values == sorted(set(values)), f"row {key} went back, or was set twice: {values}"
 
@@ -199,11 +200,15 @@ def test_one_then_four_then_two_streams_under_a_running_feed(world: ChangeLogBed
             written += 300
             world.await_rows(written)
             world.report(executor)
-    until(lambda: world.report(executor) or "superseded" not in world.phases().values(), "all streams are reported")
+    eventually(
+        lambda: world.report(executor) or "superseded" not in world.phases().values(), "all streams are reported"
+    )
     # A row is visible before its batch is adopted, so the count may follow; it never says more than was written.
-    until(lambda: counted(executor, task.id, written) == written, "the last batch is counted")
+    eventually(lambda: counted(executor, task.id, written) == written, "the last batch is counted")
     world.resize(2)
-    until(lambda: world.report(executor) or "superseded" not in world.phases().values(), "its END markers are read")
+    eventually(
+        lambda: world.report(executor) or "superseded" not in world.phases().values(), "its END markers are read"
+    )
     assert counted(executor, task.id, written) == written
 
 
@@ -224,7 +229,7 @@ def test_a_backlog_over_several_generations_is_applied_in_their_order(world: Cha
             world.write(writer, written, 200)
             written += 200
             world.resize(streams)
-            until(lambda: "superseded" not in world.phases().values(), "it is drained")
+            eventually(lambda: "superseded" not in world.phases().values(), "it is drained")
         world.write(writer, written, 200)
         written += 200
     used = {each.partition for n in range(1, 7) for each in world.tail.state.map_of(SET, n).streams}
@@ -265,7 +270,7 @@ def test_a_record_that_no_writer_wrote_stops_its_table(world: ChangeLogBed) -> N
     stranger = Producer({"bootstrap.servers": world.bed.bootstrap})
     stranger.produce(world.topic, key=b"k", value=b"v", partition=0)
     stranger.flush(ANSWER_SECONDS)
-    status = until(lambda: (s := executor.status(task.id)) and s.state is TaskState.FAILED and s, "it fails")
+    status = eventually(lambda: (s := executor.status(task.id)) and s.state is TaskState.FAILED and s, "it fails")
     assert "no ChangeWriter wrote this record" in status.error
 
 
@@ -301,7 +306,7 @@ def test_a_feed_that_is_not_registered_does_not_begin(world: ChangeLogBed) -> No
     world.create()
     executor, task = world.executor(), world.task(world.plan(), 1)
     executor.add_table(task, prepare=False)
-    error = until(lambda: (s := executor.status(task.id)) and s.error, "an error")
+    error = eventually(lambda: (s := executor.status(task.id)) and s.error, "an error")
     assert f"does not know of reader feed.{world.bed.feed} yet" in error
     world.report()
     reached(executor, task.id, TaskState.REPLICATING)
@@ -315,7 +320,7 @@ def test_what_retention_took_before_it_was_read_is_an_error(world: ChangeLogBed)
     world.bed.delete_before(world.plan(), 0, 20)
     executor, task = world.executor(), world.task(world.plan(), 1)
     executor.add_table(task, prepare=False)
-    status = until(lambda: (s := executor.status(task.id)) and s.state is TaskState.FAILED and s, "it fails")
+    status = eventually(lambda: (s := executor.status(task.id)) and s.state is TaskState.FAILED and s, "it fails")
     assert status.error_code == "source_offset_expired"
     assert world.rows() == {}
 
@@ -325,12 +330,12 @@ def test_what_was_retired_before_it_was_read_is_an_error(world: ChangeLogBed) ->
     with world.writer("w") as writer:
         world.write(writer, 0, 50)
         world.resize(2)
-        until(lambda: world.phases()[1] == "drained", "nobody is waited for")
+        eventually(lambda: world.phases()[1] == "drained", "nobody is waited for")
         world.ask(GenerationRequestKind.RETIRE)
     world.report()
     executor, task = world.executor(), world.task(world.plan(), 1)
     executor.add_table(task, prepare=False)
-    status = until(lambda: (s := executor.status(task.id)) and s.state is TaskState.FAILED and s, "it fails")
+    status = eventually(lambda: (s := executor.status(task.id)) and s.state is TaskState.FAILED and s, "it fails")
     assert status.error_code == "change_log_gap"
     assert "partition 0: offsets 0 to" in status.error
     assert world.rows() == {}

@@ -10,8 +10,9 @@ from headgate.replication.heads import KnownHeads, without_heads
 from headgate.replication.plan import HEAD_ROWS_MIN
 from headgate.replication.spark import SparkRuntime
 from support.kafka_cluster import ANSWER_SECONDS
+from support.waiting import eventually
 
-from .conftest import Bed, reached, until
+from .conftest import Bed, reached
 
 pytestmark = [
     pytest.mark.spark,
@@ -91,10 +92,10 @@ def test_rows_are_exact_while_their_schema_is_cut_off_and_when_it_changes(
 
     put(range(many), ',"payload":', "first")
     executor.add_table(task, prepare=False)
-    until(lambda: len(bed.rows(plan)) == many, "rows that came whole")
+    eventually(lambda: len(bed.rows(plan)) == many, "rows that came whole")
     assert used[0] == 0, "nothing is known yet"
     put(range(many), "again", "first")
-    until(lambda: all(name == "again" for name, _ in bed.rows(plan).values()), "rows without their schema")
+    eventually(lambda: all(name == "again" for name, _ in bed.rows(plan).values()), "rows without their schema")
     assert 1 in used
     # Of the known schema, of another one, deletes with their tombstones, and the known one again.
     put(range(many), "third", "first")
@@ -102,7 +103,7 @@ def test_rows_are_exact_while_their_schema_is_cut_off_and_when_it_changes(
     put(range(0, many, 2), None, "second")
     put(range(1, many, 2), "last", "first")
     expected = {number: ("last", number) for number in range(1, many, 2)}
-    until(lambda: bed.rows(plan) == expected, "rows of both schemas")
+    eventually(lambda: bed.rows(plan) == expected, "rows of both schemas")
     executor.remove_table(task.id, seal=True)
     status = reached(executor, task.id, TaskState.STOPPED)
     total = 4 * many + 2 * (many // 2) + many // 2

@@ -16,8 +16,9 @@ from headgate.replication.executor import SparkExecutor
 from headgate.replication.lane import Lane
 from headgate.replication.spark import WARM_TRIES, SparkStartError
 from support.kafka_cluster import ANSWER_SECONDS
+from support.waiting import eventually
 
-from .conftest import Bed, reached, until
+from .conftest import Bed, reached
 
 pytestmark = [
     pytest.mark.spark,
@@ -43,9 +44,9 @@ def test_rows_come_over_and_a_seal_names_the_last_position(bed: Bed) -> None:
 
     executor.add_table(task, prepare=False)
     reached(executor, task.id, TaskState.REPLICATING)
-    until(lambda: bed.rows(plan) == _expected(range(300)), "all rows")
+    eventually(lambda: bed.rows(plan) == _expected(range(300)), "all rows")
     bed.put(plan, dict.fromkeys(range(100)))
-    until(lambda: bed.rows(plan) == _expected(range(100, 300)), "deletes")
+    eventually(lambda: bed.rows(plan) == _expected(range(100, 300)), "deletes")
 
     memory = bed.runtime.memory_bytes()
     assert sorted(memory) == ["driver", "jvm", "workers"]
@@ -65,13 +66,13 @@ def test_a_warm_span_takes_over_where_the_first_one_sealed(bed: Bed) -> None:
     first, second = bed.executor(), bed.executor()
     bed.put(plan, {n: _row(n) for n in range(50)})
     first.add_table(bed.task(plan, 1), prepare=False)
-    until(lambda: len(bed.rows(plan)) == 50, "the first one writes")
+    eventually(lambda: len(bed.rows(plan)) == 50, "the first one writes")
 
     warm = bed.task(plan, 2)
     second.add_table(warm, prepare=True)
     reached(second, warm.id, TaskState.PREPARED)
     bed.put(plan, {n: _row(n) for n in range(50, 80)})
-    until(lambda: len(bed.rows(plan)) == 80, "the first one still writes")
+    eventually(lambda: len(bed.rows(plan)) == 80, "the first one still writes")
     first.remove_table(warm.id, seal=True)
     sealed = reached(first, warm.id, TaskState.STOPPED)
     bed.put(plan, {n: _row(n) for n in range(80, 120)})
@@ -80,8 +81,8 @@ def test_a_warm_span_takes_over_where_the_first_one_sealed(bed: Bed) -> None:
     second.add_table(promoted, prepare=False)
     status = reached(second, warm.id, TaskState.REPLICATING)
     assert status.epoch == promoted.epoch
-    until(lambda: bed.rows(plan) == _expected(range(120)), "the second one goes on")
-    until(lambda: second.status(warm.id).rows == 40, "nothing was applied twice")  # type: ignore[union-attr]
+    eventually(lambda: bed.rows(plan) == _expected(range(120)), "the second one goes on")
+    eventually(lambda: second.status(warm.id).rows == 40, "nothing was applied twice")  # type: ignore[union-attr]
     assert sum(sealed.positions.values()) == 80
 
 
@@ -91,7 +92,7 @@ def test_a_lane_whose_epoch_was_overtaken_stops_as_fenced(bed: Bed) -> None:
     task = bed.task(plan, 1)
     bed.put(plan, {1: _row(1)})
     old.add_table(task, prepare=False)
-    until(lambda: len(bed.rows(plan)) == 1, "the old one writes")
+    eventually(lambda: len(bed.rows(plan)) == 1, "the old one writes")
 
     new.add_table(bed.task(plan, 2), prepare=False)
     reached(new, task.id, TaskState.REPLICATING)
@@ -101,11 +102,11 @@ def test_a_lane_whose_epoch_was_overtaken_stops_as_fenced(bed: Bed) -> None:
         status = old.status(task.id)
         return status is not None and status.state is TaskState.FAILED
 
-    until(fenced, "the old one noticed")
+    eventually(fenced, "the old one noticed")
     status = old.status(task.id)
     assert status is not None
     assert (status.error_code, status.retryable) == ("sink_fenced", False)
-    until(lambda: bed.rows(plan) == _expected(range(1, 30)), "the new one has it all")
+    eventually(lambda: bed.rows(plan) == _expected(range(1, 30)), "the new one has it all")
     with pytest.raises(ValueError, match="below"):
         new.add_table(task, prepare=False)
 
@@ -124,14 +125,14 @@ def test_a_broken_event_fails_its_own_table_only_and_names_its_place(bed: Bed) -
         status = executor.status(bed.task(bad, 1).id)
         return status is not None and status.state is TaskState.FAILED
 
-    until(failed, "the bad table failed")
+    eventually(failed, "the bad table failed")
     status = executor.status(bed.task(bad, 1).id)
     assert status is not None
     assert status.error_code == "change_undecodable"
     assert "offset 3" in str(status.error)
     assert status.positions == {0: 3}
     assert bed.rows(bad) == _expected(range(3))
-    until(lambda: bed.rows(good) == _expected(range(20)), "the good table goes on")
+    eventually(lambda: bed.rows(good) == _expected(range(20)), "the good table goes on")
 
 
 def test_a_position_that_retention_has_deleted_is_a_hard_error(bed: Bed) -> None:
@@ -142,7 +143,7 @@ def test_a_position_that_retention_has_deleted_is_a_hard_error(bed: Bed) -> None
     bed.delete_before(plan, 0, 5)
 
     executor.add_table(task, prepare=True)
-    until(lambda: executor.status(task.id).state is TaskState.FAILED, "it is refused")  # type: ignore[union-attr]
+    eventually(lambda: executor.status(task.id).state is TaskState.FAILED, "it is refused")  # type: ignore[union-attr]
     status = executor.status(task.id)
     assert status is not None
     assert (status.error_code, status.retryable) == ("source_offset_expired", False)
@@ -153,14 +154,14 @@ def test_a_lost_span_is_closed_by_an_executor_that_never_ran_it(bed: Bed) -> Non
     bed.put(plan, {n: _row(n) for n in range(5)})
     lost, closer = bed.executor(), bed.executor()
     lost.add_table(bed.task(plan, 1), prepare=False)
-    until(lambda: len(bed.rows(plan)) == 5, "it was written")
+    eventually(lambda: len(bed.rows(plan)) == 5, "it was written")
 
     task = bed.task(plan, 2)
     closer.close_table(task)
     status = reached(closer, task.id, TaskState.STOPPED)
     assert status.positions == {0: 5}
     bed.put(plan, {n: _row(n) for n in range(5, 9)})
-    until(lambda: lost.status(task.id).state is TaskState.FAILED, "the lost one is fenced")  # type: ignore[union-attr]
+    eventually(lambda: lost.status(task.id).state is TaskState.FAILED, "the lost one is fenced")  # type: ignore[union-attr]
     assert len(bed.rows(plan)) == 5
 
 
@@ -170,12 +171,12 @@ def test_a_killed_jvm_is_replaced_and_its_spans_go_on(bed: Bed) -> None:
     task = bed.task(plan, 1)
     executor.add_table(task, prepare=False)
     bed.put(plan, {n: _row(n) for n in range(10)})
-    until(lambda: len(bed.rows(plan)) == 10, "it writes")
+    eventually(lambda: len(bed.rows(plan)) == 10, "it writes")
 
     bed.runtime.kill()
     bed.put(plan, {n: _row(n) for n in range(10, 30)})
-    until(lambda: bed.rows(plan) == _expected(range(30)), "it writes again")
-    until(lambda: executor.status(task.id).positions == {0: 30}, "and knows it")  # type: ignore[union-attr]
+    eventually(lambda: bed.rows(plan) == _expected(range(30)), "it writes again")
+    eventually(lambda: executor.status(task.id).positions == {0: 30}, "and knows it")  # type: ignore[union-attr]
     assert executor.is_add_table_finished(task.id, prepare=False)
 
 
@@ -228,15 +229,15 @@ def test_spans_change_lanes_while_they_are_written(bed: Bed) -> None:
         write()
         return lanes() == [3]
 
-    until(joined, "one lane for all")
+    eventually(joined, "one lane for all")
     write()
     for plan in plans:
-        until(lambda plan=plan: bed.rows(plan) == _expected(range(written)), "all rows")  # type: ignore[misc]
+        eventually(lambda plan=plan: bed.rows(plan) == _expected(range(written)), "all rows")  # type: ignore[misc]
     for task in tasks:
-        until(lambda span=task.id: sum(executor.status(span).positions.values()) == written, "its position")  # type: ignore[misc]
+        eventually(lambda span=task.id: sum(executor.status(span).positions.values()) == written, "its position")  # type: ignore[misc]
         assert executor.status(task.id).error is None  # type: ignore[union-attr]
     # Spark tells of a batch when it is over, a moment after its rows can be seen.
-    until(lambda: executor.progress().rows >= 3 * written, "all of it came through Spark's queries")
+    eventually(lambda: executor.progress().rows >= 3 * written, "all of it came through Spark's queries")
 
     def reads_its_own(lane: Lane) -> bool:
         return lane.reads_only(executor._table.members(lane.members))
@@ -245,10 +246,12 @@ def test_spans_change_lanes_while_they_are_written(bed: Bed) -> None:
     reached(executor, tasks[0].id, TaskState.STOPPED)
     (left,) = executor._queries.lanes.values()
     assert not reads_its_own(left)
-    until(lambda: [reads_its_own(lane) for lane in executor._queries.lanes.values()] == [True], "it is read no more")
+    eventually(
+        lambda: [reads_its_own(lane) for lane in executor._queries.lanes.values()] == [True], "it is read no more"
+    )
     write()
     for plan in plans[1:]:
-        until(lambda plan=plan: bed.rows(plan) == _expected(range(written)), "the others go on")  # type: ignore[misc]
+        eventually(lambda plan=plan: bed.rows(plan) == _expected(range(written)), "the others go on")  # type: ignore[misc]
 
 
 def test_a_feed_that_is_to_end_stops_in_front_of_its_target_and_whoever_comes_next_finds_that_out(bed: Bed) -> None:
@@ -281,14 +284,14 @@ def test_a_feed_that_is_to_end_stops_in_front_of_its_target_and_whoever_comes_ne
         assert status.state is not TaskState.FAILED, status.error
         return status.resolved_ts
 
-    until(lambda: resolved(executor) == begun + 9, "the first watermark")
+    eventually(lambda: resolved(executor) == begun + 9, "the first watermark")
     assert bed.rows(plan) == {n: ("n", n) for n in range(10)}
     row("UPDATE", 1, 100, target)
     row("UPDATE", 2, 200, target + 1)
     watermark(target + 5)
     row("DELETE", 3, 0, target + 6)
     watermark(target + 9)
-    until(lambda: resolved(executor) == target + 5, "the target")
+    eventually(lambda: resolved(executor) == target + 5, "the target")
     expected = {n: ("n", 100 if n == 1 else n) for n in range(10)}
     assert bed.rows(plan) == expected
     executor.remove_table(task.id, seal=True)
@@ -297,6 +300,6 @@ def test_a_feed_that_is_to_end_stops_in_front_of_its_target_and_whoever_comes_ne
 
     second = bed.executor()
     second.add_table(bed.task(plan, 2, format="ticdc-canal-json", target_ts=target), prepare=False)
-    until(lambda: resolved(second) == target + 5, "the same evidence, met again")
+    eventually(lambda: resolved(second) == target + 5, "the same evidence, met again")
     assert bed.rows(plan) == expected
     assert second.status(task.id).positions == sealed.positions  # type: ignore[union-attr]

@@ -7,8 +7,9 @@ import pytest
 
 from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.records.control import SpanPlan, TaskState
+from support.waiting import eventually
 
-from .conftest import DEADLINE_SECONDS, Bed, reached, until
+from .conftest import DEADLINE_SECONDS, Bed, reached
 
 pytestmark = [
     pytest.mark.spark,
@@ -48,14 +49,14 @@ def test_a_batch_whose_worker_dies_is_written_once(bed: Bed, worker_points: Arme
     task = bed.task(plan, 1)
     put(bed, plan, range(20))
     executor.add_table(task, prepare=False)
-    until(lambda: noted(bed) == [*range(20)], "it writes")
+    eventually(lambda: noted(bed) == [*range(20)], "it writes")
 
     worker_points.arm(point)
     put(bed, plan, range(20, 50))
     os.kill(worker_points.await_reached(point, DEADLINE_SECONDS), signal.SIGKILL)
     put(bed, plan, range(50, 60))
-    until(lambda: len(bed.rows(plan)) == 60, "another worker goes on")
-    until(lambda: executor.status(task.id).positions == {0: 60}, "and the driver knows it")  # type: ignore[union-attr]
+    eventually(lambda: len(bed.rows(plan)) == 60, "another worker goes on")
+    eventually(lambda: executor.status(task.id).positions == {0: 60}, "and the driver knows it")  # type: ignore[union-attr]
     assert noted(bed) == [*range(60)]
 
 
@@ -72,12 +73,12 @@ def test_a_worker_that_was_overtaken_while_it_stood_still_writes_nothing(
     pid = worker_points.await_reached(point, DEADLINE_SECONDS)
     try:
         new.add_table(bed.task(plan, 2), prepare=False)
-        until(lambda: noted(bed) == [*range(20)], "the new one has claimed and written")
+        eventually(lambda: noted(bed) == [*range(20)], "the new one has claimed and written")
     finally:
         os.kill(pid, signal.SIGCONT)
-    until(lambda: old.status(task.id).state is TaskState.FAILED, "the old one is told")  # type: ignore[union-attr]
+    eventually(lambda: old.status(task.id).state is TaskState.FAILED, "the old one is told")  # type: ignore[union-attr]
     assert old.status(task.id).error_code == "sink_fenced"  # type: ignore[union-attr]
     put(bed, plan, range(20, 30))
-    until(lambda: len(bed.rows(plan)) == 30, "the new one goes on")
+    eventually(lambda: len(bed.rows(plan)) == 30, "the new one goes on")
     assert noted(bed) == [*range(30)]
     assert reached(new, task.id, TaskState.REPLICATING)

@@ -3,7 +3,9 @@
 import msgspec
 import pytest
 
-from .conftest import Bed, until
+from support.waiting import eventually
+
+from .conftest import Bed
 
 pytestmark = [
     pytest.mark.spark,
@@ -38,12 +40,12 @@ def test_what_the_jvm_cannot_open_is_said_of_the_table_and_nothing_comes_another
     task, beside = bed.task(plan, 1), msgspec.structs.replace(bed.task(other, 1), feed_id="0-8")
     executor.add_table(task, prepare=False)
     neighbours.add_table(beside, prepare=False)
-    until(lambda: executor.status(task.id).error is not None, "the table says it")  # type: ignore[union-attr]
+    eventually(lambda: executor.status(task.id).error is not None, "the table says it")  # type: ignore[union-attr]
     status = executor.status(task.id)
     assert status is not None
     assert status.error_code in {"lane_lost", "lane_not_started"}
     assert said in str(status.error)
     assert str(status.error).count("\n") == 0
-    until(lambda: len(bed.rows(other)) == 10, "who has no such key goes on")
+    eventually(lambda: len(bed.rows(other)) == 10, "who has no such key goes on")
     assert bed.rows(plan) == {}
     assert status.positions == {0: 0}

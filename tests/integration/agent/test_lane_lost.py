@@ -6,8 +6,9 @@ import signal
 import pytest
 
 from headgate.config.crash_points import ArmedPoints, CrashPoint
+from support.waiting import eventually
 
-from .conftest import DEADLINE_SECONDS, Bed, until
+from .conftest import DEADLINE_SECONDS, Bed
 
 pytestmark = [
     pytest.mark.spark,
@@ -27,11 +28,11 @@ def test_a_context_that_spark_has_stopped_is_replaced_though_its_jvm_lives(bed: 
     task = bed.task(plan, 1)
     executor.add_table(task, prepare=False)
     bed.put(plan, {n: _row(n) for n in range(10)})
-    until(lambda: len(bed.rows(plan)) == 10, "it writes")
+    eventually(lambda: len(bed.rows(plan)) == 10, "it writes")
     jvm = bed.runtime.pid
     bed.runtime.start().sparkContext._jsc.sc().stop()  # as for an application that its master has removed
     bed.put(plan, {n: _row(n) for n in range(10, 30)})
-    until(lambda: len(bed.rows(plan)) == 30, "it writes again")
+    eventually(lambda: len(bed.rows(plan)) == 30, "it writes again")
     assert bed.runtime.pid != jvm
 
 
@@ -52,5 +53,5 @@ def test_a_table_whose_worker_dies_in_every_batch_says_so(bed: Bed, worker_point
     os.kill(worker, signal.SIGKILL)
     assert status is not None
     assert (status.error_code, status.retryable) == ("lane_lost", True)
-    until(lambda: len(bed.rows(plan)) == 10, "it is written once nobody dies any more")
-    until(lambda: executor.status(task.id).error is None, "and is well again")  # type: ignore[union-attr]
+    eventually(lambda: len(bed.rows(plan)) == 10, "it is written once nobody dies any more")
+    eventually(lambda: executor.status(task.id).error is None, "and is well again")  # type: ignore[union-attr]

@@ -14,8 +14,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.records.control import SpanPlan
+from support.waiting import eventually
 
-from .conftest import Bed, until
+from .conftest import Bed
 
 pytestmark = [
     pytest.mark.spark,
@@ -76,10 +77,10 @@ def test_they_come_over_in_bounded_memory(bed: Bed) -> None:
     with watched.running():
         executor.add_table(task, prepare=False)
         half = ROWS // PARTITIONS
-        until(lambda: executor.status(task.id).error is not None, "a fetch is too large")  # type: ignore[union-attr]
+        eventually(lambda: executor.status(task.id).error is not None, "a fetch is too large")  # type: ignore[union-attr]
         assert "HEADGATE_SPARK__MEMORY" in str(executor.status(task.id).error)  # type: ignore[union-attr]
-        until(lambda: executor.status(task.id).positions == {0: half, 1: half}, "all of it")  # type: ignore[union-attr]
-        until(lambda: executor.status(task.id).error is None, "nothing is left of it")  # type: ignore[union-attr]
+        eventually(lambda: executor.status(task.id).positions == {0: half, 1: half}, "all of it")  # type: ignore[union-attr]
+        eventually(lambda: executor.status(task.id).error is None, "nothing is left of it")  # type: ignore[union-attr]
     wanted = (ROWS, ROW_BYTES // 2)
     assert bed.database.execute("SELECT count(*), min(length(name)) FROM large").fetchone() == wanted
     assert watched.workers_bytes < MEMORY_MAX

@@ -12,8 +12,9 @@ from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.records.control import SpanPlan, TaskState
 from headgate.replication.executor import SparkExecutor
 from support.kafka_cluster import ANSWER_SECONDS
+from support.waiting import eventually
 
-from .conftest import DEADLINE_SECONDS, Bed, reached, until
+from .conftest import DEADLINE_SECONDS, Bed, reached
 
 pytestmark = [
     pytest.mark.spark,
@@ -35,7 +36,7 @@ def refused(executor: SparkExecutor, task: SpanTask) -> None:
         status = executor.status(task.id)
         return status is not None and status.state is TaskState.FAILED and status.epoch == task.epoch
 
-    until(has_failed, "the table has failed")
+    eventually(has_failed, "the table has failed")
     status = executor.status(task.id)
     assert status is not None
     assert (status.error_code, status.retryable) == ("change_undecodable", False)
@@ -64,9 +65,9 @@ def test_after_worker_and_agent_have_ended_the_topic_is_still_the_first_tables(
     assert bed.rows(plan) == {0: ("orders", 1)}
 
     again.close_table(task)
-    until(lambda: again.is_remove_table_finished(task.id) is not None, "it is sealed")
+    eventually(lambda: again.is_remove_table_finished(task.id) is not None, "it is sealed")
     again.forget_table(task.id)
     task = replace(bed.task(replace(plan, start={0: 1}), 3), incarnation=2)
     again.add_table(task, prepare=False)
     reached(again, task.id, TaskState.REPLICATING)
-    until(lambda: bed.rows(plan).keys() == {0, 1}, "after a rewind it is the table that is met then")
+    eventually(lambda: bed.rows(plan).keys() == {0, 1}, "after a rewind it is the table that is met then")

@@ -27,8 +27,9 @@ from headgate.replication.executor import SparkExecutor
 from headgate.runtime.service import ServiceSettings
 from support import kafka_cluster
 from support.executor_contract import ExecutorContract
+from support.waiting import eventually
 
-from .conftest import DEADLINE_SECONDS, Bed, until
+from .conftest import DEADLINE_SECONDS, Bed
 
 pytestmark = [
     pytest.mark.spark,
@@ -149,12 +150,12 @@ def test_a_table_is_split_over_two_agents_and_made_whole_under_writes(
     bed.database.execute(NOTES)
     feed, table = bed.feed, plan.table
     cluster.ask(OperationKind.CREATE_FEED, feed, spec=_spec(bed, plan, tmp_path / "password"))
-    until(lambda: cluster.holders(feed), "an agent has the table")
+    eventually(lambda: cluster.holders(feed), "an agent has the table")
     load = Load(bed, plan)
     try:
-        until(lambda: bed.rows(plan), "rows")
-        before = until(lambda: cluster.checkpoint(feed, table), "a checkpoint")
-        until(lambda: _is_replicating(cluster, feed, table), "the owner knows that it replicates")
+        eventually(lambda: bed.rows(plan), "rows")
+        before = eventually(lambda: cluster.checkpoint(feed, table), "a checkpoint")
+        eventually(lambda: _is_replicating(cluster, feed, table), "the owner knows that it replicates")
         # At once: a new log begins at the schema level that all who are there read, and dividing needs level 2.
         split = cluster.ask(OperationKind.SPLIT_TABLE, feed, table=table, parts=2)
         assert split == "replicating as 2 parts"
@@ -163,14 +164,16 @@ def test_a_table_is_split_over_two_agents_and_made_whole_under_writes(
         assert sorted(holders.values()) == ["a1", "a2"]
         reached = cluster.checkpoint(feed, table)
         assert all(reached[partition] >= offset for partition, offset in before.items()), "it goes back"
-        until(lambda: _grown(_written(bed), reached), "both agents write")
+        eventually(lambda: _grown(_written(bed), reached), "both agents write")
         merged = cluster.ask(OperationKind.MERGE_TABLE, feed, table=table)
         assert merged == "replicating as one"
         assert list(cluster.holders(feed)) == [table]
     finally:
         load.stop()
-    until(lambda: bed.rows(plan) == load.expected, "target = source")
-    until(lambda: sum(cluster.checkpoint(feed, table).values()) == load.events, "the checkpoint has passed every event")
+    eventually(lambda: bed.rows(plan) == load.expected, "target = source")
+    eventually(
+        lambda: sum(cluster.checkpoint(feed, table).values()) == load.events, "the checkpoint has passed every event"
+    )
     assert sum(_written(bed).values()) == load.events
     assert bed.database.execute("SELECT count(*) FROM headgate.progress WHERE closed").fetchone() == (0,)
     history = _history(bed)
@@ -226,8 +229,8 @@ class PartsBench:
         assert plan is not None
         return self._bed.task(plan, n)
 
-    def until(self, fact: Callable[[], bool], what: str) -> None:
-        until(fact, what)
+    def eventually(self, fact: Callable[[], bool], what: str) -> None:
+        eventually(fact, what)
 
 
 class TestSparkExecutor(ExecutorContract):

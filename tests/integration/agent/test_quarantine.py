@@ -17,8 +17,9 @@ from headgate.records.keys import DeadLetterKey
 from headgate.replication.executor import ExecutorSettings, SparkExecutor
 from headgate.replication.plan import DeadLetterTarget
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
+from support.waiting import eventually
 
-from .conftest import Bed, reached, until
+from .conftest import Bed, reached
 
 pytestmark = [
     pytest.mark.spark,
@@ -69,7 +70,7 @@ def test_bad_changes_are_set_aside_with_their_bytes_and_the_rest_is_applied(bed:
     executor = executor_with_dead_letters(bed, log)
     task = _quarantined(bed.task(plan, 1))
     executor.add_table(task, prepare=False)
-    until(lambda: executor.status(task.id).positions == {0: 101}, "all of it is dealt with")  # type: ignore[union-attr]
+    eventually(lambda: executor.status(task.id).positions == {0: 101}, "all of it is dealt with")  # type: ignore[union-attr]
 
     assert sorted(bed.rows(plan)) == [n for n in range(100) if n not in (50, 51)]
     letters = letters_on(log)
@@ -97,18 +98,18 @@ def test_more_than_its_share_fails_the_table_and_nothing_is_lost(bed: Bed, log: 
     task = _quarantined(bed.task(plan, 1), per_hour_max=3)
     executor.add_table(task, prepare=False)
     executor.add_table(_quarantined(bed.task(other, 1), per_hour_max=3), prepare=False)
-    until(lambda: executor.status(task.id).state is TaskState.FAILED, "it fails")  # type: ignore[union-attr]
+    eventually(lambda: executor.status(task.id).state is TaskState.FAILED, "it fails")  # type: ignore[union-attr]
     status = executor.status(task.id)
     assert status is not None
     assert (status.error_code, status.retryable) == ("quarantine_full", False)
     assert f"topic {plan.topic}, partition 0, offset 10" in str(status.error)
-    until(lambda: len(bed.rows(other)) == 10, "the other one goes on")
+    eventually(lambda: len(bed.rows(other)) == 10, "the other one goes on")
     assert letters_on(log) == {}
 
     bed.database.execute("ALTER TABLE broken DROP CONSTRAINT broken_qty_check")
     again = _quarantined(bed.task(plan, 2), per_hour_max=3)
     executor.add_table(again, prepare=False)
-    until(lambda: len(bed.rows(plan)) == 20, "mended, it goes on with all of them")
+    eventually(lambda: len(bed.rows(plan)) == 20, "mended, it goes on with all of them")
 
 
 def test_what_only_a_rule_between_rows_refuses_is_set_aside_after_some_tries(bed: Bed, log: KafkaLog) -> None:
@@ -118,7 +119,7 @@ def test_what_only_a_rule_between_rows_refuses_is_set_aside_after_some_tries(bed
     executor = executor_with_dead_letters(bed, log)
     task = _quarantined(bed.task(plan, 1))
     executor.add_table(task, prepare=False)
-    until(lambda: executor.status(task.id).positions == {0: 10}, "the time for an answer has passed")  # type: ignore[union-attr]
+    eventually(lambda: executor.status(task.id).positions == {0: 10}, "the time for an answer has passed")  # type: ignore[union-attr]
     assert {key.offset: letter.error_code for key, letter in letters_on(log).items()} == {5: "constraint_violated"}
     assert sorted(bed.rows(plan)) == [-1, 0, 1, 2, 3, 4, 6, 7, 8, 9]
 
@@ -130,7 +131,7 @@ def test_without_quarantine_a_refused_change_names_its_place_and_what_is_before_
     executor = bed.executor()
     task = bed.task(plan, 1)
     executor.add_table(task, prepare=False)
-    until(lambda: executor.status(task.id).state is TaskState.FAILED, "it fails")  # type: ignore[union-attr]
+    eventually(lambda: executor.status(task.id).state is TaskState.FAILED, "it fails")  # type: ignore[union-attr]
     status = executor.status(task.id)
     assert status is not None
     assert (status.error_code, status.retryable) == ("value_refused", False)
@@ -143,4 +144,4 @@ def test_without_quarantine_a_refused_change_names_its_place_and_what_is_before_
     bed.database.execute("ALTER TABLE strict ALTER qty TYPE bigint")
     executor.add_table(bed.task(plan, 2), prepare=False)
     reached(executor, task.id, TaskState.REPLICATING)
-    until(lambda: sorted(bed.rows(plan)) == list(range(23)), "nothing was lost")
+    eventually(lambda: sorted(bed.rows(plan)) == list(range(23)), "nothing was lost")

@@ -5,8 +5,9 @@ from msgspec.structs import replace
 
 from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.records.control import SpanPlan, TaskState
+from support.waiting import eventually
 
-from .conftest import Bed, reached, until
+from .conftest import Bed, reached
 
 pytestmark = [
     pytest.mark.spark,
@@ -47,9 +48,9 @@ def test_sessions_of_feeds_that_are_gone_are_closed(bed: Bed) -> None:
         executor.add_table(task, prepare=False)
         reached(executor, task.id, TaskState.REPLICATING)
         work(plan)
-        until(lambda task=task: executor.status(task.id).rows, "it is written")  # type: ignore[misc,union-attr]
+        eventually(lambda task=task: executor.status(task.id).rows, "it is written")  # type: ignore[misc,union-attr]
         executor.remove_table(task.id, seal=True)
-        until(lambda task=task: executor.is_remove_table_finished(task.id) is not None, "it is sealed")  # type: ignore[misc]
+        eventually(lambda task=task: executor.is_remove_table_finished(task.id) is not None, "it is sealed")  # type: ignore[misc]
         executor.forget_table(task.id)
         bed.database.execute("DELETE FROM headgate.progress WHERE feed_id = %s", (task.feed_id,))
         work(steady)
@@ -58,5 +59,5 @@ def test_sessions_of_feeds_that_are_gone_are_closed(bed: Bed) -> None:
         work(steady)  # idle workers are ended by Spark itself, but only when none of them has work
         return sessions(bed, "gone") == 0
 
-    until(are_closed, "no session of a feed that is gone is left")
+    eventually(are_closed, "no session of a feed that is gone is left")
     assert sessions(bed, bed.feed) > 0

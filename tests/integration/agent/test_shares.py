@@ -8,8 +8,9 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from headgate.records.control import TaskState
 from support.kafka_cluster import ANSWER_SECONDS
+from support.waiting import eventually
 
-from .conftest import Bed, until
+from .conftest import Bed
 
 pytestmark = [
     pytest.mark.spark,
@@ -42,17 +43,17 @@ def test_what_small_tables_get_now_is_there_before_a_huge_or_a_stuck_one_is_done
         holder.execute("LOCK TABLE stuck IN ACCESS EXCLUSIVE MODE")
         for task in tasks:
             executor.add_table(task, prepare=False)
-        until(lambda: executor.status(tasks[0].id).rows > 0, "the huge one has begun")  # type: ignore[union-attr]
+        eventually(lambda: executor.status(tasks[0].id).rows > 0, "the huge one has begun")  # type: ignore[union-attr]
         bed.put(small, {n: _row(n) for n in range(5)})
-        until(lambda: len(bed.rows(small)) == 5, "what is written now")
+        eventually(lambda: len(bed.rows(small)) == 5, "what is written now")
         (done,) = bed.database.execute("SELECT count(*) FROM huge").fetchone()  # type: ignore[misc]
         assert done < BACKLOG, "the huge one was still at it"
         status = executor.status(tasks[1].id)
         assert status is not None
-        until(lambda: executor.status(tasks[1].id).error_code == "sink_unavailable", "it says so")  # type: ignore[union-attr]
+        eventually(lambda: executor.status(tasks[1].id).error_code == "sink_unavailable", "it says so")  # type: ignore[union-attr]
         assert executor.status(tasks[1].id).positions == {0: 0}  # type: ignore[union-attr]
-    until(lambda: len(bed.rows(stuck)) == 10, "the lock is gone")
-    until(lambda: executor.status(tasks[0].id).positions == {0: BACKLOG}, "all of it")  # type: ignore[union-attr]
+    eventually(lambda: len(bed.rows(stuck)) == 10, "the lock is gone")
+    eventually(lambda: executor.status(tasks[0].id).positions == {0: BACKLOG}, "all of it")  # type: ignore[union-attr]
 
 
 def test_records_of_several_megabytes_come_over(bed: Bed) -> None:
@@ -76,7 +77,7 @@ def test_records_of_several_megabytes_come_over(bed: Bed) -> None:
     executor = bed.executor()
     task = bed.task(plan, 1)
     executor.add_table(task, prepare=False)
-    until(lambda: executor.status(task.id).positions == {0: 15}, "all of it")  # type: ignore[union-attr]
+    eventually(lambda: executor.status(task.id).positions == {0: 15}, "all of it")  # type: ignore[union-attr]
     assert bed.database.execute("SELECT count(*), min(length(name)) FROM large").fetchone() == (15, 2_000_000)
 
 
@@ -86,7 +87,7 @@ def test_a_sink_that_goes_away_is_waited_for_without_reading_and_gone_on_with(be
     task = bed.task(plan, 1)
     executor.add_table(task, prepare=False)
     bed.put(plan, {n: _row(n) for n in range(10)})
-    until(lambda: len(bed.rows(plan)) == 10, "it writes")
+    eventually(lambda: len(bed.rows(plan)) == 10, "it writes")
     name = bed.database.info.dbname
     server = bed.dsn.rpartition("/")[0] + "/postgres"
     with psycopg.connect(server, autocommit=True) as admin:
@@ -94,15 +95,15 @@ def test_a_sink_that_goes_away_is_waited_for_without_reading_and_gone_on_with(be
         ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND application_name LIKE %s"
         admin.execute(ended, (name, "headgate%"))
         bed.put(plan, {n: _row(n) for n in range(10, 500)})
-        until(lambda: executor.status(task.id).error_code is not None, "it is said")  # type: ignore[union-attr]
-        until(lambda: executor.lanes == {}, "nothing is read meanwhile")
+        eventually(lambda: executor.status(task.id).error_code is not None, "it is said")  # type: ignore[union-attr]
+        eventually(lambda: executor.lanes == {}, "nothing is read meanwhile")
         status = executor.status(task.id)
         assert status is not None
         assert (status.error_code, status.retryable) == ("sink_unavailable", True)
         assert status.state is not TaskState.FAILED
         admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
-    until(lambda: sorted(bed.rows(plan)) == list(range(500)), "nothing was lost")
-    until(lambda: executor.status(task.id).error is None, "and it is well again")  # type: ignore[union-attr]
+    eventually(lambda: sorted(bed.rows(plan)) == list(range(500)), "nothing was lost")
+    eventually(lambda: executor.status(task.id).error is None, "and it is well again")  # type: ignore[union-attr]
 
 
 def test_a_span_that_retention_overtakes_fails_and_its_neighbour_on_the_lane_goes_on(bed: Bed) -> None:
@@ -116,13 +117,13 @@ def test_a_span_that_retention_overtakes_fails_and_its_neighbour_on_the_lane_goe
     executor = bed.executor()
     for task in tasks:
         executor.add_table(msgspec.structs.replace(task, spec=spec), prepare=False)
-    until(lambda: executor.status(tasks[0].id).rows > 0, "the late one has begun")  # type: ignore[union-attr]
+    eventually(lambda: executor.status(tasks[0].id).rows > 0, "the late one has begun")  # type: ignore[union-attr]
     bed.delete_before(late, 0, count - 1)
-    until(lambda: executor.status(tasks[0].id).state is TaskState.FAILED, "it is refused")  # type: ignore[union-attr]
+    eventually(lambda: executor.status(tasks[0].id).state is TaskState.FAILED, "it is refused")  # type: ignore[union-attr]
     status = executor.status(tasks[0].id)
     assert status is not None
     assert (status.error_code, status.retryable) == ("source_offset_expired", False)
     assert f"{late.topic}[0]: offset {status.positions[0]} is next to apply" in str(status.error)
     bed.put(kept, {n: _row(n) for n in range(10, 20)})
-    until(lambda: len(bed.rows(kept)) == 20, "its neighbour goes on")
+    eventually(lambda: len(bed.rows(kept)) == 20, "its neighbour goes on")
     assert executor.status(tasks[1].id).state is TaskState.REPLICATING  # type: ignore[union-attr]

@@ -10,8 +10,9 @@ from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.records.control import SpanPlan, TaskState
 from headgate.replication.executor import SparkExecutor
 from headgate_lab.chaos.proxy import Link, Proxies
+from support.waiting import eventually
 
-from .conftest import Bed, reached, until
+from .conftest import Bed, reached
 
 pytestmark = [
     pytest.mark.spark,
@@ -50,7 +51,7 @@ def errors(executor: SparkExecutor, tasks: list[SpanTask]) -> set[str | None]:
 
 def applied(bed: Bed, plan: SpanPlan, rows: range) -> None:
     bed.put(plan, {number: {"name": "x", "qty": number} for number in rows})
-    until(lambda: bed.rows(plan).keys() >= set(rows), f"{plan.span} has its rows")
+    eventually(lambda: bed.rows(plan).keys() >= set(rows), f"{plan.span} has its rows")
 
 
 def test_beside_a_frozen_sink_a_healthy_one_goes_on(bed: Bed, proxies: Proxies) -> None:
@@ -77,7 +78,9 @@ def test_beside_a_frozen_sink_a_healthy_one_goes_on(bed: Bed, proxies: Proxies) 
     applied(bed, late, range(10))
     assert errors(executor, tasks) == {None}, "it was found out before the healthy tables were served"
 
-    until(lambda: errors(executor, tasks) == {"sink_unavailable"}, "the frozen sink's tables say why they stand still")
+    eventually(
+        lambda: errors(executor, tasks) == {"sink_unavailable"}, "the frozen sink's tables say why they stand still"
+    )
     status = executor.status(tasks[0].id)
     assert status is not None
     assert f"127.0.0.1:{proxy.port}" in str(status.error)
@@ -85,4 +88,4 @@ def test_beside_a_frozen_sink_a_healthy_one_goes_on(bed: Bed, proxies: Proxies) 
 
     proxies.change(proxy, Link.OPEN)
     for plan in plans:
-        until(lambda plan=plan: len(bed.rows(plan)) == 1_000, "it goes on when the sink answers")  # type: ignore[misc]
+        eventually(lambda plan=plan: len(bed.rows(plan)) == 1_000, "it goes on when the sink answers")  # type: ignore[misc]

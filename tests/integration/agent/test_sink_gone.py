@@ -4,8 +4,9 @@ import psycopg
 import pytest
 
 from headgate.records.control import TaskState
+from support.waiting import eventually
 
-from .conftest import Bed, reached, until
+from .conftest import Bed, reached
 
 pytestmark = [
     pytest.mark.spark,
@@ -21,7 +22,7 @@ def test_a_seal_that_cannot_be_had_is_given_up_when_that_is_asked_for(bed: Bed) 
     executor.add_table(task, prepare=False)
     reached(executor, task.id, TaskState.REPLICATING)
     bed.put(plan, {1: {"name": "x", "qty": 1}})
-    until(lambda: len(bed.rows(plan)) == 1, "it is written")
+    eventually(lambda: len(bed.rows(plan)) == 1, "it is written")
     ((name,),) = bed.database.execute("SELECT current_database()").fetchall()
     with psycopg.connect(bed.dsn, autocommit=True, dbname="postgres") as beside:
         beside.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false")
@@ -36,9 +37,11 @@ def test_a_seal_that_cannot_be_had_is_given_up_when_that_is_asked_for(bed: Bed) 
                 assert status.state is TaskState.STOPPING
                 return status.error is not None
 
-            until(is_tried, "the seal has failed, and is tried again")
+            eventually(is_tried, "the seal has failed, and is tried again")
             executor.remove_table(task.id, seal=False)
-            until(lambda: executor.is_remove_table_finished(task.id) is not None, "it has stopped without the sink")
+            eventually(
+                lambda: executor.is_remove_table_finished(task.id) is not None, "it has stopped without the sink"
+            )
         finally:
             beside.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS true")
     rows = bed.database.execute("SELECT next_offset, closed FROM headgate.progress").fetchall()

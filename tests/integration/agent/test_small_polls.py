@@ -7,8 +7,9 @@ from msgspec.structs import replace
 from headgate.records.control import TaskState
 from headgate.records.error_codes import MEMORY_SHORT
 from headgate.replication.poll_size import POLL_RECORDS_MAX, PollSize
+from support.waiting import eventually
 
-from .conftest import Bed, reached, until
+from .conftest import Bed, reached
 
 pytestmark = [
     pytest.mark.spark,
@@ -39,9 +40,9 @@ def test_polls_grow_again_while_a_backlog_is_read(bed: Bed, monkeypatch: pytest.
         status = executor.status(task.id)
         return None if status is None else status.error_code
 
-    until(lambda: code() == MEMORY_SHORT, "the table says that it is read in small portions")
+    eventually(lambda: code() == MEMORY_SHORT, "the table says that it is read in small portions")
     assert len(bed.rows(plan)) < ROWS
     sizes.calm_seconds = 0.0
-    until(lambda: len(bed.rows(plan)) == ROWS, "everything is applied")
-    until(lambda: code() is None, "it says so no more")
-    until(lambda: sizes.records == POLL_RECORDS_MAX, "polls have their full size")
+    eventually(lambda: len(bed.rows(plan)) == ROWS, "everything is applied")
+    eventually(lambda: code() is None, "it says so no more")
+    eventually(lambda: sizes.records == POLL_RECORDS_MAX, "polls have their full size")

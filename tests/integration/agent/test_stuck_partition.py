@@ -4,8 +4,9 @@ import pytest
 
 from headgate.agent.core.executor import TaskStatus
 from headgate.records.control import TaskState
+from support.waiting import eventually
 
-from .conftest import Bed, reached, until
+from .conftest import Bed, reached
 
 pytestmark = [
     pytest.mark.spark,
@@ -42,7 +43,7 @@ def test_it_is_given_up_and_says_why(bed: Bed) -> None:
             written += STEP
         return status().state is TaskState.FAILED
 
-    until(has_failed, "the table has failed")
+    eventually(has_failed, "the table has failed")
     assert (status().error_code, status().retryable) == ("constraint_violated", True)
     assert "stuck_name_idx" in str(status().error)
     assert status().positions[0] == 0

@@ -16,8 +16,9 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.records.control import Epoch, SpanPlan, TaskState
 from headgate.records.keys import DeadLetterKey
 from support.kafka_cluster import ANSWER_SECONDS
+from support.waiting import eventually
 
-from .conftest import DEADLINE_SECONDS, Bed, reached, until
+from .conftest import DEADLINE_SECONDS, Bed, reached
 from .test_lane_crashes import NOTE, noted
 from .test_quarantine import executor_with_dead_letters, letters_on, log
 
@@ -106,17 +107,17 @@ def test_tables_of_one_topic_fail_move_and_rest_each_for_itself(bed: Bed, shop: 
     for table in shop.wanted:
         first.add_table(shop.task(table, 1), prepare=False)
     shop.put("items", range(60))
-    until(lambda: shop.has("orders", "items"), "each table has its own rows")
-    until(lambda: [len(spans) for spans in first.lanes.values()] == [3], "one lane has them all")
-    until(lambda: first.status(shop.id("idle")).positions == shop.ends, "the sink follows for one without rows")  # type: ignore[union-attr]
+    eventually(lambda: shop.has("orders", "items"), "each table has its own rows")
+    eventually(lambda: [len(spans) for spans in first.lanes.values()] == [3], "one lane has them all")
+    eventually(lambda: first.status(shop.id("idle")).positions == shop.ends, "the sink follows for one without rows")  # type: ignore[union-attr]
     status = reached(first, shop.id("idle"), TaskState.REPLICATING)
     assert (status.rows, status.passed_over >= 50, status.passed_over_table) == (0, True, "public.audit")
 
     bed.database.execute("ALTER TABLE items RENAME TO gone")
     shop.put("items", range(30, 90), qty=1)
     shop.put("orders", range(50, 150), qty=1)
-    until(lambda: first.status(shop.id("items")).state is TaskState.FAILED, "it has no table any more")  # type: ignore[union-attr]
-    until(lambda: shop.has("orders"), "its neighbour goes on")
+    eventually(lambda: first.status(shop.id("items")).state is TaskState.FAILED, "it has no table any more")  # type: ignore[union-attr]
+    eventually(lambda: shop.has("orders"), "its neighbour goes on")
 
     bed.database.execute("ALTER TABLE gone RENAME TO items")
     shop.put("idle", range(5))
@@ -126,15 +127,17 @@ def test_tables_of_one_topic_fail_move_and_rest_each_for_itself(bed: Bed, shop: 
     first.add_table(shop.task("items", 2), prepare=False)
     shop.put("orders", range(140, 180), qty=2)
     shop.put("items", range(80, 100), qty=2)
-    until(lambda: shop.has("orders", "items", "idle"), "moved, mended, woken: each is as its source")
+    eventually(lambda: shop.has("orders", "items", "idle"), "moved, mended, woken: each is as its source")
     at = reached(second, shop.id("orders"), TaskState.REPLICATING).positions
     assert all(at[partition] >= position for partition, position in sealed.positions.items())
 
     shop.truncate("idle", 1)
-    until(lambda: first.status(shop.id("idle")).state is TaskState.FAILED, "a TRUNCATE has no order among partitions")  # type: ignore[union-attr]
+    eventually(
+        lambda: first.status(shop.id("idle")).state is TaskState.FAILED, "a TRUNCATE has no order among partitions"
+    )  # type: ignore[union-attr]
     shop.put("items", range(3))
     for executor, table in ((second, "orders"), (first, "items")):
-        until(lambda e=executor, t=table: e.status(shop.id(t)).positions == shop.ends, f"{table} is at the end")
+        eventually(lambda e=executor, t=table: e.status(shop.id(t)).positions == shop.ends, f"{table} is at the end")
     assert shop.has("orders", "items", "idle")
 
 
@@ -152,7 +155,7 @@ def test_tables_of_one_topic_whose_worker_dies_between_their_commits_are_written
         executor.add_table(shop.task(table, 1), prepare=False)
     shop.put("orders", range(20))
     shop.put("items", range(100, 120))
-    until(lambda: shop.has("orders", "items"), "both are written")
+    eventually(lambda: shop.has("orders", "items"), "both are written")
 
     worker_points.arm(point)
     shop.put("items", range(120, 140))
@@ -160,9 +163,9 @@ def test_tables_of_one_topic_whose_worker_dies_between_their_commits_are_written
     os.kill(worker_points.await_reached(point, DEADLINE_SECONDS), signal.SIGKILL)
     shop.put("orders", range(40, 60))
     shop.put("items", range(140, 160))
-    until(lambda: shop.has("orders", "items"), "another worker goes on with both")
+    eventually(lambda: shop.has("orders", "items"), "another worker goes on with both")
     for table in ("orders", "items"):
-        until(lambda t=table: executor.status(shop.id(t)).positions == shop.ends, f"{table} is at the end")
+        eventually(lambda t=table: executor.status(shop.id(t)).positions == shop.ends, f"{table} is at the end")
     assert noted(bed) == [*range(60), *range(100, 160)]
 
 
@@ -177,10 +180,10 @@ def test_what_does_not_say_its_table_is_set_aside_once_and_a_truncate_is_for_the
     shop.plans = {table: msgspec.structs.replace(plan, start={0: 0}) for table, plan in shop.plans.items()}
     for table in shop.wanted:
         executor.add_table(shop.task(table, 1, on_bad_change="quarantine"), prepare=False)
-    until(lambda: shop.has("orders", "items", "idle"), "all that is good is there")
+    eventually(lambda: shop.has("orders", "items", "idle"), "all that is good is there")
     shop.truncate("idle", 0)
     for table in shop.wanted:
-        until(lambda t=table: executor.status(shop.id(t)).positions == {0: 32}, f"{table} is past it all")
+        eventually(lambda t=table: executor.status(shop.id(t)).positions == {0: 32}, f"{table} is past it all")
     assert shop.has("orders", "items", "idle")
     letters = letters_on(log)
     assert list(letters) == [DeadLetterKey(bed.feed, "public.orders", shop.topic, 0, 10)]

@@ -5,8 +5,9 @@ from confluent_kafka.admin import AdminClient
 
 from headgate.agent.core.executor import TaskStatus
 from headgate.records.control import SpanPlan, TaskState
+from support.waiting import eventually
 
-from .conftest import Bed, reached, until
+from .conftest import Bed, reached
 
 pytestmark = [
     pytest.mark.spark,
@@ -28,7 +29,7 @@ def test_its_table_stops_with_the_reason_and_its_neighbour_goes_on(bed: Bed, mon
         executor.add_table(task, prepare=False)
     for task in tasks.values():
         reached(executor, task.id, TaskState.REPLICATING)
-    until(lambda: [len(spans) for spans in executor.lanes.values()] == [2], "one lane has both")
+    eventually(lambda: [len(spans) for spans in executor.lanes.values()] == [2], "one lane has both")
     written = dict.fromkeys(tasks, 0)
 
     def write(plan: SpanPlan) -> None:
@@ -42,8 +43,8 @@ def test_its_table_stops_with_the_reason_and_its_neighbour_goes_on(bed: Bed, mon
         return found
 
     write(gone)
-    until(lambda: len(bed.rows(gone)) == STEP, "both are written")
-    until(lambda: sum(status(gone).positions.values()) == STEP, "and known to be")
+    eventually(lambda: len(bed.rows(gone)) == STEP, "both are written")
+    eventually(lambda: sum(status(gone).positions.values()) == STEP, "and known to be")
     admin = AdminClient({"bootstrap.servers": bed.bootstrap})
     for future in admin.delete_topics([gone.topic]).values():
         future.result()
@@ -53,11 +54,11 @@ def test_its_table_stops_with_the_reason_and_its_neighbour_goes_on(bed: Bed, mon
         assert status(kept).state is not TaskState.FAILED
         return status(gone).state is TaskState.FAILED
 
-    until(has_failed, "the table whose topic is gone has failed")
+    eventually(has_failed, "the table whose topic is gone has failed")
     assert (status(gone).error_code, status(gone).retryable) == ("source_topic_missing", True)
     assert gone.topic in str(status(gone).error)
     assert sum(status(gone).positions.values()) == STEP
     write(kept)
-    until(lambda: len(bed.rows(kept)) == written[kept.span], "its neighbour has all, also what came meanwhile")
-    until(lambda: status(kept).error is None, "and no error")
+    eventually(lambda: len(bed.rows(kept)) == written[kept.span], "its neighbour has all, also what came meanwhile")
+    eventually(lambda: status(kept).error is None, "and no error")
     assert len(bed.rows(gone)) == STEP

@@ -12,8 +12,9 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import SpanPlan, TaskState
 from headgate.replication.executor import SparkExecutor
 from headgate.sources.topic_ids import topic_ids
+from support.waiting import eventually
 
-from .conftest import Bed, reached, until
+from .conftest import Bed, reached
 
 pytestmark = [
     pytest.mark.spark,
@@ -40,7 +41,7 @@ def make_again(bed: Bed, plan: SpanPlan, rows: Mapping[int, Mapping[str, object]
         (future,) = admin.create_topics([NewTopic(plan.topic, len(plan.start), 1)]).values()
         return future.exception() is None  # a broker goes on deleting for a while
 
-    until(is_made, "the topic is made again")
+    eventually(is_made, "the topic is made again")
     bed.put(plan, rows)
 
 
@@ -49,7 +50,7 @@ def failed(executor: SparkExecutor, task: SpanTask) -> str:
         status = executor.status(task.id)
         return status is not None and status.state is TaskState.FAILED and status.epoch == task.epoch
 
-    until(has_failed, "the table has failed")
+    eventually(has_failed, "the table has failed")
     status = executor.status(task.id)
     assert status is not None
     assert (status.error_code, status.retryable) == ("source_topic_replaced", False)
@@ -61,13 +62,13 @@ def replicated(bed: Bed, executor: SparkExecutor, plan: SpanPlan) -> SpanTask:
     executor.add_table(task, prepare=False)
     reached(executor, task.id, TaskState.REPLICATING)
     bed.put(plan, OLD)
-    until(lambda: len(bed.rows(plan)) == len(OLD), "the old topic's events are applied")
+    eventually(lambda: len(bed.rows(plan)) == len(OLD), "the old topic's events are applied")
     return task
 
 
 def closed(executor: SparkExecutor, task: SpanTask) -> None:
     executor.close_table(task)
-    until(lambda: executor.is_remove_table_finished(task.id) is not None, "it is sealed")
+    eventually(lambda: executor.is_remove_table_finished(task.id) is not None, "it is sealed")
     executor.forget_table(task.id)
 
 
@@ -78,7 +79,7 @@ def goes_on_from_the_beginning(bed: Bed, executor: SparkExecutor, plan: SpanPlan
     task = replace(bed.task(plan, n + 1), incarnation=2)
     executor.add_table(task, prepare=False)
     reached(executor, task.id, TaskState.REPLICATING)
-    until(lambda: bed.rows(plan).keys() >= NEW.keys(), "all of the new topic is applied")
+    eventually(lambda: bed.rows(plan).keys() >= NEW.keys(), "all of the new topic is applied")
     stored = bed.database.execute("SELECT DISTINCT topic_id FROM headgate.progress").fetchall()
     assert stored == [(plan.topic_id,)]
 
@@ -87,7 +88,7 @@ def test_while_it_is_paused(bed: Bed) -> None:
     plan, executor = bed.table("paused"), bed.executor()
     task = replicated(bed, executor, plan)
     executor.remove_table(task.id, seal=True)
-    until(lambda: executor.is_remove_table_finished(task.id) is not None, "it is sealed")
+    eventually(lambda: executor.is_remove_table_finished(task.id) is not None, "it is sealed")
     executor.forget_table(task.id)
     before = id_of(bed, plan)
     make_again(bed, plan)
@@ -116,9 +117,9 @@ def test_records_of_the_old_topic_that_spark_has_polled_are_not_the_new_topics(b
     bed.put(plan, {n: {"name": "old", "qty": n} for n in range(MANY)})
     task = with_small_batches(bed.task(plan, 1))
     executor.add_table(task, prepare=False)
-    until(lambda: bed.rows(plan), "a batch is applied")
+    eventually(lambda: bed.rows(plan), "a batch is applied")
     executor.remove_table(task.id, seal=True)
-    positions = until(lambda: executor.is_remove_table_finished(task.id), "it is sealed")
+    positions = eventually(lambda: executor.is_remove_table_finished(task.id), "it is sealed")
     assert 0 < positions[0] < MANY
     assert positions[0] % BATCH_ROWS == 0, "a batch of the new topic begins where the old one's ended"
     executor.forget_table(task.id)
@@ -132,7 +133,7 @@ def test_records_of_the_old_topic_that_spark_has_polled_are_not_the_new_topics(b
         status = executor.status(task.id)
         return status is not None and status.positions.get(0) == MANY
 
-    until(is_applied, "the new topic is applied")
+    eventually(is_applied, "the new topic is applied")
     assert {name for name, _ in bed.rows(plan).values()} == {"new"}
 
 

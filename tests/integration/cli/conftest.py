@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from headgate.config.settings import Settings, load_settings
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.time_scale import TIME_SCALE_VARIABLE, scaled_seconds
+from support.waiting import eventually
 
 DEADLINE_SECONDS = 180.0
 """For a fact to become true on a machine that does other things as well."""
@@ -39,28 +39,8 @@ LEASE_SECONDS = 2.0
 SHOWN_LINES = 60
 """Of a service's log, behind a test that has failed: enough for what it did last."""
 
-POLL_SECONDS, POLL_SECONDS_MAX = 0.05, 1.0
-POLL_RATIO = 6
-"""Between two looks it rests for so many times as long as a look takes."""
-
 ROWS = 500
 """Of the feed in ``shop_file``."""
-
-
-def eventually(fact: Callable[[], Any], what: str, seconds: float = DEADLINE_SECONDS) -> Any:
-    """Poll until ``fact()`` is true; its value.
-
-    A fact that a command has to find out costs processor time here and at the broker, which what is waited for needs
-    as well: the longer it took, the later it is asked for again.
-    """
-    deadline = time.monotonic() + scaled_seconds(seconds)
-    while True:
-        began = time.monotonic()
-        if value := fact():
-            return value
-        now = time.monotonic()
-        assert now < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(min(POLL_SECONDS_MAX, max(POLL_SECONDS, POLL_RATIO * (now - began))))
 
 
 @pytest.fixture

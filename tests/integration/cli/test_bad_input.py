@@ -11,7 +11,8 @@ from typer.testing import Result
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
-from integration.cli.conftest import ANSWER_SECONDS, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, headgate
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -11,7 +11,8 @@ from confluent_kafka import Producer
 
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded.broker import EmbeddedKafka
-from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, headgate
+from support.waiting import eventually
 
 pytestmark = [
     pytest.mark.integration,

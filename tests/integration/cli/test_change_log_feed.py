@@ -20,8 +20,9 @@ from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeWriter
-from integration.cli.conftest import Service, eventually, headgate
+from integration.cli.conftest import Service, headgate
 from support.kafka_cluster import ANSWER_SECONDS
+from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]
 

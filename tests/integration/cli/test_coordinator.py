@@ -36,7 +36,8 @@ from headgate.runtime.service import ServiceSettings
 from headgate.sinks.contract import Claim, FeedIdentity
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
-from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate, make_topics
+from integration.cli.conftest import ANSWER_SECONDS, Service, headgate, make_topics
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -23,7 +23,8 @@ from headgate.sources.offsets import end_offsets
 from headgate.sources.records import read_stretch
 from headgate.sources.resend import Finding, Original, look, resend
 from headgate.sources.topic_ids import TopicReplacedError, topic_ids
-from integration.cli.conftest import ANSWER_SECONDS, eventually, headgate, make_topics
+from integration.cli.conftest import ANSWER_SECONDS, headgate, make_topics
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,8 @@ from headgate.cli.exit_codes import ExitCode
 from headgate.cli.main import LAB_COMMANDS, app
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
-from integration.cli.conftest import Service, eventually, headgate, make_topics
+from integration.cli.conftest import Service, headgate, make_topics
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

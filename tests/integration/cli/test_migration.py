@@ -19,8 +19,9 @@ import pytest
 
 from fixtures.services import mariadb_connect
 from headgate.eventlog.kafka import KafkaLog
-from integration.cli.conftest import Service, eventually, headgate
+from integration.cli.conftest import Service, headgate
 from support.kafka_cluster import ANSWER_SECONDS
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

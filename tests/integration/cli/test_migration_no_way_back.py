@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from headgate.eventlog.kafka import KafkaLog
-from integration.cli.conftest import Service, eventually, headgate
+from integration.cli.conftest import Service, headgate
 from integration.cli.test_migration import Database, database, done, state_of, submit
 from support import gh_ost_double
+from support.waiting import eventually
 
 __all__ = ["database"]
 

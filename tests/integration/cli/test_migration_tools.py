@@ -15,8 +15,9 @@ import pytest
 
 from headgate.eventlog.kafka import KafkaLog
 from headgate.migration.shell.reports import PATH
-from integration.cli.conftest import Service, eventually, headgate
+from integration.cli.conftest import Service, headgate
 from integration.cli.test_migration import ROWS, Database, Writer, done, expected, state_of, submit
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,8 @@ from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.provisioning.time_scale import scaled_seconds
-from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, headgate
+from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]
 

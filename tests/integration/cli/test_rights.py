@@ -42,10 +42,11 @@ from headgate.records.base import Fact
 from headgate.records.control import FeedProgressed
 from headgate.records.keys import FeedKey, FeedProgressKey
 from headgate.views import service
-from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, headgate
 from integration.cli.guarded import CHANGE_LOG, COPIED_TOPIC, GuardedKafka, granted, needed, revoked
 from support.eventlog_contract import ended
 from support.feeds import feed_of
+from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

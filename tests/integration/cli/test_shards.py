@@ -14,7 +14,8 @@ from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.time_scale import scaled_seconds
-from integration.cli.conftest import Service, eventually, headgate
+from integration.cli.conftest import Service, headgate
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

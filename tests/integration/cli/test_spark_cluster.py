@@ -12,7 +12,8 @@ import pytest
 from fixtures.spark_cluster import SparkCluster, python_without
 from headgate.cli.exit_codes import ExitCode
 from headgate.provisioning.time_scale import scaled_seconds
-from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, headgate
+from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

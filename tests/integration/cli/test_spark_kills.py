@@ -20,7 +20,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from fixtures.spark_cluster import SparkCluster, executors_of, python_without
 from headgate.config.settings import Settings
 from headgate.provisioning.time_scale import scaled_seconds
-from integration.cli.conftest import ANSWER_SECONDS, Service, change, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, Service, change, headgate
+from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
 

@@ -18,7 +18,8 @@ from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded.ports import free_ports
-from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, headgate
+from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]
 

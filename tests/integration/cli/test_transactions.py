@@ -19,7 +19,8 @@ from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.ts import ts_of_ms
-from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate, make_topics
+from integration.cli.conftest import ANSWER_SECONDS, Service, headgate, make_topics
+from support.waiting import eventually
 
 pytestmark = [
     pytest.mark.integration,

@@ -15,7 +15,8 @@ from confluent_kafka import Producer
 
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
-from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, headgate
+from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]
 

@@ -15,7 +15,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from headgate.cli.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
-from integration.cli.conftest import ANSWER_SECONDS, Service, eventually, headgate, make_topics
+from integration.cli.conftest import ANSWER_SECONDS, Service, headgate, make_topics
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

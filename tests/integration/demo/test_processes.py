@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.processes import Fate, ServiceError, ServiceProcess, interrupts_deferred, stop_all
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -43,16 +43,8 @@ def start(services: list[ServiceProcess], folder: Path, then: str = FOREVER) -> 
     program = (sys.executable, "-c", FAMILY.format(then=then))
     service = ServiceProcess("family", (), {"HEADGATE_X": "1"}, folder, program=program)
     services.append(service)
-    await_fact(lambda: "ready" in service.log_file.read_text())
+    eventually(lambda: "ready" in service.log_file.read_text())
     return service
-
-
-def await_fact(holds: object) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    assert callable(holds)
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def states(processes: list[psutil.Process]) -> set[str]:
@@ -76,7 +68,7 @@ def test_who_has_got_the_number_of_a_service_that_is_gone_is_left_alone(
 ) -> None:
     killed, ended = start(services, tmp_path), start(services, tmp_path, "sys.exit(0)")
     killed.kill()
-    await_fact(lambda: ended.exit_code == 0)
+    eventually(lambda: ended.exit_code == 0)
     assert len(ended.tree()) == 2, "those whom it has left behind are found by their session"
     ended.kill()
     with subprocess.Popen(["sleep", "1000"], start_new_session=True) as stranger:
@@ -92,10 +84,10 @@ def test_a_frozen_tree_stands_still_whole_and_goes_on_whole(services: list[Servi
     service = start(services, tmp_path)
     tree = service.tree()
     service.freeze()
-    await_fact(lambda: states(tree) == {psutil.STATUS_STOPPED})
+    eventually(lambda: states(tree) == {psutil.STATUS_STOPPED})
     service.check()
     service.thaw()
-    await_fact(lambda: psutil.STATUS_STOPPED not in states(tree))
+    eventually(lambda: psutil.STATUS_STOPPED not in states(tree))
     assert service.exit_code is None
 
 
@@ -122,7 +114,7 @@ def test_a_service_that_ends_by_itself_is_reported_with_the_end_of_its_log(
     services: list[ServiceProcess], tmp_path: Path
 ) -> None:
     service = start(services, tmp_path, "raise SystemExit('port taken')")
-    await_fact(lambda: service.exit_code is not None)
+    eventually(lambda: service.exit_code is not None)
     with pytest.raises(ServiceError, match=r"exit code 1.*\n(.*\n)*.*port taken"):
         service.check()
 
@@ -160,7 +152,7 @@ def test_writers_under_a_thawed_service_run_before_it_does(services: list[Servic
     service = start(services, tmp_path)
     service.freeze()
     root, *writers = service.tree()
-    await_fact(lambda: states([root, *writers]) == {psutil.STATUS_STOPPED})
+    eventually(lambda: states([root, *writers]) == {psutil.STATUS_STOPPED})
     seen: list[tuple[str, set[str]]] = []
     watcher = threading.Thread(target=lambda: watch_thaw(root, writers, seen))
     watcher.start()
@@ -171,5 +163,5 @@ def test_writers_under_a_thawed_service_run_before_it_does(services: list[Servic
 
 
 def watch_thaw(root: psutil.Process, writers: list[psutil.Process], seen: list[tuple[str, set[str]]]) -> None:
-    await_fact(lambda: psutil.STATUS_STOPPED not in states(writers))
+    eventually(lambda: psutil.STATUS_STOPPED not in states(writers))
     seen.append((root.status(), states(writers)))

@@ -7,8 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -24,6 +23,7 @@ from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.ports import HOST, free_ports, require_free
 from headgate_lab.embedded.postgres import EmbeddedPostgres
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -34,6 +34,7 @@ from pathlib import Path
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.postgres import EmbeddedPostgres
+from support.waiting import eventually
 
 folder = Path(sys.argv[1])
 try:
@@ -55,13 +56,6 @@ def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="headgate-test-") as name:
         Path(name).chmod(0o711)
         yield Path(name)
-
-
-def poll_until(fact: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not fact():
-        assert time.monotonic() < deadline, f"still not: {what}"
-        time.sleep(0.05)
 
 
 def one_value(dsn: str, query: str) -> object:
@@ -221,7 +215,7 @@ def test_servers_do_not_outlive_us(folder: Path, how: signal.Signals) -> None:
         if how is signal.SIGINT:
             assert starter.stdout.readline() == "interrupted\n"
         starter.wait(DEADLINE_SECONDS)
-        poll_until(lambda: not any(member.is_running() for member in family), f"all gone: {family}")
+        eventually(lambda: not any(member.is_running() for member in family), f"all gone: {family}")
     finally:
         for left in [starter, *family]:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -279,7 +273,7 @@ def test_connect_says_why_a_connector_is_refused_and_captures_a_table(folder: Pa
                     seen.append(message.value())
                 return bool(seen)
 
-            poll_until(captured, "the snapshot's record is on its topic")
+            eventually(captured, "the snapshot's record is on its topic")
         finally:
             consumer.close()
         assert b'"after":{"id":1,"name":"\xc3\xa9"}' in seen[0]

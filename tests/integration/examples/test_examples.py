@@ -17,8 +17,9 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.provisioning import artifacts
 from headgate.provisioning.java import java_home_for_spark
-from integration.cli.conftest import Service, eventually
+from integration.cli.conftest import Service
 from integration.examples.conftest import example
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

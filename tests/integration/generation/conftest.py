@@ -2,9 +2,8 @@
 
 import sys
 import threading
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -21,13 +20,6 @@ from headgate.runtime.service import ServiceSettings
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
 
 WAIT_SECONDS = 90.0
-
-
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture

@@ -38,8 +38,9 @@ from headgate.records.generation import (
 )
 from headgate.supervision.threads import SUPERVISOR
 from support.kafka_cluster import ANSWER_SECONDS
+from support.waiting import eventually
 
-from .conftest import WAIT_SECONDS, wait_until
+from .conftest import WAIT_SECONDS
 
 pytestmark = pytest.mark.integration
 
@@ -59,7 +60,7 @@ class Operator:
         given = {"topic": "", "partitions": 0, "streams": 0, "epoch": 0, "changes": (), **fields}
         self.tail.say(Fact(key, GenerationRequested(kind=kind, requested_by="test", requested_ms=0, **given)))
         outcome = GenerationOutcomeKey(self.name, key.request)
-        wait_until(lambda: self._is_settled(outcome), f"an outcome of {kind}")
+        eventually(lambda: self._is_settled(outcome), f"an outcome of {kind}")
         return self.tail.state.outcomes[outcome]
 
     def create(self, partitions: int = 24, streams: int = 1) -> None:
@@ -188,7 +189,7 @@ def test_a_crash_of_the_shared_thread_ends_every_writer_and_says_so(log: KafkaLo
     assert [writer.position for writer in writers] == [-1, -1]
     writers[0]._tail._shared._reader.poll = None  # type: ignore[assignment]
     for writer in writers:
-        wait_until(lambda writer=writer: _is_crashed(writer), "the writer hears of it")  # type: ignore[misc]
+        eventually(lambda writer=writer: _is_crashed(writer), "the writer hears of it")  # type: ignore[misc]
         writer.close()
     with closing(ChangeWriter(log, SET, "w1")) as again:
         assert again.position == -1, "with the last writer the broken threads are gone"
@@ -230,7 +231,7 @@ def test_a_log_is_switched_while_it_is_written_and_every_key_keeps_its_order(log
             reader.commit()
             return "superseded" not in operator.phases().values()
 
-        wait_until(is_drained, "drained")
+        eventually(is_drained, "drained")
     assert operator.phases() == {1: "drained", 2: "drained", 3: "drained", 4: "committed"}
     done = operator.ask(GenerationRequestKind.RETIRE)
     assert "retired: 1, 2, 3" in done.reason
@@ -294,7 +295,7 @@ def test_whoever_is_replaced_is_told(log: KafkaLog, owner: Any) -> None:
     assert first.position == -1
     second = ChangeWriter(log, SET, "w1")
     assert second.position == -1
-    wait_until(lambda: first._fatal is not None, "the first is told")
+    eventually(lambda: first._fatal is not None, "the first is told")
     with pytest.raises(WriterReplacedError, match="one process at a time"):
         first.write(b"k", None, 0)
     second.write(b"k", None, 10_000)

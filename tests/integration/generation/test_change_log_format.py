@@ -21,8 +21,9 @@ from headgate.generation.changelog.shell.wire import END, OURS, POSITION, POSITI
 from headgate.generation.core.tokens import token_of_key
 from headgate.records.control import OutcomeStatus
 from support.kafka_cluster import Cluster
+from support.waiting import eventually
 
-from .conftest import WAIT_SECONDS, wait_until
+from .conftest import WAIT_SECONDS
 from .test_change_log import SET, Operator, in_order, read_all
 
 pytestmark = pytest.mark.integration
@@ -129,7 +130,7 @@ def test_a_plain_writer_that_is_fenced_loses_and_repeats_nothing(
 ) -> None:
     plain_writer = start_writer()
     plain_writer.give(range(100))
-    wait_until(lambda: _is_admitted(operator), "it is admitted")
+    eventually(lambda: _is_admitted(operator), "it is admitted")
     plain_writer.process.send_signal(signal.SIGSTOP)
     assert operator.resize(4).status is OutcomeStatus.DONE, "the switch does not wait for it"
     plain_writer.process.send_signal(signal.SIGCONT)

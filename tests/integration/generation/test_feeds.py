@@ -12,8 +12,8 @@ from headgate.records.generation import GenerationRequestKind
 from headgate.sources.change_logs import ChangeLogMissingError, ChangeLogUnavailableError, NotAChangeLogError
 from headgate.sources.offsets import end_offsets
 from headgate.sources.topics import plan_spans
+from support.waiting import eventually
 
-from .conftest import wait_until
 from .test_change_log import SET, Operator
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("owner")]
@@ -37,7 +37,7 @@ def written(log: KafkaLog, operator: Operator) -> dict[int, int]:
         for number in range(10, 20):
             writer.write(f"k{number}".encode(), b"x", number)
         writer.flush()
-    wait_until(lambda: operator.phases()[1] not in ("committed", "closing"), "the END markers are written")
+    eventually(lambda: operator.phases()[1] not in ("committed", "closing"), "the END markers are written")
     return dict(end_offsets(log.connection, {operator.topic: PARTITIONS})[operator.topic])
 
 
@@ -45,7 +45,7 @@ def test_a_feed_begins_with_the_oldest_generation_that_is_not_retired(log: Kafka
     operator, change_logs = Operator(log), FeedChangeLogs(log)
     operator.create(PARTITIONS)
     ends = written(log, operator)
-    wait_until(lambda: operator.phases()[1] == "drained", "nobody is waited for")
+    eventually(lambda: operator.phases()[1] == "drained", "nobody is waited for")
 
     def start(**source: object) -> dict[int, int]:
         (plan,) = plan_spans(log.connection, spec_of(change_log=SET, **source), "headgate.", change_logs)
@@ -63,12 +63,12 @@ def test_a_reader_is_registered_moves_and_is_forgotten(log: KafkaLog) -> None:
     operator.create(PARTITIONS)
     change_logs.report(SET, "feed.shop", {})
     ends = written(log, operator)
-    wait_until(lambda: operator.phases()[1] == "superseded", "the feed is waited for")
+    eventually(lambda: operator.phases()[1] == "superseded", "the feed is waited for")
     change_logs.report(SET, "feed.shop", {0: ends[0] - 1})
     operator.tail.read_to_end()
     assert operator.tail.state.readers[SET]["feed.shop"].read_epoch == 1
     change_logs.report(SET, "feed.shop", {0: ends[0]})
-    wait_until(lambda: operator.phases()[1] == "drained", "the feed has read it")
+    eventually(lambda: operator.phases()[1] == "drained", "the feed has read it")
     change_logs.forget(SET, "feed.shop")
     change_logs.forget(SET, "feed.shop")
     operator.tail.read_to_end()

@@ -31,8 +31,8 @@ from headgate.generation.changelog.shell.reader import ReadChange
 from headgate.generation.changelog.shell.wire import ReservedHeaderError
 from headgate.records.control import OutcomeStatus
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
+from support.waiting import eventually
 
-from .conftest import wait_until
 from .test_change_log import SET, Operator
 
 pytestmark = pytest.mark.integration
@@ -150,7 +150,7 @@ def read_until(reader: ChangeReader, found: list[ReadChange], count: Callable[[]
         found.extend(reader.poll(0.1))
         return len(found) >= count()
 
-    wait_until(is_read, f"{count()} changes are on the log")
+    eventually(is_read, f"{count()} changes are on the log")
 
 
 def by_key(found: list[ReadChange]) -> dict[bytes, list[bytes | None]]:
@@ -169,8 +169,8 @@ def test_two_processes_share_a_topic_and_one_is_killed_amid_a_switch(
     one, two = (ingest(name, SET, "--topic", topic) for name in ("one", "two"))
     found: list[ReadChange] = []
     with closing(ChangeReader(log, SET, "r")) as reader:
-        wait_until(lambda: one.is_ready() and two.is_ready(), "both are ready")
-        wait_until(lambda: all("partition begun" in each.said for each in (one, two)), "both have partitions")
+        eventually(lambda: one.is_ready() and two.is_ready(), "both are ready")
+        eventually(lambda: all("partition begun" in each.said for each in (one, two)), "both have partitions")
         source.start()
         try:
             read_until(reader, found, lambda: 500)
@@ -179,7 +179,7 @@ def test_two_processes_share_a_topic_and_one_is_killed_amid_a_switch(
             read_until(reader, found, lambda: 1_000)
             one = ingest("one-again", SET, "--topic", topic)
             assert operator.resize(3).status is OutcomeStatus.DONE
-            wait_until(lambda: one.is_ready() and "partition begun" in one.said, "it has partitions again")
+            eventually(lambda: one.is_ready() and "partition begun" in one.said, "it has partitions again")
             two.kill()
             assert operator.resize(16).status is OutcomeStatus.DONE
             so_far = source.count
@@ -187,7 +187,7 @@ def test_two_processes_share_a_topic_and_one_is_killed_amid_a_switch(
         finally:
             source.stop()
         read_until(reader, found, lambda: source.count)
-        wait_until(lambda: f'headgate_ingest_behind_records{{topic="{topic}"}} 0' in one.get("/metrics")[1], "all read")
+        eventually(lambda: f'headgate_ingest_behind_records{{topic="{topic}"}} 0' in one.get("/metrics")[1], "all read")
         found += reader.poll(1.0)
         assert reader.gaps == []
         assert reader.refused == 0
@@ -197,7 +197,7 @@ def test_two_processes_share_a_topic_and_one_is_killed_amid_a_switch(
     one.process.terminate()
     one.end(ExitCode.DONE)
     again = ingest("later", SET, "--topic", topic)
-    wait_until(again.is_ready, "one that was stopped is followed by another")
+    eventually(again.is_ready, "one that was stopped is followed by another")
     source.write(100)
     with closing(ChangeReader(log, SET, "all")) as reader:
         found = []
@@ -252,7 +252,7 @@ def test_a_record_that_the_change_log_does_not_take_ends_it_behind_all_before_it
         two = ingest("two", SET, "--topic", topic, "--skip", f"{topic}/1/100")
         read_until(reader, found, lambda: 200)
     assert by_key(found) == {b"a": [b"%d" % number for number in range(201) if number != 100]}
-    wait_until(two.is_ready, "it copies all other records")
+    eventually(two.is_ready, "it copies all other records")
 
 
 def test_records_as_large_as_kafkas_defaults_allow_are_copied(
@@ -268,7 +268,7 @@ def test_records_as_large_as_kafkas_defaults_allow_are_copied(
     with closing(ChangeReader(log, SET, "r")) as reader:
         read_until(reader, found, lambda: 2)
     assert [len(change.value or b"") for change in found] == [1_048_000, 5]
-    wait_until(one.is_ready, "it is ready")
+    eventually(one.is_ready, "it is ready")
 
 
 def test_a_partition_that_cannot_be_written_makes_the_process_unready_until_it_can(
@@ -277,10 +277,10 @@ def test_a_partition_that_cannot_be_written_makes_the_process_unready_until_it_c
     operator = Operator(log)
     operator.create()
     one = ingest("one", SET, "--topic", topic)
-    wait_until(one.is_ready, "it copies")
+    eventually(one.is_ready, "it copies")
     _refuse_older_than(log, operator.topic, 1)
     source.write(200)
-    wait_until(lambda: one.get("/readyz")[0] == 503, "its probe fails")
+    eventually(lambda: one.get("/readyz")[0] == 503, "its probe fails")
     status, said = one.get("/readyz")
     assert (status, "partitions wait" in said) == (503, True), said
     assert '"event": "partition waits"' in one.said
@@ -288,7 +288,7 @@ def test_a_partition_that_cannot_be_written_makes_the_process_unready_until_it_c
     found: list[ReadChange] = []
     with closing(ChangeReader(log, SET, "r")) as reader:
         read_until(reader, found, lambda: 200)
-    wait_until(one.is_ready, "it is ready again")
+    eventually(one.is_ready, "it is ready again")
     assert by_key(found) == source.written
 
 
@@ -324,7 +324,7 @@ def test_a_topic_with_more_partitions_is_refused_by_who_copies_it_and_by_who_sta
     Operator(log).create()
     source.write(200)
     one = ingest("one", SET, "--topic", topic)
-    wait_until(one.is_ready, "it copies")
+    eventually(one.is_ready, "it copies")
     grown = log.connection.admin.create_partitions([NewPartitions(topic, PARTITIONS + 2)])
     grown[topic].result(ANSWER_SECONDS)
     why = f"topic {topic} had {PARTITIONS} partitions when it was first copied and has {PARTITIONS + 2} now"

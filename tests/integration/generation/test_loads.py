@@ -21,8 +21,8 @@ from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus
 from headgate.records.generation import StreamLoad, WriterKey, WriterReported
 from support.kafka_cluster import Cluster
+from support.waiting import eventually
 
-from .conftest import wait_until
 from .test_change_log import SET, Operator, read_all
 
 pytestmark = pytest.mark.integration
@@ -99,9 +99,9 @@ def test_a_plan_is_made_of_what_writers_report(log: KafkaLog, cluster: Cluster, 
     operator = Operator(log)
     token = token_of_key(HOT + b"0")
     with Feeder(writers[:1]):
-        wait_until(lambda: has_loads(operator, "w1", 1), "it reports")
+        eventually(lambda: has_loads(operator, "w1", 1), "it reports")
         idle = "writer w2: 0.0 changes/s"
-        wait_until(lambda: idle in plan(cluster, "--split-above", "1").output, "the idle one reports as well")
+        eventually(lambda: idle in plan(cluster, "--split-above", "1").output, "the idle one reports as well")
         shown = plan(cluster, "--split-above", "1")
         assert shown.exit_code == 0, shown.output
         assert "writer w1: " in shown.output
@@ -129,7 +129,7 @@ def test_what_is_not_known_is_said_and_a_report_that_cannot_be_true_is_refused(
     first = operator.tail.state.map_of(SET, 1).streams[0]
     with ChangeWriter(log, SET, "w1") as writer:
         assert writer.position == -1
-        wait_until(lambda: not plan(cluster, "--split-above", "10").exit_code, "it reports that it writes nothing")
+        eventually(lambda: not plan(cluster, "--split-above", "10").exit_code, "it reports that it writes nothing")
         operator.tail.read_to_end()
         (admitted,) = operator.tail.state.sets[SET].writers
     now_ms = time.time_ns() // 1_000_000
@@ -137,7 +137,7 @@ def test_what_is_not_known_is_said_and_a_report_that_cannot_be_true_is_refused(
     for loads in ((), (StreamLoad(str(first.id), -7, 1.0, ()),)):
         key = WriterKey(SET, "w1", admitted.life + 1)
         operator.tail.say(Fact(key, WriterReported(1, 0, -1, False, loads, now_ms)))
-    wait_until(lambda: _is_refused(cluster), "the owner has admitted it")
+    eventually(lambda: _is_refused(cluster), "the owner has admitted it")
     contradicting = plan(cluster, "--split-above", "10", "--merge-below", "6")
     assert contradicting.exit_code == ExitCode.SETTING
     assert "at most half" in contradicting.output
@@ -164,9 +164,9 @@ def test_a_hot_range_is_split_by_itself_and_merged_when_it_is_cold(
         return 0 if current is None else len(operator.tail.state.map_of(SET, current.epoch).streams)
 
     with Feeder(writers) as feeder:
-        wait_until(lambda: streams() >= 3, "the hot range is split")
+        eventually(lambda: streams() >= 3, "the hot range is split")
         feeder.pause_seconds = 1.0
-        wait_until(lambda: streams() == 1, "what is cold is merged")
+        eventually(lambda: streams() == 1, "what is cold is merged")
         shown = json.loads(generation(cluster, "automatic", "-o", "json").output)
         assert (shown["state"], shown["split_above_per_second"], shown["streams_max"]) == ("on", 10.0, 4)
         assert operator.resize(2).status is OutcomeStatus.DONE

@@ -27,8 +27,8 @@ from headgate.generation.core.tokens import token_of_key
 from headgate.records.control import OutcomeStatus
 from headgate.records.generation import GenerationRequestKind, StreamsRecut
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
+from support.waiting import eventually
 
-from .conftest import wait_until
 from .test_change_log import SET, Operator
 
 pytestmark = pytest.mark.integration
@@ -65,7 +65,7 @@ def read(reader: ChangeReader, count: int) -> list[int]:
         found.extend(reader.poll(0.2))
         return len(found) >= count
 
-    wait_until(has_all, f"{count} changes")
+    eventually(has_all, f"{count} changes")
     assert len(found) == count
     return [change.position for change in found]
 
@@ -145,7 +145,7 @@ def test_what_retention_deleted_whole_while_a_reader_was_away_is_a_gap(
     (stream,) = (stream for stream, at in stored.items() if at > 0)
     for positions, first in ((stored, stored[stream]), ({}, 0)):
         with ChangeReader(log, SET, "r", positions=positions) as reader:
-            wait_until(lambda reader=reader: reader.poll(0.2) == [] and bool(reader.gaps), "the gap")  # type: ignore[misc]
+            eventually(lambda reader=reader: reader.poll(0.2) == [] and bool(reader.gaps), "the gap")  # type: ignore[misc]
             assert reader.gaps == [Gap(stream, partition, first, begins, "deleted by retention before it was read")]
             assert reader.positions[stream] == begins
             assert nothing_more(reader)
@@ -182,7 +182,7 @@ def test_a_reader_that_begins_after_a_partition_was_used_again_reads_everything_
             old.commit()
             return operator.phases()[1] == "drained"
 
-        wait_until(is_drained, "the partition is free")
+        eventually(is_drained, "the partition is free")
         split(operator, 0)
         write(writer, LEFT, 10)
         write(writer, RIGHT, 10)
@@ -260,7 +260,7 @@ def test_only_what_is_committed_is_reported(log: KafkaLog, operator: Operator, w
             reader.poll(0.2)
             return len(reader.moved) >= 3
 
-        wait_until(has_passed_the_end, "the end of the stream, although no change came")
+        eventually(has_passed_the_end, "the end of the stream, although no change came")
         reader.commit(before)
         assert reported(operator, "r") == 2, "positions as they were"
         reader.commit()
@@ -280,7 +280,7 @@ def test_only_what_is_committed_is_reported(log: KafkaLog, operator: Operator, w
 def test_a_reader_begins_at_the_end_or_at_a_time(log: KafkaLog, operator: Operator, writer: ChangeWriter) -> None:
     write(writer, LEFT + RIGHT, 20)
     middle = datetime.fromtimestamp((max(each.timestamp_ms or 0 for each in _changes_of(log, 20)) + 1) / 1000, UTC)
-    wait_until(lambda: datetime.now(UTC) > middle, "a later time")
+    eventually(lambda: datetime.now(UTC) > middle, "a later time")
     assert operator.resize(4).status is OutcomeStatus.DONE
     write(writer, LEFT + RIGHT, 20)
     with (

@@ -42,8 +42,7 @@ from headgate.records.timestamps import (
     TimestampsRequestKind,
 )
 from support.kafka_cluster import Cluster
-
-from .conftest import wait_until
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -78,7 +77,7 @@ class Asker:
             found = self.tail.state.outcomes.get(outcome)
             return found is not None and found.status is not OutcomeStatus.ACCEPTED
 
-        wait_until(is_settled, "an outcome")
+        eventually(is_settled, "an outcome")
         return self.tail.state.outcomes[outcome]
 
     @property
@@ -150,7 +149,7 @@ def test_an_owner_that_is_killed_between_the_rows_is_gone_on_with(
 ) -> None:
     both = [owners("one"), owners("other")]
     shard = shard_of(SET, log.shards)
-    wait_until(lambda: [len(each.owns) for each in both] == [log.shards // 2] * 2, "each owns half of the shards")
+    eventually(lambda: [len(each.owns) for each in both] == [log.shards // 2] * 2, "each owns half of the shards")
     first, second = sorted(both, key=lambda each: shard not in each.owns)
     with TimestampStreams(log, SET) as streams, closing(TimestampReader(log, SET, "r")) as reader:
         outcome = asker.say(TimestampsRequestKind.CREATE, LARGE, kept_ms=0)
@@ -159,7 +158,7 @@ def test_an_owner_that_is_killed_between_the_rows_is_gone_on_with(
             asker.tail.follow(0.05)
             return bool(getattr(asker.tail.state.timestamps, table))
 
-        wait_until(has_a_row, f"the first row of {table}")
+        eventually(has_a_row, f"the first row of {table}")
         first.kill()
         (timestamp_ms,) = asker.timestamps
         due = asker.records.sets[SET].generations[0].chunks
@@ -168,7 +167,7 @@ def test_an_owner_that_is_killed_between_the_rows_is_gone_on_with(
         assert reader.generations() == (), "no timestamp is seen yet"
         assert second.process.poll() is None
         if table == "descriptions":
-            wait_until(lambda: streams.generations == {timestamp_ms: False}, "the writer knows that there is one")
+            eventually(lambda: streams.generations == {timestamp_ms: False}, "the writer knows that there is one")
             with pytest.raises(GenerationUnreadError):
                 streams.stream_of(7, now_us())
         assert asker.settled(outcome).status is OutcomeStatus.DONE
@@ -199,7 +198,7 @@ def test_writes_of_clocks_that_differ_get_the_stream_of_their_time_or_none(log: 
         assert asker.ask(TimestampsRequestKind.SWITCH, JOINED, based_on_ms=one).status is OutcomeStatus.DONE
         two = asker.timestamps[-1]
         assert two > one
-        wait_until(lambda: streams.generations.get(two, False), "the writer has read it")
+        eventually(lambda: streams.generations.get(two, False), "the writer has read it")
         # This clock is behind by a minute, that of whoever has written the change is not: too far ahead of here.
         shift[0] = -60_000
         with pytest.raises(WriteTooNewError):
@@ -221,7 +220,7 @@ def test_writes_of_a_generation_that_cannot_be_read_are_refused_until_it_can(log
     lost = DescriptionKey(SET, one, 0)
     asker.tail.say(Fact(lost, None))
     with TimestampStreams(log, SET) as streams:
-        wait_until(lambda: streams.generations == {one: False}, "only its timestamp is known")
+        eventually(lambda: streams.generations == {one: False}, "only its timestamp is known")
         with pytest.raises(GenerationError, match=f"{lost.text()} is not on the topic"):
             streams.wait(0.1)
         with pytest.raises(GenerationUnreadError):
@@ -243,16 +242,16 @@ def test_a_generation_is_removed_behind_its_last_reader(log: KafkaLog, asker: As
             reader.left(one)
         asker.ask(TimestampsRequestKind.SWITCH, JOINED)
         two = asker.timestamps[-1]
-        wait_until(lambda: len(reader.generations(0.1)) == 2, "both are seen")
+        eventually(lambda: len(reader.generations(0.1)) == 2, "both are seen")
         assert [(each.timestamp_ms, each.end_ms) for each in reader.generations()] == [(one, two), (two, None)]
         over_ms = reader.generations()[0].over_ms
         assert over_ms == two + DELAY_MS + 5_000
-        wait_until(lambda: time.time_ns() // 1_000_000 > over_ms, "no clock is in it any more")
+        eventually(lambda: time.time_ns() // 1_000_000 > over_ms, "no clock is in it any more")
         assert f"{one}: reader r" in asker.ask(TimestampsRequestKind.CLEAN).reason
         assert asker.timestamps == [one, two]
         reader.left(one)
-        wait_until(lambda: asker.timestamps == [two], "it is removed")
-        wait_until(lambda: [each.timestamp_ms for each in reader.generations(0.1)] == [two], "the other is left")
+        eventually(lambda: asker.timestamps == [two], "it is removed")
+        eventually(lambda: [each.timestamp_ms for each in reader.generations(0.1)] == [two], "the other is left")
     records = asker.records
     assert set(records.published) == set(records.rings) == set(records.descriptions) == set(records.streams)
     with closing(TimestampReader(log, SET, "r")) as reader:
@@ -314,7 +313,7 @@ def test_the_commands_from_creation_to_removal(cluster: Cluster, log: KafkaLog, 
     assert answer(cluster, "list")[0]["held_by"][-1] == "reader slow"
     assert run(cluster, "forget", "quick", "--yes").exit_code == ExitCode.NOT_FOUND
     assert run(cluster, "forget", "slow", "--yes").exit_code == 0
-    wait_until(lambda: len(answer(cluster, "list")) == 1, "the first is removed by itself")
+    eventually(lambda: len(answer(cluster, "list")) == 1, "the first is removed by itself")
     assert answer(cluster, "gc") == {"set": SET, "done": False, "due": [], "held_by": {}}
     assert "removed: none" in answer(cluster, "gc", "--yes")["said"]
     assert run(cluster, "show", "--generation", str(first["timestamp"])).exit_code == ExitCode.NOT_FOUND

@@ -18,8 +18,8 @@ from headgate.records.control import OutcomeStatus
 from headgate.records.generation import GenerationRequestKind, ReaderKey
 from headgate.sources.topic_settings import topic_settings
 from support.kafka_cluster import ANSWER_SECONDS
+from support.waiting import eventually
 
-from .conftest import wait_until
 from .test_change_log import SET, Operator, read_all
 
 pytestmark = pytest.mark.integration
@@ -102,7 +102,7 @@ def test_partitions_that_were_added_are_used_by_the_next_switch(log: KafkaLog, o
         log.connection.admin.create_partitions([NewPartitions(operator.topic, 16)])[operator.topic].result(
             ANSWER_SECONDS
         )
-        wait_until(lambda: operator.resize(8).status is OutcomeStatus.DONE, "eight streams")
+        eventually(lambda: operator.resize(8).status is OutcomeStatus.DONE, "eight streams")
         writer.write(b"k", b"2", 2)
     with closing(ChangeReader(log, SET, "r")) as reader:
         assert read_all(reader, 3) == {b"k": [0, 1, 2]}
@@ -117,7 +117,7 @@ def test_a_deleted_change_log_is_gone_for_its_writers_and_its_name_can_be_used_a
     with closing(ChangeReader(log, SET, "r")) as reader:
         read_all(reader, 1)
         assert operator.resize(2).status is OutcomeStatus.DONE
-        wait_until(lambda: reader.poll(0.1) == [] and SET in operator.tail.state.readers, "the reader is registered")
+        eventually(lambda: reader.poll(0.1) == [] and SET in operator.tail.state.readers, "the reader is registered")
         operator.tail.read_to_end()
     held = operator.ask(GenerationRequestKind.DELETE)
     assert (held.status, "registered readers would lose it: r" in held.reason) == (OutcomeStatus.REFUSED, True)
@@ -126,7 +126,7 @@ def test_a_deleted_change_log_is_gone_for_its_writers_and_its_name_can_be_used_a
     assert deleted.status is OutcomeStatus.DONE, deleted.reason
     present = log.connection.admin.list_topics(timeout=ANSWER_SECONDS).topics
     assert not {operator.topic, positions_topic(operator.topic)} & present.keys()
-    wait_until(lambda: "was deleted" in reason_of(writer), "the writer hears of it")
+    eventually(lambda: "was deleted" in reason_of(writer), "the writer hears of it")
     with pytest.raises(LogGoneError, match=f"change log {SET} was deleted while w wrote to it"):
         writer.write(b"k", b"lost", 6)
     writer.close()

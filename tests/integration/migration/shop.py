@@ -20,7 +20,8 @@ import pytest
 from fixtures.capture import Sources
 from fixtures.services import mariadb_connect
 from headgate.cli.exit_codes import ExitCode
-from integration.cli.conftest import Service, eventually, headgate
+from integration.cli.conftest import Service, headgate
+from support.waiting import eventually
 
 Serve = Callable[..., Service]
 

@@ -19,7 +19,7 @@ from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.shell.work import open_strategy
 from headgate.migration.strategies.mariadb.sessions import Session
 from headgate.records.migration import MigrationRecorded, MigrationState, MigrationStrategy
-from integration.cli.conftest import eventually
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -21,7 +21,7 @@ from confluent_kafka.admin import NewTopic
 
 from fixtures.capture import Sources
 from headgate.eventlog.kafka import KafkaLog
-from integration.cli.conftest import ANSWER_SECONDS, eventually, headgate
+from integration.cli.conftest import ANSWER_SECONDS, headgate
 from integration.migration.shop import (
     CUTOVER_SECONDS,
     ROWS,
@@ -29,6 +29,7 @@ from integration.migration.shop import (
     Shop,
     state_of,
 )
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

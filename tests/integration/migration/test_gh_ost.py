@@ -13,9 +13,9 @@ from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.tools.gh_ost import HOOKS
 from headgate.migration.strategies.tools.tool import said_by_tool
 from headgate.records.migration import MigrationStrategy
-from integration.cli.conftest import eventually
 from integration.migration.tool_change import Owner, Table, owned, pid_of
 from support import gh_ost_double
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -10,9 +10,9 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import written
 from headgate.migration.shell.work import open_strategy
 from headgate.records.migration import MigrationStrategy
-from integration.cli.conftest import eventually
 from integration.migration.test_beside_clients import record_of
 from integration.migration.test_under_a_feed import Table
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -20,8 +20,8 @@ from headgate.migration.strategies.mariadb import swap as mariadb_swap
 from headgate.migration.strategies.mariadb.swap import TableSwap
 from headgate.migration.strategies.online.lane import FeedBehindError
 from headgate.migration.strategies.planning import shadow_name
-from integration.cli.conftest import eventually
 from integration.migration.mariadb_change import WHOLE, Change, Tail, cut_over_until_the_rename, opened
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

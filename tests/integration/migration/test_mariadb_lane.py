@@ -12,8 +12,8 @@ from fixtures.services import mariadb_connect
 from headgate.migration.strategies.contract import RefusedError, SupersededError
 from headgate.migration.strategies.mariadb.ranges import read_range, write_range
 from headgate.migration.strategies.online.range_work import RangeWork
-from integration.cli.conftest import eventually
 from integration.migration.mariadb_change import WHOLE, Change, opened
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -11,7 +11,7 @@ from fixtures.capture import Sources
 from headgate.eventlog.kafka import KafkaLog
 from headgate_lab.embedded.ports import free_ports
 from headgate_lab.embedded.registry import EmbeddedRegistry
-from integration.cli.conftest import eventually, headgate
+from integration.cli.conftest import headgate
 from integration.migration.shop import (
     ROWS,
     Client,
@@ -24,6 +24,7 @@ from integration.migration.shop import (
     settled,
     state_of,
 )
+from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

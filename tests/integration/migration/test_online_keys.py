@@ -17,7 +17,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from fixtures.capture import Sources
 from headgate.eventlog.kafka import KafkaLog
-from integration.cli.conftest import eventually
 from integration.migration.shop import (
     Serve,
     Shop,
@@ -26,6 +25,7 @@ from integration.migration.shop import (
     done,
     state_of,
 )
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

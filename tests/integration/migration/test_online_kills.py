@@ -20,7 +20,7 @@ from headgate.eventlog.topics import create_topics
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.postgres import EmbeddedPostgres
-from integration.cli.conftest import Service, eventually
+from integration.cli.conftest import Service
 from integration.migration.shop import (
     NO_SNAPSHOT,
     MariadbShop,
@@ -31,6 +31,7 @@ from integration.migration.shop import (
     done,
     state_of,
 )
+from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

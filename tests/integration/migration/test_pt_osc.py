@@ -16,8 +16,8 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.tools.tool import said_by_tool
 from headgate.records.migration import MigrationStrategy
-from integration.cli.conftest import eventually
 from integration.migration.tool_change import Owner, Table, owned, pid_of
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

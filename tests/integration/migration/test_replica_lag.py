@@ -10,7 +10,7 @@ from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
-from integration.cli.conftest import eventually
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

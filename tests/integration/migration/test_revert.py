@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.eventlog.kafka import KafkaLog
-from integration.cli.conftest import eventually, headgate
+from integration.cli.conftest import headgate
 from integration.migration.shop import (
     Client,
     Serve,
@@ -17,6 +17,7 @@ from integration.migration.shop import (
     settled,
     state_of,
 )
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

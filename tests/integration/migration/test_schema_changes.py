@@ -24,8 +24,8 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.shell.work import open_strategy
 from headgate.records.migration import MigrationStrategy
-from integration.cli.conftest import eventually
 from support.migration_records import recorded
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

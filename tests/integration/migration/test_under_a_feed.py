@@ -34,8 +34,8 @@ from headgate.sinks.contract import (
     ValueRefusedError,
 )
 from headgate.sinks.registry import open_sink
-from integration.cli.conftest import eventually
 from integration.migration.test_beside_clients import record_of
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -27,11 +27,12 @@ from headgate.records.base import Fact
 from headgate.records.control import FeedProgressed
 from headgate.records.keys import FeedKey, FeedProgressKey, SessionKey
 from headgate.views.routes import ROUTES
-from integration.cli.conftest import ROWS, Service, eventually, headgate
+from integration.cli.conftest import ROWS, Service, headgate
 from integration.examples.conftest import example
 from support.eventlog_contract import ended
 from support.feeds import feed_of
 from support.kafka_cluster import ANSWER_SECONDS
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

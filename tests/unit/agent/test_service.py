@@ -1,8 +1,7 @@
 """Sessions on a log in memory with an executor that only remembers: reports, retries, end of session, a clean stop."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,6 +34,7 @@ from headgate.records.control import (
 from headgate.records.keys import AgentKey, FeedKey, SessionKey, SpanKey
 from headgate_lab.memory_log.log import MemoryBroker
 from support.remembering_executor import RememberingExecutor
+from support.waiting import eventually
 
 DEADLINE_SECONDS = scaled_seconds(30)
 SHARDS = 2
@@ -121,16 +121,6 @@ class Stage:
         self.write(FeedKey("shop"), record)
 
 
-def until(fact: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < deadline:
-        answer = fact()
-        if answer:
-            return answer
-        time.sleep(0.02)
-    pytest.fail(f"not within {DEADLINE_SECONDS} s: {what}")
-
-
 @contextmanager
 def started(*, cold: bool = False, fails: Exception | None = None) -> Iterator[Stage]:
     made = Stage(lease_seconds=2.0)
@@ -154,42 +144,42 @@ def stage() -> Iterator[Stage]:
 
 
 def test_a_session_introduces_itself_runs_what_it_is_given_and_reports(stage: Stage) -> None:
-    until(lambda: len(stage.read(SyncAnswered)) == SHARDS, "an unasked answer to every shard")
+    eventually(lambda: len(stage.read(SyncAnswered)) == SHARDS, "an unasked answer to every shard")
     (session,) = stage.sessions()
     stage.dispatch(ReplicationState.COMMIT, session, 1)
     stage.feed()
-    reports = until(lambda: stage.read(TaskReported), "a report")
+    reports = eventually(lambda: stage.read(TaskReported), "a report")
     assert [(r.state, r.epoch) for _, r in reports] == [(TaskState.REPLICATING, Epoch(1, 1))]
-    assert until(lambda: stage.read(SpanProgressed), "progress")[0][1].positions == {0: 5}
+    assert eventually(lambda: stage.read(SpanProgressed), "progress")[0][1].positions == {0: 5}
 
     stage.dispatch(ReplicationState.COMMIT, session, 1, follower=True)
-    until(lambda: stage.read(TaskReported)[-1][1].state is TaskState.STOPPED, "the drain is reported")
+    eventually(lambda: stage.read(TaskReported)[-1][1].state is TaskState.STOPPED, "the drain is reported")
 
 
 def test_an_agent_says_that_it_reads_what_its_build_reads(stage: Stage) -> None:
     """Else no log that it stands on ever rises above what it says (docs/adr/0008)."""
-    ((_, announced), *_) = until(lambda: stage.read(AgentAnnounced), "a session")
-    answers = until(lambda: stage.read(SyncAnswered), "an answer")
+    ((_, announced), *_) = eventually(lambda: stage.read(AgentAnnounced), "a session")
+    answers = eventually(lambda: stage.read(SyncAnswered), "an answer")
     assert {announced.schema_version, *(answer.schema_version for _, answer in answers)} == {SCHEMA_VERSION}
 
 
 def test_a_lost_lease_kills_every_writer_and_a_new_session_begins(stage: Stage) -> None:
-    until(lambda: stage.read(SyncAnswered), "the first session serves")
+    eventually(lambda: stage.read(SyncAnswered), "the first session serves")
     stage.log.cut()
-    until(stage.executors[0].killed.is_set, "end of session")
+    eventually(stage.executors[0].killed.is_set, "end of session")
     stage.log.heal()
-    until(lambda: len(stage.sessions()) >= 2, "the next session")
+    eventually(lambda: len(stage.sessions()) >= 2, "the next session")
     assert stage.counters.sessions_lost >= 1
 
 
 def test_a_broker_that_is_away_is_told_once_and_not_at_every_look(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    until(lambda: stage.read(SyncAnswered), "the first session serves")
+    eventually(lambda: stage.read(SyncAnswered), "the first session serves")
     stage.log.cut()
-    until(stage.executors[0].killed.is_set, "its lease is over")
+    eventually(stage.executors[0].killed.is_set, "its lease is over")
     stage.log.heal()
-    until(lambda: len(stage.sessions()) >= 2, "the next session")
+    eventually(lambda: len(stage.sessions()) >= 2, "the next session")
     told = [record.getMessage() for record in caplog.records if "cannot read" in record.getMessage()]
     assert 1 <= len(told) <= stage.counters.sessions, told
 
@@ -197,63 +187,63 @@ def test_a_broker_that_is_away_is_told_once_and_not_at_every_look(
 def test_an_agent_that_starts_says_that_it_is_there_and_answers_nobody_until_it_is_warm() -> None:
     """No owner gives anything to a session that has answered nobody: tables are not given to a cold agent."""
     with started(cold=True) as stage:
-        until(lambda: stage.warmed, "its Spark begins to start")
+        eventually(lambda: stage.warmed, "its Spark begins to start")
         beats = len(stage.read(AgentAnnounced))
-        until(lambda: len(stage.read(AgentAnnounced)) > beats + 5, "it goes on announcing itself for a lease")
+        eventually(lambda: len(stage.read(AgentAnnounced)) > beats + 5, "it goes on announcing itself for a lease")
         assert not stage.read(SyncAnswered)
         assert not stage.executors
         assert stage.counters.sessions == 1
         stage.warm.set()
-        until(lambda: len(stage.read(SyncAnswered)) == SHARDS, "its answer")
+        eventually(lambda: len(stage.read(SyncAnswered)) == SHARDS, "its answer")
         assert len(stage.sessions()) == 1
 
 
 def test_a_session_that_ends_while_it_starts_leaves_the_warming_to_the_next() -> None:
     with started(cold=True) as stage:
-        until(lambda: stage.warmed, "its Spark begins to start")
+        eventually(lambda: stage.warmed, "its Spark begins to start")
         stage.write(SessionKey("a1", stage.sessions()[0]), SessionEnded(1, "silent", 0))
-        until(lambda: len(stage.sessions()) == 2, "the next session")
+        eventually(lambda: len(stage.sessions()) == 2, "the next session")
         assert not stage.read(SyncAnswered)
         stage.warm.set()
-        until(lambda: {key.session for key, _ in stage.read(SyncAnswered)} == {stage.sessions()[1]}, "its answer")
+        eventually(lambda: {key.session for key, _ in stage.read(SyncAnswered)} == {stage.sessions()[1]}, "its answer")
         assert stage.warmed == 1
 
 
 def test_an_agent_asked_to_stop_while_it_starts_goes_at_once_and_is_not_missed() -> None:
     with started(cold=True) as stage:
-        until(lambda: stage.warmed, "its Spark begins to start")
+        eventually(lambda: stage.warmed, "its Spark begins to start")
         stage.stop.set()
-        until(lambda: not stage.thread.is_alive(), "it ends")
+        eventually(lambda: not stage.thread.is_alive(), "it ends")
         assert stage.deleted() == stage.sessions()
 
 
 def test_an_agent_that_cannot_start_ends_with_the_reason_and_is_not_missed() -> None:
     with started(cold=True, fails=ColdError("no Java")) as stage:
-        until(lambda: not stage.thread.is_alive(), "it ends")
+        eventually(lambda: not stage.thread.is_alive(), "it ends")
         assert isinstance(stage.error, ColdError)
         assert stage.deleted() == stage.sessions()
 
 
 def test_a_session_that_was_written_dead_ends_at_once(stage: Stage) -> None:
-    until(lambda: stage.read(SyncAnswered), "the first session")
+    eventually(lambda: stage.read(SyncAnswered), "the first session")
     (session,) = stage.sessions()
     stage.write(SessionKey("a1", session), SessionEnded(1, "silent", 0))
-    until(stage.executors[0].killed.is_set, "end of session")
-    until(lambda: len(stage.sessions()) == 2, "the next session")
+    eventually(stage.executors[0].killed.is_set, "end of session")
+    eventually(lambda: len(stage.sessions()) == 2, "the next session")
 
 
 def test_a_stopping_agent_says_so_and_waits_until_its_tables_are_gone(stage: Stage) -> None:
-    until(lambda: stage.read(SyncAnswered), "the session")
+    eventually(lambda: stage.read(SyncAnswered), "the session")
     (session,) = stage.sessions()
     stage.feed()
     stage.dispatch(ReplicationState.COMMIT, session, 1)
-    until(lambda: stage.read(TaskReported), "it runs a table")
+    eventually(lambda: stage.read(TaskReported), "it runs a table")
     stage.stop.set()
-    until(lambda: stage.read(AgentAnnounced)[-1][1].liveness is Liveness.STOPPING, "it says so")
+    eventually(lambda: stage.read(AgentAnnounced)[-1][1].liveness is Liveness.STOPPING, "it says so")
     assert stage.thread.is_alive()
     assert not stage.executors[0].killed.is_set()
     stage.dispatch(ReplicationState.COMMIT, session, 1, follower=True)
-    until(lambda: not stage.thread.is_alive(), "it ends when the table is drained")
+    eventually(lambda: not stage.thread.is_alive(), "it ends when the table is drained")
     assert stage.read(TaskReported)[-1][1].state is TaskState.STOPPED
     assert stage.counters.sessions_lost == 0
 
@@ -261,9 +251,9 @@ def test_a_stopping_agent_says_so_and_waits_until_its_tables_are_gone(stage: Sta
 def test_an_agent_whose_name_is_taken_ends_with_the_reason_before_it_starts_anything(stage: Stage) -> None:
     other = Stage(lease_seconds=2.0)
     other.broker, other.log = stage.broker, stage.broker.client()
-    until(stage.sessions, "the elder")
+    eventually(stage.sessions, "the elder")
     other.thread.start()
-    until(lambda: not other.thread.is_alive(), "the younger one goes")
+    eventually(lambda: not other.thread.is_alive(), "the younger one goes")
     assert isinstance(other.error, IdInUseError)
     assert not other.warmed
     assert not other.executors
@@ -281,12 +271,12 @@ def test_of_agents_of_one_name_that_start_at_the_same_moment_exactly_one_stays()
     for stage in stages:
         stage.thread.start()
     try:
-        until(lambda: sum(stage.thread.is_alive() for stage in stages) == 1, "all but one go")
+        eventually(lambda: sum(stage.thread.is_alive() for stage in stages) == 1, "all but one go")
         (left,) = [stage for stage in stages if stage.thread.is_alive()]
-        until(lambda: first.read(SyncAnswered), "the one that stays serves")
+        eventually(lambda: first.read(SyncAnswered), "the one that stays serves")
         assert [stage.warmed for stage in stages if stage is not left] == [0, 0]
         beats = len(first.read(AgentAnnounced))
-        until(lambda: len(first.read(AgentAnnounced)) > beats + 5, "and goes on for a lease")
+        eventually(lambda: len(first.read(AgentAnnounced)) > beats + 5, "and goes on for a lease")
         assert left.thread.is_alive()
     finally:
         for stage in stages:

@@ -4,12 +4,10 @@ import os
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any
 
 import psutil
 import pytest
@@ -18,6 +16,7 @@ from headgate.config.crash_points import CrashPoint
 from headgate_lab.chaos import points
 from headgate_lab.chaos.points import Doom, all_cells, strike_at
 from headgate_lab.demo.processes import ServiceProcess
+from support.waiting import eventually
 
 PARENT = "import subprocess, sys, time; subprocess.Popen([sys.argv[1], '1000']); time.sleep(1000)"
 DEADLINE_SECONDS = 30
@@ -38,17 +37,10 @@ def agent(tmp_path: Path) -> Iterator[ServiceProcess]:
     shutil.copy(str(shutil.which("sleep")), java)
     service = ServiceProcess("agent-1", ("-c", PARENT, str(java)), {}, tmp_path, program=(sys.executable,))
     try:
-        until(lambda: any(one.name() == "java" for one in service.tree()))
+        eventually(lambda: any(one.name() == "java" for one in service.tree()))
         yield service
     finally:
         service.kill()
-
-
-def until(fact: Any) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not fact():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def states(service: ServiceProcess) -> list[str]:
@@ -63,7 +55,7 @@ def test_nobody_waits_for_the_spark_of_an_agent_that_stands_still(
 
     def stands(_point: CrashPoint, _seconds: float) -> int:
         os.kill(agent.pid, signal.SIGSTOP)
-        until(lambda: psutil.Process(agent.pid).status() == psutil.STATUS_STOPPED)
+        eventually(lambda: psutil.Process(agent.pid).status() == psutil.STATUS_STOPPED)
         return agent.pid
 
     armed: list[CrashPoint] = []
@@ -75,5 +67,5 @@ def test_nobody_waits_for_the_spark_of_an_agent_that_stands_still(
     monkeypatch.setattr(points, "held_by", lambda *_: ("session", frozenset()))
     wound = strike_at(world, CrashPoint.BEFORE_CHECKPOINT, Doom.JVM_KILLED, Random(0))  # type: ignore[arg-type]  # noqa: S311
     assert (armed, wound.victim, wound.touched) == ([CrashPoint.BEFORE_CHECKPOINT], "agent-1", frozenset())
-    until(lambda: psutil.STATUS_STOPPED not in states(agent))
+    eventually(lambda: psutil.STATUS_STOPPED not in states(agent))
     assert points.jvm_of(agent) is None, "the agent goes on without its Spark"

@@ -1,7 +1,6 @@
 """The coordinator's threads: a clean stop, a crash that is not hidden, effects that cannot be run."""
 
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from headgate.runtime.role import RoleState
 from headgate.runtime.service import WORKERS, RoleCrashedError, ServiceSettings
 from headgate.supervision.threads import SUPERVISOR
 from headgate_lab.memory_log.log import MemoryBroker
+from support.waiting import eventually
 
 DEADLINE_SECONDS = 30.0
 
@@ -48,22 +48,15 @@ def test_an_owner_that_is_asked_to_resigns_and_stays() -> None:
     results: list[bool] = []
     thread = threading.Thread(target=lambda: results.append(service.run()))
     thread.start()
-    _eventually(lambda: service.roles[0].status.state is RoleState.SERVING)
+    eventually(lambda: service.roles[0].status.state is RoleState.SERVING)
     asked = OperationRequested(OperationKind.RESIGN_OWNER, "", None, None, None, "tester", 0)
     broker.append(Placed(Partition("changefeed", 0), Fact(RequestKey("r1"), asked)))
-    _eventually(lambda: service.roles[0].status.last_error == "resigned on request")
+    eventually(lambda: service.roles[0].status.last_error == "resigned on request")
     assert service.roles[0].status.owner_rev is None
     assert thread.is_alive()
     service.stop()
     thread.join(DEADLINE_SECONDS)
     assert results == [True]
-
-
-def _eventually(fact: Any) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not fact():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_stopping_resigns_on_the_log() -> None:
@@ -73,8 +66,8 @@ def test_stopping_resigns_on_the_log() -> None:
     thread = threading.Thread(target=lambda: results.append(service.run()))
     assert probes.waiting() == ["coordinator 0: starting"]
     thread.start()
-    _eventually(lambda: service.roles[0].status.state is RoleState.SERVING)
-    _eventually(lambda: not probes.waiting())
+    eventually(lambda: service.roles[0].status.state is RoleState.SERVING)
+    eventually(lambda: not probes.waiting())
     service.stop()
     thread.join(DEADLINE_SECONDS)
     assert results == [True]
@@ -116,9 +109,9 @@ def test_feeds_of_a_sink_that_does_not_answer_keep_no_other_feed_waiting() -> No
     try:
         for number in range(2 * WORKERS):
             create(f"dead{number}", "dead")
-        _eventually(lambda: work.hanging == WORKERS)
+        eventually(lambda: work.hanging == WORKERS)
         create("good", "x")
-        _eventually(lambda: work.done == ["good"])
+        eventually(lambda: work.done == ["good"])
         assert work.hanging == WORKERS
     finally:
         work.mended.set()

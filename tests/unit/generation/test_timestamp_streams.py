@@ -1,7 +1,6 @@
 """TimestampStreams and TimestampReader on a log in memory: clocks that differ, rows that are missing, silence."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -36,6 +35,7 @@ from headgate.records.timestamps import (
 )
 from headgate.runtime.clocks import elapsed_seconds
 from headgate_lab.memory_log.log import MemoryBroker, MemoryLog
+from support.waiting import eventually
 
 SET = "s"
 TOPIC = Partition("generation", 0)
@@ -89,18 +89,11 @@ def streams(world: World) -> Iterator[TimestampStreams]:
         yield found
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_a_writer_waits_for_the_first_generation(world: World, streams: TimestampStreams) -> None:
     with pytest.raises(GenerationError, match="is timestamp set 's' created"):
         streams.wait(0.05)
     world.announce(NOW)
-    until(lambda: streams.generations == {NOW: False})
+    eventually(lambda: streams.generations == {NOW: False})
     with pytest.raises(GenerationUnreadError):
         streams.stream_of(TOKEN, NOW * 1_000)
     with pytest.raises(GenerationError, match="s/description/1700000000000/0 is not on the topic"):
@@ -118,7 +111,7 @@ def test_a_write_goes_by_its_own_time_whatever_this_clock_says(world: World, str
     for timestamp_ms, ring in ((NOW, A), (later, B)):
         world.announce(timestamp_ms)
         world.describe(timestamp_ms, ring)
-    until(lambda: streams.generations == {NOW: True, later: True})
+    eventually(lambda: streams.generations == {NOW: True, later: True})
     first, second = topology_for(SET, NOW, A), topology_for(SET, later, B)
     with pytest.raises(WriteTooNewError):
         streams.stream_of(TOKEN, later * 1_000)
@@ -139,7 +132,7 @@ def test_what_is_heard_of_too_late_is_told(world: World, streams: TimestampStrea
     streams.wait(60)
     streams.stream_of(TOKEN, (NOW + 10) * 1_000)
     world.announce(NOW + 9)
-    until(lambda: streams.late != ())
+    eventually(lambda: streams.late != ())
     assert streams.late == (GenerationLate(NOW + 9, (NOW + 10) * 1_000),)
 
 
@@ -155,10 +148,10 @@ def test_who_does_not_hear_of_generations_gets_no_stream(
 
     with monkeypatch.context() as silenced:
         silenced.setattr(streams._tail, "stable_end", out_of_reach)
-        until(lambda: is_refused(streams))
+        eventually(lambda: is_refused(streams))
         with pytest.raises(GenerationsUnheardError, match=r"were not heard of for .* no broker answers"):
             streams.stream_of(TOKEN, NOW * 1_000)
-    until(lambda: not is_refused(streams))
+    eventually(lambda: not is_refused(streams))
 
 
 def test_after_the_machine_was_suspended_no_stream_is_named_before_the_topic_was_read_again(world: World) -> None:
@@ -170,11 +163,11 @@ def test_after_the_machine_was_suspended_no_stream_is_named_before_the_topic_was
         world.announce(NOW)
         world.describe(NOW, A)
         streams.wait(60)
-        until(lambda: not is_refused(streams))
+        eventually(lambda: not is_refused(streams))
         with streams._changed:  # so that the thread does not hear from the topic in between
             suspended = 3_600.0
             assert is_refused(streams)
-        until(lambda: not is_refused(streams))
+        eventually(lambda: not is_refused(streams))
 
 
 def is_refused(streams: TimestampStreams) -> bool:
@@ -190,7 +183,7 @@ def test_who_meets_a_newer_headgate_ends(world: World, streams: TimestampStreams
     world.describe(NOW, A)
     streams.wait(60)
     world.broker.append_newer(TOPIC, "s/timestamps", "newer")
-    until(lambda: streams._fatal is not None)
+    eventually(lambda: streams._fatal is not None)
     for ask in (lambda: streams.stream_of(TOKEN, NOW * 1_000), lambda: streams.wait(1)):
         with pytest.raises(NewerSchemaError):
             ask()
