@@ -34,7 +34,6 @@ from pathlib import Path
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.postgres import EmbeddedPostgres
-from support.waiting import eventually
 
 folder = Path(sys.argv[1])
 try:
