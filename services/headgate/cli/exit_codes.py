@@ -8,11 +8,11 @@ from enum import IntEnum
 from typing import Final
 
 import msgspec
-import psycopg
 
 from headgate.agent.shell.session import IdInUseError
 from headgate.config.feed import FeedSpecError
 from headgate.config.settings import SettingsError
+from headgate.databases.errors import DatabaseError
 from headgate.eventlog.connection import BrokerUnreachableError, PropertyRefusedError
 from headgate.eventlog.log import LogError, NewerSchemaError
 from headgate.eventlog.topics import (
@@ -191,7 +191,7 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         ),
     ),
     ExitCode.DATABASE: Meaning(
-        "a database given to `verify` cannot be read", "its DSN and rights", errors=(psycopg.Error,)
+        "a database given to `verify` cannot be read", "its DSN and rights", errors=(DatabaseError,)
     ),
     ExitCode.REQUEST_REFUSED: Meaning(
         "the owner refused a request for a reason that has no code of its own; nothing was changed",

@@ -17,7 +17,9 @@ class TargetOptions(OptionGroup, frozen=True):
     """Where a schema change is done, and how."""
 
     database: Annotated[str, typer.Option("--database", help="mysql://user@host:port/database or postgresql://…")]
-    password_file: Annotated[Path | None, typer.Option("--password-file", help="on the owner's machine")] = None
+    password_file: Annotated[
+        Path | None, typer.Option("--password-file", help="a file in HEADGATE_SECRETS_DIR of the migration service")
+    ] = None
     strategy: Annotated[
         MigrationStrategy,
         typer.Option(
@@ -34,7 +36,7 @@ class TargetOptions(OptionGroup, frozen=True):
     )
     registry_user: Annotated[str | None, typer.Option("--registry-user")] = None
     registry_password_file: Annotated[
-        Path | None, typer.Option("--registry-password-file", help="on the owner's machine and the agents'")
+        Path | None, typer.Option("--registry-password-file", help="a file in HEADGATE_SECRETS_DIR of owner and agents")
     ] = None
     registry_ca_file: Annotated[
         Path | None, typer.Option("--registry-ca-file", help="who has signed its certificate, on the same machines")
@@ -55,8 +57,8 @@ class TargetOptions(OptionGroup, frozen=True):
     ] = None
 
     def password_path(self) -> str | None:
-        """The password's file as the owner is to open it, by its whole path."""
-        return _whole(self.password_file)
+        """The password's file: a name in the owner's folder for secrets, or a whole path in it."""
+        return None if self.password_file is None else str(self.password_file)
 
     def schema_registry(self) -> Registry | None:
         """Where the topic's schemas are; None if it needs none. Raises CommandError."""
@@ -67,7 +69,7 @@ class TargetOptions(OptionGroup, frozen=True):
         return Registry(
             self.registry,
             self.registry_user,
-            _whole(self.registry_password_file),
+            None if self.registry_password_file is None else str(self.registry_password_file),
             _whole(self.registry_ca_file),
             self.registry_plain_http,
         )

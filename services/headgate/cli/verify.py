@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Final
 
 import msgspec
-import psycopg
 import typer
 
 from headgate.cli.exit_codes import CommandError, ExitCode
@@ -15,22 +14,21 @@ from headgate.cli.lookup import find_feed
 from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.config.feed import FeedSpec, parse_feed
+from headgate.databases.address import Options, Target
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import normal_table
 from headgate.records.spans import wholes
-from headgate.sinks.contract import SinkError
-from headgate.sinks.registry import permitted_password_file, type_of_address
-from headgate.sinks.relational.mysql.connection import connect
-from headgate.sinks.relational.session import RelationalSettings
+from headgate.sinks.registry import target_of
 from headgate.sources.origin import origins
 from headgate.sources.topics import source_tables
 from headgate.verify.comparing import Side, SideError, TableCompared, UncomparableError, compare_table
-from headgate.verify.mysql import MysqlSide
-from headgate.verify.postgresql import PostgresSide
+from headgate.verify.sides import open_side
 
 __all__ = ["verify"]
+
+SOURCE: Final = Options("--source-dsn", "--source-password-file", "source")
 
 
 def verify(
@@ -42,7 +40,9 @@ def verify(
             "--source-dsn", help="the source database: a libpq connection string, or mysql://user@host/database"
         ),
     ],
-    source_password_file: Annotated[Path | None, typer.Option("--source-password-file")] = None,
+    source_password_file: Annotated[
+        Path | None, typer.Option("--source-password-file", help="a file in HEADGATE_SECRETS_DIR")
+    ] = None,
     table: Annotated[
         list[str] | None,
         typer.Option("--table", help="compare only this table, as `headgate table list` shows it; may be repeated"),
@@ -59,7 +59,8 @@ def verify(
         spec = parse_feed(record.spec)
         plans = _chosen(feed, wholes(record.spans), table or [])
         said = _said_by_events(log.connection, spec, plans)
-    compared, skipped = _compare(spec, plans, said, source_dsn, source_password_file)
+    source = Target(source_dsn, source_password_file, SOURCE)
+    compared, skipped = _compare(spec, plans, said, source)
     rows = sum(each.rows for each in compared)
     differences = sum(each.differences for each in compared)
     if output is not Output.TABLE:
@@ -94,15 +95,14 @@ def _compare(
     spec: FeedSpec,
     plans: Sequence[SpanPlan],
     said: Mapping[str, str],
-    source_dsn: str,
-    source_password_file: Path | None,
+    source_target: Target,
 ) -> tuple[list[TableCompared], dict[str, str]]:
     """What was compared, and why the other tables were not."""
     compared: list[TableCompared] = []
     skipped: dict[str, str] = {}
     with (
-        closing(_side(source_dsn, source_password_file)) as source,
-        closing(_side(spec.sink.dsn, permitted_password_file(spec.sink))) as target,
+        closing(open_side(source_target)) as source,
+        closing(open_side(target_of(spec.sink))) as target,
     ):
         for plan in plans:
             try:
@@ -144,29 +144,6 @@ def _source_table(spec: FeedSpec, source: Side, said: Mapping[str, str], plan: S
         f"the source has no table {by_topic}, which topic {plan.topic} is named like, and the topic's last events do "
         "not say which table they are of: name it in source.topic_tables (`headgate feed update`)"
     )
-
-
-def _side(dsn: str, password_file: Path | None) -> Side:
-    if type_of_address(dsn) == "mysql":
-        try:
-            return MysqlSide(connect(RelationalSettings(dsn, password_file)))
-        except SinkError as error:
-            raise CommandError(ExitCode.DATABASE, str(error)) from error
-    return PostgresSide(_connect(dsn, password_file))
-
-
-def _connect(dsn: str, password_file: Path | None) -> psycopg.Connection[Any]:
-    password: dict[str, Any] = {}
-    if password_file is not None:
-        try:
-            password["password"] = password_file.read_text(encoding="utf-8").rstrip("\r\n")
-        except OSError as error:
-            raise CommandError(ExitCode.DATABASE, f"password file {password_file}: {error.strerror}") from error
-    connection = psycopg.connect(dsn, autocommit=True, application_name="headgate verify", **password)
-    # One snapshot per table and side, and no way to change anything.
-    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    connection.read_only = True
-    return connection
 
 
 def _show(compared: list[TableCompared]) -> None:

@@ -44,7 +44,10 @@ SINK: Final = Options("sink.dsn", "sink.password_file", "sink")
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A database that a process is asked to open: an address, and the file that has the password."""
+    """A database that a process is asked to open: an address, and the file that has the password.
+
+    ``password_file`` is a name in the folder for secrets, or a whole path in it.
+    """
 
     dsn: str
     password_file: Path | None = None
@@ -64,12 +67,17 @@ class Target(msgspec.Struct, frozen=True):
         except NotPermittedError as error:
             raise DatabaseRefusedError(str(error)) from error
 
-    def password(self) -> str | None:
-        """What the password's file contains now, None without a file. Raises DatabaseRefusedError."""
-        if self.password_file is None:
+    def password(self, address: Address) -> str | None:
+        """What the password's file contains now, None without a file. Every session that is opened begins here.
+
+        ``address`` is this one's. Raises DatabaseRefusedError for what ``check`` refuses, and for a file that cannot be
+        read.
+        """
+        file = self.check(address)
+        if file is None:
             return None
         try:
-            return read_secret(self.password_file)
+            return read_secret(file)
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise DatabaseRefusedError(f"{self.options.password_file} {self.password_file}: {why}") from error

@@ -20,6 +20,7 @@ __all__ = [
     "plug_of",
     "same_sink",
     "server_of",
+    "target_of",
     "type_of_address",
 ]
 
@@ -68,6 +69,11 @@ def permitted_password_file(spec: SinkSpec) -> Path | None:
         return Target(spec.dsn, spec.password_file).check(address)
     except DatabaseRefusedError as error:
         raise SinkRefusedError(str(error)) from error
+
+
+def target_of(spec: SinkSpec) -> Target:
+    """The database of a feed's sink, to be opened by others than its writers."""
+    return Target(spec.dsn, spec.password_file)
 
 
 def same_sink(spec: SinkSpec) -> SinkSpec:

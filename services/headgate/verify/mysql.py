@@ -1,15 +1,17 @@
 """A MySQL or MariaDB as one side of a comparison: rows as its own text, in one snapshot."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Final
 
 import pymysql
 from pymysql.constants import ER
 
+from headgate.databases.address import Target
 from headgate.databases.mysql.errors import message
+from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.records.identifiers import split_table
-from headgate.sinks.relational.mysql.connection import MysqlSession, quoted
+from headgate.sinks.relational.mysql.connection import quoted
 from headgate.sinks.relational.mysql.values import BYTES, NUMBERS_SENT
 from headgate.verify.comparing import Row, Shape, SideError, UncomparableError
 from headgate.verify.forms import Nature
@@ -45,6 +47,13 @@ _NATURES: Final = {
 }
 
 
+_SETTINGS: Final = (
+    "SET SESSION time_zone = '+00:00', sql_notes = 0, sql_mode = '', lock_wait_timeout = 10",
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "SET SESSION TRANSACTION READ ONLY",
+)
+"""One snapshot per table, and no way to change anything."""
+
 _NO_RIGHT: Final = frozenset(
     {ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR, ER.PROCACCESS_DENIED_ERROR}
 )
@@ -55,13 +64,12 @@ class MysqlSide:
 
     kind = "mysql"
 
-    def __init__(self, session: MysqlSession) -> None:
-        self._session = session
+    def __init__(self, target: Target) -> None:
+        """Raises DatabaseError."""
+        session = self._session = open_session(target, MysqlSession, settings=_SETTINGS)
         self._types: dict[str, dict[str, str]] = {}
         ((user, database, port),) = session.execute("SELECT CURRENT_USER(), DATABASE(), @@port")
         self.name = f"database {database or '(none)'} at port {port}, user {user}"
-        session.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        session.execute("SET SESSION TRANSACTION READ ONLY")
 
     def shape(self, table: str) -> Shape | None:
         """See Side."""
@@ -76,9 +84,11 @@ class MysqlSide:
         self._types[table] = types
         return Shape({name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()}, key)
 
-    def snapshot(self) -> AbstractContextManager[object]:
-        """See Side. It begins with the first row read, and nobody writes meanwhile."""
-        return self._session.transaction()
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """See Side. It begins with the first row read. Until then nobody may write."""
+        with self._reading(), self._session.transaction():
+            yield
 
     def rows(self, table: str, key: Sequence[str], values: Sequence[str]) -> Iterator[Row]:
         """See Side."""

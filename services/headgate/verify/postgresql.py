@@ -1,13 +1,15 @@
 """A PostgreSQL as one side of a comparison: rows as its own text, in one snapshot."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final
+from contextlib import contextmanager
+from typing import Final
 
 import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 
-from headgate.databases.postgresql.search_path import find_table, pin_search_path
+from headgate.databases.address import Target
+from headgate.databases.postgresql.search_path import find_table
+from headgate.databases.postgresql.session import open_connection
 from headgate.records.identifiers import split_table
 from headgate.verify.comparing import ROWS_PER_FETCH, Row, Shape, SideError, UncomparableError
 from headgate.verify.forms import Nature
@@ -53,19 +55,27 @@ _TEXTS: Final = {
 }
 
 
+LOCK_SECONDS: Final = 10
+"""A comparison waits no longer for whoever alters a table. Others who need the table then wait behind it."""
+
 _GRANT: Final = "Grant the user SELECT on the table and USAGE on its schema"
 
 
 class PostgresSide:
-    """Reads over a connection that is not in a transaction. ``close`` closes it."""
+    """Reads over a session of its own. ``close`` closes it."""
 
     kind = "postgresql"
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, target: Target) -> None:
+        """Raises DatabaseError."""
+        connection = self._connection = open_connection(
+            target, application_name="headgate verify", lock_seconds=LOCK_SECONDS
+        )
+        # One snapshot per table and side, and no way to change anything.
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.read_only = True
         info = connection.info
         self.name = f"database {info.dbname} at {info.host}:{info.port}, user {info.user}"
-        self._path = pin_search_path(connection)
-        self._connection = connection
         self._types: dict[str, dict[str, str]] = {}
 
     def shape(self, table: str) -> Shape | None:
@@ -82,9 +92,11 @@ class PostgresSide:
         self._types[table] = types
         return Shape({name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()}, key)
 
-    def snapshot(self) -> AbstractContextManager[object]:
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
         """See Side."""
-        return self._connection.transaction()
+        with self._reading(), self._connection.transaction():
+            yield
 
     def rows(self, table: str, key: Sequence[str], values: Sequence[str]) -> Iterator[Row]:
         """See Side."""
@@ -131,6 +143,5 @@ class PostgresSide:
         return Identifier(name) if schema is None else Identifier(schema, name)
 
     def _find(self, table: str) -> tuple[object, str, str] | None:
-        return find_table(
-            lambda query, parameters: self._connection.execute(query, parameters).fetchall(), self._path, table
-        )
+        connection = self._connection
+        return find_table(lambda query, given: connection.execute(query, given).fetchall(), connection.path, table)

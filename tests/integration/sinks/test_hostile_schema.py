@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from headgate.databases.address import Target
 from headgate.formats.change import ABSENT, Change, Operation
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, Quarantine, SinkUnavailableError
@@ -149,7 +150,7 @@ def test_verify_runs_nothing_of_the_schema(trap: Trap) -> None:
     trap.execute("INSERT INTO t VALUES (1, 'a', 'b', 1.5, now(), '\\x00')")
 
     def side() -> PostgresSide:
-        return PostgresSide(psycopg.connect(trap.dsn, autocommit=True))
+        return PostgresSide(Target(trap.dsn))
 
     with closing(side()) as one, closing(side()) as other:
         assert compare_table(one, other, "public.t", "t").differences == 0

@@ -1,15 +1,16 @@
 """Two tables compared on real databases: what is equal, and each way to differ."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from fixtures.services import mariadb_connect, mariadb_execute
-from headgate.sinks.relational.mysql.connection import connect
-from headgate.sinks.relational.session import RelationalSettings
-from headgate.verify.comparing import UncomparableError, compare_table
+from headgate.databases.address import Target
+from headgate.verify.comparing import TableCompared, UncomparableError, compare_table
 from headgate.verify.mysql import MysqlSide
 from headgate.verify.postgresql import PostgresSide
 
@@ -35,12 +36,22 @@ def sides(postgres_database: str) -> Iterator[tuple[Connection, Connection]]:
         psycopg.connect(postgres_database, autocommit=True) as there,
     ):
         here.execute(SHOP)
-        here.execute("SET TimeZone TO 'Asia/Tokyo'")
+        here.execute(f"ALTER DATABASE {here.info.dbname} SET TimeZone TO 'Asia/Tokyo'")
         yield here, there
 
 
+def side_of(connection: Connection, **more: str) -> PostgresSide:
+    """A side at the database of that connection."""
+    return PostgresSide(Target(make_conninfo(connection.info.dsn, password=connection.info.password, **more)))
+
+
+def compare(connections: tuple[Connection, Connection], source: str, target: str) -> TableCompared:
+    with closing(side_of(connections[0])) as here, closing(side_of(connections[1])) as there:
+        return compare_table(here, there, source, target)
+
+
 def test_equal_in_another_order_and_time_zone(sides: tuple[Connection, Connection]) -> None:
-    compared = compare_table(*map(PostgresSide, sides), "here.t", "there.t")
+    compared = compare(sides, "here.t", "there.t")
     assert (compared.rows, compared.differences) == (2500, 0)
     assert set(compared.columns) == {"a", "b", "price", "at", "doc", "payload"}
 
@@ -59,7 +70,7 @@ def test_every_difference_is_found(
     sides: tuple[Connection, Connection], change: str, kind: str, columns: tuple[str, ...]
 ) -> None:
     sides[1].execute(change)
-    compared = compare_table(*map(PostgresSide, sides), "here.t", "there.t")
+    compared = compare(sides, "here.t", "there.t")
     assert compared.differences == 1
     (example,) = compared.examples
     assert (example.kind, example.columns) == (kind, columns)
@@ -77,28 +88,28 @@ def test_rows_of_tables_that_inherit_are_not_compared_and_those_of_partitions_ar
     here.execute("CREATE TABLE here.whole (a int PRIMARY KEY, b text)")
     here.execute("INSERT INTO here.whole VALUES (1, 'x')")
     here.execute("INSERT INTO there.parted VALUES (1, 'x')")
-    compared = compare_table(*map(PostgresSide, sides), "here.t", "there.t")
+    compared = compare(sides, "here.t", "there.t")
     assert (compared.rows, compared.differences) == (2500, 0)
-    compared = compare_table(*map(PostgresSide, sides), "here.whole", "there.parted")
+    compared = compare(sides, "here.whole", "there.parted")
     assert (compared.rows, compared.differences) == (1, 0)
 
 
 def test_all_are_counted_and_some_are_kept(sides: tuple[Connection, Connection]) -> None:
     sides[1].execute("DELETE FROM there.t")
-    compared = compare_table(*map(PostgresSide, sides), "here.t", "there.t")
+    compared = compare(sides, "here.t", "there.t")
     assert (compared.rows, compared.differences, len(compared.examples)) == (2500, 2500, 20)
 
 
 def test_columns_of_one_side_are_named(sides: tuple[Connection, Connection]) -> None:
     sides[0].execute("ALTER TABLE here.t ADD COLUMN more int")
     sides[1].execute("ALTER TABLE there.t ADD COLUMN extra int")
-    compared = compare_table(*map(PostgresSide, sides), "here.t", "there.t")
+    compared = compare(sides, "here.t", "there.t")
     assert (compared.columns_missing, compared.columns_surplus) == (("more",), ("extra",))
 
 
 def test_missing_table(sides: tuple[Connection, Connection]) -> None:
     with pytest.raises(UncomparableError, match=r"table there\.u does not exist in the target"):
-        compare_table(*map(PostgresSide, sides), "here.t", "there.u")
+        compare(sides, "here.t", "there.u")
 
 
 MYSQL_COLUMNS = """a int, b varchar(20) COLLATE utf8mb4_bin, price decimal(12,4), at datetime(6), doc json,
@@ -130,7 +141,7 @@ def _fill(url: str, table: str) -> None:
 def test_mariadb_on_both_sides(mariadb_database: str) -> None:
     for table in ("here", "there"):
         _fill(mariadb_database, table)
-    sides = [MysqlSide(connect(RelationalSettings(mariadb_database))) for _ in range(2)]
+    sides = [MysqlSide(Target(mariadb_database)) for _ in range(2)]
     name = mariadb_database.rsplit("/", 1)[1]
     compared = compare_table(*sides, f"{name}.here", f"{name}.there")
     assert (compared.rows, compared.differences) == (1199, 0)
@@ -159,15 +170,16 @@ def test_mariadb_against_postgresql(mariadb_database: str, postgres_database: st
         there.execute(f"CREATE TABLE t ({POSTGRES_COLUMNS})")
         with there.cursor() as cursor:
             cursor.executemany("INSERT INTO t VALUES (%s, %s, %s, %s, %s, %s, %s::int::boolean, %s)", rows)
-        there.execute("SET TimeZone TO 'Asia/Tokyo'")
-        sides = (MysqlSide(connect(RelationalSettings(mariadb_database))), PostgresSide(there))
+        there.execute(f"ALTER DATABASE {there.info.dbname} SET TimeZone TO 'Asia/Tokyo'")
+        sides = (MysqlSide(Target(mariadb_database)), side_of(there))
         compared = compare_table(*sides, f"{name}.t", "public.t")
         assert (compared.rows, compared.differences) == (1199, 0), compared.examples[:2]
         there.execute("UPDATE public.t SET sold = NOT sold, at = at + interval '1 microsecond', doc = '{}' WHERE a = 5")
         compared = compare_table(*sides, f"{name}.t", "public.t")
         (example,) = compared.examples
         assert (example.kind, set(example.columns)) == ("differs", {"sold", "at", "doc"})
-        sides[0].close()
+        for side in sides:
+            side.close()
 
 
 TYPES_HERE = """k decimal(10,2) PRIMARY KEY, b bit(8), t time(3), f float, d double, n decimal(65,30)"""
@@ -191,19 +203,20 @@ def test_types_that_mariadb_and_postgresql_write_differently(mariadb_database: s
             f"INSERT INTO types VALUES (10.5, b'00000101', '-01:00:00', 0.1, 1.2345678901234567e19, {LONG}), "
             f"(9, b'00000000', '838:59:59.5', 16777216, 0.1, -{LONG}), (2.1, NULL, NULL, NULL, NULL, NULL)"
         )
-        sides = (MysqlSide(connect(RelationalSettings(mariadb_database))), PostgresSide(there))
+        sides = (MysqlSide(Target(mariadb_database)), side_of(there))
         compared = compare_table(*sides, f"{name}.types", "public.types")
         assert (compared.rows, compared.differences) == (3, 0), compared.examples
         there.execute("UPDATE public.types SET n = n + 1000, b = b'00001010', t = -t, f = 0.10000001 WHERE k = 10.5")
         (example,) = compare_table(*sides, f"{name}.types", "public.types").examples
         assert set(example.columns) == {"n", "b", "t", "f"}
-        sides[0].close()
+        for side in sides:
+            side.close()
 
 
 def test_a_number_is_compared_by_value_also_between_two_of_a_kind(sides: tuple[Connection, Connection]) -> None:
     sides[0].execute("UPDATE here.t SET price = 22.0000000000000000 WHERE a = 17")
     sides[1].execute("UPDATE there.t SET price = 22 WHERE a = 17")
-    assert compare_table(*map(PostgresSide, sides), "here.t", "there.t").differences == 0
+    assert compare(sides, "here.t", "there.t").differences == 0
 
 
 def test_tables_without_a_key_are_compared_as_multisets(sides: tuple[Connection, Connection]) -> None:
@@ -211,10 +224,10 @@ def test_tables_without_a_key_are_compared_as_multisets(sides: tuple[Connection,
         connection.execute(f"CREATE TABLE {schema}.log (at timestamptz, what text)")
         connection.execute(f"INSERT INTO {schema}.log SELECT '2026-01-01 00:00Z', nullif('x' || n % 3, 'x0') "
                            "FROM generate_series(1, 99) n ORDER BY random()")  # fmt: skip
-    compared = compare_table(*map(PostgresSide, sides), "here.log", "there.log")
+    compared = compare(sides, "here.log", "there.log")
     assert (compared.rows, compared.differences, compared.keyless) == (99, 0, True)
     sides[1].execute("DELETE FROM there.log WHERE ctid = (SELECT min(ctid) FROM there.log WHERE what IS NULL)")
-    compared = compare_table(*map(PostgresSide, sides), "here.log", "there.log")
+    compared = compare(sides, "here.log", "there.log")
     assert [each.kind for each in compared.examples] == ["missing"]
 
 
@@ -224,9 +237,7 @@ def test_a_right_that_is_missing_names_database_and_user(postgres_database: str)
         ((user, database),) = owner.execute("SELECT current_user, current_database()").fetchall()
         owner.execute("CREATE ROLE headgate_reader NOLOGIN")
         try:
-            with psycopg.connect(postgres_database, autocommit=True) as reader:
-                side = PostgresSide(reader)
-                reader.execute("SET ROLE headgate_reader")
+            with closing(side_of(owner, options="-c role=headgate_reader")) as side:
                 refused = f"database {database} at .*, user {user}: permission denied"
                 with pytest.raises(UncomparableError, match=refused):
                     compare_table(side, side, "public.secret", "public.secret")

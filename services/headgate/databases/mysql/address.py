@@ -13,13 +13,14 @@ import msgspec
 from headgate.databases.address import SINK, Address, Options
 from headgate.databases.errors import DatabaseRefusedError
 
-__all__ = ["SCHEMES", "MysqlAddress", "address_of", "parse_address"]
+__all__ = ["SCHEMES", "TLS_FILES", "MysqlAddress", "address_of", "parse_address"]
 
 DEFAULT_PORT: Final = 3306
 _SCHEMES: Final = ("mysql", "mariadb")
 SCHEMES: Final = tuple(f"{scheme}://" for scheme in _SCHEMES)
 """How an address of this kind begins."""
-_OPTIONS: Final = ("bulk", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket")
+TLS_FILES: Final = ("ssl_ca", "ssl_cert", "ssl_key")
+_OPTIONS: Final = ("bulk", *TLS_FILES, "unix_socket")
 _REFUSED: Final = {
     "ssl_key_password": "it is a secret: let ssl_key name a key without one, which only the service may read",
     "ssl_passphrase": "it is a secret: let ssl_key name a key without one, which only the service may read",

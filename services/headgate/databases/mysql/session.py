@@ -4,10 +4,10 @@ LOAD DATA LOCAL takes its rows from memory: the server names a file, as the prot
 """
 
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import pymysql
 from pymysql.constants import CLIENT, CR
@@ -21,27 +21,18 @@ from headgate.databases.errors import (
     DatabaseSilentError,
     DatabaseUnavailableError,
 )
-from headgate.databases.mysql.address import parse_address
+from headgate.databases.mysql.address import TLS_FILES, address_of, parse_address
 from headgate.databases.mysql.errors import UNAVAILABLE, errno, is_clients, message
 from headgate.databases.mysql.wire import Wire
 from headgate.databases.network_timeouts import CONNECT_SECONDS
 
-__all__ = ["MysqlSession", "Parameters", "open_wire"]
+__all__ = ["MysqlSession", "Parameters", "open_session"]
 
 Parameters = dict[str, object] | tuple[object, ...] | None
 """Of a statement: ``%(name)s`` or ``%s`` in it. Without any, ``%`` stands for itself."""
 
-SQL_MODE: Final = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION"
+S = TypeVar("S", bound="MysqlSession")
 
-_SETTINGS: Final = (
-    f"SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00', innodb_lock_wait_timeout = %s, "
-    "lock_wait_timeout = %s, unique_checks = 1, sql_safe_updates = 0, sql_auto_is_null = 0, sql_notes = 0"
-)
-_ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
-# READ COMMITTED: the fence is a condition re-read after a lock wait, and gaps between rows need no lock. sql_notes: a
-# rounded decimal is no warning, so that every warning is a value that was not taken as it is.
-
-TLS_FILES: Final = ("ssl_ca", "ssl_cert", "ssl_key")
 _LOGIN: Final = 1045
 _TLS: Final = 2026
 
@@ -49,41 +40,40 @@ _TLS: Final = 2026
 class MysqlSession:
     """One session, autocommit except in ``transaction``."""
 
-    def __init__(self, wire: Wire, *, number: int, version: str, loads: bool) -> None:
-        """``number`` is the server's id of the session; ``loads``: whether LOAD DATA LOCAL is to be used."""
-        self._wire = wire
+    def __init__(self, wire: Wire, number: int, version: str) -> None:
+        """``number`` is the server's id of the session, ``version`` the server's."""
+        self.wire = wire
         self.id = number
         self.version = version
         self.is_mariadb = "mariadb" in version.lower()
-        self.loads = loads
 
     def execute(self, statement: str, parameters: Parameters = None) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows. Raises pymysql.Error."""
-        with self._wire.cursor() as cursor:
+        with self.wire.cursor() as cursor:
             cursor.execute(statement, parameters)
             return list(cursor.fetchall())
 
     def count(self, statement: str, parameters: Parameters = None) -> int:
         """Run a statement; how many rows it found (whether or not it had to change them). Raises pymysql.Error."""
-        with self._wire.cursor() as cursor:
+        with self.wire.cursor() as cursor:
             cursor.execute(statement, parameters)
             return int(cursor.rowcount)
 
     def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
         """The rows of a statement one by one, as the server sends them: to be read to the end, or closed."""
-        with self._wire.cursor(SSCursor) as cursor:
+        with self.wire.cursor(SSCursor) as cursor:
             cursor.execute(statement)
             yield from cursor
 
     def load(self, statement: str, rows: Iterable[bytes]) -> int:
         """Run a LOAD DATA LOCAL with ``rows`` for its file; the number of warnings. Raises pymysql.Error."""
-        self._wire.outgoing = rows
+        self.wire.outgoing = rows
         try:
-            with self._wire.cursor() as cursor:
+            with self.wire.cursor() as cursor:
                 cursor.execute(statement)
                 return int(cursor.warning_count)
         finally:
-            self._wire.outgoing = None
+            self.wire.outgoing = None
 
     @staticmethod
     def literal(text: str) -> str:
@@ -120,13 +110,13 @@ class MysqlSession:
     @property
     def closed(self) -> bool:
         """Whether the session is known to be over."""
-        return not self._wire.open
+        return not self.wire.open
 
     def close(self) -> None:
         """Close the session. Idempotent, never raises."""
-        if self._wire.open:
+        if self.wire.open:
             with suppress(pymysql.Error, OSError):
-                self._wire.close()
+                self.wire.close()
 
     def __enter__(self) -> Self:
         return self
@@ -135,31 +125,41 @@ class MysqlSession:
         self.close()
 
 
-def open_wire(target: Target, *, lock_seconds: int) -> tuple[Wire, int, str]:
-    """A new session with the settings that all our statements rely on, the server's id of it and the server's version.
+def open_session(
+    target: Target,
+    kind: type[S],
+    *,
+    settings: Sequence[str] = (),
+    counts_found: bool = False,
+    silence_seconds: float | None = None,
+) -> S:
+    """A new session of that class, once it has run ``settings``. Raises DatabaseError.
 
-    Raises DatabaseError.
+    ``counts_found``: UPDATE counts the rows that it finds, not those that it changes. ``silence_seconds``: without a
+    byte from the server, before a second session asks what it is doing.
     """
-    wire = _open(target)
+    wire = _open(target, counts_found=counts_found)
     try:
         with wire.cursor() as cursor:
             cursor.execute("SELECT VERSION(), CONNECTION_ID()")
             ((version, number),) = cursor.fetchall()
-            cursor.execute(_SETTINGS, (lock_seconds, lock_seconds))
-            cursor.execute(_ISOLATION)
-        wire.watch(partial(_is_at_work, target, int(number)))
+            for setting in settings:
+                cursor.execute(setting)
+        wire.watch(partial(_is_at_work, target, int(number)), silence_seconds)
     except BaseException as error:
         with suppress(pymysql.Error, OSError):
             wire.close()
         if isinstance(error, pymysql.Error):
             raise _unopened(error, target) from error
         raise
-    return wire, int(number), str(version)
+    return kind(wire, int(number), str(version))
 
 
-def _open(target: Target) -> Wire:
+def _open(target: Target, *, counts_found: bool = False) -> Wire:
     address = parse_address(target.dsn, target.options)
-    password = target.password()
+    password = target.password(address_of(target.dsn, target.options))
+    if password is None:
+        password = address.password or ""
     options: dict[str, Any] = {name: value for name, value in address.options.items() if name != "bulk"}
     if "ssl_ca" in options:
         options |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
@@ -168,13 +168,13 @@ def _open(target: Target) -> Wire:
             host=address.host,
             port=address.port,
             user=address.user,
-            password=address.password or "" if password is None else password,
+            password=password.encode(),  # of a text PyMySQL takes Latin-1, and quotes what it does not have
             database=address.database,
             charset="utf8mb4",
             autocommit=True,
             connect_timeout=CONNECT_SECONDS,
             local_infile=address.bulk == "load",
-            client_flag=CLIENT.FOUND_ROWS,
+            client_flag=CLIENT.FOUND_ROWS if counts_found else 0,
             program_name="headgate",
             **options,
         )

@@ -6,7 +6,9 @@ name.
 """
 
 from difflib import get_close_matches
+from itertools import zip_longest
 from typing import Final
+from urllib.parse import quote
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -14,7 +16,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from headgate.databases.address import SINK, Address, Options
 from headgate.databases.errors import DatabaseRefusedError
 
-__all__ = ["address_of"]
+__all__ = ["SCHEMES", "address_of", "url_of"]
+
+SCHEMES: Final = ("postgresql://", "postgres://")
+"""How a URL of this kind begins. libpq's other form has no scheme."""
 
 _KEY_FILE: Final = "sslkey"
 
@@ -57,6 +62,26 @@ def address_of(dsn: str, options: Options = SINK) -> Address:
         has_password=bool(given.get("password")),
         server=f"{parameters.get('hostaddr') or parameters.get('host', 'localhost')}:{parameters['port']}",
     )
+
+
+def url_of(dsn: str, options: Options = SINK) -> tuple[str, str]:
+    """The address as a URL without the password, and its database. Raises DatabaseRefusedError.
+
+    It must name host, user and database, so that it means the same on every machine.
+    """
+    given = {name: value for name, value in {**_DEFAULTS, **_parse(dsn, options)}.items() if name != "password"}
+    if not given.get("host") or not given.get("dbname") or not given.get("user"):
+        raise DatabaseRefusedError(f"{options.address}: write postgresql://user@host:port/database")
+    user, host, port, database = (given.pop(name) for name in ("user", "host", "port", "dbname"))
+    places = zip_longest(host.split(","), port.split(","), fillvalue=port)
+    at = ",".join(f"{_url_host(name)}:{number or _DEFAULTS['port']}" for name, number in places)
+    rest = "&".join(f"{name}={quote(value, safe='/')}" for name, value in sorted(given.items()))
+    url = f"postgresql://{quote(user, safe='')}@{at}/{quote(database, safe='')}"
+    return (f"{url}?{rest}" if rest else url), database
+
+
+def _url_host(host: str) -> str:
+    return f"[{host}]" if ":" in host else quote(host, safe="")
 
 
 def _parse(dsn: str, options: Options) -> dict[str, str]:

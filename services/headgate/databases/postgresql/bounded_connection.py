@@ -15,6 +15,8 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     """Until ``is_at_work`` is set a silent server is given up at once; it says whether the server is at work for us."""
 
     is_at_work: Callable[[], bool] | None = None
+    path: tuple[str, ...] = ()
+    """The schemas of its user's own search path, in order: where tables without a schema are looked for."""
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
         """Consume a generator of psycopg's, as its own method does."""

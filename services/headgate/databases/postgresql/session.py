@@ -1,6 +1,6 @@
 """Sessions at a PostgreSQL: how every one of them is opened, and what one can do."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from typing import Any, Final
@@ -11,6 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseRefusedError, DatabaseSilentError, DatabaseUnavailableError
 from headgate.databases.network_timeouts import CONNECT_SECONDS, TCP_OPTIONS
+from headgate.databases.postgresql.address import address_of
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.databases.postgresql.errors import message
 from headgate.databases.postgresql.search_path import pin_search_path
@@ -62,10 +63,9 @@ SET array_nulls = on
 class PostgresSession:
     """One session, autocommit except in ``transaction``. ``connection`` is psycopg's, for what only it can do."""
 
-    def __init__(self, connection: BoundedConnection, path: Sequence[str] = ()) -> None:
-        """``path``: the schemas in which tables without a schema are found, in order."""
+    def __init__(self, connection: BoundedConnection) -> None:
         self.connection = connection
-        self.path = list(path)
+        self.path = connection.path
 
     def execute(self, statement: str, parameters: Parameters = None) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows. Raises psycopg.Error."""
@@ -101,15 +101,10 @@ class PostgresSession:
             self.connection.close()
 
 
-def open_connection(
-    target: Target, *, application_name: str, lock_seconds: int
-) -> tuple[BoundedConnection, tuple[str, ...]]:
-    """A new session, autocommit, with the settings that all our statements rely on, and its user's search path.
-
-    Raises DatabaseError.
-    """
+def open_connection(target: Target, *, application_name: str, lock_seconds: int) -> BoundedConnection:
+    """A new session, autocommit, with the settings that all our statements rely on. Raises DatabaseError."""
     try:
-        connection, path = _open(target, application_name)
+        connection = _open(target, application_name)
         try:
             connection.execute(_SESSION.format(lock_seconds=lock_seconds).encode())
             number = connection.execute("SELECT pg_backend_pid()").fetchone()
@@ -126,29 +121,34 @@ def open_connection(
                 f"{text}: correct {target.options.address} or the password file, or allow the user to log in"
             ) from error
         raise (DatabaseUnavailableError if "FATAL" in text else DatabaseSilentError)(text) from error
-    return connection, path
+    return connection
 
 
-def _open(target: Target, application_name: str) -> tuple[BoundedConnection, tuple[str, ...]]:
-    """A connection, and the schemas that its user's search path has."""
-    options: dict[str, object] = {**_NETWORK, "application_name": application_name}
-    with suppress(psycopg.ProgrammingError):  # connect() raises it in its own words
-        options = {name: value for name, value in options.items() if name not in conninfo_to_dict(target.dsn)}
-    password = target.password()
+def _open(target: Target, application_name: str) -> BoundedConnection:
+    """A connection off its user's search path."""
+    password = target.password(address_of(target.dsn, target.options))
+    given = conninfo_to_dict(target.dsn)
+    options: dict[str, object] = {name: value for name, value in _NETWORK.items() if name not in given}
     if password is not None:
         options["password"] = password
-    connection = BoundedConnection.connect(target.dsn, autocommit=True, **options)  # type: ignore[arg-type]
+    connection = BoundedConnection.connect(
+        target.dsn,
+        autocommit=True,
+        application_name=application_name,
+        **options,  # type: ignore[arg-type]
+    )
     try:
-        return connection, pin_search_path(connection)
+        connection.path = pin_search_path(connection)
     except BaseException:
         connection.close()
         raise
+    return connection
 
 
 def _is_at_work(target: Target, number: tuple[Any, ...] | None) -> bool:
     """Whether the server answers a new session, and the session of that number is doing something."""
     try:
-        with closing(_open(target, "headgate")[0]) as connection:
+        with closing(_open(target, "headgate")) as connection:
             # With track_activities off nobody can tell; then it counts as at work as long as it exists.
             found = connection.execute(
                 "SELECT coalesce(state, '') LIKE 'idle%%' FROM pg_stat_activity WHERE pid = %s", number

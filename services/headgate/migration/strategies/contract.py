@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from headgate.databases.errors import DatabaseUnavailableError
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.statement import Statement
@@ -38,10 +39,6 @@ class RefusedError(Exception):
     """It cannot be done: what, where, and what to do. The table is as it was."""
 
 
-class DatabaseUnavailableError(Exception):
-    """The database did not answer, or a session was lost: whether the last statement was done is not known."""
-
-
 class LockUnavailableError(Exception):
     """Somebody held the table for longer than the migration may make others wait; nothing was changed."""
 
@@ -65,7 +62,8 @@ class Table(msgspec.Struct, frozen=True):
 
     ``keys`` are its unique keys, the primary one first: name → columns; ``primary`` are that one's columns.
     ``definition`` is a text that is the same exactly when the tables are built the same. ``obstacles`` say what stands
-    in the way of a copy.
+    in the way of a copy. ``unordered`` names keys of types (citext, ltree) that are compared by operators outside of
+    pg_catalog, which are not on our sessions' search path.
     """
 
     schema: str
@@ -76,6 +74,7 @@ class Table(msgspec.Struct, frozen=True):
     rows: int = 0
     obstacles: tuple[str, ...] = ()
     primary: tuple[str, ...] = ()
+    unordered: frozenset[str] = frozenset()
 
     def column(self, name: str) -> Column | None:
         """The column of that name."""

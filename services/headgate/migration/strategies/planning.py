@@ -67,7 +67,9 @@ def make_plan(statement: Statement, before: Table, after: Table, shadow: str, *,
 def _shared_key(before: Table, after: Table, pairs: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     to_new = dict(pairs)
     theirs = {frozenset(columns) for columns in after.keys.values()}
-    for columns in before.keys.values():
+    for name, columns in before.keys.items():
+        if name in before.unordered:
+            continue
         mapped = [to_new.get(column) for column in columns]
         if None in mapped or frozenset(mapped) not in theirs:
             continue
@@ -78,6 +80,12 @@ def _shared_key(before: Table, after: Table, pairs: list[tuple[str, str]]) -> tu
         raise RefusedError(
             f"table {before.schema}.{before.name} has no primary or unique key, by which its rows could be copied: add "
             "one with strategy direct first"
+        )
+    if before.unordered:
+        raise RefusedError(
+            f"table {before.schema}.{before.name}: rows cannot be copied by key {', '.join(sorted(before.unordered))}, "
+            "because its types are compared by operators of an extension. Use strategy direct, or add a unique key of "
+            "another type first"
         )
     raise RefusedError(
         f"table {before.schema}.{before.name}: no unique key without NULLs stands both before and after the change; "

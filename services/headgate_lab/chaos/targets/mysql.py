@@ -18,6 +18,7 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
+from headgate.databases.address import Target
 from headgate.databases.mysql.address import parse_address
 from headgate.sinks.relational.mysql.connection import connect, quoted
 from headgate.sinks.relational.mysql.progress import MysqlProgress
@@ -133,8 +134,8 @@ def make_shop(dsn: str) -> None:
 def compare_shop(source_dsn: str, target_dsn: str) -> tuple[Comparison, ...]:
     """The shop in a PostgreSQL compared with that in a MariaDB."""
     with (
-        closing(PostgresSide(psycopg.connect(source_dsn, autocommit=True))) as ours,
-        closing(MysqlSide(connect(RelationalSettings(target_dsn)))) as theirs,
+        closing(PostgresSide(Target(source_dsn))) as ours,
+        closing(MysqlSide(Target(target_dsn))) as theirs,
     ):
         return tuple(compare_across(ours, theirs, table) for table in TABLES)
 

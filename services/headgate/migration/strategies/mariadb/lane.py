@@ -83,7 +83,8 @@ class MariadbLane:
         """See Lane."""
         with self.server.sessions.asking() as session:
             ((loads,),) = session.run("SELECT @@local_infile")
-        return Target("mysql", self.server.address if loads else f"{self.server.address}?bulk=insert")
+        at = self.server.sessions.at
+        return Target("mysql", str(at if loads else replace(at, options=at.options | {"bulk": "insert"})))
 
     # --- the copy ---
 
@@ -138,7 +139,7 @@ class MariadbLane:
     def add_keys(self, plan: LanePlan, memory: Memory) -> Memory:
         """See Lane: one ALTER, which comes into force whole or not at all."""
         schema, shadow = plan.plan.before.schema, plan.plan.shadow
-        with self.server.sessions.part("keys", read_seconds=None) as session:
+        with self.server.sessions.part("keys") as session:
             ((present,),) = session.run(
                 "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = %s AND table_name = %s AND "
                 "non_unique = 0 AND index_name <> 'PRIMARY'",

@@ -2,12 +2,18 @@
 
 import math
 from typing import Final
-from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
+from headgate.databases.mysql.address import parse_address
 from headgate.migration.strategies.contract import DatabaseUnavailableError, RefusedError
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
+from headgate.migration.strategies.target import REPLICA, refusing
 
 __all__ = ["MariadbReplicas"]
+
+ANSWER_SECONDS: Final = 5.0
+"""A replica that is silent for so long is asked what it does; a copy waits until then."""
 
 _BEHIND: Final = "Seconds_Behind_Master"
 
@@ -18,7 +24,8 @@ class MariadbReplicas:
     def __init__(self, migration: str, addresses: tuple[str, ...], password_file: str | None) -> None:
         """Nothing is opened yet. Raises RefusedError for an address that is none."""
         self._sessions = {
-            address: MariadbSessions(migration, _without_database(address), password_file) for address in addresses
+            address: MariadbSessions(migration, _without_database(address), password_file, REPLICA)
+            for address in addresses
         }
         self._open: dict[str, Session] = {}
 
@@ -45,7 +52,7 @@ class MariadbReplicas:
     def _behind(self, address: str) -> float:
         session = self._open.get(address)
         if session is None:
-            session = self._open[address] = self._sessions[address].open(read_seconds=5.0)
+            session = self._open[address] = self._sessions[address].open(silence_seconds=ANSWER_SECONDS)
         rows = session.named_rows("SHOW ALL SLAVES STATUS")
         if not rows:
             raise RefusedError("it is no replica of any server")
@@ -59,9 +66,6 @@ class MariadbReplicas:
 
 
 def _without_database(address: str) -> str:
-    """What a replica says of itself is said in any database."""
-    try:
-        parts = urlsplit(address)
-    except ValueError as error:
-        raise RefusedError(f"--replica {address} is no address: {error}") from error
-    return f"{parts.scheme}://{parts.netloc}/information_schema"
+    """What a replica reports of itself is the same in any database."""
+    with refusing():
+        return str(replace(parse_address(address, REPLICA), database="information_schema"))

@@ -227,7 +227,8 @@ class MariadbServer:
                 "AND table_name = %s",
                 (table.schema, table.name),
             )
-            host = str(session.connection.host)
+            at = self.sessions.at
+            host = at.options.get("unix_socket") or at.host
         return Stored(host, f"{found[0][1]}{table.schema}/{table.name}.ibd", int(found[0][0] or 0)) if found else None
 
     def check_load(self, *, with_lag: bool) -> None:
@@ -252,7 +253,7 @@ class MariadbServer:
         """See contract. What came of it is told by ``is_in_force``: DDL is not part of a transaction here."""
         self.note(memory)
         schema = statement.schema or self.sessions.database
-        with self.sessions.part("direct", read_seconds=None) as session:
+        with self.sessions.part("direct") as session:
             session.wait_at_most(lock_seconds)
             session.run(statement.on(quoted(schema, statement.table)))
 

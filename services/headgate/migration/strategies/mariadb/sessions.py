@@ -6,34 +6,31 @@ owner that was frozen cannot open new ones once its successor has them.
 """
 
 import math
-import ssl
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 import pymysql
-from pymysql.connections import Connection
 from pymysql.cursors import DictCursor, SSCursor
 
+from headgate.databases.address import Options, Target
+from headgate.databases.mysql.address import address_of, parse_address
+from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.migration.strategies.contract import (
     DatabaseUnavailableError,
     LockUnavailableError,
     RefusedError,
     SupersededError,
 )
+from headgate.migration.strategies.target import DATABASE, password_refused, refusing
 
-__all__ = ["MariadbSessions", "Session", "address_of", "quoted", "translated", "why_not_mariadb"]
+__all__ = ["MariadbSessions", "Session", "quoted", "translated", "why_not_mariadb"]
 
 CONNECT_SECONDS: Final = 10
-READ_SECONDS: Final = 60
-"""A statement of a chunk takes milliseconds; the long one, of strategy direct, has a session without this limit."""
-
 END_POLL_SECONDS: Final = 0.02
 """Between two looks whether a session that was killed is gone."""
 
@@ -49,7 +46,7 @@ PARTS: Final = ("main", "lock", "rename", "mark", "copy", "keys", "tool", *TASKS
 """Sessions that a new owner ends, ``tool`` is that of a program which it does not know. That of a direct statement
 (``direct``) is left: the server goes on with it."""
 
-PORT: Final = 3306
+_SETTINGS: Final = "SET SESSION time_zone = '+00:00', sql_notes = 0, wait_timeout = 86400"
 _LOST: Final = frozenset({1053, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 1040, 1129, 4031, 0})
 _LOCKED: Final = frozenset({1205, 1213, 3024, 1969})
 
@@ -57,20 +54,6 @@ _LOCKED: Final = frozenset({1205, 1213, 3024, 1969})
 def quoted(*names: str) -> str:
     """`a`.`b`."""
     return ".".join("`" + name.replace("`", "``") + "`" for name in names)
-
-
-def address_of(dsn: str) -> str:
-    """The one spelling of mysql://user@host:port/database. Raises RefusedError; a password does not belong there."""
-    try:
-        parts = urlsplit(dsn)
-        port = parts.port or PORT
-    except ValueError as error:
-        raise RefusedError(f"--database is no address: {error}") from error
-    if not parts.hostname or not parts.username or not parts.path.strip("/"):
-        raise RefusedError("--database: write mysql://user@host:port/database")
-    if parts.password is not None:
-        raise RefusedError("--database has a password in it, which would stand on the log: use --password-file")
-    return f"mysql://{parts.username}@{parts.hostname.lower()}:{port}{parts.path.rstrip('/')}"
 
 
 def translated(error: pymysql.Error, doing: str) -> Exception:
@@ -84,6 +67,15 @@ def translated(error: pymysql.Error, doing: str) -> Exception:
     return RefusedError(f"{text} (error {number})")
 
 
+@contextmanager
+def _translating(statement: str) -> Iterator[None]:
+    """Raise a server's errors as ``translated`` gives them."""
+    try:
+        yield
+    except pymysql.Error as error:
+        raise translated(error, statement.strip().split("\n")[0][:80]) from error
+
+
 def why_not_mariadb(version: str) -> str | None:
     """The reason why a server of that version is not changed here; None for a MariaDB.
 
@@ -94,77 +86,43 @@ def why_not_mariadb(version: str) -> str | None:
     return f"it is MySQL {version}; migrations know MariaDB and PostgreSQL only: use a tool made for MySQL"
 
 
-class _Connection(Connection):
-    """PyMySQL's, but for the machine's certificates, which it reads (20 ms) before each connection, and does not use.
-
-    It checks a server by them only where one is named. A private part: PyMySQL is pinned to a minor version.
-    """
-
-    def _create_ssl_ctx(self, sslp: dict[str, Any]) -> ssl.SSLContext:
-        if sslp:
-            made: ssl.SSLContext = super()._create_ssl_ctx(sslp)  # type: ignore[misc]
-            return made
-        return _unchecked_tls()
-
-
-@cache
-def _unchecked_tls() -> ssl.SSLContext:
-    """What PyMySQL makes where no certificate is named: encrypted if the server can, whoever it is."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
 class Session:
     """One session, autocommit. Several threads may use it: one statement comes after the other."""
 
-    def __init__(self, connection: Any) -> None:
-        self.connection = connection
+    def __init__(self, session: MysqlSession) -> None:
+        self._session = session
         self._lock = threading.Lock()
 
     def run(self, statement: str, parameters: tuple[Any, ...] | None = None) -> list[tuple[Any, ...]]:
         """The rows of a statement. Raises what ``translated`` gives."""
-        try:
-            with self._lock, self.connection.cursor() as cursor:
-                cursor.execute(statement, parameters)
-                return list(cursor.fetchall())
-        except pymysql.Error as error:
-            raise translated(error, statement.strip().split("\n")[0][:80]) from error
+        with self._lock, _translating(statement):
+            return self._session.execute(statement, parameters)
 
     def named_rows(self, statement: str) -> list[dict[str, Any]]:
         """The rows of a statement whose columns differ from version to version."""
-        try:
-            with self._lock, self.connection.cursor(DictCursor) as cursor:
-                cursor.execute(statement)
-                return list(cursor.fetchall())
-        except pymysql.Error as error:
-            raise translated(error, statement) from error
+        with self._lock, _translating(statement), self._session.wire.cursor(DictCursor) as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
 
     def count(self, statement: str, parameters: tuple[Any, ...] | None = None) -> int:
         """How many rows a statement has changed."""
-        try:
-            with self._lock, self.connection.cursor() as cursor:
-                cursor.execute(statement, parameters)
-                return int(cursor.rowcount)
-        except pymysql.Error as error:
-            raise translated(error, statement.strip().split("\n")[0][:80]) from error
+        with self._lock, _translating(statement):
+            return self._session.count(statement, parameters)
 
     def stream(self, statement: str, parameters: tuple[Any, ...] | None = None) -> Iterator[tuple[Any, ...]]:
         """The rows one by one, as the server sends them; the session is closed if they are not read to the end."""
-        cursor = self.connection.cursor(SSCursor)
+        cursor: Any = self._session.wire.cursor(SSCursor)
         is_over = False
         try:
-            cursor.execute(statement, parameters)
-            yield from cursor
+            with _translating(statement):
+                cursor.execute(statement, parameters)
+                yield from cursor
             is_over = True
-        except pymysql.Error as error:
-            raise translated(error, statement.strip().split("\n")[0][:80]) from error
         finally:
             if is_over:
                 cursor.close()
             else:
-                cursor.connection = None  # its end would read the rest
+                cursor.connection = None  # closing the cursor would read the rest
                 self.close()
 
     def wait_at_most(self, seconds: float) -> None:
@@ -175,27 +133,31 @@ class Session:
     @property
     def number(self) -> int:
         """Its id at the server."""
-        return int(self.connection.thread_id())
+        return self._session.id
 
     @property
     def is_closed(self) -> bool:
         """Whether it is known to be over."""
-        return not self.connection.open
+        return self._session.closed
 
     def close(self) -> None:
         """Let go. Idempotent."""
-        with suppress(pymysql.Error, OSError):
-            self.connection.close()
+        self._session.close()
 
 
 class MariadbSessions:
     """The sessions of one migration in this process."""
 
-    def __init__(self, migration: str, dsn: str, password_file: str | None) -> None:
-        """Nothing is opened yet. Raises RefusedError for an address that is none."""
-        self.address = address_of(dsn)
-        self.database = unquote(urlsplit(self.address).path.strip("/"))
-        self._password_file = password_file
+    def __init__(self, migration: str, dsn: str, password_file: str | None, given_in: Options = DATABASE) -> None:
+        """Nothing is opened yet. Raises RefusedError for an address that is not valid."""
+        with refusing():
+            self.at = parse_address(dsn, given_in)
+        if self.at.database is None:
+            raise RefusedError(f"{given_in.address}: write mysql://user@host:port/database")
+        if self.at.password is not None:
+            raise password_refused(given_in)
+        self.address, self.database = str(self.at), self.at.database
+        self._target = Target(self.address, None if password_file is None else Path(password_file), given_in)
         self._prefix = f"hg.{sha256(migration.encode()).hexdigest()[:16]}"
         self._main: Session | None = None
 
@@ -216,7 +178,7 @@ class MariadbSessions:
                 pass
             self._main.close()
             self._main = None
-        session = self.open(READ_SECONDS)
+        session = self.open()
         for part in self._held(session):
             self.end_part(session, part)
         ((got,),) = session.run("SELECT GET_LOCK(%s, %s)", (self.lock_name("main"), CONNECT_SECONDS))
@@ -258,9 +220,9 @@ class MariadbSessions:
         return f"{self._prefix}.{part}"
 
     @contextmanager
-    def part(self, name: str, *, read_seconds: float | None = READ_SECONDS) -> Iterator[Session]:
+    def part(self, name: str) -> Iterator[Session]:
         """A session for one part of the work; only while the migration is ours. Raises SupersededError."""
-        session = self.open(read_seconds)
+        session = self.open()
         try:
             ((got,),) = session.run("SELECT GET_LOCK(%s, %s)", (self.lock_name(name), LEAVING_SECONDS))
             ((mine,),) = session.run("SELECT IS_USED_LOCK(%s) = %s", (self.lock_name("main"), self.main.number))
@@ -272,7 +234,7 @@ class MariadbSessions:
 
     def task(self) -> Session:
         """A session of a task elsewhere, which a new owner can end. Raises DatabaseUnavailableError, RefusedError."""
-        session = self.open(READ_SECONDS)
+        session = self.open()
         for number in range(TASKS_MAX):
             part = TASKS[(session.number + number) % TASKS_MAX]
             if session.run("SELECT GET_LOCK(%s, 0)", (self.lock_name(part),)) == [(1,)]:
@@ -280,43 +242,24 @@ class MariadbSessions:
         session.close()
         raise DatabaseUnavailableError(f"more than {TASKS_MAX} tasks copy at once")
 
-    def open(self, read_seconds: float | None) -> Session:
+    def open(self, silence_seconds: float | None = None) -> Session:
         """A session without a lock. Raises DatabaseUnavailableError, RefusedError."""
-        parts, password = urlsplit(self.address), self.password()
-        try:
-            connection = _Connection(
-                host=parts.hostname,
-                port=parts.port or PORT,
-                user=unquote(parts.username or ""),
-                password=password,
-                database=self.database,
-                charset="utf8mb4",
-                autocommit=True,
-                connect_timeout=CONNECT_SECONDS,
-                read_timeout=read_seconds,
-                program_name="headgate",
-            )
-        except pymysql.Error as error:
-            raise translated(error, f"no session at {parts.hostname}:{parts.port}") from error
-        session = Session(connection)
-        ((version,),) = session.run("SELECT VERSION()")
-        if (reason := why_not_mariadb(version)) is not None:
+        with refusing():
+            session = open_session(self._target, MysqlSession, settings=(_SETTINGS,), silence_seconds=silence_seconds)
+        if not session.is_mariadb:
             session.close()
-            raise RefusedError(f"{parts.hostname}:{parts.port}: {reason}")
-        session.run("SET SESSION time_zone = '+00:00', sql_notes = 0, wait_timeout = 86400")
-        return session
+            raise RefusedError(f"{self.at.host}:{self.at.port}: {why_not_mariadb(session.version)}")
+        return Session(session)
 
     def password(self) -> str:
-        """As it stands in its file. Raises RefusedError."""
-        try:
-            return "" if self._password_file is None else Path(self._password_file).read_text("utf-8").rstrip("\n")
-        except OSError as error:
-            raise RefusedError(f"--password-file {self._password_file}: {error.strerror}") from error
+        """What the password's file contains now, for a program that connects itself. Raises RefusedError."""
+        with refusing():
+            return self._target.password(address_of(self.address, self._target.options)) or ""
 
     @contextmanager
     def asking(self) -> Iterator[Session]:
         """A session that holds nothing: for questions, before and after the migration is ours."""
-        session = self.open(READ_SECONDS)
+        session = self.open()
         try:
             session.wait_at_most(CONNECT_SECONDS)
             yield session

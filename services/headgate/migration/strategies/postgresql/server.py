@@ -28,7 +28,7 @@ from headgate.migration.strategies.contract import (
 from headgate.migration.strategies.postgresql.copy import EMPTIED, PostgresCopy
 from headgate.migration.strategies.postgresql.desired import change, read_form, same
 from headgate.migration.strategies.postgresql.handover import handed_over
-from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, translating
+from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, schema_of, translating
 from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
 
@@ -49,12 +49,15 @@ WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
 
 _KEYS: Final = """
-SELECT c.relname, array_agg(a.attname ORDER BY k.place), i.indisprimary FROM pg_index i
+SELECT c.relname, array_agg(a.attname ORDER BY k.place), i.indisprimary, EXISTS (SELECT FROM
+unnest(i.indclass::oid[]) u JOIN pg_opclass o ON o.oid = u WHERE o.opcnamespace <> 'pg_catalog'::regnamespace)
+FROM pg_index i
 JOIN pg_class c ON c.oid = i.indexrelid
 CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY k(number, place)
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
 WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
-AND k.place <= i.indnkeyatts GROUP BY c.relname, i.indisprimary ORDER BY NOT i.indisprimary, c.relname
+AND k.place <= i.indnkeyatts GROUP BY c.relname, i.indisprimary, i.indclass
+ORDER BY NOT i.indisprimary, c.relname
 """
 
 _RULES: Final = """
@@ -182,7 +185,7 @@ class PostgresServer:
 
     def described(self, session: Any, schema: str | None, name: str) -> Table | None:
         """The table of that name, as this session sees it."""
-        full = named(schema, name).as_string(session)
+        full = named(schema_of(session, schema, name), name).as_string(session)
         row = session.execute(
             "SELECT c.oid, n.nspname, c.relname, greatest(c.reltuples, 0)::bigint FROM pg_class c JOIN pg_namespace n "
             "ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s) AND c.relkind IN ('r', 'p')",
@@ -203,11 +206,12 @@ class PostgresServer:
             schema=schema,
             name=name,
             columns=tuple(Column(c[0], c[1], c[2], c[3], c[4]) for c in columns),
-            keys={index: tuple(names) for index, names, _ in keys},
+            keys={index: tuple(names) for index, names, *_ in keys},
             definition=json.dumps([[list(map(str, c)) for c in columns], [c[0] for c in checks]]),
             rows=rows,
             obstacles=tuple(o[0] for o in obstacles),
-            primary=next((tuple(names) for _, names, is_primary in keys if is_primary), ()),
+            primary=next((tuple(names) for _, names, is_primary, _ in keys if is_primary), ()),
+            unordered=frozenset(index for index, *_, is_foreign in keys if is_foreign),
         )
 
     def rehearse(self, statement: Statement, table: Table | None) -> Table | None:
@@ -215,12 +219,12 @@ class PostgresServer:
         if statement.action == "drop":
             return None
         name = f"_hg_rehearsal_{self.mark}"
-        schema = table.schema if table is not None else statement.schema
         with (
             self.sessions.asking() as session,
             translating("the statement"),
             session.transaction(force_rollback=True),
         ):
+            schema = table.schema if table is not None else schema_of(session, statement.schema, statement.table)
             if statement.action == "alter" and table is not None:
                 make_altered(session, statement, table, name)
             else:
@@ -298,7 +302,8 @@ class PostgresServer:
         with self.sessions.part() as session, translating("the statement"), session.transaction():
             session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
             self.claim(session, memory)
-            session.execute(statement.on(named(statement.schema, statement.table).as_string(session)))
+            schema = schema_of(session, statement.schema, statement.table)
+            session.execute(statement.on(named(schema, statement.table).as_string(session)))
 
     def claim(self, session: Any, memory: Memory) -> None:
         """Within the transaction of the change: it is ours, and it is done. Raises SupersededError."""

@@ -8,26 +8,53 @@ from typing import Any, Final
 
 import psycopg
 from psycopg import errors, sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from headgate.databases.address import Target
+from headgate.databases.postgresql.address import address_of, url_of
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
+from headgate.databases.postgresql.search_path import find_table
+from headgate.databases.postgresql.session import open_connection
 from headgate.migration.strategies.contract import (
     DatabaseUnavailableError,
     LockUnavailableError,
     RefusedError,
     SupersededError,
 )
+from headgate.migration.strategies.target import DATABASE, password_refused, refusing
+from headgate.records.identifiers import show_identifier
 
-__all__ = ["PostgresSessions", "named", "translating"]
+__all__ = ["PostgresSessions", "named", "schema_of", "translating"]
 
-CONNECT_SECONDS: Final = 10
+LOCK_SECONDS: Final = 10
+"""For statements whose step does not set its own limit."""
 
 _LOCKED: Final = (errors.LockNotAvailable, errors.DeadlockDetected, errors.SerializationFailure)
+_NOT_FOUND: Final = (errors.UndefinedFunction, errors.UndefinedObject, errors.UndefinedTable)
+QUALIFY: Final = (
+    ". Headgate's sessions have only pg_catalog on their search path: write the schema before names of types, "
+    "functions, collations and tables"
+)
 _LOST: Final = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow, errors.QueryCanceled)
 
 
 def named(schema: str | None, name: str) -> sql.Identifier:
     """The table as an identifier, with its schema if that is known."""
     return sql.Identifier(name) if schema is None else sql.Identifier(schema, name)
+
+
+def schema_of(session: BoundedConnection, schema: str | None, name: str) -> str | None:
+    """The schema that a statement means: the one that it names, else by its user's search path, as the server would.
+
+    That is the schema of the first table of that name, or, for a table to be created, the first one on the path.
+    """
+    if schema is not None:
+        return schema
+
+    def rows(query: str, parameters: dict[str, object]) -> list[tuple[Any, ...]]:
+        return session.execute(query, parameters).fetchall()
+
+    found = find_table(rows, session.path, show_identifier((name,)))
+    return found[1] if found is not None else next(iter(session.path), None)
 
 
 @contextmanager
@@ -42,7 +69,8 @@ def translating(doing: str) -> Iterator[None]:
     except psycopg.Error as error:
         if error.sqlstate is None or error.sqlstate[:2] in ("08", "53", "57", "58"):
             raise DatabaseUnavailableError(f"{doing}: {_said(error)}") from error
-        raise RefusedError(f"{doing}: {_said(error)} ({error.sqlstate})") from error
+        hint = QUALIFY if isinstance(error, _NOT_FOUND) else ""
+        raise RefusedError(f"{doing}: {_said(error)} ({error.sqlstate}){hint}") from error
 
 
 def _said(error: psycopg.Error) -> str:
@@ -54,20 +82,11 @@ class PostgresSessions:
 
     def __init__(self, migration: str, dsn: str, password_file: str | None) -> None:
         """Nothing is opened yet. Raises RefusedError for an address that is none, or that has a password in it."""
-        try:
-            given = conninfo_to_dict(dsn)
-        except psycopg.ProgrammingError as error:
-            raise RefusedError(f"--database is no address of PostgreSQL: {str(error).strip()}") from error
-        if given.get("password") is not None:
-            raise RefusedError("--database has a password in it, which would stand on the log: use --password-file")
-        if not given.get("host") or not given.get("dbname") or not given.get("user"):
-            raise RefusedError("--database: write postgresql://user@host:port/database")
-        port = given.pop("port", None) or 5432
-        self.database = str(given["dbname"])
-        base = f"postgresql://{given.pop('user')}@{given.pop('host')}:{port}/{given.pop('dbname')}"
-        rest = "&".join(f"{name}={value}" for name, value in sorted(given.items()) if value is not None)
-        self.address = f"{base}?{rest}" if rest else base
-        self._password_file = password_file
+        with refusing():
+            if address_of(dsn, DATABASE).has_password:
+                raise password_refused(DATABASE)
+            self.address, self.database = url_of(dsn, DATABASE)
+        self._target = Target(self.address, None if password_file is None else Path(password_file), DATABASE)
         self._name = f"headgate migration {sha256(migration.encode()).hexdigest()[:16]}"
         self._main: Any = None
 
@@ -129,20 +148,10 @@ class PostgresSessions:
         finally:
             session.close()
 
-    def open(self, name: str | None = None) -> Any:
+    def open(self, name: str | None = None) -> BoundedConnection:
         """A session. Raises DatabaseUnavailableError, RefusedError."""
-        try:
-            password = None
-            if self._password_file is not None:
-                password = Path(self._password_file).read_text("utf-8").rstrip("\n")
-        except OSError as error:
-            raise RefusedError(f"--password-file {self._password_file}: {error.strerror}") from error
-        more = {} if password is None else {"password": password}
-        info = make_conninfo(self.address, application_name=name or self._name, connect_timeout=CONNECT_SECONDS, **more)
-        with translating("no session"):
-            session = psycopg.connect(info, autocommit=True)
-            session.execute("SET TimeZone = 'UTC'; SET lock_timeout = '10s'; SET row_security = off")
-        return session
+        with refusing():
+            return open_connection(self._target, application_name=name or self._name, lock_seconds=LOCK_SECONDS)
 
     def close(self) -> None:
         """Let go of the migration's lock."""

@@ -19,14 +19,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
+from headgate.databases.mysql.address import TLS_FILES
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec, parse_spec
 from headgate.migration.strategies.contract import Plan, RefusedError
-from headgate.migration.strategies.mariadb.sessions import PORT
 from headgate.migration.strategies.statement import Statement
-from headgate.migration.strategies.tools.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name, option_file
+from headgate.migration.strategies.tools.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name
 from headgate.records.migration import MigrationRecorded
 
 __all__ = ["HOOKS", "GhOstStrategy"]
@@ -83,6 +82,7 @@ class GhOstStrategy(ToolStrategy):
     """See the module."""
 
     name = "gh-ost"
+    address_options = frozenset(TLS_FILES)
     reserved = _RESERVED
 
     _ratio_told = 0.0
@@ -150,7 +150,8 @@ class GhOstStrategy(ToolStrategy):
     def _options(
         self, statement: Statement, spec: MigrationSpec, table: tuple[str, str], force: str, file: Path
     ) -> Sequence[str]:
-        parts = urlsplit(self._server.address)
+        at = self._server.sessions.at
+        tls = [f"--{name.replace('_', '-')}={file}" for name, file in sorted(at.options.items()) if name in TLS_FILES]
         given = {option.partition("=")[0].removeprefix("--") for option in spec.tool_options}
         seconds = max(1, round(spec.cutover_threshold_seconds))
         ours = {
@@ -161,8 +162,9 @@ class GhOstStrategy(ToolStrategy):
         if spec.chunk_rows != CHUNK_ROWS_DEFAULT:
             ours["chunk-size"] = f"--chunk-size={min(max(spec.chunk_rows, CHUNK_ROWS_MIN), CHUNK_ROWS_MAX)}"
         return [
-            f"--host={parts.hostname}",
-            f"--port={parts.port or PORT}",
+            f"--host={at.host}",
+            f"--port={at.port}",
+            *(["--ssl", *tls] if tls else []),
             f"--conf={file}",
             f"--database={table[0]}",
             f"--table={table[1]}",
@@ -171,10 +173,6 @@ class GhOstStrategy(ToolStrategy):
             *(option for name, option in ours.items() if name not in given),
             *spec.tool_options,
         ]
-
-    def _credentials(self) -> str:
-        user = unquote(urlsplit(self._server.address).username or "")
-        return option_file(user, self._server.sessions.password())
 
     # --- while it runs ---
 

@@ -12,14 +12,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec
 from headgate.migration.strategies.contract import Plan, RefusedError
-from headgate.migration.strategies.mariadb.sessions import PORT
 from headgate.migration.strategies.statement import Statement
-from headgate.migration.strategies.tools.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name, option_file
+from headgate.migration.strategies.tools.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name
 from headgate.records.migration import MigrationRecorded
 
 __all__ = ["PtOscStrategy"]
@@ -135,12 +133,8 @@ class PtOscStrategy(ToolStrategy):
         ]
 
     def _dsn(self, schema: str, table: str, file: Path) -> str:
-        parts = urlsplit(self._server.address)
-        return f"h={parts.hostname},P={parts.port or PORT},D={schema},t={table},A=utf8mb4,F={file}"
-
-    def _credentials(self) -> str:
-        user = unquote(urlsplit(self._server.address).username or "")
-        return option_file(user, self._server.sessions.password())
+        at = self._server.sessions.at
+        return f"h={at.host},P={at.port},D={schema},t={table},A=utf8mb4,F={file}"
 
     def _obey(self, record: MigrationRecorded) -> str:
         """By a signal: its own pause file is looked at once a minute. Between two statements it holds no lock."""

@@ -60,6 +60,8 @@ class ToolStrategy(ABC):
     name: str
     reserved: frozenset[str]
     """Options that are ours to give."""
+    address_options: frozenset[str] = frozenset()
+    """Options of an address that the program is given; a migration whose address has others is refused."""
 
     def __init__(self, server: MariadbServer, migration: str, tools: Tools | None) -> None:
         """Nothing is opened yet. Without ``tools`` it can only examine, as far as the database says."""
@@ -133,6 +135,11 @@ class ToolStrategy(ABC):
             )
 
     def _check_options(self, spec: MigrationSpec) -> None:
+        if unknown := sorted(set(self._server.sessions.at.options) - {"bulk"} - self.address_options):
+            raise RefusedError(
+                f"--database has {', '.join(unknown)}, which {self.name} cannot be given: it would connect in another "
+                "way. Use strategy online or triggers"
+            )
         for option in spec.tool_options:
             name = option.partition("=")[0].removeprefix("--")
             if not _OPTION.match(option):
@@ -273,6 +280,9 @@ class ToolStrategy(ABC):
         if self._tools_given is None:
             raise RefusedError(f"{self.name} is run by `headgate serve migration` only")
         return self._tools_given
+
+    def _credentials(self) -> str:
+        return option_file(self._server.sessions.at.user, self._server.sessions.password())
 
     def _folder(self) -> ToolFolder:
         return ToolFolder(self._tools().folder, self._migration)

@@ -8,13 +8,10 @@ import re
 import uuid
 from typing import Final
 
-import pymysql
-
 from headgate.databases.address import Address
 from headgate.databases.mysql import session as database
 from headgate.databases.mysql.address import address_of, parse_address
 from headgate.sinks.contract import Claim, SinkUnavailableError
-from headgate.sinks.relational.mysql.faults import sink_error
 from headgate.sinks.relational.session import RelationalSettings, as_sink_errors
 
 __all__ = ["MysqlSession", "connect", "quoted", "sink_address"]
@@ -23,10 +20,24 @@ WRITER_LOCK_SECONDS: Final = 30
 """When another session (an ALTER TABLE, for example) holds a lock longer, the batch fails and the lane tries again."""
 
 
+SQL_MODE: Final = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION"
+
+_SETTINGS: Final = (
+    f"SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00', innodb_lock_wait_timeout = {WRITER_LOCK_SECONDS}, "
+    f"lock_wait_timeout = {WRITER_LOCK_SECONDS}, unique_checks = 1, sql_safe_updates = 0, sql_auto_is_null = 0, "
+    "sql_notes = 0"
+)
+_ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+# READ COMMITTED: the fence is a condition re-read after a lock wait, and gaps between rows need no lock. sql_notes: a
+# rounded decimal is no warning, so that every warning is a value that was not taken as it is.
+
+
 class MysqlSession(database.MysqlSession):
     """A session of a sink: the database's, with a token by which others can tell that it lives."""
 
     token: str | None = None
+    loads = True
+    """Whether rows are staged by LOAD DATA LOCAL, or by INSERT."""
 
     def prove_life(self) -> str:
         """Hold the session's token from now on, and return it. Raises SinkUnavailableError."""
@@ -50,15 +61,13 @@ def sink_address(dsn: str) -> Address:
 
 def connect(settings: RelationalSettings) -> MysqlSession:
     """A new session, set up as everything here expects it. Raises SinkError."""
+    # No session can leave out triggers. They recognise ours by @headgate (docs/configuration.md).
+    ours = f"SET SESSION foreign_key_checks = {int(settings.foreign_keys)}, @headgate = 1"
     with as_sink_errors():
-        wire, number, version = database.open_wire(settings.target, lock_seconds=WRITER_LOCK_SECONDS)
-        session = MysqlSession(wire, number=number, version=version, loads=parse_address(settings.dsn).bulk == "load")
-        try:
-            # No session can leave out triggers. They recognise ours by @headgate (docs/configuration.md).
-            session.execute(f"SET SESSION foreign_key_checks = {int(settings.foreign_keys)}, @headgate = 1")
-        except pymysql.Error as error:
-            session.close()
-            raise sink_error(error, "opening a session at the sink") from error
+        session = database.open_session(
+            settings.target, MysqlSession, settings=(_SETTINGS, _ISOLATION, ours), counts_found=True
+        )
+    session.loads = parse_address(settings.dsn).bulk == "load"
     return session
 
 

@@ -85,9 +85,8 @@ def _short(name: str, room: int) -> str:
 class PostgresSession(database.PostgresSession):
     """A session of a sink: the database's, labelled for the claim that it works for."""
 
-    def __init__(self, connection: BoundedConnection, path: Sequence[str] = ()) -> None:
-        """See the base class."""
-        super().__init__(connection, path)
+    def __init__(self, connection: BoundedConnection) -> None:
+        super().__init__(connection)
         self._label: Label | None = None
         self._is_labelled = True
         """Whether the label is known: a transaction that is undone takes it back."""
@@ -161,10 +160,10 @@ def sink_address(dsn: str) -> Address:
 def connect(settings: RelationalSettings) -> PostgresSession:
     """A new session, autocommit, set up as everything here expects it. Raises SinkError."""
     with as_sink_errors():
-        connection, path = database.open_connection(
+        connection = database.open_connection(
             settings.target, application_name=_LABEL_WORD, lock_seconds=WRITER_LOCK_SECONDS
         )
-    session = PostgresSession(connection, path)
+    session = PostgresSession(connection)
     if not settings.foreign_keys:
         try:
             session.execute("SET session_replication_role = replica")

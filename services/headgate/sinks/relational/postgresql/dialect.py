@@ -4,6 +4,7 @@ from typing import Final
 
 import psycopg
 
+from headgate.databases.postgresql.address import SCHEMES
 from headgate.sinks.registry import SinkPlug
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.postgresql.at_once import apply_at_once
@@ -61,7 +62,7 @@ class PostgresSink(RelationalSink[PostgresSession, Column, psycopg.Error]):
 SINK: Final = SinkPlug(
     summary="PostgreSQL 14 and later: COPY into a temporary table, then set-wise merge",
     options=OPTIONS,
-    schemes=("postgresql://", "postgres://"),
+    schemes=SCHEMES,
     connectors=frozenset({"postgresql"}),
     trigger_advice=(
         "Disable them (ALTER TABLE … DISABLE TRIGGER …), or write as a subscription of PostgreSQL does, which fires "

@@ -1,0 +1,45 @@
+"""Which kind of database an address is of."""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Final
+
+import msgspec
+
+from headgate.databases.address import Address, Options
+from headgate.databases.errors import DatabaseRefusedError
+from headgate.databases.mysql import address as mysql
+from headgate.databases.postgresql import address as postgresql
+
+__all__ = ["KINDS", "Kind", "kind_of"]
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of database: its name, how its addresses begin, and the parser of them (raises DatabaseRefusedError)."""
+
+    name: str
+    schemes: tuple[str, ...]
+    address: Callable[[str, Options], Address]
+
+
+KINDS: Final = {
+    kind.name: kind
+    for kind in (
+        Kind("postgresql", postgresql.SCHEMES, postgresql.address_of),
+        Kind("mysql", mysql.SCHEMES, mysql.address_of),
+    )
+}
+
+
+def kind_of(dsn: str, options: Options) -> Kind:
+    """The kind of an address. One without a scheme is a libpq connection string. Raises DatabaseRefusedError."""
+    scheme, has_scheme, _ = dsn.partition("://")
+    if not has_scheme:
+        return KINDS["postgresql"]
+    known = {scheme: kind for kind in KINDS.values() for scheme in kind.schemes}
+    found = known.get(f"{scheme}://")
+    if found is not None:
+        return found
+    near = get_close_matches(f"{scheme}://", known, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"Use one of {', '.join(known)}"
+    raise DatabaseRefusedError(f"{options.address} begins with {scheme}://, which no database here has. {hint}")

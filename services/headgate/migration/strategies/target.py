@@ -1,0 +1,30 @@
+"""Where a migration is done: how its options are named in errors, and what errors of opening a session mean to it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from headgate.databases.address import Options
+from headgate.databases.errors import DatabaseRefusedError
+from headgate.migration.strategies.contract import RefusedError
+
+__all__ = ["DATABASE", "REPLICA", "password_refused", "refusing"]
+
+DATABASE: Final = Options("--database", "--password-file", "database")
+REPLICA: Final = Options("--replica", "--password-file", "replica")
+
+
+def password_refused(given_in: Options) -> RefusedError:
+    """Why an address may not have a password."""
+    return RefusedError(
+        f"{given_in.address} has a password in it, and requests are stored in Kafka. {given_in.way_of_secrets}"
+    )
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Raise what a database refuses as a RefusedError."""
+    try:
+        yield
+    except DatabaseRefusedError as error:
+        raise RefusedError(str(error)) from error

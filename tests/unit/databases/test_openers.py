@@ -1,0 +1,208 @@
+"""Whatever opens a database has the same guards: folder for secrets, allowed hosts, TLS options, line ends.
+
+The openers are found in the code, so that a new one cannot be forgotten here.
+"""
+
+import ast
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+import pymysql
+import pytest
+
+from headgate.databases.address import Target
+from headgate.databases.mysql.wire import Wire
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
+from headgate.migration.strategies.mariadb.replicas import MariadbReplicas
+from headgate.migration.strategies.mariadb.sessions import MariadbSessions
+from headgate.migration.strategies.postgresql.sessions import PostgresSessions
+from headgate.sinks.relational.mysql import connection as mysql_sink
+from headgate.sinks.relational.postgresql import connection as postgresql_sink
+from headgate.sinks.relational.session import RelationalSettings
+from headgate.verify.sides import open_side
+
+HEADGATE: Final = Path(__file__).parents[3] / "services" / "headgate"
+
+Opener = Callable[[str, Path], object]
+"""Opens a session at an address with a password's file."""
+
+OPENERS: Final[dict[str, Opener]] = {
+    "headgate.sinks.relational.postgresql.connection": lambda dsn, file: postgresql_sink.connect(
+        RelationalSettings(dsn, file)
+    ),
+    "headgate.sinks.relational.mysql.connection": lambda dsn, file: mysql_sink.connect(RelationalSettings(dsn, file)),
+    "headgate.verify.postgresql": lambda dsn, file: open_side(Target(dsn, file)),
+    "headgate.verify.mysql": lambda dsn, file: open_side(Target(dsn, file)),
+    "headgate.migration.strategies.postgresql.sessions": lambda dsn, file: PostgresSessions("m", dsn, str(file)).open(),
+    "headgate.migration.strategies.mariadb.sessions": lambda dsn, file: MariadbSessions("m", dsn, str(file)).open(),
+}
+"""Modules that open sessions, and how; each is tried with every guard below."""
+
+OTHERS: Final[dict[str, Opener]] = {
+    "a migration's replicas": lambda dsn, file: MariadbReplicas("m", (dsn,), str(file)).check(),
+    "a program that connects itself": lambda dsn, file: MariadbSessions("m", dsn, str(file)).password(),
+}
+"""Further ways to the same."""
+
+OPENING: Final = {"open_connection", "open_session", "Wire"}
+DRIVERS: Final = {"connect", "Connection", "AsyncConnection"}
+
+
+def _modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(HEADGATE.rglob("*.py")):
+        name = ".".join(("headgate", *path.relative_to(HEADGATE).with_suffix("").parts))
+        yield name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _called(tree: ast.Module) -> set[str]:
+    called = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {f.attr if isinstance(f, ast.Attribute) else f.id for f in called if isinstance(f, ast.Attribute | ast.Name)}
+
+
+def test_every_module_that_opens_a_database_is_tried_here() -> None:
+    found = {
+        name for name, tree in _modules() if not name.startswith("headgate.databases.") and _called(tree) & OPENING
+    }
+    assert found == set(OPENERS), "add what opens a database to OPENERS, so that its guards are tried"
+
+
+def test_nobody_connects_past_the_one_place() -> None:
+    for name, tree in _modules():
+        if name.startswith("headgate.databases."):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in DRIVERS:
+                assert node.value.id not in ("psycopg", "pymysql") or not _is_called(tree, node), name
+
+
+def _is_called(tree: ast.Module, attribute: ast.Attribute) -> bool:
+    return any(isinstance(node, ast.Call) and node.func is attribute for node in ast.walk(tree))
+
+
+class Driver:
+    """What the drivers were given, instead of a connection."""
+
+    def __init__(self) -> None:
+        self.given: list[dict[str, Any]] = []
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    driver = Driver()
+
+    def connect(_kind: type, conninfo: str = "", **options: Any) -> Any:
+        driver.given.append(psycopg.conninfo.conninfo_to_dict(conninfo, **_named(options)))
+        raise psycopg.OperationalError("FATAL: none of this test")
+
+    def made(_wire: Wire, **options: Any) -> None:
+        driver.given.append(options)
+        raise pymysql.OperationalError(1040, "none of this test")
+
+    monkeypatch.setattr(BoundedConnection, "connect", classmethod(connect))
+    monkeypatch.setattr(Wire, "__init__", made)
+    return driver
+
+
+def _named(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in ("autocommit", "row_factory")}
+
+
+@pytest.fixture
+def secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "secrets"
+    folder.mkdir()
+    (tmp_path / "elsewhere").write_text("root:x:0:0", encoding="utf-8")
+    (folder / "password").write_text("right", encoding="utf-8")
+    monkeypatch.setenv("HEADGATE_SECRETS_DIR", str(folder))
+    monkeypatch.delenv("HEADGATE_ALLOWED_HOSTS", raising=False)
+    return folder
+
+
+ALL: Final = sorted((OPENERS | OTHERS).items())
+each_opener = pytest.mark.parametrize("opener", [way for _, way in ALL], ids=[name for name, _ in ALL])
+
+
+def _address(opener: Opener, host: str = "db.example", tls: Path | None = None) -> str:
+    is_postgresql = any(way is opener and "postgresql" in name for name, way in ALL)
+    if is_postgresql:
+        more = f"?sslmode=verify-full&sslrootcert={tls}/ca&sslcert={tls}/cert&sslkey={tls}/key" if tls else ""
+        return f"postgresql://ann@{host}/shop{more}"
+    more = f"?ssl_ca={tls}/ca&ssl_cert={tls}/cert&ssl_key={tls}/key" if tls else ""
+    return f"mysql://ann@{host}/shop{more}"
+
+
+def _refused(opener: Opener, address: str, file: Path) -> str:
+    with pytest.raises(Exception, match="HEADGATE_") as refused:
+        opener(address, file)
+    return str(refused.value)
+
+
+@each_opener
+@pytest.mark.parametrize("name", ["../elsewhere", "{}/../elsewhere", "/etc/passwd", "kubernetes.io/token"])
+def test_a_file_outside_the_folder_for_secrets_is_neither_read_nor_sent(
+    opener: Opener, name: str, secrets: Path, driver: Driver
+) -> None:
+    refused = _refused(opener, _address(opener), Path(name.format(secrets)))
+    assert "HEADGATE_SECRETS_DIR" in refused
+    assert driver.given == []
+
+
+@each_opener
+def test_a_private_key_outside_of_it_is_refused(opener: Opener, secrets: Path, tmp_path: Path, driver: Driver) -> None:
+    assert "private key" in _refused(opener, _address(opener, tls=tmp_path), secrets / "password")
+    assert driver.given == []
+
+
+@each_opener
+def test_a_host_that_is_not_allowed_is_not_connected_to(
+    opener: Opener, secrets: Path, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADGATE_ALLOWED_HOSTS", "db.example")
+    refused = _refused(opener, _address(opener, "evil.example"), secrets / "password")
+    assert "evil.example" in refused
+    assert "HEADGATE_ALLOWED_HOSTS" in refused
+    assert driver.given == []
+
+
+@each_opener
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"])
+def test_line_ends_of_a_password_file_are_left_out_and_it_is_read_each_time(
+    opener: Opener, end: str, secrets: Path, driver: Driver
+) -> None:
+    for password in (" s3cret ", "rotated"):
+        (secrets / "password").write_bytes(f"{password}{end}".encode())
+        given = _given(opener, _address(opener), Path("password"), driver)
+        assert given["password"] in (password, password.encode())
+
+
+@each_opener
+def test_every_tls_option_of_the_address_reaches_the_driver(opener: Opener, secrets: Path, driver: Driver) -> None:
+    given = _given(opener, _address(opener, tls=secrets), Path("password"), driver)
+    files = {str(secrets / name) for name in ("ca", "cert", "key")}
+    if not files <= set(map(str, given.values())):
+        assert given == {"password": "right"}, "only a program that connects itself gets no more than the password"
+        return
+    assert given.get("sslmode") == "verify-full" or (given["ssl_verify_cert"] and given["ssl_verify_identity"])
+
+
+@each_opener
+def test_an_option_that_is_unknown_is_refused(opener: Opener, secrets: Path, driver: Driver) -> None:
+    with pytest.raises(Exception, match=r"ssl_caa|invalid"):
+        opener(_address(opener) + "?ssl_caa=/etc/ca.pem", secrets / "password")
+    assert driver.given == []
+
+
+def _given(opener: Opener, address: str, file: Path, driver: Driver) -> dict[str, Any]:
+    """What the driver was given; the password alone where a program connects."""
+    driver.given.clear()
+    found: object = None
+    with suppress(Exception):
+        found = opener(address, file)
+        with closing(found):  # type: ignore[type-var]
+            pass
+    if isinstance(found, str):
+        return {"password": found}
+    return driver.given[0]
