@@ -97,7 +97,8 @@ def submit(
     spec = _checked(
         MigrationSpec(
             statement=statement,
-            database=target.database,
+            database=target.address(),
+            connection=target.connection,
             strategy=target.strategy,
             topic=target.topic,
             registry=target.schema_registry(),
@@ -161,7 +162,8 @@ def plan(
     spec = _checked(
         MigrationSpec(
             statement=statement,
-            database=target.database,
+            database=target.address(),
+            connection=target.connection,
             strategy=target.strategy,
             topic=target.topic,
             registry=target.schema_registry(),
@@ -315,6 +317,7 @@ def revert(
                 statement=f"revert {migration}",
                 database=before.database,
                 password_file=before.password_file,
+                connection=before.connection,
                 strategy=before.strategy,
                 topic=before.topic,
                 registry=before.registry,
@@ -410,6 +413,7 @@ def _row(name: str, record: MigrationRecorded) -> dict[str, Any]:
         "found": spec.found,
         "strategy": spec.strategy.value,
         "database": spec.database,
+        "connection": spec.connection,
         "context": spec.context,
         "progress": f"{_progress(record):.0f} %",
         "artifacts": [artifact.name for artifact in record.artifacts],

@@ -16,7 +16,10 @@ __all__ = ["TargetOptions"]
 class TargetOptions(OptionGroup, frozen=True):
     """Where a schema change is done, and how."""
 
-    database: Annotated[str, typer.Option("--database", help="mysql://user@host:port/database or postgresql://…")]
+    database: Annotated[str, typer.Option("--database", help="mysql://user@host:port/database or postgresql://…")] = ""
+    connection: Annotated[
+        str | None, typer.Option("--connection", help="a named connection of the migration service, for --database")
+    ] = None
     password_file: Annotated[
         Path | None, typer.Option("--password-file", help="a file in HEADGATE_SECRETS_DIR of the migration service")
     ] = None
@@ -55,6 +58,12 @@ class TargetOptions(OptionGroup, frozen=True):
         list[str] | None,
         typer.Option("--tool-option", help="--name=value for pt-osc or gh-ost, as it is; may be repeated"),
     ] = None
+
+    def address(self) -> str:
+        """The database's address; empty if a connection is named instead. Raises CommandError."""
+        if self.database and self.connection is not None:
+            raise CommandError(ExitCode.USAGE, "--database and --connection both name a database: give one of them")
+        return self.database
 
     def password_path(self) -> str | None:
         """The password's file: a name in the owner's folder for secrets, or a whole path in it."""

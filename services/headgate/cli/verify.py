@@ -15,6 +15,7 @@ from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.databases.address import Options, Target
+from headgate.databases.connections import Use, named
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
@@ -35,11 +36,14 @@ def verify(
     feed: Annotated[str, typer.Argument(metavar="FEED")],
     *,
     source_dsn: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--source-dsn", help="the source database: a libpq connection string, or mysql://user@host/database"
         ),
-    ],
+    ] = None,
+    source_connection: Annotated[
+        str | None, typer.Option("--source-connection", help="a named connection, for --source-dsn")
+    ] = None,
     source_password_file: Annotated[
         Path | None, typer.Option("--source-password-file", help="a file in HEADGATE_SECRETS_DIR")
     ] = None,
@@ -59,7 +63,7 @@ def verify(
         spec = parse_feed(record.spec)
         plans = _chosen(feed, wholes(record.spans), table or [])
         said = _said_by_events(log.connection, spec, plans)
-    source = Target(source_dsn, source_password_file, SOURCE)
+    source = _source(source_dsn, source_password_file, source_connection)
     compared, skipped = _compare(spec, plans, said, source)
     rows = sum(each.rows for each in compared)
     differences = sum(each.differences for each in compared)
@@ -75,6 +79,15 @@ def verify(
         raise typer.Exit(int(ExitCode.DIFFERENCE))
     if skipped:
         raise CommandError(ExitCode.DATABASE, f"{len(skipped)} of {len(plans)} tables were not compared, see above")
+
+
+def _source(dsn: str | None, password_file: Path | None, connection: str | None) -> Target:
+    """The source database. Raises typer.BadParameter, DatabaseError."""
+    if (dsn is None) == (connection is None):
+        raise typer.BadParameter("give either --source-dsn or --source-connection")
+    if connection is not None:
+        return named(connection, Use.SOURCE, "--source-connection")[1]
+    return Target(dsn or "", password_file, SOURCE)
 
 
 def _chosen(feed: str, plans: Sequence[SpanPlan], names: Sequence[str]) -> list[SpanPlan]:

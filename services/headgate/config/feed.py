@@ -25,6 +25,7 @@ __all__ = [
     "RegistrySpec",
     "SinkSpec",
     "SourceSpec",
+    "Strict",
     "load_feed",
     "no_evidence",
     "parse_feed",
@@ -35,7 +36,9 @@ class FeedSpecError(ValueError):
     """A feed description that cannot be used: names the option, what is wrong, and what is allowed."""
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """Options that people write. An unknown one is refused with the nearest known name."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @model_validator(mode="before")
@@ -60,7 +63,7 @@ def no_evidence() -> str:
     )
 
 
-class RegistrySpec(_Strict):
+class RegistrySpec(Strict):
     """Where the schemas of Avro events are. The password comes from ``password_file``, never from the log.
 
     ``ca_file``: whose signature the registry's certificate must have, instead of those the machine trusts.
@@ -138,7 +141,7 @@ _NOT_OF_CHANGE_LOGS: Final = {
 """Options of a source, and why a feed that reads a change log cannot have them."""
 
 
-class SourceSpec(_Strict):
+class SourceSpec(Strict):
     """Where changes come from: ``topics``, ``topic_pattern`` (a full-match regular expression) or ``change_log``.
 
     A pattern stands for what matches it in future, too: such a topic's table joins the feed from its earliest change.
@@ -328,15 +331,17 @@ class SourceSpec(_Strict):
         return self
 
 
-class SinkSpec(_Strict):
-    """Where changes go. ``dsn`` is the address, in the form of its ``type``: libpq's, or a mysql:// address.
+class SinkSpec(Strict):
+    """Where changes go: to ``dsn``, an address in the form of its ``type``, or to ``connection``, a named one.
 
-    A password comes from ``password_file``, never from the log.
+    A password comes from a file, never from the log: ``password_file``, or the connection's.
     """
 
     type: str
     """Which sink: config/plugs.py has their names."""
-    dsn: str
+    dsn: str = ""
+    connection: str | None = None
+    """The name of a connection (databases/connections.py), instead of ``dsn`` and ``password_file``."""
     password_file: Path | None = None
     table: str = "{schema}.{table}"
     """Target table; ``{schema}`` and ``{table}`` are the last two parts of the topic's name, or of source.tables'."""
@@ -356,6 +361,7 @@ class SinkSpec(_Strict):
     def _of_the_sink(self) -> "SinkSpec":
         plug = SINKS[self.type]
         given = {
+            "connection": self.connection is not None,
             "password_file": self.password_file is not None,
             "foreign_keys": self.foreign_keys != "enforce",
             "keyless": self.keyless != "refuse",
@@ -366,6 +372,10 @@ class SinkSpec(_Strict):
                 raise ValueError(
                     f"sink.{option} is not for sinks of type {self.type}, which take {taken}: leave it out"
                 )
+        if bool(self.dsn) == (self.connection is not None):
+            raise ValueError("give either sink.dsn or sink.connection")
+        if self.connection is not None and self.password_file is not None:
+            raise ValueError("sink.connection has a password file of its own: leave out sink.password_file")
         return self
 
 
@@ -373,7 +383,7 @@ BATCH_INTERVAL_SECONDS_MAX: Final = 2.0
 """A table moves, stops and takes its turn at the border of a batch, so all of that waits as long."""
 
 
-class FeedSpec(_Strict):
+class FeedSpec(Strict):
     """A changefeed as its owner wants it."""
 
     feed: str

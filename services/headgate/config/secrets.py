@@ -13,6 +13,7 @@ from typing import Final
 
 __all__ = [
     "ALLOWED_HOSTS",
+    "CONNECTIONS",
     "SECRETS_DIR",
     "SECRETS_DIR_DEFAULT",
     "NotPermittedError",
@@ -25,6 +26,8 @@ __all__ = [
 
 SECRETS_DIR: Final = "HEADGATE_SECRETS_DIR"
 ALLOWED_HOSTS: Final = "HEADGATE_ALLOWED_HOSTS"
+CONNECTIONS: Final = "HEADGATE_CONNECTIONS"
+"""The file of named connections (databases/connections.py)."""
 SECRETS_DIR_DEFAULT: Final = "/run/secrets"
 """Where Docker and Kubernetes put what a container is given."""
 
@@ -37,8 +40,8 @@ class NotPermittedError(ValueError):
 
 
 def rules() -> dict[str, str]:
-    """The two settings as this process has them, for processes that it starts elsewhere."""
-    return {name: value for name in (SECRETS_DIR, ALLOWED_HOSTS) if (value := setting(name))}
+    """The settings as this process has them, for processes that it starts elsewhere."""
+    return {name: value for name in (SECRETS_DIR, ALLOWED_HOSTS, CONNECTIONS) if (value := setting(name))}
 
 
 def setting(name: str) -> str:

@@ -176,6 +176,10 @@ class Settings(BaseSettings):
     allowed_hosts: str = Field(
         default="", description="hosts of sinks and registries that feeds may name, with commas; empty: any"
     )
+    connections: str = Field(
+        default="",
+        description="file with named connections to databases (docs/configuration.md); empty: none",
+    )
     values_in_errors: bool = Field(
         default=False,
         description="whether errors quote a column's value; they are stored on topics, logged and shown by the views",

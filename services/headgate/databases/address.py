@@ -8,7 +8,7 @@ import msgspec
 from headgate.config.secrets import NotPermittedError, check_hosts, read_secret, secret
 from headgate.databases.errors import DatabaseRefusedError
 
-__all__ = ["SINK", "Address", "Options", "Target"]
+__all__ = ["SINK", "Address", "Options", "Target", "tls_refused"]
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -41,6 +41,11 @@ class Options(msgspec.Struct, frozen=True):
 
 
 SINK: Final = Options("sink.dsn", "sink.password_file", "sink")
+
+
+def tls_refused(options: Options, given: list[str]) -> DatabaseRefusedError:
+    """That an address has TLS options of its own beside those of a connection."""
+    return DatabaseRefusedError(f"{options.address} has {', '.join(given)} beside tls: give them in one of the two")
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Which kind of database an address is of."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Final
 
@@ -15,18 +15,23 @@ __all__ = ["KINDS", "Kind", "kind_of"]
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A kind of database: its name, how its addresses begin, and the parser of them (raises DatabaseRefusedError)."""
+    """A kind of database: its name, how its addresses begin, and the parser of them.
+
+    Functions raise DatabaseRefusedError.
+    """
 
     name: str
     schemes: tuple[str, ...]
     address: Callable[[str, Options], Address]
+    with_tls: Callable[[str, Mapping[str, str], Options], str]
+    """An address, and files by the names ca_file, certificate_file and key_file → the address with these options."""
 
 
 KINDS: Final = {
     kind.name: kind
     for kind in (
-        Kind("postgresql", postgresql.SCHEMES, postgresql.address_of),
-        Kind("mysql", mysql.SCHEMES, mysql.address_of),
+        Kind("postgresql", postgresql.SCHEMES, postgresql.address_of, postgresql.with_tls),
+        Kind("mysql", mysql.SCHEMES, mysql.address_of, mysql.with_tls),
     )
 }
 

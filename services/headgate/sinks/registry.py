@@ -9,6 +9,7 @@ from pathlib import Path
 from headgate.config.feed import SinkSpec
 from headgate.config.plugs import SINKS, PlugError, SinkTraits, Writes
 from headgate.databases.address import Address, Target
+from headgate.databases.connections import Use, named
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.sinks.contract import Sink, SinkRefusedError
 
@@ -16,7 +17,6 @@ __all__ = [
     "Address",
     "SinkPlug",
     "open_sink",
-    "permitted_password_file",
     "plug_of",
     "same_sink",
     "server_of",
@@ -59,21 +59,32 @@ def open_sink(spec: SinkSpec, *, keeps_session: bool = False) -> Sink:
 
     ``keeps_session``: for one thread that has many calls to make; where a session is dear, one then serves them all.
     """
-    return plug_of(spec.type).open(spec, permitted_password_file(spec), keeps_session)
-
-
-def permitted_password_file(spec: SinkSpec) -> Path | None:
-    """The password's file, once all that ``spec`` names is permitted to this process. Raises SinkRefusedError."""
-    address = plug_of(spec.type).address(spec.dsn)
+    plug, target = plug_of(spec.type), target_of(spec)
     try:
-        return Target(spec.dsn, spec.password_file).check(address)
+        password_file = target.check(plug.address(target.dsn))
     except DatabaseRefusedError as error:
         raise SinkRefusedError(str(error)) from error
+    return plug.open(spec, password_file, keeps_session)
 
 
 def target_of(spec: SinkSpec) -> Target:
-    """The database of a feed's sink, to be opened by others than its writers."""
-    return Target(spec.dsn, spec.password_file)
+    """The sink's database, as its address or its named connection says. Raises SinkRefusedError."""
+    if spec.connection is None:
+        return Target(spec.dsn, spec.password_file)
+    try:
+        connection, target = named(spec.connection, Use.SINK, "sink.connection")
+    except DatabaseRefusedError as error:
+        raise SinkRefusedError(str(error)) from error
+    if connection.kind != spec.type:
+        raise SinkRefusedError(
+            f"sink.connection: {spec.connection} is of kind {connection.kind}, and sink.type is {spec.type}. "
+            "Correct one of them"
+        )
+    return target
+
+
+def _address_of(spec: SinkSpec) -> Address:
+    return plug_of(spec.type).address(target_of(spec).dsn)
 
 
 def same_sink(spec: SinkSpec) -> SinkSpec:
@@ -82,9 +93,11 @@ def same_sink(spec: SinkSpec) -> SinkSpec:
     Owners compare the text to refuse a second feed on a table before anything is written. Two spellings that this
     cannot tell to be one (a host's alias) are caught later, by the sink itself, which holds the table for one feed.
     Raises SinkRefusedError for an address that is none, or that holds a password: feeds stand on a topic that everybody
-    with access to the cluster can read.
+    with access to the cluster can read. A named connection stays a name.
     """
-    address = plug_of(spec.type).address(spec.dsn)
+    if spec.connection is not None:
+        return spec
+    address = _address_of(spec)
     if address.has_password:
         raise SinkRefusedError(
             "sink.dsn holds a password, and feeds stand on a topic where others can read them: put it into a file on "
@@ -98,7 +111,7 @@ def server_of(spec: SinkSpec) -> str:
 
     Raises SinkRefusedError.
     """
-    address = plug_of(spec.type).address(spec.dsn)
+    address = _address_of(spec)
     return address.server or ",".join(filter(None, address.hosts)) or spec.type
 
 

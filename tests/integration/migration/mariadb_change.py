@@ -25,6 +25,7 @@ from headgate.migration.strategies.online.lane import CutOver, LastChange, Place
 from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan
 from headgate.migration.strategies.online.marks import TopicMarks
 from headgate.migration.strategies.online.range_work import RangeWork
+from headgate.migration.strategies.target import target_of
 from headgate.records.migration import MigrationStrategy
 
 __all__ = ["WHOLE", "Change", "Tail", "cut_over_until_the_rename", "opened"]
@@ -53,7 +54,7 @@ class Change:
             password_file=str(password),
             strategy=MigrationStrategy.ONLINE,
         )
-        self.server = MariadbServer(migration, self.spec.database, self.spec.password_file)
+        self.server = MariadbServer(migration, target_of(self.spec.database, self.spec.password_file))
         self.lane = MariadbOnline(self.server)
         self.migration, self.owner_rev = migration, owner_rev
         self.plan: LanePlan

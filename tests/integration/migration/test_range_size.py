@@ -12,6 +12,7 @@ from headgate.migration.strategies.examining import checked_plan
 from headgate.migration.strategies.online.lane_plan import lane_plan
 from headgate.migration.strategies.postgresql.lane import PostgresLane
 from headgate.migration.strategies.postgresql.server import PostgresServer
+from headgate.migration.strategies.target import target_of
 from headgate.records.migration import MigrationStrategy
 
 pytestmark = pytest.mark.integration
@@ -27,7 +28,7 @@ def row_bytes(url: str, folder: Path) -> int:
         password_file=str(password_file),
         strategy=MigrationStrategy.ONLINE,
     )
-    with closing(PostgresServer("m", spec.database, spec.password_file)) as server:
+    with closing(PostgresServer("m", target_of(spec.database, spec.password_file))) as server:
         server.take_over(1)
         lane = PostgresLane(server)
         _, plan = checked_plan(server, "m", spec)

@@ -4,6 +4,8 @@ The openers are found in the code, so that a new one cannot be forgotten here.
 """
 
 import ast
+import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -13,12 +15,15 @@ import psycopg
 import pymysql
 import pytest
 
+from headgate.config.feed import SinkSpec
 from headgate.databases.address import Target
 from headgate.databases.mysql.wire import Wire
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.migration.strategies.mariadb.replicas import MariadbReplicas
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions
+from headgate.migration.strategies.target import target_of
+from headgate.sinks.registry import open_sink
 from headgate.sinks.relational.mysql import connection as mysql_sink
 from headgate.sinks.relational.postgresql import connection as postgresql_sink
 from headgate.sinks.relational.session import RelationalSettings
@@ -36,16 +41,33 @@ OPENERS: Final[dict[str, Opener]] = {
     "headgate.sinks.relational.mysql.connection": lambda dsn, file: mysql_sink.connect(RelationalSettings(dsn, file)),
     "headgate.verify.postgresql": lambda dsn, file: open_side(Target(dsn, file)),
     "headgate.verify.mysql": lambda dsn, file: open_side(Target(dsn, file)),
-    "headgate.migration.strategies.postgresql.sessions": lambda dsn, file: PostgresSessions("m", dsn, str(file)).open(),
-    "headgate.migration.strategies.mariadb.sessions": lambda dsn, file: MariadbSessions("m", dsn, str(file)).open(),
+    "headgate.migration.strategies.postgresql.sessions": lambda dsn, file: PostgresSessions(
+        "m", target_of(dsn, str(file))
+    ).open(),
+    "headgate.migration.strategies.mariadb.sessions": lambda dsn, file: MariadbSessions(
+        "m", target_of(dsn, str(file))
+    ).open(),
 }
 """Modules that open sessions, and how; each is tried with every guard below."""
 
 OTHERS: Final[dict[str, Opener]] = {
-    "a migration's replicas": lambda dsn, file: MariadbReplicas("m", (dsn,), str(file)).check(),
-    "a program that connects itself": lambda dsn, file: MariadbSessions("m", dsn, str(file)).password(),
+    "a migration's replicas": lambda dsn, file: MariadbReplicas("m", (dsn,), file).check(),
+    "a feed's connection, postgresql": lambda dsn, file: open_sink(_of_connection("postgresql", dsn, file)).check([]),
+    "a feed's connection, mysql": lambda dsn, file: open_sink(_of_connection("mysql", dsn, file)).check([]),
+    "a feed, postgresql": lambda dsn, file: open_sink(SinkSpec(type="postgresql", dsn=dsn, password_file=file)).check(
+        []
+    ),
+    "a program that connects itself": lambda dsn, file: MariadbSessions("m", target_of(dsn, str(file))).password(),
 }
 """Further ways to the same."""
+
+
+def _of_connection(kind: str, dsn: str, file: Path) -> SinkSpec:
+    """A feed's sink that names a connection, once that is described on this machine."""
+    described = {"kind": kind, "address": dsn, "password_file": str(file), "use": ["sink", "migration"]}
+    Path(os.environ["HEADGATE_CONNECTIONS"]).write_text(json.dumps({"connections": {"shop": described}}))
+    return SinkSpec(type=kind, connection="shop")
+
 
 OPENING: Final = {"open_connection", "open_session", "Wire"}
 DRIVERS: Final = {"connect", "Connection", "AsyncConnection"}
@@ -94,7 +116,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     driver = Driver()
 
     def connect(_kind: type, conninfo: str = "", **options: Any) -> Any:
-        driver.given.append(psycopg.conninfo.conninfo_to_dict(conninfo, **_named(options)))
+        driver.given.append(psycopg.conninfo.conninfo_to_dict(conninfo, **_of_driver(options)))
         raise psycopg.OperationalError("FATAL: none of this test")
 
     def made(_wire: Wire, **options: Any) -> None:
@@ -106,7 +128,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     return driver
 
 
-def _named(options: dict[str, Any]) -> dict[str, Any]:
+def _of_driver(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in ("autocommit", "row_factory")}
 
 
@@ -118,6 +140,7 @@ def secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "password").write_text("right", encoding="utf-8")
     monkeypatch.setenv("HEADGATE_SECRETS_DIR", str(folder))
     monkeypatch.delenv("HEADGATE_ALLOWED_HOSTS", raising=False)
+    monkeypatch.setenv("HEADGATE_CONNECTIONS", str(tmp_path / "connections.yaml"))
     return folder
 
 

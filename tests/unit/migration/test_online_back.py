@@ -111,7 +111,11 @@ def memory(stage: Any, plan: Any, offset: int = 8) -> Memory:
 
 def record(*, reverts: str | None = None, keeps: bool = False, left: tuple[Artifact, ...] = ()) -> MigrationRecorded:
     spec = MigrationSpec(
-        statement="", database="", strategy=MigrationStrategy.ONLINE, reverts=reverts, keep_way_back=keeps
+        statement="",
+        database="mysql://app@db/d",
+        strategy=MigrationStrategy.ONLINE,
+        reverts=reverts,
+        keep_way_back=keeps,
     )
     return recorded(written(spec), artifacts=left)
 

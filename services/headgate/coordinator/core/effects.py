@@ -81,9 +81,9 @@ class FeedResolved(msgspec.Struct, frozen=True):
     """The feed can be: its spans with distinct names, and where they are written.
 
     ``spec`` is the feed's JSON as accepted. In it ``sink.dsn`` must be spelled the same for the same database: two
-    feeds with equal ``sink.type`` and ``sink.dsn``, or with equal ``sink_id``, may not share a table. ``target_ts`` is
-    the spec's. Without ``spans`` the feed waits for its first table; ``note`` says what for. ``warnings``: what whoever
-    makes the feed should know, a sentence each.
+    feeds with equal ``sink.type`` and ``sink.dsn`` (or ``sink.connection``), or with equal ``sink_id``, may not share a
+    table. ``target_ts`` is the spec's. Without ``spans`` the feed waits for its first table; ``note`` says what for.
+    ``warnings``: what whoever makes the feed should know, a sentence each.
     """
 
     spec: str

@@ -10,7 +10,7 @@ from headgate.records.identifiers import normal_table
 __all__ = ["SinkName", "Written", "sink_names", "sink_of", "written_by_others"]
 
 SinkName = tuple[str, str | None]
-"""Its type and address, or ("id", its own identity)."""
+"""Its type and address (or named connection), or ("id", its own identity)."""
 
 Written = Mapping[SinkName, Mapping[str, tuple[str, ...]]]
 """Sink → table, in its one spelling → feeds that write it."""
@@ -18,7 +18,8 @@ Written = Mapping[SinkName, Mapping[str, tuple[str, ...]]]
 
 class _SinkPart(msgspec.Struct):
     type: str
-    dsn: str
+    dsn: str = ""
+    connection: str | None = None
 
 
 class _SpecPart(msgspec.Struct):
@@ -31,7 +32,8 @@ def sink_of(spec: str) -> tuple[str, str] | None:
         part = msgspec.json.decode(spec, type=_SpecPart)
     except msgspec.MsgspecError:
         return None
-    return part.sink.type, part.sink.dsn
+    place = part.sink.dsn or (part.sink.connection and f"connection {part.sink.connection}")
+    return (part.sink.type, place) if place else None
 
 
 def sink_names(feed: FeedRecorded | None) -> Iterator[SinkName]:

@@ -4,22 +4,25 @@ Options: ``bulk`` (how rows are staged: ``load``, the default, by LOAD DATA LOCA
 that), ``ssl_ca``, ``ssl_cert``, ``ssl_key`` (files; with ``ssl_ca`` the server must prove its name), ``unix_socket``.
 """
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Final, Literal
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
-from headgate.databases.address import SINK, Address, Options
+from headgate.databases.address import SINK, Address, Options, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 
-__all__ = ["SCHEMES", "TLS_FILES", "MysqlAddress", "address_of", "parse_address"]
+__all__ = ["SCHEMES", "TLS_FILES", "MysqlAddress", "address_of", "parse_address", "with_tls"]
 
 DEFAULT_PORT: Final = 3306
 _SCHEMES: Final = ("mysql", "mariadb")
 SCHEMES: Final = tuple(f"{scheme}://" for scheme in _SCHEMES)
 """How an address of this kind begins."""
 TLS_FILES: Final = ("ssl_ca", "ssl_cert", "ssl_key")
+_OF_FILES: Final = dict(zip(("ca_file", "certificate_file", "key_file"), TLS_FILES, strict=True))
 _OPTIONS: Final = ("bulk", *TLS_FILES, "unix_socket")
 _REFUSED: Final = {
     "ssl_key_password": "it is a secret: let ssl_key name a key without one, which only the service may read",
@@ -68,6 +71,15 @@ def address_of(dsn: str, options: Options = SINK) -> Address:
         has_password=parsed.password is not None,
         server=socket or f"{parsed.host}:{parsed.port}",
     )
+
+
+def with_tls(dsn: str, files: Mapping[str, str], options: Options) -> str:
+    """See Kind."""
+    parsed = parse_address(dsn, options)
+    if twice := sorted(set(parsed.options) & set(TLS_FILES)):
+        raise tls_refused(options, twice)
+    tls = {_OF_FILES[name]: file for name, file in files.items()}
+    return str(replace(parsed, options=parsed.options | tls))
 
 
 def parse_address(dsn: str, given_in: Options = SINK) -> MysqlAddress:

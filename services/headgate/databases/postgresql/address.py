@@ -5,6 +5,7 @@ TLS keys to one; later versions have more. So the ones that may be used are list
 name.
 """
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from itertools import zip_longest
 from typing import Final
@@ -13,15 +14,16 @@ from urllib.parse import quote
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from headgate.databases.address import SINK, Address, Options
+from headgate.databases.address import SINK, Address, Options, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 
-__all__ = ["SCHEMES", "address_of", "url_of"]
+__all__ = ["SCHEMES", "address_of", "url_of", "with_tls"]
 
 SCHEMES: Final = ("postgresql://", "postgres://")
 """How a URL of this kind begins. libpq's other form has no scheme."""
 
 _KEY_FILE: Final = "sslkey"
+_TLS_FILES: Final = {"ca_file": "sslrootcert", "certificate_file": "sslcert", "key_file": _KEY_FILE}
 
 _ALLOWED: Final = (
     "host", "hostaddr", "port", "dbname", "user", "connect_timeout", "options",
@@ -62,6 +64,15 @@ def address_of(dsn: str, options: Options = SINK) -> Address:
         has_password=bool(given.get("password")),
         server=f"{parameters.get('hostaddr') or parameters.get('host', 'localhost')}:{parameters['port']}",
     )
+
+
+def with_tls(dsn: str, files: Mapping[str, str], options: Options) -> str:
+    """See Kind."""
+    given = _parse(dsn, options)
+    tls = {"sslmode": "verify-full", **{_TLS_FILES[name]: file for name, file in files.items()}}
+    if twice := sorted(given.keys() & {*_TLS_FILES.values(), "sslmode"}):
+        raise tls_refused(options, twice)
+    return make_conninfo(dsn, **tls)
 
 
 def url_of(dsn: str, options: Options = SINK) -> tuple[str, str]:

@@ -47,7 +47,8 @@ class Registry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """What is to be done, where, and how.
 
-    ``database`` is an address without a password: mysql:// or postgresql://. ``context`` groups migrations.
+    ``connection`` names a connection of the owner, or ``database`` is an address without a password: mysql:// or
+    postgresql://. The owner adds the connection's address when it accepts. ``context`` groups migrations.
     ``threads_running_max`` and ``lag_seconds_max``: beyond that load of the database, and lag of its replicas, the copy
     stands still. ``replicas`` are addresses of MariaDB's, which are asked for their lag themselves. ``feed_lags_max``:
     feed → seconds that it may be behind, or the copy stands still. ``reverts`` is the id of the migration that this one
@@ -58,9 +59,10 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """
 
     statement: str
-    database: str
+    database: str = ""
     strategy: MigrationStrategy
     password_file: str | None = None
+    connection: str | None = None
     context: str = ""
     allow_concurrent: bool = False
     postpone_launch: bool = False
@@ -99,6 +101,7 @@ def parse_spec(text: str | None) -> MigrationSpec:
             f"cutover_threshold_seconds is {spec.cutover_threshold_seconds:g}: give {THRESHOLD_SECONDS_MIN:g} to "
             f"{THRESHOLD_SECONDS_MAX:g}"
         )
+    _check_place(spec)
     if spec.singleton_context and not spec.context:
         raise MigrationSpecError("singleton_context compares contexts: give one with --context")
     if spec.in_order_completion and not spec.context:
@@ -123,6 +126,13 @@ def parse_spec(text: str | None) -> MigrationSpec:
             "changes can be brought into"
         )
     return spec
+
+
+def _check_place(spec: MigrationSpec) -> None:
+    if not spec.database and spec.connection is None:
+        raise MigrationSpecError("no database is named: give --connection or --database")
+    if spec.connection is not None and spec.password_file is not None:
+        raise MigrationSpecError("--connection has a password file of its own: leave out --password-file")
 
 
 def _check_limits(spec: MigrationSpec) -> None:

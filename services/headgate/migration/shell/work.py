@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.databases.connections import Use, named
+from headgate.databases.kinds import kind_of
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import TOOLS, MigrationSpec, parse_spec
 from headgate.migration.shell.feeds import ChangeFeeds
@@ -29,6 +31,7 @@ from headgate.migration.strategies.online.steps import Copier
 from headgate.migration.strategies.online.strategy import OnlineStrategy
 from headgate.migration.strategies.postgresql.cutover import PostgresOnline
 from headgate.migration.strategies.postgresql.server import PostgresServer
+from headgate.migration.strategies.target import refusing, target_of
 from headgate.migration.strategies.tools.gh_ost import GhOstStrategy
 from headgate.migration.strategies.tools.pt_osc import PtOscStrategy
 from headgate.migration.strategies.tools.tool import Tools
@@ -38,11 +41,9 @@ from headgate.records.migration import MigrationStrategy
 
 __all__ = ["MigrationWork", "open_strategy"]
 
-_SCHEMES: Final[dict[str, type[MariadbServer] | type[PostgresServer]]] = {
+_SERVERS: Final[dict[str, type[MariadbServer] | type[PostgresServer]]] = {
     "mysql": MariadbServer,
-    "mariadb": MariadbServer,
     "postgresql": PostgresServer,
-    "postgres": PostgresServer,
 }
 
 
@@ -57,13 +58,7 @@ def open_strategy(
 
     Without ``feeds`` and ``copier`` strategy online can only examine; pt-osc and gh-ost without ``tools``.
     """
-    scheme = spec.database.partition("://")[0]
-    kind = _SCHEMES.get(scheme)
-    if kind is None:
-        raise RefusedError(
-            f"--database begins with {scheme!r}: migrations are for mysql://, mariadb:// and postgresql://"
-        )
-    server = kind(migration, spec.database, spec.password_file)
+    server = _server(migration, spec)
     if spec.replicas:
         server.watch_replicas(spec.replicas)
     if spec.declarative:
@@ -85,6 +80,21 @@ def open_strategy(
         if spec.strategy is MigrationStrategy.TRIGGERS
         else DirectStrategy(server)
     )
+
+
+def _server(migration: str, spec: MigrationSpec) -> MariadbServer | PostgresServer:
+    """The database that a spec names. Raises RefusedError."""
+    with refusing():
+        target = target_of(spec.database, spec.password_file)
+        if spec.connection is not None:
+            _, target = named(spec.connection, Use.MIGRATION, "--connection")
+        server = _SERVERS[kind_of(target.dsn, target.options).name](migration, target)
+    if spec.connection is not None and spec.database not in ("", server.address):
+        raise RefusedError(
+            f"connection {spec.connection} is {server.address} now, and was {spec.database} when the migration was "
+            "accepted. Change it back until the migration has ended"
+        )
+    return server
 
 
 class MigrationWork:

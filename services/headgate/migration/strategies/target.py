@@ -2,16 +2,22 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
-from headgate.databases.address import Options
+from headgate.databases.address import Options, Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.migration.strategies.contract import RefusedError
 
-__all__ = ["DATABASE", "REPLICA", "password_refused", "refusing"]
+__all__ = ["DATABASE", "REPLICA", "password_refused", "refusing", "target_of"]
 
 DATABASE: Final = Options("--database", "--password-file", "database")
 REPLICA: Final = Options("--replica", "--password-file", "replica")
+
+
+def target_of(database: str, password_file: str | None) -> Target:
+    """The database of that address, with the password from that file."""
+    return Target(database, None if password_file is None else Path(password_file), DATABASE)
 
 
 def password_refused(given_in: Options) -> RefusedError:

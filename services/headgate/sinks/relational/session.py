@@ -10,6 +10,7 @@ import msgspec
 
 from headgate.config.feed import SinkSpec
 from headgate.databases.address import Target
+from headgate.databases.connections import Use, named
 from headgate.databases.errors import (
     DatabaseError,
     DatabaseRefusedError,
@@ -25,7 +26,10 @@ Parameters = dict[str, object] | tuple[object, ...] | None
 
 
 class RelationalSettings(msgspec.Struct, frozen=True):
-    """Where the sink is. ``dsn`` is the dialect's address; the password is read from its file at each session."""
+    """Where the sink is: ``dsn``, the dialect's address, or ``connection``, a named one.
+
+    Password and connection are read again for each session.
+    """
 
     dsn: str
     password_file: Path | None = None
@@ -35,11 +39,14 @@ class RelationalSettings(msgspec.Struct, frozen=True):
     """False: the sink's foreign keys are not checked for our rows (PostgreSQL: nor do its ordinary triggers fire)."""
     keyless: bool = False
     """True: a table may be without key; its rows are only added."""
+    connection: str | None = None
 
     @property
     def target(self) -> Target:
-        """The database itself."""
-        return Target(self.dsn, self.password_file)
+        """The database itself. Raises DatabaseRefusedError."""
+        if self.connection is None:
+            return Target(self.dsn, self.password_file)
+        return named(self.connection, Use.SINK, "sink.connection")[1]
 
 
 _MEANING: Final[tuple[tuple[type[DatabaseError], type[SinkError]], ...]] = (
@@ -58,7 +65,7 @@ def as_sink_errors() -> Iterator[None]:
         raise next(meant for kind, meant in _MEANING if isinstance(error, kind))(str(error)) from error
 
 
-OPTIONS: Final = frozenset({"password_file", "foreign_keys", "keyless"})
+OPTIONS: Final = frozenset({"connection", "password_file", "foreign_keys", "keyless"})
 """Of a feed's sink, taken by every dialect."""
 
 
@@ -69,6 +76,7 @@ def settings_of(spec: SinkSpec, password_file: Path | None) -> RelationalSetting
         password_file=password_file,
         foreign_keys=spec.foreign_keys == "enforce",
         keyless=spec.keyless == "append",
+        connection=spec.connection,
     )
 
 

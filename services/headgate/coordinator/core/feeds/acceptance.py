@@ -66,6 +66,7 @@ FIXED: Final = (
     ("source", "target_ts"),
     ("sink", "type"),
     ("sink", "dsn"),
+    ("sink", "connection"),
     ("sink", "table"),
 )
 """Options that an update may not change: they say what the feed is, or were used up when it was accepted."""
@@ -317,7 +318,7 @@ def _why_not(draft: Draft, feed: str, result: FeedResolved) -> str | None:
     if unwritable is not None:
         return unwritable
     if sink_of(result.spec) is None:
-        return "the spec has no sink.type and sink.dsn"
+        return "the spec has no sink.type with sink.dsn or sink.connection"
     shared = written_by_others(draft.state.index.written, feed, result.spec, result.sink_id, result.spans)
     return None if shared is None else _why_shared(*shared)
 

@@ -16,7 +16,7 @@ __all__ = ["read_range", "write_range"]
 
 
 def _opened(work: RangeWork) -> Session:
-    session = MariadbSessions(work.migration, work.database, work.password_file).task()
+    session = MariadbSessions(work.migration, work.target).task()
     session.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
     session.run(settings(strict=not work.plan.loose))
     return session

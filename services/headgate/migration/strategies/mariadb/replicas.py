@@ -1,10 +1,12 @@
 """How far replicas of a MariaDB are behind: asked of the replicas themselves, because a primary does not know."""
 
 import math
+from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
+from headgate.databases.address import Target
 from headgate.databases.mysql.address import parse_address
 from headgate.migration.strategies.contract import DatabaseUnavailableError, RefusedError
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
@@ -21,10 +23,10 @@ _BEHIND: Final = "Seconds_Behind_Master"
 class MariadbReplicas:
     """Of one migration, as --replica gives their addresses; the password's file is the migration's."""
 
-    def __init__(self, migration: str, addresses: tuple[str, ...], password_file: str | None) -> None:
+    def __init__(self, migration: str, addresses: tuple[str, ...], password_file: Path | None) -> None:
         """Nothing is opened yet. Raises RefusedError for an address that is none."""
         self._sessions = {
-            address: MariadbSessions(migration, _without_database(address), password_file, REPLICA)
+            address: MariadbSessions(migration, Target(_without_database(address), password_file, REPLICA))
             for address in addresses
         }
         self._open: dict[str, Session] = {}

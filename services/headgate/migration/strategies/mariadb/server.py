@@ -15,6 +15,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from headgate.databases.address import Target
 from headgate.migration.strategies.contract import (
     Column,
     Load,
@@ -55,12 +56,12 @@ class MariadbServer:
     shadow_prefix = ""
     """The table's own name comes first: see swap.py."""
 
-    def __init__(self, migration: str, dsn: str, password_file: str | None) -> None:
+    def __init__(self, migration: str, target: Target) -> None:
         """Nothing is opened yet. Raises RefusedError."""
         self.migration = migration
-        self.password_file = password_file
+        self.password_file = None if target.password_file is None else str(target.password_file)
         self.mark = sha256(migration.encode()).hexdigest()[:8]
-        self.sessions = MariadbSessions(migration, dsn, password_file)
+        self.sessions = MariadbSessions(migration, target)
         self.address = self.sessions.address
         self.rows = MariadbCopy(self.sessions)
         self.next_bound = self.rows.next_bound
@@ -74,7 +75,7 @@ class MariadbServer:
 
     def of(self, migration: str) -> "MariadbServer":
         """See contract."""
-        return MariadbServer(migration, self.address, self.password_file)
+        return MariadbServer(migration, self.sessions.target)
 
     def take_over(self, owner_rev: int) -> Memory | None:
         """See contract."""
@@ -245,7 +246,7 @@ class MariadbServer:
 
     def watch_replicas(self, addresses: tuple[str, ...]) -> None:
         """See contract."""
-        self.replicas = MariadbReplicas(self.migration, addresses, self.password_file)
+        self.replicas = MariadbReplicas(self.migration, addresses, self.sessions.target.password_file)
 
     # --- direct ---
 

@@ -11,13 +11,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Final
 
 import pymysql
+from msgspec.structs import replace
 from pymysql.cursors import DictCursor, SSCursor
 
-from headgate.databases.address import Options, Target
+from headgate.databases.address import Target
 from headgate.databases.mysql.address import address_of, parse_address
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.migration.strategies.contract import (
@@ -26,7 +26,7 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     SupersededError,
 )
-from headgate.migration.strategies.target import DATABASE, password_refused, refusing
+from headgate.migration.strategies.target import password_refused, refusing
 
 __all__ = ["MariadbSessions", "Session", "quoted", "translated", "why_not_mariadb"]
 
@@ -148,16 +148,16 @@ class Session:
 class MariadbSessions:
     """The sessions of one migration in this process."""
 
-    def __init__(self, migration: str, dsn: str, password_file: str | None, given_in: Options = DATABASE) -> None:
+    def __init__(self, migration: str, target: Target) -> None:
         """Nothing is opened yet. Raises RefusedError for an address that is not valid."""
         with refusing():
-            self.at = parse_address(dsn, given_in)
+            self.at = parse_address(target.dsn, target.options)
         if self.at.database is None:
-            raise RefusedError(f"{given_in.address}: write mysql://user@host:port/database")
+            raise RefusedError(f"{target.options.address}: write mysql://user@host:port/database")
         if self.at.password is not None:
-            raise password_refused(given_in)
+            raise password_refused(target.options)
         self.address, self.database = str(self.at), self.at.database
-        self._target = Target(self.address, None if password_file is None else Path(password_file), given_in)
+        self.target = replace(target, dsn=self.address)
         self._prefix = f"hg.{sha256(migration.encode()).hexdigest()[:16]}"
         self._main: Session | None = None
 
@@ -245,7 +245,7 @@ class MariadbSessions:
     def open(self, silence_seconds: float | None = None) -> Session:
         """A session without a lock. Raises DatabaseUnavailableError, RefusedError."""
         with refusing():
-            session = open_session(self._target, MysqlSession, settings=(_SETTINGS,), silence_seconds=silence_seconds)
+            session = open_session(self.target, MysqlSession, settings=(_SETTINGS,), silence_seconds=silence_seconds)
         if not session.is_mariadb:
             session.close()
             raise RefusedError(f"{self.at.host}:{self.at.port}: {why_not_mariadb(session.version)}")
@@ -254,7 +254,7 @@ class MariadbSessions:
     def password(self) -> str:
         """What the password's file contains now, for a program that connects itself. Raises RefusedError."""
         with refusing():
-            return self._target.password(address_of(self.address, self._target.options)) or ""
+            return self.target.password(address_of(self.address, self.target.options)) or ""
 
     @contextmanager
     def asking(self) -> Iterator[Session]:

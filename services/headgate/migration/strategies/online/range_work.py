@@ -9,8 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.databases.address import Target
 from headgate.migration.core.copy_steps import Position, may_write
 from headgate.migration.strategies.contract import Plan, RefusedError, SupersededError
+from headgate.migration.strategies.target import target_of
 
 __all__ = ["WRITE_LOCK_SECONDS", "RangeWork", "check_may_write", "position_of"]
 
@@ -28,6 +30,11 @@ class RangeWork(msgspec.Struct, frozen=True):
     owner_rev: int
     attempt: int
     held: Position
+
+    @property
+    def target(self) -> Target:
+        """Where both tables are."""
+        return target_of(self.database, self.password_file)
 
     @property
     def table_name(self) -> str:

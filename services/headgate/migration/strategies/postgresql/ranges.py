@@ -25,7 +25,7 @@ _ORDERED: Final = frozenset({"uuid", "date", "timestamp with time zone", "timest
 
 
 def _opened(work: RangeWork) -> Any:
-    return PostgresSessions(work.migration, work.database, work.password_file).open()
+    return PostgresSessions(work.migration, work.target).open()
 
 
 def read_range(work: RangeWork, chunk: Chunk) -> Iterator[bytes]:

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 import msgspec
 from psycopg import sql
 
+from headgate.databases.address import Target
 from headgate.migration.strategies.contract import (
     Column,
     Memory,
@@ -102,12 +103,12 @@ class PostgresServer:
     name_bytes_max = NAME_BYTES_MAX
     shadow_prefix = "_"
 
-    def __init__(self, migration: str, dsn: str, password_file: str | None) -> None:
+    def __init__(self, migration: str, target: Target) -> None:
         """Nothing is opened yet. Raises RefusedError."""
         self.migration = migration
-        self.password_file = password_file
+        self.password_file = None if target.password_file is None else str(target.password_file)
         self.mark = sha256(migration.encode()).hexdigest()[:8]
-        self.sessions = PostgresSessions(migration, dsn, password_file)
+        self.sessions = PostgresSessions(migration, target)
         self.address = self.sessions.address
         self.rows = PostgresCopy(self.sessions, self.mark)
         self.next_bound = self.rows.next_bound
@@ -121,7 +122,7 @@ class PostgresServer:
 
     def of(self, migration: str) -> "PostgresServer":
         """See contract."""
-        return PostgresServer(migration, self.address, self.password_file)
+        return PostgresServer(migration, self.sessions.target)
 
     def take_over(self, owner_rev: int) -> Memory | None:
         """See contract."""

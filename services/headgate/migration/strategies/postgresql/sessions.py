@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Final
 
 import psycopg
+from msgspec.structs import replace
 from psycopg import errors, sql
 
 from headgate.databases.address import Target
@@ -20,7 +20,7 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     SupersededError,
 )
-from headgate.migration.strategies.target import DATABASE, password_refused, refusing
+from headgate.migration.strategies.target import password_refused, refusing
 from headgate.records.identifiers import show_identifier
 
 __all__ = ["PostgresSessions", "named", "schema_of", "translating"]
@@ -80,13 +80,13 @@ def _said(error: psycopg.Error) -> str:
 class PostgresSessions:
     """The sessions of one migration in this process."""
 
-    def __init__(self, migration: str, dsn: str, password_file: str | None) -> None:
+    def __init__(self, migration: str, target: Target) -> None:
         """Nothing is opened yet. Raises RefusedError for an address that is none, or that has a password in it."""
         with refusing():
-            if address_of(dsn, DATABASE).has_password:
-                raise password_refused(DATABASE)
-            self.address, self.database = url_of(dsn, DATABASE)
-        self._target = Target(self.address, None if password_file is None else Path(password_file), DATABASE)
+            if address_of(target.dsn, target.options).has_password:
+                raise password_refused(target.options)
+            self.address, self.database = url_of(target.dsn, target.options)
+        self.target = replace(target, dsn=self.address)
         self._name = f"headgate migration {sha256(migration.encode()).hexdigest()[:16]}"
         self._main: Any = None
 
@@ -151,7 +151,7 @@ class PostgresSessions:
     def open(self, name: str | None = None) -> BoundedConnection:
         """A session. Raises DatabaseUnavailableError, RefusedError."""
         with refusing():
-            return open_connection(self._target, application_name=name or self._name, lock_seconds=LOCK_SECONDS)
+            return open_connection(self.target, application_name=name or self._name, lock_seconds=LOCK_SECONDS)
 
     def close(self) -> None:
         """Let go of the migration's lock."""

@@ -64,10 +64,9 @@ def connect(settings: RelationalSettings) -> MysqlSession:
     # No session can leave out triggers. They recognise ours by @headgate (docs/configuration.md).
     ours = f"SET SESSION foreign_key_checks = {int(settings.foreign_keys)}, @headgate = 1"
     with as_sink_errors():
-        session = database.open_session(
-            settings.target, MysqlSession, settings=(_SETTINGS, _ISOLATION, ours), counts_found=True
-        )
-    session.loads = parse_address(settings.dsn).bulk == "load"
+        target = settings.target
+        session = database.open_session(target, MysqlSession, settings=(_SETTINGS, _ISOLATION, ours), counts_found=True)
+    session.loads = parse_address(target.dsn).bulk == "load"
     return session
 
 

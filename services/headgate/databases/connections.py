@@ -1,0 +1,141 @@
+"""Named connections: databases that an operator describes in a file on the services, and that others name.
+
+A feed or a migration is stored on a topic. With ``sink.connection: shop`` it holds no address and names no file: those
+are in the file that HEADGATE_CONNECTIONS names, on each machine that connects. The file is read again when it changes.
+"""
+
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError, field_validator, model_validator
+
+from headgate.config.feed import Strict
+from headgate.config.secrets import CONNECTIONS, setting
+from headgate.config.wording import explained, one_of
+from headgate.databases.address import Options, Target
+from headgate.databases.errors import DatabaseRefusedError
+from headgate.databases.kinds import KINDS, kind_of
+
+__all__ = ["Connection", "Use", "named"]
+
+
+class Use(StrEnum):
+    """What a connection may be used for."""
+
+    SINK = "sink"
+    """Feeds write to it."""
+    SOURCE = "source"
+    """``headgate verify`` reads it."""
+    MIGRATION = "migration"
+    """Schema changes are done there."""
+
+
+class TlsFiles(Strict):
+    """TLS to a database. With ``ca_file`` the server must prove its name by a certificate that this CA has signed."""
+
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    """The client's private key, in the folder for secrets."""
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> "TlsFiles":
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("certificate_file and key_file: give both or neither")
+        if self.ca_file is None:
+            raise ValueError("ca_file is missing: without it nothing proves who the server is")
+        return self
+
+
+class Connection(Strict):
+    """One database: its kind, its address without a password, and what it may be used for."""
+
+    kind: str
+    address: str
+    password_file: Path | None = None
+    """In the folder for secrets, read for each new session."""
+    tls: TlsFiles | None = None
+    use: frozenset[Use]
+
+    @field_validator("kind")
+    @classmethod
+    def _known(cls, given: str) -> str:
+        if given not in KINDS:
+            raise ValueError(one_of(given, tuple(KINDS)))
+        return given
+
+    @model_validator(mode="after")
+    def _address_of_its_kind(self) -> "Connection":
+        try:
+            is_its = kind_of(self.address, _options("", Use.SINK)).name == self.kind
+            if is_its and KINDS[self.kind].address(self.address, _options("", Use.SINK)).has_password:
+                raise ValueError("address has a password in it: write it into a file, and name that in password_file")
+            self.dsn()
+        except DatabaseRefusedError as error:
+            raise ValueError(str(error)) from error
+        if not is_its:
+            raise ValueError(f"address is not one of kind {self.kind}")
+        return self
+
+    def dsn(self) -> str:
+        """The address with its TLS options. Raises DatabaseRefusedError."""
+        if self.tls is None:
+            return self.address
+        files = {name: str(file) for name, file in self.tls if file is not None}
+        return KINDS[self.kind].with_tls(self.address, files, _options("", Use.SINK))
+
+
+class _File(Strict):
+    connections: dict[str, Connection]
+
+
+def named(name: str, use: Use, option: str) -> tuple[Connection, Target]:
+    """The connection of that name, and the database itself, for that use.
+
+    ``option`` is where the name was given. Raises DatabaseRefusedError: no file, no such name, or not for that use.
+    """
+    file = setting(CONNECTIONS)
+    if not file:
+        raise DatabaseRefusedError(
+            f"{option}: {name} is a named connection, but this process has none. Describe it in a file, and set "
+            f"{CONNECTIONS} to the file's path, here and on every machine that connects"
+        )
+    known = _read(Path(file))
+    found = known.get(name)
+    if found is None:
+        raise DatabaseRefusedError(f"{option}: connection {one_of(name, sorted(known))}. Add it to {file}")
+    if use not in found.use:
+        raise DatabaseRefusedError(
+            f"{option}: connection {name} may be used as {', '.join(sorted(found.use)) or 'nothing'}, not as {use}. "
+            f"Use another one, or add {use} to its `use` in {file}"
+        )
+    return found, Target(found.dsn(), found.password_file, _options(name, use))
+
+
+def _options(name: str, use: Use) -> Options:
+    where = f" of connection {name}" if name else ""
+    return Options(f"address{where}", f"password_file{where}", use.value)
+
+
+def _read(file: Path) -> dict[str, Connection]:
+    try:
+        stat = file.stat()
+        return _parsed(file, stat.st_mtime_ns, stat.st_ino, stat.st_size)
+    except OSError as error:
+        raise DatabaseRefusedError(f"{CONNECTIONS}: cannot read {file}: {error.strerror}") from error
+
+
+@lru_cache(maxsize=1)
+def _parsed(file: Path, *_version: int) -> dict[str, Connection]:
+    """The file's connections; read again only when it has changed. Raises OSError, DatabaseRefusedError."""
+    try:
+        data: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+        return _File.model_validate(data).connections
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DatabaseRefusedError(f"{CONNECTIONS}: {file} is not YAML: {error}") from error
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, e['loc'])) or 'file'}: {explained(e)}" for e in error.errors()]
+        raise DatabaseRefusedError(f"{CONNECTIONS}: {file}: {'; '.join(lines)}") from error

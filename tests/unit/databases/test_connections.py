@@ -1,0 +1,161 @@
+"""Named connections: who may use them, what is refused, and that the file is read again."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headgate.config.feed import FeedSpecError, SinkSpec, parse_feed
+from headgate.databases.address import Target
+from headgate.databases.connections import Use, named
+from headgate.databases.errors import DatabaseRefusedError
+from headgate.migration.core.spec import MigrationSpec, MigrationSpecError, parse_spec, written
+from headgate.migration.shell.work import open_strategy
+from headgate.migration.strategies.contract import RefusedError
+from headgate.records.migration import MigrationStrategy
+from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.registry import open_sink, same_sink, server_of, target_of
+
+SHOP = {"kind": "postgresql", "address": "postgresql://ann@db.example/shop", "use": ["sink", "source", "migration"]}
+
+
+class File:
+    """The file of connections of this machine."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, **connections: object) -> None:
+        self.path.write_text(yaml.safe_dump({"connections": connections}), encoding="utf-8")
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> File:
+    monkeypatch.setenv("HEADGATE_CONNECTIONS", str(tmp_path / "connections.yaml"))
+    monkeypatch.setenv("HEADGATE_SECRETS_DIR", str(tmp_path))
+    return File(tmp_path / "connections.yaml")
+
+
+def _target(name: str = "shop", use: Use = Use.SINK) -> Target:
+    return named(name, use, "sink.connection")[1]
+
+
+def _refused(name: str = "shop", use: Use = Use.SINK) -> str:
+    with pytest.raises(DatabaseRefusedError) as refused:
+        _target(name, use)
+    return str(refused.value)
+
+
+def test_a_connection_has_an_address_a_password_and_tls(file: File) -> None:
+    tls = {"ca_file": "/etc/ca.pem", "certificate_file": "/etc/cert.pem", "key_file": str(file.path.parent / "key")}
+    file.write(
+        shop={**SHOP, "password_file": "shop", "tls": tls},
+        items={"kind": "mysql", "address": "mysql://ann@db/items", "tls": tls, "use": ["sink"]},
+    )
+    shop, items = _target(), _target("items")
+    assert shop.password_file == Path("shop")
+    for option in ("sslmode=verify-full", "sslrootcert=/etc/ca.pem", "sslcert=/etc/cert.pem", "sslkey="):
+        assert option in shop.dsn
+    for option in ("ssl_ca=/etc/ca.pem", "ssl_cert=/etc/cert.pem", "ssl_key="):
+        assert option in items.dsn
+
+
+def test_a_name_that_is_unknown_is_refused_with_the_nearest(file: File) -> None:
+    file.write(shop=SHOP)
+    refused = _refused("shp")
+    assert "sink.connection" in refused
+    assert "did you mean 'shop'" in refused
+    assert str(file.path) in refused
+
+
+def test_a_use_that_is_not_allowed_is_refused(file: File) -> None:
+    file.write(shop={**SHOP, "use": ["source"]})
+    assert "may be used as source, not as sink" in _refused()
+    assert _target(use=Use.SOURCE).dsn == SHOP["address"]
+    with pytest.raises(SinkRefusedError, match="may be used as source, not as sink"):
+        open_sink(SinkSpec(type="postgresql", connection="shop"))
+
+
+def test_without_a_file_it_is_said_how_to_name_one(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert f"cannot read {file.path}" in _refused()
+    monkeypatch.delenv("HEADGATE_CONNECTIONS")
+    assert "set HEADGATE_CONNECTIONS" in _refused()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"kind": "mysq"}, "did you mean 'mysql'"),
+        ({"kind": "mysql"}, "address is not one of kind mysql"),
+        ({"address": "postgresql://ann:s3cret@db/shop"}, "name that in password_file"),
+        ({"address": "postgresql://ann@db/shop?passfile=/x"}, "passfile is refused"),
+        ({"tls": {"ca_file": "/ca"}, "address": "postgresql://ann@db/shop?sslmode=require"}, "sslmode beside tls"),
+        ({"tls": {"key_file": "/key"}}, "give both or neither"),
+        ({"pasword_file": "x"}, "did you mean 'password_file'"),
+        ({"use": ["sinks"]}, "did you mean 'sink'"),
+    ],
+)
+def test_a_connection_that_cannot_be_is_refused_by_its_option(file: File, change: dict[str, object], says: str) -> None:
+    file.write(shop={**SHOP, **change})
+    refused = _refused()
+    assert says in refused
+    assert "s3cret" not in refused
+
+
+def test_the_file_is_read_again_when_it_has_changed(file: File) -> None:
+    file.write(shop=SHOP)
+    assert "db.example" in _target().dsn
+    file.write(shop={**SHOP, "address": "postgresql://ann@standby.example/shop", "password_file": "new"})
+    assert _target() == Target("postgresql://ann@standby.example/shop", Path("new"), _target().options)
+
+
+def test_a_feed_keeps_the_name_and_not_the_address(file: File) -> None:
+    file.write(shop=SHOP)
+    spec = parse_feed("{feed: f, source: {topics: [t]}, sink: {type: postgresql, connection: shop}}")
+    assert same_sink(spec.sink) == spec.sink
+    assert "db.example" not in spec.to_json()
+    assert server_of(spec.sink) == "db.example:5432"
+    assert target_of(spec.sink).dsn == SHOP["address"]
+    with pytest.raises(SinkRefusedError, match=r"is of kind postgresql, and sink\.type is mysql"):
+        open_sink(SinkSpec(type="mysql", connection="shop"))
+
+
+@pytest.mark.parametrize(
+    ("sink", "says"),
+    [
+        ("connection: shop, dsn: host=x", "either sink.dsn or sink.connection"),
+        ("table: t", "either sink.dsn or sink.connection"),
+        ("connection: shop, password_file: x", "leave out sink.password_file"),
+    ],
+)
+def test_a_feed_names_its_sink_once(sink: str, says: str) -> None:
+    with pytest.raises(FeedSpecError, match=says):
+        parse_feed(f"{{feed: f, source: {{topics: [t]}}, sink: {{type: postgresql, {sink}}}}}")
+
+
+def _change(**more: str) -> MigrationSpec:
+    return MigrationSpec(statement="ALTER TABLE t ADD c int", strategy=MigrationStrategy.DIRECT, **more)  # type: ignore[arg-type]
+
+
+def test_a_migration_names_a_connection(file: File) -> None:
+    file.write(shop=SHOP)
+    spec = parse_spec(written(_change(connection="shop")))
+    open_strategy("m", spec).close()
+    file.write(shop={**SHOP, "use": ["sink"]})
+    with pytest.raises(RefusedError, match="may be used as sink, not as migration"):
+        open_strategy("m", spec)
+
+
+def test_a_migration_does_not_go_on_at_another_database(file: File) -> None:
+    file.write(shop=SHOP)
+    accepted = _change(connection="shop", database="postgresql://ann@db.example:5432/shop")
+    open_strategy("m", accepted).close()
+    file.write(shop={**SHOP, "address": "postgresql://ann@other/shop"})
+    with pytest.raises(RefusedError, match="Change it back until the migration has ended"):
+        open_strategy("m", accepted)
+
+
+@pytest.mark.parametrize("given", [{}, {"connection": "shop", "password_file": "x"}])
+def test_a_migration_names_one_database(given: dict[str, str]) -> None:
+    with pytest.raises(MigrationSpecError, match="--connection"):
+        parse_spec(written(_change(**given)))
