@@ -13,7 +13,7 @@ import pytest
 
 from containers.conftest import ROOT, Compose, build_images, docker, eventually, left_of, logs_of
 from fixtures.servers import ENGINE_ADDRESS, KAFKA_IMAGE, _no_engine
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
 

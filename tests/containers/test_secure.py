@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from containers.conftest import ROOT, Compose, brought_up, docker, eventually, left_of, logs_of
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
 

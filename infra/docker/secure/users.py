@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from headgate.cli.rights import access_rule
+from headgate.app.access_rules import access_rule
 from headgate.config.rights import Grant, Resource
 from headgate.config.settings import load_settings
 from headgate.eventlog.connection import KafkaConnection

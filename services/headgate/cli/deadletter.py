@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.lookup import find_feed
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, age, note, show_object, show_rows

@@ -6,7 +6,7 @@ very rules judge the answer by the log as it stands. Exit codes are those of the
 
 from typing import Any
 
-from headgate.cli.exit_codes import CommandError, ExitCode, exit_code_of_refusal
+from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of_refusal
 from headgate.cli.lookup import replayed
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.config.feed import FeedSpec

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from headgate.cli.exit_codes import ExitCode, exit_code_of
+from headgate.app.exit_codes import ExitCode, exit_code_of
 from headgate.cli.output import Output, complain, errors_as
 from headgate.config.wording import explained, one_of
 

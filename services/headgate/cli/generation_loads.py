@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from msgspec.structs import asdict
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.generation_requests import SetName, Yes, ask_policy, commit, map_of, opened, record_of
 from headgate.cli.options import ClusterOptions, Format, Timeout
 from headgate.cli.output import Output, note, show_object

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.generation_requests import SetName, opened, record_of, waits_for
 from headgate.cli.options import ClusterOptions
 from headgate.cli.output import note

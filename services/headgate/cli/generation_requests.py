@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import typer
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.options import ClusterOptions, connected
 from headgate.cli.output import note
 from headgate.cli.requests import CLIENT, requester

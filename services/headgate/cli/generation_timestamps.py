@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.generation_requests import Yes, ask_timestamps, forget_reader, opened
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
 from headgate.cli.output import Output, note, show_value

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.generation_loads import automatic, show_plan
 from headgate.cli.generation_pictures import picture
 from headgate.cli.generation_readers import readers

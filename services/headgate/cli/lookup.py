@@ -2,7 +2,7 @@
 
 from difflib import get_close_matches
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.coordinator.core.state import CoordinatorState, evolve, new_state
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedRecorded

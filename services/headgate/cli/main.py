@@ -13,8 +13,8 @@ import typer
 from typer.main import get_command
 
 from headgate import SCHEMA_VERSION, __version__
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.errors import Commands
-from headgate.cli.exit_codes import CommandError, ExitCode
 from headgate.cli.options import CommandGroup, Format
 from headgate.cli.output import Output, show_object
 from headgate.config.wording import one_of

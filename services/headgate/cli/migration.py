@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.migration_target import TargetOptions
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, note, show_object, show_rows

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.options import OptionGroup
 from headgate.migration.core.spec import Registry
 from headgate.records.migration import MigrationStrategy

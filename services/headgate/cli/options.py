@@ -1,19 +1,16 @@
 """Options that many commands share, and what they lead to: settings, and a connection to the cluster's log."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from confluent_kafka import KafkaException
 
+from headgate.app.cluster import opened_cluster
 from headgate.cli.option_groups import CommandGroup, OptionGroup
 from headgate.cli.output import Output, errors_as
-from headgate.config.settings import Settings, SettingsError, load_settings
-from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
-from headgate.eventlog.kafka import KafkaLog, open_log
-from headgate.eventlog.sharding import SHARDED_TOPICS
-from headgate.eventlog.topics import topic_name
+from headgate.config.settings import Settings, SettingsError
+from headgate.eventlog.kafka import KafkaLog
 
 __all__ = [
     "ClusterOptions",
@@ -23,7 +20,6 @@ __all__ = [
     "Timeout",
     "Watch",
     "cluster_flags",
-    "cluster_settings",
     "connected",
 ]
 
@@ -63,33 +59,8 @@ def cluster_flags(given: ClusterOptions) -> dict[str, Any]:
     return {"bootstrap": given.bootstrap, "cluster": given.cluster, "kafka": kafka}
 
 
-def cluster_settings(flags: Mapping[str, Any]) -> Settings:
-    """Settings whose number of shards, unless somebody chose one, is that of the cluster if it exists already.
-
-    Raises SettingsError, LogError.
-    """
-    settings = load_settings(flags)
-    if "shards" in settings.model_fields_set:
-        return settings
-    connection = KafkaConnection(settings.bootstrap, settings.kafka)
-    try:
-        topics = connection.admin.list_topics(timeout=ADMIN_SECONDS_MAX).topics
-    except KafkaException as error:
-        raise connection.failed("listing topics", error) from error
-    finally:
-        connection.close()
-    present = topics.get(topic_name(settings.cluster, SHARDED_TOPICS[0]))
-    if present is None or not present.partitions:
-        return settings
-    return load_settings({**flags, "shards": len(present.partitions)})
-
-
 @contextmanager
 def connected(cluster: ClusterOptions) -> Iterator[tuple[Settings, KafkaLog]]:
     """The settings and the cluster's log, checked, for one command. Raises SettingsError, LogError."""
-    settings = cluster_settings(cluster_flags(cluster))
-    log = open_log(settings)
-    try:
-        yield settings, log
-    finally:
-        log.close()
+    with opened_cluster(cluster_flags(cluster)) as opened:
+        yield opened

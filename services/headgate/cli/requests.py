@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
-from headgate.cli.exit_codes import CommandError, ExitCode, exit_code_of
+from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of
 from headgate.cli.output import Output, note, show_value
 from headgate.eventlog.log import Log
 from headgate.eventlog.sharding import shard_of

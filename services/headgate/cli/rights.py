@@ -3,52 +3,21 @@
 from typing import Annotated, Final
 
 import typer
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.app.access_rules import access_rule, create_access_rules
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.options import ClusterOptions, Format, cluster_flags
 from headgate.cli.output import Output, note, show_rows
-from headgate.config.rights import Grant, Resource, Topics, grants, who_has_rights
+from headgate.config.rights import Topics, grants, who_has_rights
 from headgate.config.settings import load_settings
 from headgate.config.wording import one_of
-from headgate.eventlog.connection import ADMIN_SECONDS_MAX, FUTURE_GRACE_SECONDS, KafkaConnection
 from headgate.generation.changelog.shell.wire import positions_topic
 
-__all__ = ["access_rule", "rights"]
-
-_RESOURCES: Final = {
-    Resource.TOPIC: ResourceType.TOPIC,
-    Resource.GROUP: ResourceType.GROUP,
-    Resource.TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
-}
-
-_OPERATIONS: Final = {
-    "Alter": AclOperation.ALTER,
-    "Create": AclOperation.CREATE,
-    "Delete": AclOperation.DELETE,
-    "Describe": AclOperation.DESCRIBE,
-    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
-    "Read": AclOperation.READ,
-    "Write": AclOperation.WRITE,
-}
+__all__ = ["rights"]
 
 _COLUMNS: Final = ("who", "principal", "resource", "name", "pattern", "operation")
 
 WHO: Final = "{who}"
-
-
-def access_rule(grant: Grant, principal: str) -> AclBinding:
-    """The rule that allows it, from any host."""
-    return AclBinding(
-        _RESOURCES[grant.resource],
-        grant.name,
-        ResourcePatternType.PREFIXED if grant.is_prefix else ResourcePatternType.LITERAL,
-        principal,
-        "*",
-        _OPERATIONS[grant.operation],
-        AclPermissionType.ALLOW,
-    )
 
 
 def rights(
@@ -79,7 +48,7 @@ def rights(
     }
     found = grants(settings.cluster, topics, who or ())
     if grant:
-        _grant(KafkaConnection(settings.bootstrap, settings.kafka), found, principal)
+        create_access_rules(settings, [access_rule(each, principal.replace(WHO, each.who)) for each in found])
         note(f"{len(found)} rights are granted on {settings.bootstrap}")
     rows = [
         {
@@ -93,17 +62,3 @@ def rights(
         for each in found
     ]
     show_rows(_COLUMNS, rows, output)
-
-
-def _grant(connection: KafkaConnection, found: list[Grant], principal: str) -> None:
-    rules = [access_rule(each, principal.replace(WHO, each.who)) for each in found]
-    try:
-        asked = connection.admin.create_acls(rules, request_timeout=ADMIN_SECONDS_MAX)
-        for future in asked.values():
-            future.result(ADMIN_SECONDS_MAX + FUTURE_GRACE_SECONDS)
-    except KafkaException as error:
-        raise connection.failed("granting rights", error) from error
-    except TimeoutError as error:
-        raise connection.unreachable("granting rights") from error
-    finally:
-        connection.close()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headgate.cli.lookup import find_feed
-from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedProgressed, FeedRecorded, Positions, SpanPlan
 from headgate.records.keys import FeedProgressKey
@@ -32,7 +32,7 @@ SOURCE_COLUMNS: Final = (
 )
 
 
-def source_rows(connection: KafkaConnection, snapshot: Snapshot, feed: str) -> list[dict[str, Any]]:
+def source_rows(log: KafkaLog, snapshot: Snapshot, feed: str) -> list[dict[str, Any]]:
     """A row for each partition of each table, or part of one, of the feed.
 
     ``topic_id`` is Kafka's id of the topic that ``position`` belongs to, None if it is not known.
@@ -44,14 +44,14 @@ def source_rows(connection: KafkaConnection, snapshot: Snapshot, feed: str) -> l
     counts = {plan.topic: 0 for plan in plans}
     for plan in plans:
         counts[plan.topic] = max(counts[plan.topic], *(partition + 1 for partition in plan.start), 0)
-    missing = sorted(set(counts) - set(present_topics(connection))) if counts else []
+    missing = sorted(set(counts) - set(present_topics(log.connection))) if counts else []
     if missing:
         raise TopicMissingError(
             f"source topic {', '.join(missing)} of feed {feed} does not exist any more: make the feed again from a "
             "fresh copy of the table"
         )
-    first, end = start_offsets(connection, counts, "earliest"), end_offsets(connection, counts)
-    told, untold = topic_settings(connection, counts)
+    first, end = start_offsets(log.connection, counts, "earliest"), end_offsets(log.connection, counts)
+    told, untold = topic_settings(log.connection, counts)
     rows = []
     for plan in plans:
         settings = told.get(plan.topic, {})

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.generation.core.tokens import MAX_TOKEN, MIN_TOKEN, Sharding
 from headgate.generation.timestamps.core.rings import TOKENS_MAX, RingError, owners_of
 from headgate.records.timestamps import RingNode

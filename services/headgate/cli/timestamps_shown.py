@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.generation_requests import opened
 from headgate.cli.options import ClusterOptions, Format
 from headgate.cli.output import Output, show_rows, show_value

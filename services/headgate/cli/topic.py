@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, cluster_flags, connected
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.rights import rights
@@ -43,7 +43,7 @@ def list_topics(
     """List the control topics with their partitions, ends, keys and garbage; or the source topics of a feed."""
     with connected(cluster) as (settings, log):
         if feed is not None:
-            show_rows(SOURCE_COLUMNS, source_rows(log.connection, read_snapshot(log), feed), output)
+            show_rows(SOURCE_COLUMNS, source_rows(log, read_snapshot(log), feed), output)
             return
         partitions = all_partitions(log, KEY_FORMS)
         ends = log.end_offsets(partitions)

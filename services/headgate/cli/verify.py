@@ -9,14 +9,14 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from headgate.cli.exit_codes import CommandError, ExitCode
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.lookup import find_feed
 from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.databases.address import Options, Target
 from headgate.databases.connections import Use, named
-from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import normal_table
@@ -62,7 +62,7 @@ def verify(
         record = find_feed(read_snapshot(log), feed)
         spec = parse_feed(record.spec)
         plans = _chosen(feed, wholes(record.spans), table or [])
-        said = _said_by_events(log.connection, spec, plans)
+        said = _said_by_events(log, spec, plans)
     source = _source(source_dsn, source_password_file, source_connection)
     compared, skipped = _compare(spec, plans, said, source)
     rows = sum(each.rows for each in compared)
@@ -128,7 +128,7 @@ def _compare(
     return compared, skipped
 
 
-def _said_by_events(connection: KafkaConnection, spec: FeedSpec, plans: Sequence[SpanPlan]) -> dict[str, str]:
+def _said_by_events(log: KafkaLog, spec: FeedSpec, plans: Sequence[SpanPlan]) -> dict[str, str]:
     """Topic → table, as the topics' last events say it; of a feed that names its tables nothing is asked.
 
     Raises SourceError.
@@ -136,7 +136,7 @@ def _said_by_events(connection: KafkaConnection, spec: FeedSpec, plans: Sequence
     topics = {plan.topic: len(plan.start) for plan in plans if plan.topic not in spec.source.topic_tables}
     if spec.source.tables or not topics:
         return {}
-    return {topic: origin.in_full for topic, origin in origins(connection, topics).items()}
+    return {topic: origin.in_full for topic, origin in origins(log.connection, topics).items()}
 
 
 def _source_table(spec: FeedSpec, source: Side, said: Mapping[str, str], plan: SpanPlan) -> str:

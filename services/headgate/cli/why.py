@@ -7,13 +7,13 @@ import msgspec
 import typer
 from msgspec.structs import replace
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.cli.lookup import find_feed, replayed
 from headgate.cli.options import ClusterOptions, Format, Watch, connected
 from headgate.cli.output import Output, again, age, note, show_rows, show_value
 from headgate.cli.waiting_streams import waiting_streams
 from headgate.coordinator.core.feeds.explain import Explanation, Reason, explain
-from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import FeedRecorded, FeedState, Positions
@@ -38,7 +38,7 @@ def why(
             snapshot = read_snapshot(log)
             record = find_feed(snapshot, feed)
             explanation = _explain(snapshot, shard_of(feed, log.shards), feed)
-            explanation = _without_idle(explanation, snapshot, record, log.connection)
+            explanation = _without_idle(explanation, snapshot, record, log)
             applied = {at: to for plan in record.spans for at, to in _applied(snapshot, feed, plan.span).items()}
             waiting = waiting_streams(log, record, applied)
             held = _show(_with_more(explanation, waiting), output)
@@ -72,16 +72,14 @@ def _show(explanation: Explanation, output: Output) -> bool:
     return held
 
 
-def _without_idle(
-    explanation: Explanation, snapshot: Snapshot, record: FeedRecorded, connection: KafkaConnection
-) -> Explanation:
+def _without_idle(explanation: Explanation, snapshot: Snapshot, record: FeedRecorded, log: KafkaLog) -> Explanation:
     """Without tables that lagged in their last batch and have applied everything since: the log cannot tell them apart.
 
     Raises SourceError.
     """
     lagging = {reason.span for reason in explanation.reasons if reason.is_late}
     plans = [plan for plan in record.spans if plan.span in lagging]
-    ends = end_offsets(connection, {plan.topic: max(plan.start) + 1 for plan in plans})
+    ends = end_offsets(log.connection, {plan.topic: max(plan.start) + 1 for plan in plans})
     idle = {
         plan.span
         for plan in plans

@@ -6,7 +6,7 @@ would run on without the thread, with healthy probes. Here each such *crash* is
 - logged as critical, with the name of the thread and the traceback,
 - counted in ``headgate_thread_crashes_total``,
 - and either passed to ``on_crash``, for threads whose creator can report the failure to its own callers, or *fatal*:
-  ``/readyz`` fails, and a service process ends (cli/running.py), so that its platform starts a new one.
+  ``/readyz`` fails, and a service process ends (app/process.py), so that its platform starts a new one.
 
 Tasks of a BackgroundPool are logged and counted, and the exception stays in the task's Future. The thread that ran the
 task continues, so one task's failure is not fatal to the process.

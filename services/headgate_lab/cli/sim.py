@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.cli.options import Format
 from headgate.cli.output import Output, note, show_object, show_value
 from headgate_lab.simulation.campaign import TICKS, Campaign, Played, play, shrink

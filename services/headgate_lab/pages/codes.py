@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from headgate.cli.exit_codes import MEANINGS
+from headgate.app.exit_codes import MEANINGS
 from headgate.records.error_codes import ERROR_CODES
 
 __all__ = ["error_codes_page", "exit_codes_page"]
@@ -32,7 +32,7 @@ _EXIT_CODES_HEAD: Final = (
     "Every `headgate` command ends with one of these. A number never changes its meaning. Where the reason of a",
     "refused request begins with a code of [error-codes.md](error-codes.md) or with `not_found`, the exit code is that",
     "of the cause (11, 30, 31, 32, 43), by whatever command it was asked for. This page is made from",
-    "`services/headgate/cli/exit_codes.py` by `make docs`.",
+    "`services/headgate/app/exit_codes.py` by `make docs`.",
     "",
     "| code | name | what it says | what to do |",
     "|---|---|---|---|",

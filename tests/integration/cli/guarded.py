@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from headgate.cli.rights import access_rule
+from headgate.app.access_rules import access_rule
 from headgate.config.rights import Topics, grants, who_has_rights
 from headgate.generation.changelog.shell.wire import positions_topic
 from headgate.provisioning.time_scale import scaled_seconds

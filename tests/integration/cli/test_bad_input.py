@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from typer.testing import Result
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import ANSWER_SECONDS, headgate

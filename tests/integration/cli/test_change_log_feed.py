@@ -16,7 +16,7 @@ import pytest
 import yaml
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeWriter

@@ -20,7 +20,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fixtures.services import mariadb_execute
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.config.feed import parse_feed
 from headgate.config.settings import Settings
 from headgate.coordinator.shell.effect_runner import FeedWork

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.schema_files import schemas

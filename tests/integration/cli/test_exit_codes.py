@@ -10,7 +10,7 @@ import yaml
 from confluent_kafka.admin import NewTopic
 from typer.main import get_command
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.cli.main import LAB_COMMANDS, app
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog

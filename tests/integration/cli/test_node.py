@@ -13,7 +13,7 @@ import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.provisioning.time_scale import scaled_seconds

@@ -24,8 +24,8 @@ from confluent_kafka.admin import (
 )
 from prometheus_client import CollectorRegistry
 
-from headgate.cli.exit_codes import ExitCode
-from headgate.cli.running import SILENCE_SECONDS_MAX, Part
+from headgate.app.exit_codes import ExitCode
+from headgate.app.process import SILENCE_SECONDS_MAX, Part
 from headgate.config.settings import Settings, load_settings
 from headgate.eventlog.connection import BrokerUnreachableError, KafkaConnection, KafkaProperty
 from headgate.eventlog.decisions import Decision, last_decision

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings, load_settings
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.snapshot import read_snapshot

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from fixtures.spark_cluster import SparkCluster, python_without
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.provisioning.time_scale import scaled_seconds
 from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, headgate
 from support.waiting import eventually

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded.ports import free_ports

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.config.times import show_ts
 from headgate.eventlog.kafka import KafkaLog

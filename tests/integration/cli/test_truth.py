@@ -13,7 +13,7 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, headgate
 from support.waiting import eventually

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeReader, ChangeWriter
 from headgate.generation.changelog.shell.reader import ReadChange

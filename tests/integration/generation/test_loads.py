@@ -11,7 +11,7 @@ from typing import Self
 import pytest
 from typer.testing import CliRunner, Result
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.cli.main import app
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeReader, ChangeWriter

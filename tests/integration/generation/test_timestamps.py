@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.cli.main import app
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import shard_of

@@ -19,7 +19,7 @@ import pytest
 
 from fixtures.capture import Sources
 from fixtures.services import mariadb_connect
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from integration.cli.conftest import Service, headgate
 from support.waiting import eventually
 

@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic
 from msgspec.structs import replace
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.codec import encode
 from headgate.eventlog.kafka import KafkaLog

@@ -8,9 +8,9 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
+from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of
 from headgate.cli import main
 from headgate.cli.errors import Commands
-from headgate.cli.exit_codes import CommandError, ExitCode, exit_code_of
 from headgate.cli.lookup import find_feed
 from headgate.config.feed import FeedSpecError
 from headgate.config.settings import SettingsError

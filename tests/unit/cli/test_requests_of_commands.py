@@ -15,8 +15,8 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
+from headgate.app.exit_codes import MEANINGS, ExitCode
 from headgate.cli import options
-from headgate.cli.exit_codes import MEANINGS, ExitCode
 from headgate.cli.main import LAB_COMMANDS, app
 from headgate.cli.requests import requester
 from headgate.eventlog.log import Partition, Placed

@@ -1,11 +1,12 @@
 """A feed's source topics: the sink's position is the furthest that anybody says, never before the feed's start."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from headgate.app.exit_codes import ExitCode, exit_code_of
 from headgate.cli import source_topics
-from headgate.cli.exit_codes import ExitCode, exit_code_of
 from headgate.cli.source_topics import source_rows
 from headgate.eventlog.log import Delivery, Partition
 from headgate.eventlog.snapshot import Snapshot
@@ -36,7 +37,7 @@ def present(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return topics
 
 
-NOBODY: Any = None
+NOBODY: Any = SimpleNamespace(connection=None)
 
 
 @pytest.mark.parametrize(("incarnation", "positions"), [(None, [5, 7]), (1, [9, 7]), (0, [5, 7])])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headgate.cli.exit_codes import CommandError
+from headgate.app.exit_codes import CommandError
 from headgate.cli.timestamp_rings import draw_node, read_ring, ring_of, shown_ring, with_node, without_node
 from headgate.generation.core.tokens import MAX_TOKEN, MIN_TOKEN, Sharding
 from headgate.records.timestamps import RingNode

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from headgate.cli.exit_codes import ExitCode
+from headgate.app.exit_codes import ExitCode
 from headgate_lab.demo.audit import AuditReport, Finding, FindingKind
 from headgate_lab.demo.command import EXIT_FAILED
 from headgate_lab.demo.compare import Comparison, Difference

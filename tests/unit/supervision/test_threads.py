@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from prometheus_client.exposition import generate_latest
 
-from headgate.cli.running import Part, ThreadCrashedError, run_parts
+from headgate.app.process import Part, ThreadCrashedError, run_parts
 from headgate.observability.metrics import new_registry
 from headgate.observability.probes import Probes
 from headgate.supervision.threads import SUPERVISOR, BackgroundPool, BackgroundThread

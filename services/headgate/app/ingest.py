@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from contextlib import closing
 
-from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.running import Part, Surroundings
+from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.app.process import Part, Surroundings
 from headgate.generation.changelog.core.ingesting import Place, PlaceError
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.generation.changelog.shell.ingest import IngestService

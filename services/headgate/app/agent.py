@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from headgate.agent.shell.service import AgentCounters, AgentOptions, run_agent
-from headgate.cli.running import Part, Surroundings
+from headgate.app.process import Part, Surroundings
 from headgate.config.security import java_properties
 from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentRestraint, AgentStream
 from headgate.replication.progress import LaneProgress
@@ -77,7 +77,7 @@ class _Spark:
 
     def start(self) -> None:
         if self._runtime is None:
-            self._part = import_module("headgate.cli.spark_part")
+            self._part = import_module("headgate.app.spark")
             self._runtime = self._part.new_runtime(self._around.settings, self._scratch)
         self._part.start(self._runtime)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.cli.exit_codes import MEANINGS, ExitCode, exit_code_of, exit_code_of_refusal
+from headgate.app.exit_codes import MEANINGS, ExitCode, exit_code_of, exit_code_of_refusal
 from headgate.records.error_codes import ERROR_CODES
 from headgate.records.refusals import coded
 from headgate.sinks.contract import SinkError

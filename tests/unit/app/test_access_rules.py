@@ -1,6 +1,6 @@
 """Every right of the table can be granted."""
 
-from headgate.cli.rights import access_rule
+from headgate.app.access_rules import access_rule
 from headgate.config.rights import Topics, grants
 
 

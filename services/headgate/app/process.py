@@ -7,7 +7,7 @@ crash: a signal handler runs in between any two instructions of the main thread,
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
@@ -18,8 +18,8 @@ import psutil
 from prometheus_client import CollectorRegistry
 
 from headgate import __version__
-from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.options import cluster_settings
+from headgate.app.cluster import cluster_settings
+from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.config.crash_points import VARIABLE as CRASH_POINTS_VARIABLE
 from headgate.config.settings import Settings, redacted
 from headgate.eventlog.kafka import KafkaLog, open_log
@@ -57,7 +57,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 @contextmanager
 def surrounded(
-    service: str, flags: dict[str, Any], *, create: bool, routes: Sequence[Any] = ()
+    service: str, flags: Mapping[str, Any], *, create: bool, routes: Sequence[Any] = ()
 ) -> Iterator[Surroundings]:
     """Everything around one service, taken down in order; ``routes`` (aiohttp's) are served beside the probes.
 

@@ -1,6 +1,6 @@
 """The owner of change logs put together from the settings."""
 
-from headgate.cli.running import Part, Surroundings
+from headgate.app.process import Part, Surroundings
 from headgate.generation.owner.shell.effect_runner import GenerationEffects
 from headgate.generation.owner.shell.service import GenerationService
 from headgate.runtime.service import ServiceSettings

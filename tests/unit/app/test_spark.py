@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.cli.spark_part import _cores, new_runtime
+from headgate.app.spark import _cores, new_runtime
 from headgate.config.settings import SettingsError, load_settings
 from headgate.replication.spark_options import REFUSED_OPTIONS, RefusedOptionError, SparkOptions, check_options
 from headgate.replication.stream import LaneSource, rows_of

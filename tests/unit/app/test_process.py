@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.running import Part, run_parts
+from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.app.process import Part, run_parts
 
 
 def _patient(name: str, ended: list[str]) -> Part:

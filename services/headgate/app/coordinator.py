@@ -1,7 +1,7 @@
 """A coordinator put together from the settings."""
 
-from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.running import Part, Surroundings
+from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.app.process import Part, Surroundings
 from headgate.config.plugs import PlugError
 from headgate.config.settings import Settings
 from headgate.coordinator.schedulers.contract import Scheduler

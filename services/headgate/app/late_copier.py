@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from headgate.cli.running import Surroundings
+from headgate.app.process import Surroundings
 from headgate.config.settings import SettingsError
 from headgate.migration.strategies.contract import RefusedError
 from headgate.provisioning.errors import EmbeddedError
@@ -26,7 +26,7 @@ class LateCopier:
         """See Copier. RefusedError also where Java or a jar is missing, or a setting is wrong: it would not pass."""
         with self._lock:
             if self._made is None:
-                part = import_module("headgate.cli.spark_part")
+                part = import_module("headgate.app.spark")
                 try:
                     self._made = part.new_copier(self._around.settings, self._scratch)
                 except (SettingsError, EmbeddedError) as error:

@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from headgate.cli.copy_part import LateCopier
-from headgate.cli.running import Part, Surroundings
+from headgate.app.late_copier import LateCopier
+from headgate.app.process import Part, Surroundings
 from headgate.migration.shell.reports import PATH, ToolReports
 from headgate.migration.shell.service import MigrationService
 from headgate.migration.strategies.tools.tool import Tools

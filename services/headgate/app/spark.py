@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from headgate.cli.exit_codes import CommandError, ExitCode
-from headgate.cli.running import Surroundings
+from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.app.process import Surroundings
 from headgate.config.security import java_properties
 from headgate.config.settings import Settings, SettingsError
 from headgate.provisioning.artifacts import ensure

@@ -1,0 +1,47 @@
+"""A cluster's settings and its log, opened for one command or one service."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from headgate.config.settings import Settings, load_settings
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
+from headgate.eventlog.kafka import KafkaLog, open_log
+from headgate.eventlog.sharding import SHARDED_TOPICS
+from headgate.eventlog.topics import topic_name
+
+__all__ = ["cluster_settings", "opened_cluster"]
+
+
+def cluster_settings(flags: Mapping[str, Any]) -> Settings:
+    """Settings whose number of shards, unless it is set, is that of the cluster if the cluster exists.
+
+    Raises SettingsError, LogError.
+    """
+    settings = load_settings(flags)
+    if "shards" in settings.model_fields_set:
+        return settings
+    connection = KafkaConnection(settings.bootstrap, settings.kafka)
+    try:
+        topics = connection.admin.list_topics(timeout=ADMIN_SECONDS_MAX).topics
+    except KafkaException as error:
+        raise connection.failed("listing topics", error) from error
+    finally:
+        connection.close()
+    present = topics.get(topic_name(settings.cluster, SHARDED_TOPICS[0]))
+    if present is None or not present.partitions:
+        return settings
+    return load_settings({**flags, "shards": len(present.partitions)})
+
+
+@contextmanager
+def opened_cluster(flags: Mapping[str, Any]) -> Iterator[tuple[Settings, KafkaLog]]:
+    """The settings and the cluster's log, checked, for one command. Raises SettingsError, LogError."""
+    settings = cluster_settings(flags)
+    log = open_log(settings)
+    try:
+        yield settings, log
+    finally:
+        log.close()
