@@ -6,10 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
+from headgate.migration.core.effects import ExamineRefused
 from headgate.migration.core.spec import MigrationSpec, MigrationSpecError, parse_spec, written
+from headgate.migration.shell.work import open_strategy
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.tools.gh_ost_hook import given
 from headgate.migration.strategies.tools.process import LINES_MAX, ToolFolder, ToolProcess
@@ -36,6 +39,33 @@ def checked(strategy: MigrationStrategy, **more: Any) -> MigrationSpec:
 def test_what_a_program_cannot_do_is_refused(strategy: MigrationStrategy, more: dict[str, Any], why: str) -> None:
     with pytest.raises(MigrationSpecError, match=why):
         checked(strategy, **more)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "address", "option", "why"),
+    [
+        (
+            MigrationStrategy.GH_OST,
+            "",
+            "--throttle-http=http://evil",
+            "connects to hosts that cannot be compared",
+        ),
+        (MigrationStrategy.GH_OST, "", "--throttle-control-replicas=evil", "connects to hosts that cannot be compared"),
+        (MigrationStrategy.PT_OSC, "", "--recursion-method=hosts", "connects to hosts that cannot be compared"),
+        (MigrationStrategy.PT_OSC, "", "--check-slave=h=evil", "connects to hosts that cannot be compared"),
+        (MigrationStrategy.GH_OST, "", "--ssl-key=/etc/key", "--ssl-key is given by Headgate"),
+        (MigrationStrategy.PT_OSC, "?ssl_ca=/etc/ca.pem", "--sleep=1", "ssl_ca, which pt-online-schema-change cannot"),
+        (MigrationStrategy.GH_OST, "?unix_socket=/run/s", "--nice-ratio=1", "unix_socket, which gh-ost cannot"),
+    ],
+)
+def test_a_program_connects_only_as_the_address_says(
+    strategy: MigrationStrategy, address: str, option: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADGATE_ALLOWED_HOSTS", "h")
+    spec = msgspec.structs.replace(checked(strategy, tool_options=(option,)), database=f"mysql://u@h/d{address}")
+    told = open_strategy("m", spec).examine(spec, None)
+    assert isinstance(told, ExamineRefused)
+    assert why in told.reason
 
 
 def test_gh_ost_waits_for_its_completion() -> None:

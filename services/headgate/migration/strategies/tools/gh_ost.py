@@ -73,7 +73,7 @@ _RESERVED: Final = frozenset(
     alter ask-pass assume-master-host conf database execute force-table-names help hooks-path host
     initially-drop-ghost-table initially-drop-old-table initially-drop-socket-file master-password master-user
     migrate-on-replica ok-to-drop-table panic-flag-file password port postpone-cut-over-flag-file serve-socket-file
-    serve-tcp-port table test-on-replica timestamp-old-table user version
+    serve-tcp-port ssl ssl-allow-insecure ssl-ca ssl-cert ssl-key table test-on-replica timestamp-old-table user version
     """.split()  # noqa: SIM905 - words to be read
 )
 
@@ -83,6 +83,7 @@ class GhOstStrategy(ToolStrategy):
 
     name = "gh-ost"
     address_options = frozenset(TLS_FILES)
+    host_options = frozenset({"throttle-control-replicas", "throttle-http"})
     reserved = _RESERVED
 
     _ratio_told = 0.0

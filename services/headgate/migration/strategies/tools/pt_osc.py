@@ -51,6 +51,7 @@ class PtOscStrategy(ToolStrategy):
 
     name = "pt-online-schema-change"
     reserved = _RESERVED
+    host_options = frozenset({"check-replica-lag", "check-slave-lag", "recursion-method"})
 
     _is_still = False
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.config.secrets import ALLOWED_HOSTS, setting
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, parse_spec
 from headgate.migration.strategies.contract import Memory, Plan, RefusedError
@@ -60,6 +61,8 @@ class ToolStrategy(ABC):
     name: str
     reserved: frozenset[str]
     """Options that are ours to give."""
+    host_options: frozenset[str]
+    """Options by which the program connects to other hosts than the database's."""
     address_options: frozenset[str] = frozenset()
     """Options of an address that the program is given; a migration whose address has others is refused."""
 
@@ -144,10 +147,13 @@ class ToolStrategy(ABC):
             name = option.partition("=")[0].removeprefix("--")
             if not _OPTION.match(option):
                 raise RefusedError(f"--tool-option {option!r}: write --name or --name=value")
-            # Perl's programs take the beginning of a name for the name.
-            ours = [known for known in sorted(self.reserved) if known.startswith((name, name.removeprefix("no-")))]
-            if ours:
+            if ours := _meant(name, self.reserved):
                 raise RefusedError(f"--tool-option {option}: --{ours[0]} is given by Headgate")
+            if (to := _meant(name, self.host_options)) and setting(ALLOWED_HOSTS):
+                raise RefusedError(
+                    f"--tool-option {option}: by --{to[0]} {self.name} connects to hosts that cannot be compared with "
+                    f"{ALLOWED_HOSTS}. Leave it out, or use strategy online or triggers with --replica"
+                )
 
     def _installed(self, tools: Tools) -> str:
         program = self._program(tools)
@@ -290,6 +296,11 @@ class ToolStrategy(ABC):
     def _note(self) -> str:
         pid = None if self._process is None else self._process.pid
         return msgspec.json.encode(Note(pid, self._folder().kept())).decode()
+
+
+def _meant(name: str, options: frozenset[str]) -> list[str]:
+    """Those that a name may stand for: Perl's programs take the beginning of a name for the name."""
+    return [known for known in sorted(options) if known.startswith((name, name.removeprefix("no-")))]
 
 
 class Note(msgspec.Struct):
