@@ -5,11 +5,11 @@ from contextlib import closing
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.app.process import Part, Surroundings
-from headgate.generation.changelog.core.ingesting import Place, PlaceError
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.generation.changelog.shell.ingest import IngestService
 from headgate.generation.shell.tail import GenerationTail
 from headgate.records.names import InvalidNameError, check_name
+from headgate.records.places import Place, PlaceError
 
 __all__ = ["ingest_part"]
 

@@ -17,7 +17,8 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
-from headgate.records.control import OperationKind, SpanPlan
+from headgate.records.control import FeedRecorded, OperationKind, SpanPlan
+from headgate.records.keys import FeedKey
 
 __all__ = ["rehearse"]
 
@@ -26,12 +27,14 @@ def rehearse(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpec
     """Say what would become of a create_feed or update_feed. Raises CommandError where it would be refused."""
     name = spec.feed
     work = FeedWork(log.connection, cluster_id=log.cluster_id, own_prefix=own_prefix, change_logs=FeedChangeLogs(log))
-    result = work.run(ResolveFeed("", name, spec.to_json()))
+    snapshot = read_snapshot(log)
+    feed = snapshot.get(FeedKey(name), FeedRecorded) if kind is OperationKind.UPDATE_FEED else None
+    result = work.run(ResolveFeed("", name, spec.to_json(), () if feed is None else feed.spans))
     if isinstance(result, EffectFailed):
         raise CommandError(ExitCode.REQUEST_TIMED_OUT, f"{kind.value} of {name} would have to wait: {result.reason}")
     if isinstance(result, FeedRefused):
         raise _refused(kind, name, result.reason)
-    state = replayed(read_snapshot(log), shard_of(name, log.shards))
+    state = replayed(snapshot, shard_of(name, log.shards))
     judge = would_refuse_create if kind is OperationKind.CREATE_FEED else would_refuse_update
     reason = judge(state, name, result)
     if reason is not None:

@@ -18,12 +18,14 @@ from headgate.config.start_offsets import StartOffsets
 from headgate.config.times import parse_ts
 from headgate.config.wording import explained, one_of
 from headgate.records.identifiers import parse_identifier, show_identifier
+from headgate.records.places import Place
 
 __all__ = [
     "FeedSpec",
     "FeedSpecError",
     "RegistrySpec",
     "SinkSpec",
+    "SkippedRecord",
     "SourceSpec",
     "Strict",
     "load_feed",
@@ -383,7 +385,42 @@ BATCH_INTERVAL_SECONDS_MAX: Final = 2.0
 """A table moves, stops and takes its turn at the border of a batch, so all of that waits as long."""
 
 
+<<<<<<< HEAD
 class FeedSpec(Strict):
+=======
+class SkippedRecord(BaseModel):
+    """A record that is set aside if it cannot be applied. Written as its place, or as {record, topic_id}.
+
+    ``topic_id``: Kafka's id of the topic that the offset belongs to. The owner adds it when it accepts the feed.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    record: str
+    topic_id: Annotated[str, Field(min_length=1)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_id(cls, given: Any) -> Any:
+        return {"record": given} if isinstance(given, str) else given
+
+    @field_validator("record")
+    @classmethod
+    def _names_a_record(cls, given: str) -> str:
+        return str(Place.parse(given))
+
+    @property
+    def place(self) -> Place:
+        """Topic, partition and offset."""
+        return Place.parse(self.record)
+
+
+SKIPS_MAX: Final = 100
+"""Records that are named one by one. With more, it is the table or its source that has to be corrected."""
+
+
+class FeedSpec(_Strict):
+>>>>>>> 3414add (feed: skip single bad records by name)
     """A changefeed as its owner wants it."""
 
     feed: str
@@ -405,6 +442,32 @@ class FeedSpec(Strict):
 
     quarantine_per_hour_max: int = Field(default=100, ge=1, le=10_000)
     """Changes of one table set aside within an hour before it is the table that is taken for broken: it then fails."""
+
+    skip: tuple[SkippedRecord, ...] = ()
+    """Records that go to deadletter, instead of stopping their table, if they cannot be decoded or applied."""
+
+    @field_validator("skip")
+    @classmethod
+    def _few(cls, given: tuple[SkippedRecord, ...]) -> tuple[SkippedRecord, ...]:
+        if len(given) > SKIPS_MAX:
+            raise ValueError(
+                f"it names {len(given)} records, at most {SKIPS_MAX} are allowed. Remove those that the feed has "
+                "passed, or set all bad changes aside with on_bad_change: quarantine"
+            )
+        return given
+
+    @property
+    def may_set_aside(self) -> bool:
+        """Whether some bad change may go to deadletter."""
+        return self.on_bad_change == "quarantine" or bool(self.skip)
+
+    def skips(self, topic: str, topic_id: str | None) -> frozenset[tuple[int, int]]:
+        """(partition, offset) of the records to skip in the topic with that id (None: the broker has no ids)."""
+        return frozenset(
+            (each.place.partition, each.place.offset)
+            for each in self.skip
+            if each.place.topic == topic and (None in (each.topic_id, topic_id) or each.topic_id == topic_id)
+        )
 
     def to_json(self) -> str:
         """The spec as it stands on the changefeed topic."""

@@ -13,7 +13,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from headgate.generation.changelog.core.ingesting import PlaceError
     from headgate.generation.changelog.core.outbox import PositionError
     from headgate.generation.changelog.core.reading import Gap, PositionsError
     from headgate.generation.changelog.shell.reader import (
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from headgate.generation.timestamps.core.timeline import GenerationError
     from headgate.generation.timestamps.shell.timestamp_reader import TimestampReader
     from headgate.generation.timestamps.shell.timestamp_streams import TimestampStreams
+    from headgate.records.places import PlaceError
 
 __all__ = [
     "BadRecordError",
@@ -56,7 +56,7 @@ _FROM: Final = {
     "ChangeWriter": "changelog.shell.writer",
     "Gap": "changelog.core.reading",
     "GenerationError": "timestamps.core.timeline",
-    "PlaceError": "changelog.core.ingesting",
+    "PlaceError": ".records.places",
     "PositionError": "changelog.core.outbox",
     "PositionsError": "changelog.core.reading",
     "ReadChange": "changelog.shell.reader",
@@ -72,4 +72,4 @@ _FROM: Final = {
 def __getattr__(name: str) -> Any:
     if name not in _FROM:
         raise AttributeError(name)
-    return getattr(import_module(f"{__name__}.{_FROM[name]}"), name)
+    return getattr(import_module(f".{_FROM[name]}", __name__), name)

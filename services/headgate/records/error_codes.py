@@ -268,7 +268,7 @@ _ROWS: Final = (
         False,
         "the sink does not take a change as it is: a value, a key, or a row that a trigger skips",
         "the message names table, column and offset, and what to do about that change; then `headgate feed resume`. To "
-        "set such changes aside: `on_bad_change: quarantine`",
+        "set that record aside: `headgate feed skip`. To set all such changes aside: `on_bad_change: quarantine`",
     ),
     ErrorCode(
         "constraint_violated",

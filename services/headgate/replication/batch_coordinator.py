@@ -174,10 +174,10 @@ class LaneBatchCoordinator:
                 self._table.apply(span.id, SentBack("another stream of its change log may be read"))
 
     def _dead_letters_of(self, feed: FeedSpec) -> DeadLetterTarget | None:
-        if feed.on_bad_change != "quarantine":
+        if not feed.may_set_aside:
             return None
         if self._dead_letters is None:
-            raise ValueError(f"feed {feed.feed} wants bad changes set aside, but this executor has no deadletter topic")
+            raise ValueError(f"feed {feed.feed} sets bad changes aside, but this executor has no deadletter topic")
         return self._dead_letters
 
     def _await_members(self, lane: Lane) -> None:

@@ -46,6 +46,7 @@ class SpanWork(msgspec.Struct, frozen=True):
     a span are to follow, be there rows of it or not. ``known_table`` is the table, by its name at the source, that the
     topic's events are known to be of (formats/tables.py). ``limits``: from which offset on a partition of a change log
     may not be applied yet, where there is one. ``topic_id`` is Kafka's id of the topic, None if the broker has no ids.
+    ``only``: (partition, offset) of the records that may be set aside, None for any.
     """
 
     id: SpanId
@@ -60,6 +61,11 @@ class SpanWork(msgspec.Struct, frozen=True):
     known_table: SourceTable | None = None
     limits: Positions = {}
     topic_id: str | None = None
+    only: frozenset[tuple[int, int]] | None = None
+
+    def sets_aside(self, partition: int, offset: int) -> bool:
+        """Whether that record may be set aside, if the feed has a deadletter topic."""
+        return self.only is None or (partition, offset) in self.only
 
     def start(self, partition: int) -> int:
         """The first offset that is wanted."""

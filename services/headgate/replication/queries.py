@@ -187,7 +187,7 @@ class Queries:
             interval_seconds=0.0 if feed.batch_interval_seconds == "auto" else feed.batch_interval_seconds,
             rests=feed.batch_interval_seconds == "auto",
             options=settings.lane_options,
-            headers=feed.on_bad_change == "quarantine",
+            headers=feed.may_set_aside,
             marks=feed.source.change_log is not None,
             poll_records=lane.poll_records,
         )

@@ -35,7 +35,8 @@ class TaskQuarantine:
         def keep(refused: Sequence[ChangeRefusedError]) -> None:
             self.keep(rows, [BadChange(each.partition, each.offset, each.code, str(each)) for each in refused])
 
-        return Quarantine(keep, max(0, rows.work.quarantine_left - len(rows.kept)), rows.work.patient)
+        left = max(0, rows.work.quarantine_left - len(rows.kept))
+        return Quarantine(keep, left, rows.work.patient, rows.work.only)
 
     def keep(self, rows: SpanRows, bad: Sequence[BadChange]) -> None:
         """Returns once all are safely on the deadletter topic. Raises what ``DeadLetterWriter.keep`` raises."""

@@ -111,12 +111,14 @@ class SpanTable:
     def work_of(self, span: Span, *, settle: bool = False) -> SpanWork:
         """What a batch is to do with it; with ``settle`` the sink's positions follow what has been read."""
         feed, topic = feed_of(span.task.spec), span.task.plan.topic
+        left = feed.quarantine_per_hour_max - quarantined_lately(span.progress, time.monotonic())
+        only = None if feed.on_bad_change == "quarantine" else feed.skips(topic, span.progress.topic_id)
         return SpanWork(
             id=span.id,
             topic=topic,
             claim=self.claim_of(span),
             expected=dict(span.readable),
-            quarantine_left=max(0, feed.quarantine_per_hour_max - quarantined_lately(span.progress, time.monotonic())),
+            quarantine_left=max(0, left) if only is None else len(only),
             patient=worst(span.failures) < FAILURES_BORNE,
             source_table=_source_tables(span.task.spec).get(normal_table(span.task.plan.table)),
             begin=dict(span.progress.read_to),
@@ -124,6 +126,7 @@ class SpanTable:
             known_table=span.progress.known_table,
             limits=dict(span.progress.limits),
             topic_id=span.progress.topic_id,
+            only=only,
         )
 
 

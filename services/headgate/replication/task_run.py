@@ -26,6 +26,7 @@ from headgate.formats.decoding import (
     UndecodableError,
 )
 from headgate.records.control import Positions
+from headgate.records.places import Place
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts, server_of_feed
 from headgate.replication.frames import Chunk
 from headgate.replication.kept_parts import KeptParts
@@ -41,10 +42,13 @@ TASK_BYTES_MAX: Final = 128 << 20
 """Raw values gathered in one task before they are applied: decoded they take about five times that. A batch of 200 k
 small changes stays one; records of several MB go in portions."""
 
-_POISONED_ADVICE: Final = (
-    "correct or remove the event, then `headgate feed resume`; or let the feed set such events aside "
-    "(on_bad_change: quarantine)"
-)
+
+def _poisoned_advice(place: Place) -> str:
+    return (
+        f"Correct or remove the event, then `headgate feed resume`. Or set it aside with `headgate feed skip FEED "
+        f"{place}`. Or let the feed set all such events aside (on_bad_change: quarantine)"
+    )
+
 
 _STRANGE: Final = (
     "no ChangeWriter wrote this record, so its place among the changes of its key is not known. Find out who writes to "
@@ -185,8 +189,10 @@ class TaskRun:
             for offset, why in dealt.unreadable
             if offset >= start
         ]
-        if wrong and self._quarantine is None:
-            end = wrong[0].offset
+        stuck = next((each for each in wrong if not self._sets_aside(rows, partition, each.offset)), None)
+        if stuck is not None:
+            end = stuck.offset
+            wrong = [each for each in wrong if each.offset < end]
         mine = dealt.tables[table].within(start, end)
         part = Chunk(
             chunk.topic,
@@ -203,18 +209,22 @@ class TaskRun:
         rows.passed_over_table = dealt.passed_over_table or rows.passed_over_table
         oldest = chunk.appended_ms[0]
         rows.oldest_append_ms = oldest if rows.oldest_append_ms is None else min(rows.oldest_append_ms, oldest)
-        if not wrong or partition in rows.ended:
-            wrong = [each for each in wrong if each.offset < rows.next.get(partition, start)]
-        if wrong and self._quarantine is None:
+        if partition in rows.ended:
+            stuck, wrong = None, [each for each in wrong if each.offset < rows.next.get(partition, start)]
+        if len(rows.kept) + len(rows.bad) + len(wrong) > rows.work.quarantine_left and wrong:
+            rows.failed(partition, "quarantine_full", too_many(rows, wrong[-1].reason), retryable=False)
+            return
+        rows.bad += wrong
+        if stuck is not None:
+            place = Place(chunk.topic, partition, stuck.offset)
             rows.poisoned(
                 partition,
-                f"{rows.work.claim.table}: topic {chunk.topic}, {wrong[0].reason}: it may be a change of this table; "
-                f"{_POISONED_ADVICE}",
+                f"{rows.work.claim.table}: topic {chunk.topic}, {stuck.reason}: it may be a change of this table. "
+                f"{_poisoned_advice(place)}",
             )
-        elif len(rows.kept) + len(rows.bad) + len(wrong) > rows.work.quarantine_left and wrong:
-            rows.failed(partition, "quarantine_full", too_many(rows, wrong[-1].reason), retryable=False)
-        else:
-            rows.bad += wrong
+
+    def _sets_aside(self, rows: SpanRows, partition: int, offset: int) -> bool:
+        return self._quarantine is not None and rows.work.sets_aside(partition, offset)
 
     def _take(self, rows: SpanRows, chunk: Chunk, stretch: tuple[int, int] | None = None) -> None:
         """Decode the rows of one chunk, unless the span has already failed in this task.
@@ -306,9 +316,10 @@ class TaskRun:
             except UndecodableError as error:
                 changes += error.decoded
                 where = f"{rows.work.claim.table}: topic {rows.work.topic}, {error}"
-                if self._quarantine is None:
-                    rows.poisoned(partition, f"{where}; {_POISONED_ADVICE}")
-                    return error.offset, changes, []
+                if not self._sets_aside(rows, partition, error.offset):
+                    advice = _poisoned_advice(Place(rows.work.topic, partition, error.offset))
+                    rows.poisoned(partition, f"{where}. {advice}")
+                    return error.offset, changes, bad
                 if len(rows.kept) + len(rows.bad) + len(bad) >= rows.work.quarantine_left:
                     rows.failed(partition, "quarantine_full", too_many(rows, str(error)), retryable=False)
                     return int(chunk.offsets[0]), [], []

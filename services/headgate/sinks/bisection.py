@@ -62,6 +62,8 @@ class Bisected(msgspec.Struct, frozen=True):
 def bisect_batch(trial: Trial, batch: ChangeBatch) -> Bisected:
     """Apply the longest prefix per partition, in whole events; with ``batch.quarantine`` all but single bad events.
 
+    A bad event that ``batch.quarantine`` does not take ends its partition's prefix.
+
     Raises the first refusal if nothing could be done at all, QuarantineFullError beyond ``batch.quarantine.most``.
     """
     waiting: dict[int, Sequence[Event]] = {
@@ -115,9 +117,10 @@ class _Search:
             if not stuck:
                 return stuck, moved
             if not progress:
-                if self._quarantine is None or self._quarantine.patient:
+                taken = [partition for partition in sorted(stuck) if self._takes(waiting[partition][0])]
+                if not taken or self._quarantine is None or self._quarantine.patient:
                     return stuck, moved
-                first = min(stuck)
+                first = taken[0]
                 self._keep(stuck[first])
                 waiting[first] = waiting[first][1:]
                 moved += 1
@@ -144,10 +147,13 @@ class _Search:
                 return 1, None
             error = refused
         refusal = self._trial.refusal(event[0], error)
-        if self._quarantine is None or refusal.may_heal:
+        if refusal.may_heal or not self._takes(event):
             return 0, refusal
         self._keep(refusal)
         return 1, None
+
+    def _takes(self, event: Event) -> bool:
+        return self._quarantine is not None and self._quarantine.takes(event[0])
 
     def _keep(self, refusal: ChangeRefusedError) -> None:
         self.refused.append(refusal)

@@ -96,11 +96,17 @@ class Quarantine(msgspec.Struct, frozen=True):
     ``keep`` is called before the commit that moves past them, under the fence; it returns once they are safe, or raises
     and then nothing is visible. ``most`` is how many may be kept (QuarantineFullError beyond). With ``patient``, a
     change whose refusal may heal (a rule between rows, a missing column) is not kept yet: what it lacks may still come.
+    ``only``: (partition, offset) of the changes that may be kept, None for any.
     """
 
     keep: "Callable[[Sequence[ChangeRefusedError]], None]"
     most: int
     patient: bool
+    only: frozenset[tuple[int, int]] | None = None
+
+    def takes(self, change: Change) -> bool:
+        """Whether the event of that change may be kept."""
+        return self.only is None or (change.partition, change.offset) in self.only
 
 
 class ChangeBatch(msgspec.Struct, frozen=True):

@@ -228,9 +228,17 @@ def source_tables(spec: FeedSpec) -> dict[str, str]:
 
 
 def plan_spans(
-    connection: KafkaConnection, spec: FeedSpec, own_prefix: str, change_logs: ChangeLogs | None = None
+    connection: KafkaConnection,
+    spec: FeedSpec,
+    own_prefix: str,
+    change_logs: ChangeLogs | None = None,
+    known: Iterable[SpanPlan] = (),
 ) -> tuple[SpanPlan, ...]:
-    """One span per table, with its topic and its start offsets, sorted by table. Raises SourceError."""
+    """One span per table, with its topic and its start offsets, sorted by table. Raises SourceError.
+
+    ``known``: plans of whole tables that the feed has already. They are kept as they are, because their start offsets
+    were used once and retention may have deleted them since.
+    """
     name = spec.source.change_log
     if name is not None:
         seen = _need(change_logs, name).look(name)
@@ -247,21 +255,30 @@ def plan_spans(
                 "sink.table, or split them into two feeds"
             )
         tables[table] = topic
-    source = spec.source
-    ids = topic_ids(connection, topics)
-    if source.start_offsets:
-        for topic, given in sorted(source.start_offsets.items()):
-            check_given_id(topic, given.topic_id, ids.get(topic))
-        starts = given_offsets(
-            connection, topics, {topic: given.offsets for topic, given in source.start_offsets.items()}
-        )
-    elif source.start_ts is None:
-        starts = start_offsets(connection, topics, source.start)
-    else:
-        starts = offsets_at(connection, topics, source.start_ts)
+    kept = {table: plan for plan in known if tables.get(table := normal_table(plan.table)) == plan.topic}
+    new = {table: topic for table, topic in tables.items() if table not in kept}
+    counts = {topic: topics[topic] for topic in new.values()}
+    ids = topic_ids(connection, counts)
+    starts = _starts(connection, spec.source, counts, ids)
     if name is not None:
         starts = {topic: within_change_log(connection, change_logs, name, start) for topic, start in starts.items()}
+    plans = {table: (topic, starts[topic], ids.get(topic)) for table, topic in new.items()}
+    plans |= {table: (plan.topic, plan.start, plan.topic_id) for table, plan in kept.items()}
     return tuple(
-        SpanPlan(span=table, topic=topic, table=table, start=starts[topic], topic_id=ids.get(topic))
-        for table, topic in sorted(tables.items())
+        SpanPlan(span=table, topic=topic, table=table, start=start, topic_id=topic_id)
+        for table, (topic, start, topic_id) in sorted(plans.items())
     )
+
+
+def _starts(
+    connection: KafkaConnection, source: SourceSpec, topics: Mapping[str, int], ids: Mapping[str, str | None]
+) -> dict[str, Positions]:
+    """Topic → {partition: first offset to apply}, as the feed says. ``topics``: topic → number of partitions."""
+    if source.start_ts is not None:
+        return offsets_at(connection, topics, source.start_ts)
+    if not source.start_offsets:
+        return start_offsets(connection, topics, source.start)
+    given = {topic: start for topic, start in source.start_offsets.items() if topic in topics}
+    for topic, start in sorted(given.items()):
+        check_given_id(topic, start.topic_id, ids.get(topic))
+    return given_offsets(connection, topics, {topic: start.offsets for topic, start in given.items()})

@@ -88,6 +88,36 @@ def test_bad_changes_are_set_aside_with_their_bytes_and_the_rest_is_applied(bed:
     assert executor.status(task.id).error is None  # type: ignore[union-attr]
 
 
+def test_a_record_that_is_skipped_by_name_is_set_aside_and_the_next_bad_one_stops_the_table(
+    bed: Bed, log: KafkaLog
+) -> None:
+    plan = bed.table("skipping")
+    bed.put(plan, {n: _row(n) for n in range(10)})
+    bed.raw(plan, b'{"id":10}', b"garbage")
+    bed.put(plan, {11: {"name": "x", "qty": 2**40}, 12: _row(12)})
+    bed.put(plan, {13: {"name": "x", "qty": 2**41}, 14: _row(14)})
+    bed.producer.flush(ANSWER_SECONDS)
+    executor = executor_with_dead_letters(bed, log)
+    task = bed.task(plan, 1)
+    spec = msgspec.json.decode(task.spec) | {"skip": [f"{plan.topic}/0/10", f"{plan.topic}/0/11"]}
+    task = msgspec.structs.replace(task, spec=msgspec.json.encode(spec).decode())
+    executor.add_table(task, prepare=False)
+
+    def has_failed() -> bool:
+        status = executor.status(task.id)
+        return status is not None and status.state is TaskState.FAILED
+
+    until(has_failed, "the bad change that nobody named stops the table")
+    status = executor.status(task.id)
+    assert status is not None
+    assert (status.error_code, status.positions) == ("value_refused", {0: 13})
+    assert sorted(bed.rows(plan)) == [*range(10), 12]
+    assert {key.offset: letter.error_code for key, letter in letters_on(log).items()} == {
+        10: "change_undecodable",
+        11: "value_refused",
+    }
+
+
 def test_more_than_its_share_fails_the_table_and_nothing_is_lost(bed: Bed, log: KafkaLog) -> None:
     plan, other = bed.table("broken"), bed.table("sound")
     bed.put(plan, {n: _row(n) for n in range(10)})

@@ -258,6 +258,24 @@ def test_a_feed_from_creation_to_removal(log: KafkaLog, owner: CoordinatorServic
     eventually(lambda: json.loads(headgate("topic", "show", "changefeed", "-o", "json").stdout) == [], "all is gone")
 
 
+def _skip_records(log: KafkaLog, shop: _Shop) -> None:
+    """Records that are named go into the feed's description with the topic's id; a feed that is paused stays so."""
+    unread = headgate("feed", "skip", "shop", "other.topic/0/1")
+    assert unread.exit_code == ExitCode.FEED_SPEC, unread.stderr
+    assert "the feed does not read topic other.topic" in unread.stderr
+    assert headgate("feed", "skip", "shop", shop.topic).exit_code == ExitCode.USAGE
+    skipped = headgate("feed", "skip", "shop", f"{shop.topic}/0/17", f"{shop.topic}/1/4")
+    assert skipped.exit_code == 0, skipped.stderr
+    feed = _feed(log, "shop")
+    assert feed is not None
+    assert (feed.revision, feed.state) == (2, FeedState.STOPPED)
+    (plan,) = feed.spans
+    assert json.loads(feed.spec)["skip"] == [
+        {"record": f"{shop.topic}/0/17", "topic_id": plan.topic_id},
+        {"record": f"{shop.topic}/1/4", "topic_id": plan.topic_id},
+    ]
+
+
 def _change_while_stopped(log: KafkaLog, shop: _Shop) -> None:
     """Update, and resume from somewhere: accepted where it can be, else refused by name; it runs afterwards."""
     other_sink = headgate("feed", "update", shop.file("shop", sink={"table": "public.keyless"}))
@@ -268,6 +286,8 @@ def _change_while_stopped(log: KafkaLog, shop: _Shop) -> None:
     assert feed is not None
     assert (feed.revision, feed.state) == (1, FeedState.STOPPED)
     assert json.loads(feed.spec)["source"]["unavailable_value"] == "gone"
+
+    _skip_records(log, shop)
 
     offsets = shop.folder / "offsets.json"
     for given, said, code in (

@@ -23,6 +23,7 @@ CHANGEABLE = {
     ("batch_rows_max",),
     ("batch_interval_seconds",),
     ("on_bad_change",),
+    ("skip",),
     ("quarantine_per_hour_max",),
     ("split",),
     ("spread",),

@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from headgate.generation.changelog.core.ingesting import Place, PlaceError, keyless, writer_of
+from headgate.generation.changelog.core.ingesting import keyless, writer_of
 from headgate.generation.changelog.shell.ingest_metrics import IngestMetrics
 from headgate.generation.changelog.shell.wire import (
     ReservedHeaderError,
@@ -12,6 +12,7 @@ from headgate.generation.changelog.shell.wire import (
     given_headers,
     writer_in,
 )
+from headgate.records.places import Place, PlaceError
 
 
 def test_a_record_is_named_as_it_is_read() -> None:

@@ -146,6 +146,20 @@ def test_an_event_that_does_not_say_its_table_is_set_aside_once_before_anybody_m
     assert [span.quarantined for span in result.spans] == [1, 2]
 
 
+def test_a_named_event_that_does_not_say_its_table_is_set_aside_and_the_next_one_stops_all_of_them(
+    parts: RecordingParts, quarantine: RecordingQuarantine
+) -> None:
+    only = frozenset({(0, 1)})
+    works = tuple(msgspec.structs.replace(one_of(name, {0: 0}), quarantine_left=1, only=only) for name in "ab")
+    result = task_run.run_task(BatchPlan(SPEC, works, BOX), [mixed(0, "a", "", "b", "", "a")])
+    assert quarantine.kept == [(1, "change_undecodable")]
+    assert applied(parts) == [("a", [0], {0: (0, 3)}), ("b", [2], {0: (0, 3)})]
+    assert [(span.error_code, span.positions, span.quarantined) for span in result.spans] == [
+        ("change_undecodable", {0: 3}, 1)
+    ] * 2
+    assert "headgate feed skip FEED t.shop/0/3" in str(result.spans[0].error)
+
+
 def test_too_much_that_says_no_table_stops_all_of_them(parts: RecordingParts, quarantine: RecordingQuarantine) -> None:
     works = (one_of("a", {0: 0}), msgspec.structs.replace(one_of("b", {0: 0}), quarantine_left=1))
     plan = BatchPlan(SPEC, works, BOX)

@@ -227,7 +227,7 @@ def test_a_snapshot_after_the_target_is_said(traced_parts: RecordingParts) -> No
 # --- bad changes, set aside ------------------------------------------------------------------------------------------
 
 
-def run_boxed(left: int, bad: frozenset[int], **more: bool) -> SpanResult:
+def run_boxed(left: int, bad: frozenset[int], **more: Any) -> SpanResult:
     span = msgspec.structs.replace(work("a", {0: 0}), quarantine_left=left, **more)
     plan = BatchPlan(SPEC, (span,), BOX)
     return task_run.run_task(plan, [chunk("a", 0, OFFSETS, bad)]).spans[0]
@@ -264,6 +264,26 @@ def test_what_was_kept_with_a_prefix_is_not_left_for_the_rest(
     run_boxed(9, frozenset())
     assert quarantine.kept == [(2, "value_refused")]
     assert [batch.quarantine.most for batch in parts.batches if batch.quarantine is not None] == [9, 8]
+
+
+def test_a_named_record_is_set_aside_and_the_next_bad_one_stops_the_table(
+    parts: RecordingParts, quarantine: RecordingQuarantine
+) -> None:
+    result = run_boxed(1, frozenset({2, 6}), only=frozenset({(0, 2)}))
+    assert quarantine.kept == [(2, "change_undecodable")]
+    assert [change.offset for change in parts.batches[0].changes] == [1, 3, 4, 5]
+    assert (result.positions, result.error_code, result.quarantined) == ({0: 6}, "change_undecodable", 1)
+    assert "`headgate feed skip FEED t.a/0/6`" in str(result.error)
+
+
+def test_only_named_records_are_offered_to_the_sink_as_skippable(
+    parts: RecordingParts, quarantine: RecordingQuarantine
+) -> None:
+    run_boxed(1, frozenset(), only=frozenset({(0, 4)}))
+    (batch,) = parts.batches
+    assert batch.quarantine is not None
+    assert (batch.quarantine.most, batch.quarantine.only) == (1, {(0, 4)})
+    assert quarantine.kept == []
 
 
 def test_more_than_may_be_kept_fails_the_table_and_keeps_none_of_them(

@@ -105,6 +105,16 @@ def test_nothing_done_at_all_is_the_first_refusal() -> None:
     assert refused.value.offset == 0
 
 
+def test_only_named_changes_are_kept_and_the_next_bad_one_ends_the_prefix() -> None:
+    trial = FakeTrial({(0, 3), (0, 7), (1, 2)}, {(0, 1): (9, 9)})
+    only = frozenset({(0, 1), (0, 3)})
+    named = Quarantine(lambda _: None, 2, patient=False, only=only)
+    found = bisect_batch(trial, batch({0: 10, 1: 5}, named))
+    assert [(each.partition, each.offset) for each in found.refused] == [(0, 1), (0, 3)]
+    assert found.ranges == {0: OffsetRange(0, 7), 1: OffsetRange(0, 2)}
+    assert trial.applied == [(0, 0), (1, 0), (1, 1), *((0, offset) for offset in (2, 4, 5, 6))]
+
+
 def test_beyond_what_may_be_kept_it_gives_up_at_once() -> None:
     trial = FakeTrial({(0, offset) for offset in range(1024)}, {})
     with pytest.raises(QuarantineFullError, match="quarantine_per_hour_max"):

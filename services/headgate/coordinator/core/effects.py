@@ -25,12 +25,14 @@ __all__ = [
 class ResolveFeed(msgspec.Struct, frozen=True):
     """Find out what a new, or changed, feed means: topics, partitions, start offsets; check the sink and its tables.
 
-    ``spec`` is the feed's JSON as requested. Result: FeedResolved, FeedRefused, or EffectFailed to be asked again.
+    ``spec`` is the feed's JSON as requested. ``known`` are the spans of the feed that is changed: they keep their start
+    offsets. Result: FeedResolved, FeedRefused, or EffectFailed to be asked again.
     """
 
     request: str
     feed: str
     spec: str
+    known: tuple[SpanPlan, ...] = ()
 
 
 class ResolveStart(msgspec.Struct, frozen=True):

@@ -49,6 +49,7 @@ from headgate.sources.offsets import SourceError, SourceUnreachableError, check_
 from headgate.sources.origin import origins
 from headgate.sources.preview import Seen, check_formats, preview
 from headgate.sources.registry import SchemaRegistry
+from headgate.sources.skips import with_topic_ids
 from headgate.sources.topic_ids import TopicReplacedError, check_given_id, topic_ids
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables, within_change_log
 from headgate.sources.unapplied import UnappliedWatch
@@ -140,7 +141,8 @@ class FeedWork:
                 return _refused(
                     "feed_spec", f"the request is for feed {effect.feed!r}, its description for {spec.feed!r}"
                 )
-            spans = plan_spans(self._connection, spec, self._own_prefix, self._change_logs)
+            spans = plan_spans(self._connection, spec, self._own_prefix, self._change_logs, wholes(effect.known))
+            spec = with_topic_ids(spec, spans)
             if spec.source.registry is not None:
                 SchemaRegistry(spec.source.registry).check()
             seen = preview(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})

@@ -119,8 +119,14 @@ def update(draft: Draft, request: str, wish: OperationRequested) -> None:
     if reason is not None:
         return refuse(draft, request, reason)
     draft.settle(request, OutcomeStatus.ACCEPTED, "looking at the source topics and the sink")
-    draft.add_effect(ResolveFeed(request, wish.feed, wish.spec or ""))
+    draft.add_effect(_resolve(request, wish, feed))
     return None
+
+
+def _resolve(request: str, wish: OperationRequested, feed: FeedRecorded | None) -> ResolveFeed:
+    """What has to be found out. A feed that is updated keeps the spans that it has."""
+    is_update = wish.kind is OperationKind.UPDATE_FEED
+    return ResolveFeed(request, wish.feed, wish.spec or "", () if feed is None or not is_update else feed.spans)
 
 
 def rewind(draft: Draft, request: str, wish: OperationRequested) -> None:
@@ -159,7 +165,7 @@ def ask_again(draft: Draft, request: str) -> None:
     wish = placed.request
     feed = draft.feed(wish.feed)
     if wish.kind in (OperationKind.CREATE_FEED, OperationKind.UPDATE_FEED):
-        draft.add_effect(ResolveFeed(request, wish.feed, wish.spec or ""))
+        draft.add_effect(_resolve(request, wish, feed))
     elif wish.kind is OperationKind.RESUME_FEED and feed is not None:
         draft.add_effect(ResolveStart(request, wish.feed, wish.spec or "", feed.spans, feed.spec))
     else:

@@ -3,37 +3,9 @@
 A partition of an input topic is one source, so it is one writer of the change log, whichever process reads it.
 """
 
-import re
-from typing import Final, Self
+from headgate.records.places import Place
 
-import msgspec
-
-__all__ = ["Place", "PlaceError", "keyless", "writer_of"]
-
-_PLACE: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>[0-9]+)/(?P<offset>[0-9]+)")
-
-
-class PlaceError(ValueError):
-    """A text that names no record."""
-
-
-class Place(msgspec.Struct, frozen=True, order=True):
-    """One record of an input topic."""
-
-    topic: str
-    partition: int
-    offset: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}/{self.offset}"
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Of "topic/partition/offset". Raises PlaceError."""
-        found = _PLACE.fullmatch(text)
-        if found is None:
-            raise PlaceError(f"{text!r} names no record: write TOPIC/PARTITION/OFFSET, as in shop.orders/3/1204")
-        return cls(found["topic"], int(found["partition"]), int(found["offset"]))
+__all__ = ["keyless", "writer_of"]
 
 
 def writer_of(name: str, topic: str, partition: int, topic_id: str | None) -> str:

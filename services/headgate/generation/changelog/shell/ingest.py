@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry
 from headgate.eventlog.connection import BrokerUnreachableError
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError, NewerSchemaError
-from headgate.generation.changelog.core.ingesting import Place, keyless, writer_of
+from headgate.generation.changelog.core.ingesting import keyless, writer_of
 from headgate.generation.changelog.shell.change_checks import ChangeTooLargeError
 from headgate.generation.changelog.shell.ingest_clients import READER_BYTES_MAX, judge, judge_rights, open_clients
 from headgate.generation.changelog.shell.ingest_growth import PartitionsNoted
@@ -40,6 +40,7 @@ from headgate.generation.changelog.shell.writer import (
 )
 from headgate.observability.logs import logger
 from headgate.observability.probes import Probes
+from headgate.records.places import Place
 from headgate.sources.offsets import SourceError, SourceUnreachableError, TopicMissingError
 from headgate.sources.topic_ids import TopicReplacedError, topic_ids
 

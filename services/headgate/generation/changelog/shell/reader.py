@@ -27,7 +27,6 @@ from headgate.eventlog.connection import PASSING_CODES, KafkaProperty
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.leaders import LEADER_MOVES, ask_offsets
 from headgate.eventlog.log import LogError
-from headgate.generation.changelog.core.ingesting import Place
 from headgate.generation.changelog.core.reader_progress import ReaderProgress
 from headgate.generation.changelog.core.reading import Gap, StreamReading
 from headgate.generation.changelog.shell.wire import NotOursError, given_headers, marker_in, writer_in
@@ -35,6 +34,7 @@ from headgate.generation.core.ranges import MapError
 from headgate.generation.shell.tail import GenerationTail, open_generation_log
 from headgate.records.base import Fact
 from headgate.records.generation import ReaderKey, ReaderReported
+from headgate.records.places import Place
 
 __all__ = [
     "BadRecordError",
