@@ -8,10 +8,13 @@ from typing import Final
 
 from headgate.records.error_codes import ERROR_CODES
 
-__all__ = ["NOT_FOUND", "code_in", "coded"]
+__all__ = ["NOT_FOUND", "WARNING", "code_in", "coded", "is_warning"]
 
 NOT_FOUND: Final = "not_found"
 """There is no feed, table or agent of the name that was given."""
+
+WARNING: Final = "warning: "
+"""What a sentence begins with that tells of a hazard and refuses nothing."""
 
 _CODES: Final = frozenset({NOT_FOUND, *ERROR_CODES})
 
@@ -21,6 +24,11 @@ def coded(code: str, reason: str) -> str:
     if code not in _CODES:
         raise ValueError(f"no refusal has the code {code!r}")
     return f"{code}: {reason}"
+
+
+def is_warning(text: str) -> bool:
+    """Whether ``text`` tells of a hazard, as opposed to what is wrong now."""
+    return text.startswith(WARNING)
 
 
 def code_in(reason: str) -> str | None:

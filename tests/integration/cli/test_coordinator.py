@@ -163,6 +163,13 @@ class _Shop:
     def make_topic(self, name: str, **settings: str) -> None:
         make_topics(self._log, NewTopic(name, 2, 1, config=settings))
 
+    def put(self, topic: str, value: bytes) -> None:
+        """A new topic with one record."""
+        self.make_topic(topic)
+        with closing(self._log.connection.client(Producer)) as producer:
+            producer.produce(topic, value, b"1", 0)
+            assert producer.flush(ANSWER_SECONDS) == 0
+
     def file(self, feed: str, **changes: Any) -> str:
         spec = {
             "feed": feed,
@@ -407,8 +414,9 @@ def test_a_feed_without_tables_gets_them_when_their_topics_come(
     assert why.exit_code == ExitCode.HELD
     assert "it has no table yet" in why.stderr
 
-    shop.make_topic(f"{prefix}public.orders")
+    shop.make_topic(f"{prefix}public.orders", **{"cleanup.policy": "compact"})
     shop.make_topic(f"{prefix}x.public.orders")
+    shop.put(f"{prefix}public.stray", b'{"database":"d","table":"t","type":"insert","ts":1,"data":{"id":1}}')
 
     def tables() -> list[tuple[str, str]]:
         feed = _feed(log, "late")
@@ -420,6 +428,16 @@ def test_a_feed_without_tables_gets_them_when_their_topics_come(
     told = json.loads(headgate("why", "late", "-o", "json").stdout)
     assert [reason["table"] for reason in told["reasons"]] == ["public.orders"]
     assert any("is left out: its table public.orders" in line for line in told["feed_held_by"])
+
+    def notices() -> str:
+        return " ".join(json.loads(headgate("feed", "show", "late", "-o", "json").stdout)["notices"])
+
+    # The same checks as at creation: what is wrong is left out, what is only a hazard is said and stays.
+    stray = f"topic {prefix}public.stray is left out: none of the 1 newest records"
+    eventually(lambda: stray in notices(), "the topic in another format is reported")
+    assert "They are maxwell-json" in notices()
+    eventually(lambda: f"warning: topic {topic} is compacted" in notices(), "the hazard is reported")
+    assert "warning" not in headgate("why", "late").stderr
 
     for future in log.connection.admin.create_partitions([NewPartitions(topic, 5)]).values():
         future.result(ANSWER_SECONDS)

@@ -68,6 +68,32 @@ def test_reasons_notices_and_errors(text: str) -> None:
     world.check()
 
 
+def test_warnings_about_a_table_that_joined_stay_until_the_feed_is_resumed() -> None:
+    world = world_with_feed()
+    world.run("effects hold")
+    warning = "warning: topic db.z is compacted"
+
+    def notices() -> tuple[str, ...]:
+        feed = written(world)[FeedKey("shop")]
+        assert isinstance(feed, FeedRecorded)
+        return feed.notices
+
+    world.run("advance 11s")
+    finish(world, TablesDiscovered(notices=("t9 is left out",), warnings=("warning: nobody joined",)))
+    assert notices() == ("t9 is left out",)
+    world.run("advance 11s")
+    joined = SpanPlan("z", "db.z", "z", {0: 0})
+    finish(world, TablesDiscovered((joined,), notices=("t9 is left out",), warnings=(warning,)))
+    assert notices() == ("t9 is left out", warning)
+    world.run("advance 11s")
+    finish(world, TablesDiscovered())
+    assert notices() == (warning,)
+    world.run("request pause r7 shop")
+    world.run("request resume r8 shop")
+    world.run("advance 1s")
+    assert notices() == ()
+
+
 ODD_PLANS = (
     SpanPlan("z\ud800", "db.z", "z\ud800", {0: 0}),
     SpanPlan("z", "db.z\ud800", "z", {0: 0}),

@@ -1,5 +1,6 @@
 """What operators are told, and what their wishes do to a feed's record: shared by all that answers requests."""
 
+from itertools import filterfalse
 from typing import Final
 
 from msgspec.structs import replace
@@ -8,7 +9,7 @@ from headgate.coordinator.core.draft import Draft
 from headgate.records.control import FeedRecorded, FeedState, OutcomeStatus, WantedState
 from headgate.records.keys import FeedKey
 from headgate.records.levels import level_of
-from headgate.records.refusals import NOT_FOUND, coded
+from headgate.records.refusals import NOT_FOUND, coded, is_warning
 
 __all__ = [
     "FINISHED_ADVICE",
@@ -52,6 +53,7 @@ def change_wish(draft: Draft, name: str, feed: FeedRecorded, wanted: WantedState
         wanted=wanted,
         # A stopped feed that is resumed runs from here on; settle_feed finds out how well.
         state=FeedState.NORMAL if wanted is WantedState.RUNNING else feed.state,
+        notices=tuple(filterfalse(is_warning, feed.notices)) if wanted is WantedState.RUNNING else feed.notices,
         request=request,
         changed_ms=draft.now.wall_ms,
     )

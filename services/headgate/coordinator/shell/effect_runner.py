@@ -28,6 +28,7 @@ from headgate.coordinator.core.effects import (
     StartResolved,
     TablesDiscovered,
 )
+from headgate.coordinator.shell.joining_tables import CircleError, JoiningTables
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.decoding import SchemasUnavailableError
@@ -110,6 +111,7 @@ class FeedWork:
         self._change_logs = change_logs
         self._cluster_id = cluster_id
         self._own_prefix = own_prefix
+        self._joining = JoiningTables()
 
     def run(self, effect: Any) -> Any:
         """The result of the effect; an error nobody expected is logged and becomes a result as well."""
@@ -145,12 +147,8 @@ class FeedWork:
             spec = with_topic_ids(spec, spans)
             if spec.source.registry is not None:
                 SchemaRegistry(spec.source.registry).check()
-            seen = preview(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
-            unread = check_formats(spec, seen)
-            accepted, sink_id, changed = self._check_sink(spec, spans, seen)
+            accepted, sink_id, warnings = self._check(spec, spans)
             note = "" if spans else no_match(spec.source.topic_pattern or "", present_topics(self._connection))
-            compacted = compaction_warnings(self._connection, spec, (plan.topic for plan in spans))
-            warnings = (*unread, *compacted, *changed)
         except (SourceUnreachableError, ChangeLogUnavailableError) as error:
             return EffectFailed(str(error))
         except (FeedSpecError, InvalidNameError) as error:
@@ -159,19 +157,34 @@ class FeedWork:
             return _refused(error.code, str(error))
         return FeedResolved(accepted.to_json(), spans, accepted.source.target_ts, sink_id, note, warnings)
 
+    def _check(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> tuple[FeedSpec, str | None, tuple[str, ...]]:
+        """All that is checked of tables before they are a feed's, when it is created and when they join it later.
+
+        The spec and what the sink calls itself as from ``_check_sink``, and warnings. Raises SourceError, SinkError,
+        SchemasUnavailableError.
+        """
+        seen = preview(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
+        unread = check_formats(spec, seen)
+        accepted, sink_id, changed = self._check_sink(spec, spans, seen)
+        compacted = compaction_warnings(self._connection, spec, (plan.topic for plan in spans))
+        return accepted, sink_id, (*unread, *compacted, *changed)
+
     def _discover(self, effect: DiscoverTables) -> TablesDiscovered | FeedRefused | EffectFailed:
         try:
             spec = parse_feed(effect.spec)
             found = look_again(self._connection, spec, effect.spans, self._own_prefix)
             joined, others = self._without_change_logs(found.joined)
-            joined, circles = self._without_circles(spec, joined)
+            joined, wrong, warnings = self._joining.fit(
+                effect.feed_id, joined, lambda plans: self._check(spec, plans)[2]
+            )
             if spec.source.change_log is not None and self._change_logs is not None:
                 self._change_logs.report(spec.source.change_log, reader_of_feed(effect.feed), effect.positions)
-        except (SourceUnreachableError, ChangeLogUnavailableError, SinkError) as error:
+        except (SourceUnreachableError, ChangeLogUnavailableError) as error:
             return EffectFailed(f"{error.code}: {error}")
         except (FeedSpecError, SourceError) as error:
             return FeedRefused(str(error))
-        told = TablesDiscovered(joined, (*found.notices, *others, *circles), found.grown)
+        notices = (*found.notices, *others, *wrong)
+        told = TablesDiscovered(joined, notices, found.grown, warnings=warnings)
         return self._with_unapplied(spec, effect, told)
 
     def _with_unapplied(self, spec: FeedSpec, effect: DiscoverTables, told: TablesDiscovered) -> TablesDiscovered:
@@ -196,23 +209,6 @@ class FeedWork:
             tuple(plan for plan in joined if plan.topic not in names),
             tuple(f"topic {topic} is left out: it is of change log {names[topic]}" for topic in wrong),
         )
-
-    def _without_circles(
-        self, spec: FeedSpec, joined: tuple[SpanPlan, ...]
-    ) -> tuple[tuple[SpanPlan, ...], tuple[str, ...]]:
-        """The tables that can join, and what is wrong with the others; all else of a table its agent checks."""
-        if not joined:
-            return (), ()
-        good, circles = [], []
-        with closing(open_sink(spec.sink)) as sink:
-            for plan in joined:
-                try:
-                    if isinstance(sink, SelfAware):
-                        self._check_circle(spec, (plan,), sink)
-                    good.append(plan)
-                except SinkRefusedError as error:
-                    circles.append(f"topic {plan.topic} is left out: {error}")
-        return tuple(good), tuple(circles)
 
     def _resolve_start(self, effect: ResolveStart) -> StartResolved | FeedRefused | EffectFailed:
         try:
@@ -313,11 +309,11 @@ class FeedWork:
         # No row at the sink is this feed's: a new one has none, one that is updated has sealed them all.
         nobody = FeedIdentity(self._cluster_id, "", spec.feed)
         with closing(open_sink(accepted)) as sink:
-            shapes = sink.check(tables, nobody)
             sink_id = None
             if isinstance(sink, SelfAware):
                 sink_id = sink.own_id()
                 self._check_circle(spec, spans, sink)
+            shapes = sink.check(tables, nobody)
         known = [
             SinkTable(plan.topic, plan.table, shape.columns, shape.defaults)
             for plan in spans
@@ -327,7 +323,7 @@ class FeedWork:
         return spec.model_copy(update={"sink": accepted}), sink_id, warnings
 
     def _check_circle(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], sink: SelfAware) -> None:
-        """Raise SinkRefusedError where the feed would write into the tables that its own changes come from.
+        """Raise CircleError where the feed would write into the tables that its own changes come from.
 
         Noticed is: Debezium's events name the very database and table that the sink has, and the sink publishes that
         table to a logical replication slot. Not noticed: other formats, a source without recent events, a circle over
@@ -352,7 +348,7 @@ class FeedWork:
             published = sink.published(database, [plan.table for plan in plans])
             for plan in plans:
                 if found[plan.table].table in published:
-                    raise SinkRefusedError(
+                    raise CircleError(
                         f"table {plan.table} is the source of topic {plan.topic}: its events come from database "
                         f"{database}, table {found[plan.table].table}, which the sink has and publishes; every change "
                         "would come back as a new one. Name another database or table; or, if the sink is a copy that "

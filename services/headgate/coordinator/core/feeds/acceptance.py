@@ -9,6 +9,7 @@ much may have happened meanwhile: the name taken, the feed resumed, the request 
   incarnation sets the sink's positions to the new start offsets (sinks/contract.py), and the checkpoint begins anew.
 """
 
+from itertools import filterfalse
 from typing import Any, Final
 
 import msgspec
@@ -47,7 +48,7 @@ from headgate.records.identifiers import normal_table
 from headgate.records.keys import FeedKey
 from headgate.records.levels import withheld
 from headgate.records.names import InvalidNameError, check_name
-from headgate.records.refusals import coded
+from headgate.records.refusals import coded, is_warning
 from headgate.records.spans import table_of
 from headgate.records.ts import TS_MAX
 
@@ -251,6 +252,7 @@ def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
         owner_rev=draft.term.owner_rev,
         revision=feed.revision + 1,
         spec=result.spec,
+        notices=tuple(filterfalse(is_warning, feed.notices)),
         spans=tuple(sorted((*feed.spans, *(found[table] for table in joined)), key=lambda plan: plan.span)),
         changed_ms=draft.now.wall_ms,
     )

@@ -1,4 +1,4 @@
-"""A feed that runs is looked at again from time to time: is its source still what it was when the feed was accepted?
+"""A feed that runs is checked again from time to time: is its source still what it was when the feed was accepted?
 
     timer discover ──DiscoverTables──▶ tables that are new join: wanted spans, each from its earliest change
           ▲                     │────▶ what is wrong is told (``FeedRecorded.notices``), and holds nobody else
@@ -30,6 +30,7 @@ from headgate.records.error_codes import PARTITIONS_GROWN
 from headgate.records.fitting import fitted, why_unwritable
 from headgate.records.keys import FeedKey
 from headgate.records.levels import withheld
+from headgate.records.refusals import is_warning
 from headgate.records.spans import table_of
 from headgate.records.ts import ts_of_ms
 
@@ -38,6 +39,9 @@ __all__ = ["DISCOVER_SECONDS", "begin", "finish", "has_all", "look", "reads_chan
 DISCOVER_SECONDS: Final = 10.0
 """Between the end of a look and the next. A look is one request for the broker's metadata; a new table waits for it,
 and meanwhile the checkpoint knows nothing of the table, so it should not wait longer than people do."""
+
+WARNINGS_MAX: Final = 20
+"""Warnings about tables that joined, the newest ones. A pattern can match thousands."""
 
 _WAY_OUT: Final = (
     "changes of a key may be in two partitions now, and their order is lost; let the source write to a new topic with "
@@ -127,12 +131,13 @@ def finish(draft: Draft, effect: DiscoverTables, result: Any) -> None:
             case TablesDiscovered(grown=str(grown)):
                 _stop(draft, name, feed, grown)
                 return
-            case TablesDiscovered(joined=joined, notices=notices):
+            case TablesDiscovered():
                 _note_unapplied(draft, name, feed, result)
-                has_joined = _join(draft, name, feed, joined, notices)
+                has_joined = _join(draft, name, feed, result)
                 _note_last(draft, effect, has_joined=has_joined)
             case EffectFailed(reason=reason) | FeedRefused(reason=reason):
-                _join(draft, name, feed, (), (f"the source could not be looked at again: {reason}",))
+                notice = f"the source could not be checked: {reason}"
+                _join(draft, name, feed, TablesDiscovered(notices=(notice,)))
             case _:
                 raise TypeError(f"{type(result).__name__} is no answer to {type(effect).__name__}")
     watch(draft, name, feed)
@@ -167,11 +172,11 @@ def _note_last(draft: Draft, effect: DiscoverTables, *, has_joined: bool) -> Non
         look(draft, name)
 
 
-def _join(draft: Draft, name: str, feed: FeedRecorded, joined: tuple[SpanPlan, ...], notices: tuple[str, ...]) -> bool:
+def _join(draft: Draft, name: str, feed: FeedRecorded, found: TablesDiscovered) -> bool:
     """Whether any table has joined."""
     known = {plan.topic for plan in feed.spans} | {plan.table for plan in feed.spans}
     new, wrong = [], []
-    for plan in joined:
+    for plan in found.joined:
         if plan.topic in known or plan.table in known:
             continue  # an update was quicker
         reason = _why_left_out(draft, name, feed, plan)
@@ -179,7 +184,10 @@ def _join(draft: Draft, name: str, feed: FeedRecorded, joined: tuple[SpanPlan, .
             new.append(plan)
         else:
             wrong.append(f"topic {plan.topic} is left out: {reason}")
-    changed = fitted(withheld(replace(feed, notices=(*notices, *wrong)), draft.state.level))
+    # Nobody was there to read them, so they stay until the feed is updated or resumed.
+    warnings = (*filter(is_warning, feed.notices), *(found.warnings if new else ()))[-WARNINGS_MAX:]
+    notices = (*found.notices, *wrong, *warnings)
+    changed = fitted(withheld(replace(feed, notices=notices), draft.state.level))
     if not new and changed.notices == feed.notices:
         return False
     changed = replace(

@@ -8,6 +8,7 @@ Stages (records/error_codes.py): **agent missing**, **barrier** (a new owner wai
 """
 
 from collections.abc import Mapping
+from itertools import filterfalse
 from typing import Final
 
 import msgspec
@@ -25,6 +26,7 @@ from headgate.records.control import (
 )
 from headgate.records.error_codes import PARTITIONS_GROWN, Stage, error_code_of
 from headgate.records.keys import SpanKey
+from headgate.records.refusals import is_warning
 
 __all__ = ["FLOWING", "Standing", "feed_held_by", "standing_of", "unapplied_since"]
 
@@ -203,7 +205,7 @@ def feed_held_by(state: CoordinatorState, feed: str, *, has_owner: bool) -> tupl
     elif not record.spans:
         lines.append("it has no table yet; the first joins by itself once its topic is there")
     if record.wanted is WantedState.RUNNING:
-        lines.extend(record.notices)
+        lines.extend(filterfalse(is_warning, record.notices))  # warnings hold nothing
     return tuple(lines)
 
 

@@ -1,0 +1,112 @@
+"""Which new tables may join a running feed: each is checked as a feed's tables are when it is created.
+
+A topic in another format, or one that the feed itself writes, is left out: the feed could never apply it, and its
+checkpoint would wait for it for ever. A table that the sink lacks or refuses joins all the same: its agent reports the
+error and retries, and until then the checkpoint does not pass the table.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from headgate.formats.decoding import SchemasUnavailableError
+from headgate.records.control import SpanPlan
+from headgate.records.refusals import WARNING
+from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
+from headgate.sources.offsets import SourceError, SourceUnreachableError
+from headgate.sources.preview import FormatMismatchError
+
+__all__ = ["CircleError", "JoiningTables"]
+
+CHECKS_MAX: Final = 50
+"""Checks in one look at a feed's source. Each opens a session at the sink and reads the newest records, some 50 ms."""
+
+LEFT_OUT_SECONDS: Final = 60.0
+"""Until a topic that was left out is checked again: a stray topic in another format stays one."""
+
+NAMES_SHOWN_MAX: Final = 5
+
+Check = Callable[[tuple[SpanPlan, ...]], tuple[str, ...]]
+"""Warnings about these tables. Raises SourceError, SinkError, SchemasUnavailableError."""
+
+
+class CircleError(SinkRefusedError):
+    """The feed would write into the tables that its own changes come from."""
+
+
+class JoiningTables:
+    """Remembers which topics were left out. One feed is checked by one thread at a time."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left_out: dict[tuple[str, str], tuple[float, str]] = {}
+        """(feed id, topic) → until when, and why."""
+
+    def fit(
+        self, feed_id: str, plans: Sequence[SpanPlan], check: Check
+    ) -> tuple[tuple[SpanPlan, ...], tuple[str, ...], tuple[str, ...]]:
+        """Those of ``plans`` that join now, notices about the others, and warnings about those that join."""
+        now = self._clock()
+        for place in [place for place, (until, _) in list(self._left_out.items()) if until <= now]:
+            self._left_out.pop(place, None)
+        known = {plan.topic: self._left_out.get((feed_id, plan.topic)) for plan in plans}
+        look = _Look(check)
+        look.take(tuple(plan for plan in plans if known[plan.topic] is None))
+        for topic, reason in look.left_out.items():
+            self._left_out[feed_id, topic] = now + LEFT_OUT_SECONDS, reason
+        notices = [reason for entry in known.values() if entry is not None for reason in (entry[1],)]
+        notices += [*look.left_out.values(), *look.not_yet()]
+        return tuple(look.good), tuple(notices), tuple(look.warnings)
+
+
+class _Look:
+    """One look: what fails together is halved until it is one table."""
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._checks_left = CHECKS_MAX
+        self._waits_for = ""
+        self._waiting: list[str] = []
+        self.good: list[SpanPlan] = []
+        self.warnings: dict[str, None] = {}
+        self.left_out: dict[str, str] = {}
+
+    def take(self, plans: tuple[SpanPlan, ...]) -> None:
+        if not plans:
+            return
+        if self._waits_for or not self._checks_left:
+            self._waiting += [plan.topic for plan in plans]
+            return
+        self._checks_left -= 1
+        try:
+            self.warnings |= dict.fromkeys(self._check(plans))
+            self.good += plans
+        except (SourceUnreachableError, SchemasUnavailableError, SinkUnavailableError) as error:
+            self._waits_for = f"{error.code}: {error}"
+            self._waiting += [plan.topic for plan in plans]
+        except (SourceError, SinkError) as error:
+            if len(plans) == 1:
+                self._judge(plans[0], error)
+            else:
+                half = len(plans) // 2
+                self.take(plans[:half])
+                self.take(plans[half:])
+
+    def _judge(self, plan: SpanPlan, error: SourceError | SinkError) -> None:
+        if isinstance(error, FormatMismatchError | CircleError):
+            self.left_out[plan.topic] = f"topic {plan.topic} is left out: {error}"
+        elif isinstance(error, SourceError):
+            self.left_out[plan.topic] = f"topic {plan.topic} cannot join yet: {error.code}: {error}"
+        else:
+            self.good.append(plan)
+            self.warnings[f"{WARNING}table {plan.table} has joined, but {error.code}: {error}"] = None
+
+    def not_yet(self) -> tuple[str, ...]:
+        """What is said of topics that could not be checked in this look."""
+        if not self._waiting:
+            return ()
+        names = sorted(self._waiting)
+        more = len(names) - NAMES_SHOWN_MAX
+        shown = ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+        why = self._waits_for or f"only {CHECKS_MAX} checks are made at a time"
+        return (f"not joined yet: {shown}: {why}",)
