@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException
 from headgate.config.feed import FeedSpec, SourceSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, SpanPlan
-from headgate.records.identifiers import normal_table, parse_identifier, show_identifier
+from headgate.records.identifiers import normal_table, parse_identifier, split_table, table_spelling
 from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, NotAChangeLogError
 from headgate.sources.offsets import (
     REQUEST_SECONDS_MAX,
@@ -154,33 +154,49 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(ours[:_NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "") if ours else "no topics"
 
 
+_SCHEMA: Final = "\0"
+_TABLE: Final = "\1"
+"""Stand for {schema} and {table} while a template is divided: no name has these characters."""
+
+
 def table_name(template: str, topic: str, table: str | None = None) -> str:
     """The sink table of ``topic``, or of one ``table`` of several that it carries; raises TableNameError.
 
-    ``{schema}`` and ``{table}`` are the last two parts of the table's or the topic's name, ``{topic}`` all of that.
+    ``{schema}`` and ``{table}`` are the last two parts of the table's or the topic's name, ``{topic}`` all of the
+    latter. The template is divided before they are filled in, so dots and quotes in them are part of a name.
     The result is the table's one spelling (records/identifiers.py).
     """
-    values = {"topic": topic}
     parts = topic.split(".") if table is None else parse_identifier(table)
-    if len(parts) > 1:
-        values |= {"schema": show_identifier(parts[-2:-1]), "table": show_identifier(parts[-1:])}
-    else:
-        values |= {"table": topic}
+    values = dict(zip((_TABLE, _SCHEMA), (*reversed(parts[-2:]),), strict=False))
+    text = ""
+    for literal, field in _template(template):
+        stand_in = {"schema": _SCHEMA, "table": _TABLE}.get(field)
+        if stand_in is not None and stand_in not in values:
+            raise TableNameError(
+                f"sink.table {template!r} needs a {{{field}}}, but the topic's name {topic!r} has one part only. "
+                "Write the schema into sink.table"
+            )
+        text += literal + (stand_in or (topic if field else ""))
+    space, name = (None if part is None else _filled(part, values) for part in split_table(text))
+    return table_spelling(space, name or "")
+
+
+def _template(template: str) -> list[tuple[str, str]]:
+    """(text, name of the field behind it, or empty) of a template. Raises TableNameError."""
     try:
-        fields = [parsed for parsed in Formatter().parse(template) if parsed[1] is not None]
+        parsed = list(Formatter().parse(template))
     except ValueError as error:
-        raise TableNameError(f"sink.table {template!r} is no template: {error}") from error
-    for _literal, field, spec, conversion in fields:
-        if field not in ("schema", "table", "topic") or spec or conversion:
+        raise TableNameError(f"sink.table {template!r} is not a valid template: {error}") from error
+    for _literal, field, spec, conversion in parsed:
+        if field is not None and (field not in ("schema", "table", "topic") or spec or conversion):
             raise TableNameError(
                 f"sink.table {template!r}: {{{field}}} is unknown; known are {{schema}}, {{table}}, {{topic}}"
             )
-        if field not in values:
-            raise TableNameError(
-                f"sink.table {template!r} needs a {{{field}}}, but the topic's name {topic!r} has one part only: "
-                "write the schema into sink.table"
-            )
-    return normal_table(template.format_map(values))
+    return [(literal, field or "") for literal, field, _, _ in parsed]
+
+
+def _filled(part: str, values: Mapping[str, str]) -> str:
+    return "".join(values.get(sign, sign) for sign in part)
 
 
 def within_change_log(

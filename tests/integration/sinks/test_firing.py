@@ -1,12 +1,14 @@
 """Triggers and rules of target tables that fire on our writes: named at a feed's creation, with what to do."""
 
+from contextlib import closing
+
 import psycopg
 import pytest
 
 from fixtures.services import mariadb_execute
 from headgate.config.feed import SinkSpec
 from headgate.records.control import Epoch
-from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange
+from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkRefusedError
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
@@ -76,3 +78,50 @@ def test_the_warning_names_tables_and_the_way_out(postgres_database: str) -> Non
     assert "sink.foreign_keys: ignore" in warning
     (shortened,) = trigger_warnings(spec, [shapes["public.t"]] * (TABLES_SHOWN_MAX + 2))
     assert "and 2 more tables" in shortened
+
+
+@pytest.mark.parametrize("event", ["INSERT", "UPDATE"])
+@pytest.mark.parametrize("enabled", ["ENABLE", "DISABLE", "ENABLE REPLICA", "ENABLE ALWAYS"])
+@pytest.mark.parametrize("foreign_keys", [True, False], ids=["origin", "replica"])
+def test_a_table_is_refused_for_its_rules_exactly_where_postgresql_refuses_the_write(
+    postgres_database: str, event: str, enabled: str, foreign_keys: bool
+) -> None:
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE log (id int)")
+        connection.execute(f'CREATE RULE "No\te" AS ON {event} TO t DO ALSO INSERT INTO log VALUES (new.id)')
+        connection.execute(f'ALTER TABLE t {enabled} RULE "No\te"')
+        connection.execute("" if foreign_keys else "SET session_replication_role = replica")
+        is_refused = False
+        try:
+            connection.execute("INSERT INTO t VALUES (1, 'a') ON CONFLICT (id) DO UPDATE SET v = excluded.v")
+        except psycopg.errors.FeatureNotSupported:
+            is_refused = True
+    sink = PostgresSink(RelationalSettings(postgres_database, foreign_keys=foreign_keys))
+    if not is_refused:
+        assert sink.check(["public.t"])
+        return
+    with pytest.raises(SinkRefusedError) as caught:
+        sink.check(["public.t"])
+    assert f"table public.t has rules (No\te on {event})" in str(caught.value)
+    advice = str(caught.value).rpartition("in their place: ")[2]
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute(advice)
+    assert sink.check(["public.t"])
+
+
+def test_a_rule_that_comes_later_is_refused_with_the_same_words_and_nothing_is_written(postgres_database: str) -> None:
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+        connection.execute("CREATE TABLE keyless (v text)")
+        connection.execute("CREATE RULE also AS ON INSERT TO keyless DO ALSO NOTHING")
+        sink = PostgresSink(RelationalSettings(postgres_database))
+        claim = Claim(FeedIdentity("c", "0-1", "shop"), "public.t", "topic", Epoch(1, 1), 0, {0: 0})
+        sink.claim(claim)
+        with closing(sink.writer()) as writer:
+            writer.apply(ChangeBatch(claim, {0: OffsetRange(0, 1)}, [put(0, id=1, v="a")]))
+            connection.execute("CREATE RULE late AS ON UPDATE TO t DO INSTEAD NOTHING")
+            with pytest.raises(SinkRefusedError, match=r"has rules \(late on UPDATE\).*DROP RULE"):
+                writer.apply(ChangeBatch(claim, {0: OffsetRange(1, 2)}, [put(1, id=2, v="b")]))
+        assert connection.execute("SELECT id FROM t").fetchall() == [(1,)]
+        keyless = PostgresSink(RelationalSettings(postgres_database, keyless=True))
+        assert keyless.check(["public.keyless"])["public.keyless"].fires == ("rule also",)

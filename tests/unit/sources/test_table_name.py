@@ -3,6 +3,7 @@
 import pytest
 
 from headgate.config.feed import FeedSpec, parse_feed
+from headgate.records.identifiers import normal_table, show_identifier, split_table
 from headgate.sources.topics import TableClashError, TableNameError, source_tables, table_name
 
 
@@ -25,6 +26,39 @@ def test_one_part_has_no_schema() -> None:
         table_name("{schema}.{table}", "orders")
 
 
+@pytest.mark.parametrize("template", ["{schema}.{table}", "copy.{schema}_{table}", "{topic}", "{schema}_{table}"])
+@pytest.mark.parametrize("schema", ["public", "sales.eu", 'S"q', "Ünï Code", "a{b}", '"'])
+@pytest.mark.parametrize("table", ["orders", "Or.Ders", 'or"ders', '"', "a{schema}b", "x*"])
+def test_dots_quotes_and_case_of_a_name_stay_in_the_part_that_they_are_put_into(
+    template: str, schema: str, table: str
+) -> None:
+    """Whatever the names are, they are found again in the sink table's parts, and no other part comes of them."""
+    name = table_name(template, "shop.topic", show_identifier([schema, table]))
+    assert (
+        split_table(name)
+        == {
+            "{schema}.{table}": (schema, table),
+            "copy.{schema}_{table}": ("copy", f"{schema}_{table}"),
+            "{schema}_{table}": (None, f"{schema}_{table}"),
+            "{topic}": ("shop", "topic"),
+        }[template]
+    )
+    assert normal_table(name) == name, "it is the one spelling"
+
+
+@pytest.mark.parametrize(
+    ("template", "space", "table"),
+    [
+        ('"my.schema".{table}', "my.schema", 'o"r.ders'),
+        ('copy."{schema}.{table}"', "copy", 'S.1.o"r.ders'),
+        ('"{schema}.{table}"', None, 'S.1.o"r.ders'),
+        ("{{x}}.{table}", "{x}", 'o"r.ders'),
+    ],
+)
+def test_quotes_and_braces_of_the_template_are_its_own(template: str, space: str | None, table: str) -> None:
+    assert split_table(table_name(template, "t", '"S.1"."o""r.ders"')) == (space, table)
+
+
 @pytest.mark.parametrize("template", ["{database}.x", "{table.__class__}", "{table!r}", "{table:>9}"])
 def test_other_placeholders_are_refused(template: str) -> None:
     with pytest.raises(TableNameError, match=r"known are \{schema\}"):
@@ -32,7 +66,7 @@ def test_other_placeholders_are_refused(template: str) -> None:
 
 
 def test_broken_template() -> None:
-    with pytest.raises(TableNameError, match="is no template"):
+    with pytest.raises(TableNameError, match="is not a valid template"):
         table_name("{schema", "a.b")
 
 
