@@ -385,9 +385,6 @@ BATCH_INTERVAL_SECONDS_MAX: Final = 2.0
 """A table moves, stops and takes its turn at the border of a batch, so all of that waits as long."""
 
 
-<<<<<<< HEAD
-class FeedSpec(Strict):
-=======
 class SkippedRecord(BaseModel):
     """A record that is set aside if it cannot be applied. Written as its place, or as {record, topic_id}.
 
@@ -419,8 +416,7 @@ SKIPS_MAX: Final = 100
 """Records that are named one by one. With more, it is the table or its source that has to be corrected."""
 
 
-class FeedSpec(_Strict):
->>>>>>> 3414add (feed: skip single bad records by name)
+class FeedSpec(Strict):
     """A changefeed as its owner wants it."""
 
     feed: str

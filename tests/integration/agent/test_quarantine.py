@@ -107,7 +107,7 @@ def test_a_record_that_is_skipped_by_name_is_set_aside_and_the_next_bad_one_stop
         status = executor.status(task.id)
         return status is not None and status.state is TaskState.FAILED
 
-    until(has_failed, "the bad change that nobody named stops the table")
+    eventually(has_failed, "the bad change that nobody named stops the table")
     status = executor.status(task.id)
     assert status is not None
     assert (status.error_code, status.positions) == ("value_refused", {0: 13})
