@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import psycopg
 import pymysql
 
 from headgate_lab.benchmarks.parts import POSTGRES_SETTINGS, BenchError
 from headgate_lab.benchmarks.targets import MARIADB_SETTINGS
+from headgate_lab.embedded.clients import mariadb_client, postgres_client
 from headgate_lab.embedded.connect import ConnectWorker
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.postgres import EmbeddedPostgres
@@ -90,7 +90,7 @@ class _Postgres(BenchDatabase):
         self.address = f"postgresql://postgres@127.0.0.1:{server.port}/postgres"
 
     def connect(self) -> Any:
-        return psycopg.connect(self._server.dsn(), autocommit=True)
+        return postgres_client(self._server.dsn())
 
     def fill(self, table: str, first: int, count: int) -> str:
         numbers = f"generate_series({first}, {first + count - 1}) n"
@@ -117,17 +117,11 @@ class _Mariadb(BenchDatabase):
     def __init__(self, server: EmbeddedMariadb) -> None:
         self._server, self.password = server, server.password
         self.address = f"mysql://root@127.0.0.1:{server.port}/{self.schema}"
-        with closing(self._connect(None)) as connection, connection.cursor() as cursor:
+        with closing(mariadb_client(server.dsn(), in_database=False)) as connection, connection.cursor() as cursor:
             cursor.execute(f"CREATE DATABASE {self.schema} CHARACTER SET utf8mb4")
 
-    def _connect(self, database: str | None) -> Any:
-        to = urlsplit(self._server.dsn())
-        return pymysql.connect(
-            host=to.hostname, port=to.port or 0, user="root", password=self.password, database=database, autocommit=True
-        )
-
     def connect(self) -> Any:
-        return self._connect(self.schema)
+        return mariadb_client(self._server.dsn(self.schema))
 
     def fill(self, table: str, first: int, count: int) -> str:
         numbers = f"seq_{first}_to_{first + count - 1}"

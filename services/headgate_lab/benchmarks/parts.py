@@ -26,6 +26,7 @@ from headgate.replication.spark import SparkRuntime
 from headgate.replication.spark_options import SparkOptions
 from headgate_lab.benchmarks.cpu import tree
 from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
 __all__ = [
@@ -79,7 +80,7 @@ class Parts(msgspec.Struct, frozen=True):
 
     def connect(self) -> psycopg.Connection[Any]:
         """A connection to the target, in autocommit."""
-        return psycopg.connect(self.dsn, autocommit=True)
+        return postgres_client(self.dsn)
 
     def jvm(self) -> list[psutil.Process]:
         """Spark's JVM, without its Python workers."""

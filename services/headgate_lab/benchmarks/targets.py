@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import psycopg
 import pymysql
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
@@ -17,6 +16,7 @@ from headgate.databases.mysql.address import parse_address
 from headgate_lab.benchmarks.parts import BenchError
 from headgate_lab.benchmarks.shapes import Shape
 from headgate_lab.benchmarks.workload import Expected
+from headgate_lab.embedded.clients import mariadb_client, postgres_client
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 
 __all__ = ["MARIADB_SETTINGS", "JdbcAddress", "MariadbTarget", "PostgresTarget", "Target", "mariadb_target"]
@@ -102,13 +102,13 @@ class PostgresTarget(Target):
     def create(self, table: str, columns: str) -> None:
         """See Target."""
         name = sql.Identifier(*table.split("."))
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
+        with postgres_client(self.dsn) as connection:
             connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name))
             connection.execute(sql.SQL("CREATE TABLE {} ({})").format(name, sql.SQL(columns)))
 
     def found(self, table: str) -> Expected | None:
         """See Target."""
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
+        with postgres_client(self.dsn) as connection:
             try:
                 row = connection.execute(sql.SQL(_SUMS + "{}").format(sql.Identifier(*table.split(".")))).fetchone()
             except errors.UndefinedTable:
@@ -117,7 +117,7 @@ class PostgresTarget(Target):
 
     def drop(self, table: str) -> None:
         """See Target."""
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
+        with postgres_client(self.dsn) as connection:
             connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(*table.split("."))))
 
 
@@ -130,7 +130,7 @@ class MariadbTarget(Target):
     def __init__(self, server: EmbeddedMariadb) -> None:
         self.dsn = server.dsn(self.schema)
         self.address = parse_address(self.dsn)
-        with self._connect(None) as cursor:
+        with self._connect(in_database=False) as cursor:
             cursor.execute(f"CREATE DATABASE {self.schema} CHARACTER SET utf8mb4")
 
     @property
@@ -146,13 +146,13 @@ class MariadbTarget(Target):
 
     def create(self, table: str, columns: str) -> None:
         """See Target."""
-        with self._connect(self.schema) as cursor:
+        with self._connect() as cursor:
             cursor.execute(f"DROP TABLE IF EXISTS {table}")
             cursor.execute(f"CREATE TABLE {table} ({columns})")
 
     def found(self, table: str) -> Expected | None:
         """See Target."""
-        with self._connect(self.schema) as cursor:
+        with self._connect() as cursor:
             try:
                 cursor.execute(_SUMS + table)
             except pymysql.ProgrammingError as error:
@@ -164,16 +164,12 @@ class MariadbTarget(Target):
 
     def drop(self, table: str) -> None:
         """See Target."""
-        with self._connect(self.schema) as cursor:
+        with self._connect() as cursor:
             cursor.execute(f"DROP TABLE {table}")
 
     @contextmanager
-    def _connect(self, database: str | None) -> Iterator["pymysql.cursors.Cursor"]:
-        to = self.address
-        connection = pymysql.connect(
-            host=to.host, port=to.port, user=to.user, password=to.password or "", database=database, autocommit=True
-        )
-        with connection, connection.cursor() as cursor:
+    def _connect(self, *, in_database: bool = True) -> Iterator["pymysql.cursors.Cursor"]:
+        with mariadb_client(self.dsn, in_database=in_database) as connection, connection.cursor() as cursor:
             yield cursor
 
 

@@ -19,6 +19,7 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.schema import SCHEMA, TABLES, VERSION, Column
 from headgate_lab.demo.stack import TOPIC_PREFIX
+from headgate_lab.embedded.clients import postgres_client
 
 __all__ = ["Capture", "CaptureError", "install_outbox"]
 
@@ -129,7 +130,7 @@ class Capture:
 
     def _run(self) -> None:
         try:
-            with psycopg.connect(self._dsn, application_name="capture", autocommit=True) as source:
+            with postgres_client(self._dsn, name="capture") as source:
                 while True:
                     last = self._stopping.is_set()
                     moved = self._move(source)

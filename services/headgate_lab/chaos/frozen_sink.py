@@ -31,6 +31,7 @@ from headgate_lab.demo.processes import ServiceError, stop_all
 from headgate_lab.demo.report import Figure
 from headgate_lab.demo.services import PASSWORD_FILE, Services, run_command
 from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.ports import HOST
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
@@ -137,8 +138,8 @@ def run_frozen_sink(display: Display, *, keep: bool, frozen_seconds: float = FRO
         _create_feed(services, folder, "frozen", _FROZEN, make_conninfo(dsn["frozen"], host=HOST, port=proxy.port))
         _create_feed(services, folder, _HEALTHY, (_HEALTHY,), dsn[_HEALTHY])
         with (
-            psycopg.connect(dsn[_HEALTHY], autocommit=True) as healthy,
-            psycopg.connect(dsn["frozen"], autocommit=True) as frozen,
+            postgres_client(dsn[_HEALTHY]) as healthy,
+            postgres_client(dsn["frozen"]) as frozen,
         ):
             load = _Load(kafka.bootstrap)
             parts.callback(load.stop)
@@ -218,9 +219,9 @@ def _make_databases(server: EmbeddedPostgres) -> dict[str, str]:
     """A database with its tables for each feed; their addresses, without a password."""
     found = {}
     for name, tables in (("frozen", _FROZEN), (_HEALTHY, (_HEALTHY,))):
-        with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        with postgres_client(server.dsn()) as connection:
             connection.execute(f"CREATE DATABASE {name}")
-        with psycopg.connect(server.dsn(name), autocommit=True) as connection:
+        with postgres_client(server.dsn(name)) as connection:
             for table in tables:
                 columns = "id bigint PRIMARY KEY, at timestamptz DEFAULT clock_timestamp()"
                 connection.execute(f"CREATE TABLE {table} ({columns})")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import psycopg
 from confluent_kafka.admin import NewTopic
 
 from headgate.config.crash_points import ArmedPoints
@@ -32,6 +31,7 @@ from headgate_lab.demo.stack import TOPIC_PREFIX, make_database
 from headgate_lab.demo.tables import all_replicate
 from headgate_lab.demo.watch import Watch
 from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.ports import HOST, free_ports
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
@@ -185,7 +185,7 @@ def _homes(folder: Path, names: Iterable[str]) -> dict[str, Path]:
 
 
 def _fill_source(source_dsn: str, seed: int) -> dict[str, list[tuple[object, ...]]]:
-    with psycopg.connect(source_dsn, autocommit=True) as source:
+    with postgres_client(source_dsn) as source:
         create_source(source)
         install_source_audit(source)
         install_outbox(source)

@@ -17,6 +17,7 @@ from headgate_lab.demo.schema import TABLES, Row, Table
 from headgate_lab.demo.stack import TOPIC_PREFIX
 from headgate_lab.demo.tables import passed
 from headgate_lab.demo.watch import Watch, WatchError
+from headgate_lab.embedded.clients import postgres_client
 
 __all__ = ["await_drained", "examine_all", "row_stands"]
 
@@ -46,7 +47,7 @@ def await_drained(
     Raises WatchError, and what ``check`` raises.
     """
     began = time.monotonic()
-    with psycopg.connect(source_dsn, autocommit=True) as source:
+    with postgres_client(source_dsn) as source:
         markers = write_markers(source, seed)
     missing = [table for table in TABLES if not stands(table, markers[table.name])]
     while missing:
@@ -76,7 +77,7 @@ def row_stands(target: psycopg.Connection, table: Table, key: Row) -> bool:
 def examine_all(source_dsn: str, target_dsn: str) -> tuple[tuple[Comparison, ...], AuditReport]:
     """Every table compared row by row, and the whole record of the audit examined. Both sides must be at rest."""
     with (
-        psycopg.connect(source_dsn, autocommit=True) as source,
-        psycopg.connect(target_dsn, autocommit=True) as target,
+        postgres_client(source_dsn) as source,
+        postgres_client(target_dsn) as target,
     ):
         return tuple(compare(source, target, table) for table in TABLES), audit(source, target)

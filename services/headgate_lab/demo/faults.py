@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
-import psycopg
 
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.audit import LABEL
@@ -19,6 +18,7 @@ from headgate_lab.demo.processes import Fate, ServiceError, ServiceProcess
 from headgate_lab.demo.services import COORDINATORS, LEASE_SECONDS, Services, sessions_lost
 from headgate_lab.demo.tables import busiest_agent, holders
 from headgate_lab.demo.watch import Chronicle, Watch, WatchError
+from headgate_lab.embedded.clients import postgres_client
 
 __all__ = ["FaultKind", "Faults", "Takeover"]
 
@@ -225,7 +225,7 @@ class Faults:
 
         That is the worst moment: what it has locked stays locked until somebody ends its session.
         """
-        with psycopg.connect(self._target_dsn, autocommit=True) as target:
+        with postgres_client(self._target_dsn) as target:
             deadline = time.monotonic() + FREEZE_SEARCH_SECONDS_MAX
             while time.monotonic() < deadline:
                 began = time.monotonic()

@@ -20,6 +20,7 @@ from psycopg.sql import SQL, Composed, Identifier, Placeholder
 
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.schema import TABLES, Row, Table
+from headgate_lab.embedded.clients import postgres_client
 
 __all__ = ["Key", "Load", "LoadError", "Operation", "Writer", "fill", "write_markers"]
 
@@ -130,7 +131,7 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            with psycopg.connect(self._dsn, application_name=self.name, autocommit=True) as connection:
+            with postgres_client(self._dsn, name=self.name) as connection:
                 due = time.monotonic()
                 while not self._stopping.wait(max(0.0, due - time.monotonic())):
                     due += self.transact(connection) / self._rate

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Final
 
 import msgspec
-import psycopg
 
 from headgate.eventlog.kafka import open_log
 from headgate.eventlog.topics import create_topics
@@ -27,6 +26,7 @@ from headgate_lab.demo.services import Services, create_feed, postgresql_sink
 from headgate_lab.demo.stack import FEED, Stack, running_stack
 from headgate_lab.demo.tables import all_apply, all_replicate, views
 from headgate_lab.demo.watch import Watch
+from headgate_lab.embedded.clients import postgres_client
 
 __all__ = ["Options", "Shop", "demonstrate", "running_shop"]
 
@@ -153,7 +153,7 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
     seconds, rows = time.monotonic() - began, shop.watch.rows_applied() - rows_before
     display.head("The writers stop; waiting until the feed has passed their last commit")
     shop.load.stop()
-    with psycopg.connect(shop.stack.target_dsn, autocommit=True) as target:
+    with postgres_client(shop.stack.target_dsn) as target:
         drain_seconds = await_drained(
             shop.watch,
             source_dsn=shop.stack.source_dsn,
@@ -165,7 +165,7 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
     false_losses = shop.faults.false_losses()
     display.say("comparing source and target row by row, all columns, and examining the audit")
     comparisons, audited = examine_all(shop.stack.source_dsn, shop.stack.target_dsn)
-    with psycopg.connect(shop.stack.target_dsn, autocommit=True) as target:
+    with postgres_client(shop.stack.target_dsn) as target:
         pauses = {one.fault: longest_pauses(target, one.tables, one.begin, one.end) for one in takeovers}
     return Report(
         seed=options.seed,

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import psycopg
 
 from headgate.provisioning.artifacts import ArtifactSet, ensure
 from headgate_lab.demo.audit_triggers import install_source_audit, install_target_audit
@@ -18,6 +17,7 @@ from headgate_lab.demo.load import Key, fill
 from headgate_lab.demo.schema import SCHEMA, TABLES, create_source, create_target
 from headgate_lab.demo.sink_role import create_sink_role
 from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.connect import ConnectWorker
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
@@ -96,18 +96,18 @@ def running_stack(folder: Path, seed: int, stage: Stage) -> Iterator[Stack]:
 
 def make_database(server: EmbeddedPostgres) -> str:
     """Create the shop's empty database; its address."""
-    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+    with postgres_client(server.dsn()) as connection:
         connection.execute(f"CREATE DATABASE {DATABASE}")
     return server.dsn(DATABASE)
 
 
 def _prepare(source_dsn: str, target_dsn: str, seed: int) -> tuple[dict[str, list[Key]], str]:
     """The source's rows, and the target's address for Headgate."""
-    with psycopg.connect(target_dsn, autocommit=True) as target:
+    with postgres_client(target_dsn) as target:
         create_target(target)
         sink_dsn = create_sink_role(target, target_dsn)
         install_target_audit(target)
-    with psycopg.connect(source_dsn, autocommit=True) as source:
+    with postgres_client(source_dsn) as source:
         create_source(source)
         install_source_audit(source)
         return fill(source, seed), sink_dsn

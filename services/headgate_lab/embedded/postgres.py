@@ -19,11 +19,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-import psycopg
-
 from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.jvm import tail
 from headgate.provisioning.time_scale import scaled_seconds
+from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.guard import kill_guarded, start_guarded, stop_guarded
 from headgate_lab.embedded.ports import HOST, free_ports, require_free
 
@@ -139,7 +138,7 @@ class EmbeddedPostgres:
 
     def promote(self) -> None:
         """Make a standby the primary; return once it takes writes. Raises EmbeddedError."""
-        with psycopg.connect(self.dsn(), autocommit=True) as connection:
+        with postgres_client(self.dsn()) as connection:
             row = connection.execute("SELECT pg_promote(true, %s)", (int(scaled_seconds(_PROMOTE_SECONDS)),)).fetchone()
         if row != (True,):
             raise EmbeddedError(f"PostgreSQL in {self.data_dir} was not promoted within {_PROMOTE_SECONDS} s")

@@ -16,12 +16,11 @@ from typing import Any, Final, Protocol
 import confluent_kafka
 import msgspec
 import orjson
-import psycopg
 import pymysql
 
-from headgate.databases.mysql.address import parse_address
 from headgate.eventlog.connection import KafkaConnection
 from headgate_lab.benchmarks.shapes import SHAPES
+from headgate_lab.embedded.clients import mariadb_client, postgres_client
 
 __all__ = ["ByHand", "run_by_hand"]
 
@@ -131,7 +130,7 @@ class _Postgres:
             f"INSERT INTO {work.table} ({columns}) SELECT {columns} FROM stage ON CONFLICT (id) DO UPDATE SET {updates}"  # noqa: S608
         )
         self._delete = f"DELETE FROM {work.table} WHERE id = ANY (%s)"  # noqa: S608
-        self._connection = psycopg.connect(work.dsn)
+        self._connection = postgres_client(work.dsn, autocommit=False)
         self._connection.execute(f"CREATE TEMP TABLE stage (LIKE {work.table})".encode())
         self._connection.commit()
 
@@ -154,7 +153,6 @@ class _Mariadb:
     """LOAD DATA LOCAL, then INSERT … ON DUPLICATE KEY UPDATE."""
 
     def __init__(self, work: ByHand) -> None:
-        to = parse_address(work.dsn)
         shape = SHAPES[work.shape]
         columns = ", ".join(shape.names)
         updates = ", ".join(f"{name} = VALUES({name})" for name in shape.names[1:])
@@ -170,14 +168,7 @@ class _Mariadb:
             f"INSERT INTO {work.table} ({columns}) SELECT {columns} FROM stage ON DUPLICATE KEY UPDATE {updates}"  # noqa: S608
         )
         self._delete = f"DELETE FROM {work.table} WHERE id IN %s"  # noqa: S608
-        self._connection = pymysql.connect(
-            host=to.host,
-            port=to.port,
-            user=to.user,
-            password=to.password or "",
-            database=to.database,
-            local_infile=True,
-        )
+        self._connection = mariadb_client(work.dsn, autocommit=False, loads_files=True)
         with self._connection.cursor() as cursor:
             cursor.execute(f"CREATE TEMPORARY TABLE stage LIKE {work.table}")
             cursor.execute("ALTER TABLE stage DROP PRIMARY KEY")

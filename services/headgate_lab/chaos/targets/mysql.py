@@ -13,13 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-import psycopg
-import pymysql
-from pymysql.connections import Connection
-from pymysql.cursors import Cursor
-
 from headgate.databases.address import Target
-from headgate.databases.mysql.address import parse_address
 from headgate.sinks.relational.mysql.connection import connect, quoted
 from headgate.sinks.relational.mysql.progress import MysqlProgress
 from headgate.sinks.relational.session import RelationalSettings
@@ -34,6 +28,7 @@ from headgate_lab.demo.audit import AuditReport, examine, read_deletions
 from headgate_lab.demo.compare import Comparison
 from headgate_lab.demo.schema import SCHEMA, TABLES, Row, Table
 from headgate_lab.demo.services import SinkAddress
+from headgate_lab.embedded.clients import mariadb_client, postgres_client
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.ports import HOST
 
@@ -92,7 +87,7 @@ class MysqlTarget:
         return False
 
     def _execute(self, *statements: str) -> None:
-        with closing(_connect(self._server.dsn())) as target, target.cursor() as cursor:
+        with closing(mariadb_client(self._server.dsn(), in_database=False)) as target, target.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
 
@@ -104,7 +99,7 @@ class MysqlTarget:
     def stands(self, table: Table, key: Row) -> bool:
         """See Target."""
         condition = " AND ".join(f"{quoted(column)} = %s" for column in key)
-        with closing(_connect(self._server.dsn())) as target, target.cursor() as cursor:
+        with closing(mariadb_client(self._server.dsn(), in_database=False)) as target, target.cursor() as cursor:
             cursor.execute(
                 f"SELECT 1 FROM {quoted(SCHEMA, table.name)} WHERE {condition}",  # noqa: S608 - names of our own
                 [str(value) for value in key.values()],
@@ -117,7 +112,7 @@ class MysqlTarget:
 
     def longest_pauses(self, spans: Sequence[Span]) -> list[dict[str, float]]:
         """See Target."""
-        with closing(_connect(self._server.dsn())) as target:
+        with closing(mariadb_client(self._server.dsn(), in_database=False)) as target:
             times = commit_times(target)
         return [longest_gaps(times, begin, end) for begin, end in spans]
 
@@ -126,7 +121,7 @@ def make_shop(dsn: str) -> None:
     """The shop's empty tables, the sink's bookkeeping and the audit of both, on a server that has none of them."""
     with connect(RelationalSettings(dsn)) as session:
         MysqlProgress(session).ensure()
-    with closing(_connect(dsn)) as target:
+    with closing(mariadb_client(dsn, in_database=False)) as target:
         create_tables(target)
         install_audit(target)
 
@@ -142,7 +137,7 @@ def compare_shop(source_dsn: str, target_dsn: str) -> tuple[Comparison, ...]:
 
 def audit_shop(source_dsn: str, target_dsn: str) -> AuditReport:
     """Examine what the audits in both have written down. Raises AuditError."""
-    with psycopg.connect(source_dsn, autocommit=True) as source, closing(_connect(target_dsn)) as target:
+    with postgres_client(source_dsn) as source, closing(mariadb_client(target_dsn, in_database=False)) as target:
         return examine(read_entries(target), read_deletions(source), read_standing(target))
 
 
@@ -155,15 +150,3 @@ def longest_gaps(times: dict[str, list[float]], begin: float, end: float) -> dic
         if len(inside) > 1:
             gaps[table] = max(later - earlier for earlier, later in pairwise(inside))
     return gaps
-
-
-def _connect(dsn: str) -> "Connection[Cursor]":
-    address = parse_address(dsn)
-    return pymysql.connect(
-        host=address.host,
-        port=address.port,
-        user=address.user,
-        password=address.password or "",
-        charset="utf8mb4",
-        autocommit=True,
-    )

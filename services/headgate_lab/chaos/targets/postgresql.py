@@ -18,6 +18,7 @@ from headgate_lab.demo.schema import TABLES, Row, Table, create_target
 from headgate_lab.demo.services import SinkAddress, postgresql_sink
 from headgate_lab.demo.sink_role import SINK_ROLE, create_sink_role, set_password
 from headgate_lab.demo.stack import DATABASE, make_database
+from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
 __all__ = ["PostgresTarget"]
@@ -36,7 +37,7 @@ class PostgresTarget:
     def prepare(self) -> None:
         """See Target."""
         self._server.start()
-        with psycopg.connect(make_database(self._server), autocommit=True) as target:
+        with postgres_client(make_database(self._server)) as target:
             create_target(target)
             self._sink_dsn = create_sink_role(target, self._dsn)
             install_target_audit(target)
@@ -58,14 +59,14 @@ class PostgresTarget:
 
     def rotate_password(self) -> str:
         """See Target."""
-        with psycopg.connect(self._dsn, autocommit=True) as target:
+        with postgres_client(self._dsn) as target:
             password = set_password(target)
             target.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (SINK_ROLE,))
             return password
 
     def is_hijacked(self) -> bool:
         """See Target."""
-        with psycopg.connect(self._dsn, autocommit=True) as target:
+        with postgres_client(self._dsn) as target:
             return is_sprung(lambda statement: _rows(target, statement))
 
     def way(self, proxies: Proxies, number: int, home: Path) -> Way:
@@ -76,7 +77,7 @@ class PostgresTarget:
 
     def stands(self, table: Table, key: Row) -> bool:
         """See Target."""
-        with psycopg.connect(self._dsn, autocommit=True) as target:
+        with postgres_client(self._dsn) as target:
             return row_stands(target, table, key)
 
     def examine(self, source_dsn: str) -> tuple[tuple[Comparison, ...], AuditReport]:
@@ -86,7 +87,7 @@ class PostgresTarget:
     def longest_pauses(self, spans: Sequence[Span]) -> list[dict[str, float]]:
         """See Target."""
         names = [table.full_name for table in TABLES]
-        with psycopg.connect(self._dsn, autocommit=True) as target:
+        with postgres_client(self._dsn) as target:
             return [longest_pauses(target, names, begin, end) for begin, end in spans]
 
     @property
