@@ -21,7 +21,7 @@ import msgspec
 import urllib3
 
 from headgate.config.feed import RegistrySpec
-from headgate.config.secrets import NotPermittedError, check_hosts, secret
+from headgate.config.secrets import NotPermittedError, check_hosts, read_secret, secret
 from headgate.formats.change import DATA_ERRORS, ChangeError
 from headgate.formats.decoding import SchemasUnavailableError
 
@@ -106,7 +106,7 @@ class SchemaRegistry:
             return self._get(self._spec.url.rstrip("/") + path)
         except urllib3.exceptions.HTTPError as error:
             raise self._failed(_plain(error)) from error
-        except (OSError, NotPermittedError) as error:  # the password's file, the authority's file
+        except (OSError, UnicodeDecodeError, NotPermittedError) as error:  # the password's file, the authority's file
             raise self._failed(str(error)) from error
 
     def _get(self, url: str) -> tuple[int, bytes]:
@@ -114,9 +114,7 @@ class SchemaRegistry:
         check_hosts([urlsplit(url).hostname or ""], "source.registry.url")
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", "Connection": "close"}
         if spec.user is not None and spec.password_file is not None:
-            password = (
-                secret(spec.password_file, "source.registry.password_file").read_text(encoding="utf-8").rstrip("\n")
-            )
+            password = read_secret(secret(spec.password_file, "source.registry.password_file"))
             headers |= urllib3.make_headers(basic_auth=f"{spec.user}:{password}")
         authority = None if spec.ca_file is None else str(spec.ca_file)
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS_MAX, read=ANSWER_SECONDS_MAX)

@@ -50,9 +50,10 @@ def test_a_schema_is_asked_for_by_its_id(server: RegistryServer) -> None:
     assert server.asked == [("/schemas/ids/7", None)]
 
 
-def test_user_and_password_are_sent_and_read_anew_each_time(server: RegistryServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_user_and_password_are_sent_and_read_anew_each_time(server: RegistryServer, tmp_path: Path, end: str) -> None:
     file = tmp_path / "password"
-    file.write_text(f"{SECRET}\n", encoding="utf-8")
+    file.write_bytes(f"{SECRET}{end}".encode())
     asker = client(server, user="ann", password_file=file)
     asker.schema(7)
     file.write_text("changed", encoding="utf-8")

@@ -22,6 +22,7 @@ app.kubernetes.io/component: {{ .service }}
 - {name: HEADGATE_SHUTDOWN_SECONDS, value: {{ .Values.shutdownSeconds | quote }}}
 - {name: HEADGATE_CLOUDEVENTS, value: {{ .Values.cloudevents | quote }}}
 - {name: HEADGATE_ALLOWED_HOSTS, value: {{ .Values.allowedHosts | quote }}}
+- {name: HEADGATE_CONNECTIONS, value: {{ .Values.connections | quote }}}
 - {name: HEADGATE_LOG__FORMAT, value: json}
 # The pod's own network: who may come in is the NetworkPolicy's.
 - {name: HEADGATE_HTTP__BIND, value: 0.0.0.0}
