@@ -1,9 +1,9 @@
-"""What a feed may make a process of ours read, and where it may make it connect to.
+"""Which files a process may read as secrets, and which hosts it may connect to.
 
-A feed stands on a topic. Whoever can write that topic chooses the file whose content is sent as a password, and the
-host that it is sent to. So secrets are taken from one folder only, which the operator of the process names, and hosts,
-if the operator wants that, from a list. Both are looked up in the environment of every process that opens a sink or
-asks a registry: coordinators, agents, Spark's workers, and commands that check a feed from where they run.
+Feeds and migrations are stored on topics. Whoever can write those topics chooses the file whose content is sent as a
+password, and the host that it is sent to. So secrets are taken from one folder only, which the operator of the process
+names, and hosts, if the operator wants that, from a list. Both settings are read from the environment of every process
+that opens a database or a registry: coordinators, agents, Spark's workers, the migration service, and commands.
 """
 
 import os
@@ -72,9 +72,9 @@ def secret(given: Path, option: str) -> Path:
         inside = None
     if ".." in path.parts or inside is None or not inside.parts or _NOT_OURS in {*path.parts, *inside.parts}:
         raise NotPermittedError(
-            f"{option} {given} is not in {folder}, the folder for secrets: feeds stand on a topic, so they may only "
-            f"name files in it. Put the file there and give its name, or start this process with {SECRETS_DIR} set to "
-            "the folder that it is in, which should have nothing else"
+            f"{option} {given} is not in {folder}, the folder for secrets. Feeds and migrations are on topics, so "
+            "they may name files of that folder only. Put the file there and give its name, or start this process with "
+            f"{SECRETS_DIR} set to the folder that it is in, which should have nothing else"
         )
     return path
 
@@ -88,5 +88,5 @@ def check_hosts(hosts: Iterable[str], option: str) -> None:
         if host.lower() not in allowed:
             what = f"names host {host}, which is not in" if host else "names no host, and not every one is in"
             raise NotPermittedError(
-                f"{option} {what} {ALLOWED_HOSTS}: add it there for this process, or correct the feed"
+                f"{option} {what} {ALLOWED_HOSTS}. Add it there for this process, or correct {option}"
             )
