@@ -22,7 +22,7 @@ from headgate.replication.span_table import SpanTable
 from headgate.replication.spark import SparkRuntime
 from headgate.replication.spark_options import SparkOptions
 
-SPEC = '{"feed": "f", "source": {"topics": ["t"]}, "sink": {"type": "postgresql", "dsn": ""}}'
+SPEC = '{"feed": "f", "source": {"topics": ["t"]}, "sink": {"type": "postgresql", "dsn": "dbname=x"}}'
 
 NOW_MS = 1_795_000_000_000
 """What time it is by the broker's clock."""

@@ -21,7 +21,7 @@ from support.lanes_without_spark import Restarts, ended, ends_of, is_on, lane_of
 
 from .conftest import RecordingParts, chunk, run, work
 
-SPEC = '{"feed": "f", "source": {"change_log": "orders"}, "sink": {"type": "postgresql", "dsn": ""}}'
+SPEC = '{"feed": "f", "source": {"change_log": "orders"}, "sink": {"type": "postgresql", "dsn": "dbname=x"}}'
 
 
 LOCK_SECONDS_MAX: Final = 30.0

@@ -21,7 +21,7 @@ SPEC = msgspec.json.encode(
     {
         "feed": "f",
         "source": {"topics": ["t"], "tables": [f"s.{name}" for name in NAMES]},
-        "sink": {"type": "postgresql", "dsn": "", "table": "copy.{table}"},
+        "sink": {"type": "postgresql", "dsn": "dbname=x", "table": "copy.{table}"},
     }
 ).decode()
 

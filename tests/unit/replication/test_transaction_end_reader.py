@@ -87,7 +87,7 @@ class Spans:
         spec = {
             "feed": "f",
             "source": {"topics": [f"shop.public.{name}"], "transaction_topic": "shop.transaction", **source},
-            "sink": {"type": "postgresql", "dsn": ""},
+            "sink": {"type": "postgresql", "dsn": "dbname=x"},
         }
         plan = SpanPlan(span=name, topic=f"shop.public.{name}", table=f"public.{name}", start={0: 0})
         task = SpanTask(SpanId("f", name), "0-1", 1, Epoch(1, 1), plan, json.dumps(spec))
