@@ -15,8 +15,8 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
+from headgate.app import cluster
 from headgate.app.exit_codes import MEANINGS, ExitCode
-from headgate.cli import options
 from headgate.cli.main import LAB_COMMANDS, app
 from headgate.cli.requests import requester
 from headgate.eventlog.log import Partition, Placed
@@ -211,8 +211,8 @@ def owners(monkeypatch: pytest.MonkeyPatch) -> Owners:
     seconds = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: float(next(seconds)), strftime=time.strftime, gmtime=time.gmtime)
     monkeypatch.setattr(requests, "time", clock)  # waiting takes no time: each look at the clock is a second
-    monkeypatch.setattr(options, "open_log", opened)
-    monkeypatch.setattr(options, "cluster_settings", lambda _flags: SimpleNamespace(prefix="headgate."))
+    monkeypatch.setattr(cluster, "open_log", opened)
+    monkeypatch.setattr(cluster, "cluster_settings", lambda _flags: SimpleNamespace(prefix="headgate."))
     return broker
 
 
