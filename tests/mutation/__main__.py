@@ -1,4 +1,4 @@
-"""``make mutants``: flip each guard of the coordinator and agent machines in turn; something must notice every flip.
+"""``make mutants``: flip each guard of the pure machines in turn; something must notice every flip.
 
 A flip that nothing notices is a missing test or a needless guard. Those that are known to change nothing anybody could
 see are listed in ``needless.yaml`` with the reason; an entry whose guard is gone, or is noticed now, fails the run, so
@@ -29,6 +29,11 @@ MACHINES = (
     "headgate.agent.core.state",
     "headgate.agent.core.span",
     "headgate.runtime.leases",
+    "headgate.generation.core",
+    "headgate.generation.owner.core",
+    "headgate.generation.changelog.core",
+    "headgate.generation.timestamps.core",
+    "headgate.migration.core",
 )
 """What is put on trial: a module, or all modules of a package but its shell."""
 

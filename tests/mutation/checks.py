@@ -15,7 +15,20 @@ from typing import Any, Self
 
 import pytest
 
-__all__ = ["ALL", "KINDS", "Survey", "Test", "histories_hold", "open_session", "passes", "survey"]
+__all__ = [
+    "ALL",
+    "CONTROL_PLANE",
+    "DEAR_KINDS",
+    "KINDS",
+    "Survey",
+    "Test",
+    "histories_hold",
+    "is_about",
+    "open_session",
+    "passes",
+    "room_of",
+    "survey",
+]
 
 TESTS = Path(__file__).parents[1]
 
@@ -24,10 +37,32 @@ KINDS = {
     "unit tests": (
         *("unit/coordinator", "unit/agent/test_machine.py", "unit/agent/test_span.py"),
         *("unit/runtime/test_leases.py", "unit/runtime/test_kind.py"),
+        *("unit/generation", "unit/migration/test_transitions.py", "unit/migration/test_copy_steps.py"),
+        *(
+            "unit/migration/test_feed_seen.py",
+            "unit/migration/test_way_back.py",
+            "unit/cli/test_generation_pictures.py",
+        ),
     ),
-    "exhaustive search": ("simulation/test_exhaustive.py",),
+    "simulation": (
+        *("simulation/test_switches.py", "simulation/test_timestamp_sets.py", "simulation/test_migrations.py"),
+    ),
+    "exhaustive search": ("simulation/test_exhaustive.py", "simulation/test_migrations_exhaustive.py"),
 }
-"""Kind of check → its tests, in the order in which they are tried; histories come before the search."""
+"""Kind of check → its tests, in the order in which they are tried."""
+
+DEAR_KINDS = ("simulation", "exhaustive search")
+"""Their tests reach about everything in their room, and cost minutes: the survey neither runs nor traces them."""
+
+ROOMS = {
+    "headgate.generation": ("simulation/test_switches.py", "simulation/test_timestamp_sets.py"),
+    "headgate.migration": ("simulation/test_migrations.py", "simulation/test_migrations_exhaustive.py"),
+    "headgate": ("simulation/test_exhaustive.py",),
+}
+"""Beginning of a module's name → the dear tests that can notice its flips; the first that fits counts."""
+
+CONTROL_PLANE = "headgate"
+"""The room that the histories of ``headgate sim`` are about."""
 
 ALL = tuple(folder for folders in KINDS.values() for folder in folders)
 """Everything that is collected."""
@@ -35,7 +70,10 @@ ALL = tuple(folder for folders in KINDS.values() for folder in folders)
 WIDE_TESTS = "test_histories.py"
 """They reach about everything, and would cost thrice as much if they were looked at."""
 
-SHELL_TESTS = ("test_service.py", "test_effect_log.py")
+SHELL_TESTS = (
+    *("test_service.py", "test_effect_log.py", "test_timestamp_streams.py", "test_shared_tail.py"),
+    *("generation/test_metrics.py", "test_change_checks.py"),
+)
 """Real threads and real leases: on a busy machine they would notice what is not there. And the log, silent here."""
 
 OPTIONS = (
@@ -86,7 +124,11 @@ class _Session:
         if session.testsfailed:
             raise RuntimeError("the tests cannot be collected")
         self._work(
-            {item.nodeid: item for item in session.items if not any(name in item.nodeid for name in SHELL_TESTS)}
+            {
+                item.nodeid: item
+                for item in session.items
+                if not any(name in item.nodeid for name in SHELL_TESTS) and item.get_closest_marker("long") is None
+            }
         )
         return True
 
@@ -103,6 +145,16 @@ def kind_of(name: str) -> str:
     """The kind of check a test belongs to."""
     path = name.partition("::")[0].removeprefix("tests/")
     return next(kind for kind, folders in KINDS.items() if any(path.startswith(folder) for folder in folders))
+
+
+def room_of(module: str) -> str:
+    """The beginning of the module's name that ``ROOMS`` knows."""
+    return next(room for room in ROOMS if module.startswith(room))
+
+
+def is_about(test: str, module: str | None) -> bool:
+    """Whether a dear test can notice flips of the module; None stands for every module."""
+    return module is None or any(part in test for part in ROOMS[room_of(module)])
 
 
 def passes(item: pytest.Item) -> bool:
@@ -138,7 +190,7 @@ class _Tracer:
 def survey(files: Sequence[str]) -> Survey | str:
     """Import and run everything that ``KINDS`` names on the code as it stands: the survey, or a test that fails.
 
-    The search is neither run nor looked at: its histories reach about everything, and cost minutes.
+    Tests of ``DEAR_KINDS`` are only listed.
     """
     tests: list[Test] = []
     failed: list[str] = []
@@ -147,7 +199,7 @@ def survey(files: Sequence[str]) -> Survey | str:
         sys.settrace(None)
         for name, item in items.items():
             kind = kind_of(name)
-            if kind == "exhaustive search":
+            if kind in DEAR_KINDS:
                 tests.append(Test(name, kind, 0.0, None))
                 continue
             is_wide = WIDE_TESTS in name

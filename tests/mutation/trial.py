@@ -15,7 +15,19 @@ from types import FunctionType
 
 import pytest
 
-from mutation.checks import ALL, KINDS, Survey, Test, histories_hold, open_session, passes
+from mutation.checks import (
+    ALL,
+    CONTROL_PLANE,
+    DEAR_KINDS,
+    KINDS,
+    Survey,
+    Test,
+    histories_hold,
+    is_about,
+    open_session,
+    passes,
+    room_of,
+)
 from mutation.guards import Guard, flipped
 from mutation.patching import Place, flip_in_place, import_flipped
 
@@ -33,6 +45,7 @@ QUICK_SECONDS = 1.0
 HANGS = "time limit"
 
 SIMULATION = "simulation"
+"""The kind to which the histories of ``headgate sim`` belong, beside its tests."""
 
 
 @dataclass(frozen=True)
@@ -88,19 +101,24 @@ class Trials:
         return lambda: self._noticed(None, items)
 
     def _noticed(self, trial: Trial | None, items: dict[str, pytest.Item]) -> str | None:
-        """Name of the kind and the test; the kinds in their order, histories before the search."""
+        """Name of the kind and the test, the kinds in their order."""
         for kind in KINDS:
-            if kind == "exhaustive search":
-                if not histories_hold(self.seeds):
-                    return SIMULATION
-                if self.is_quick:
-                    continue
+            if kind in DEAR_KINDS and self.is_quick:
+                continue
+            if kind == SIMULATION and self._plays_histories(trial) and not histories_hold(self.seeds):
+                return SIMULATION
             for name in self._tests(trial, kind):
                 if name in items and not passes(items[name]):
                     return f"{kind}: {name}"
         return None
 
+    def _plays_histories(self, trial: Trial | None) -> bool:
+        return trial is None or room_of(trial.module) == CONTROL_PLANE
+
     def _tests(self, trial: Trial | None, kind: str) -> list[str]:
+        if kind in DEAR_KINDS:
+            module = None if trial is None else trial.module
+            return [test.name for test in self.survey.tests if test.kind == kind and is_about(test.name, module)]
         if trial is None:
             return [test.name for test in self.survey.tests if test.kind == kind and self._is_wanted(test)]
         function = trial.guard.function or range(0)
