@@ -13,11 +13,12 @@ from pathlib import Path
 
 import msgspec
 
-from headgate.eventlog.codec import CodecGarbage, decode, encode
+from headgate.eventlog.codec import CodecGarbage
 from headgate.eventlog.log import Partition
 from headgate.eventlog.schema_files import schemas
 from headgate.records.base import Fact, Record
 from headgate_lab.memory_log.log import MemoryBroker
+from support.codec import decode, encode
 
 DIGEST_WORDS = "# digest of shard "
 DELETED = "deleted"

@@ -26,7 +26,7 @@ from golden_logs.histories import (
     rewrite,
 )
 from headgate.coordinator.core.machine import COORDINATOR
-from headgate.eventlog.codec import CodecGarbage, decode
+from headgate.eventlog.codec import CodecGarbage
 from headgate.eventlog.sharding import partitions_of_shard
 from headgate.records.control import (
     FeedState,
@@ -38,6 +38,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate_lab.memory_log.partition import Entry, PartitionLog
+from support.codec import decode
 
 LEVELS = sorted(int(path.name.removeprefix("v")) for path in HERE.glob("v*") if path.is_dir())
 DUMPS = sorted(HERE.glob("v*/*.tsv"))

@@ -9,10 +9,10 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from headgate.eventlog.codec import encode
 from headgate.eventlog.log import Partition, Placed
 from headgate.eventlog.topics import topic_name
 from headgate.provisioning.time_scale import scaled_seconds
+from support.codec import encode
 from support.eventlog_contract import DEADLINE_SECONDS, SHARDS
 
 ANSWER_SECONDS = scaled_seconds(120.0)

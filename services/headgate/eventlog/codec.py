@@ -15,12 +15,12 @@ import fastavro
 import msgspec
 
 from headgate.eventlog.log import LevelTooLowError, NewerSchemaError, SchemaLevel
-from headgate.eventlog.schema_files import ID_FIRST, ID_LAST, SchemaSet, SchemaVersion, schemas
+from headgate.eventlog.schema_files import ID_FIRST, ID_LAST, SchemaSet, SchemaVersion
 from headgate.records.base import Fact, Key, MalformedKeyError, Record
 from headgate.records.control import OwnerAnnounced
 from headgate.records.registry import parse_key
 
-__all__ = ["CONTENT_TYPE", "Codec", "CodecGarbage", "decode", "encode"]
+__all__ = ["CONTENT_TYPE", "Codec", "CodecGarbage"]
 
 CONTENT_TYPE: Final = "application/avro"
 """Value of the content-type header of every record we write."""
@@ -171,13 +171,3 @@ def _decode_key(topic: str, key: bytes | None) -> Key:
         raise CodecGarbage(f"key {key[:REASON_BYTES_MAX]!r} is not UTF-8") from error
     except MalformedKeyError as error:
         raise CodecGarbage(str(error)[: 2 * REASON_BYTES_MAX]) from error
-
-
-def encode(fact: Fact) -> tuple[bytes, bytes | None]:
-    """Codec.encode with this installation's schemas."""
-    return Codec(schemas()).encode(fact)
-
-
-def decode(topic: str, key: bytes | None, value: bytes | None) -> tuple[Key, Record | None]:
-    """Codec.decode with this installation's schemas."""
-    return Codec(schemas()).decode(topic, key, value)

@@ -7,7 +7,6 @@ then asks who is still silent. Who a holder is, and what is a sign of its life, 
 """
 
 import heapq
-from collections.abc import Iterable
 from typing import Final
 
 from headgate.records.control import OwnerAnnounced
@@ -104,10 +103,6 @@ class HolderLeases:
     def lease(self, holder: Holder) -> float:
         """Seconds of silence after which the holder is suspected."""
         return self._announced.get(holder, self._lease_seconds)
-
-    def watched(self) -> Iterable[Holder]:
-        """The holders watched, sorted."""
-        return sorted(self._deadlines)
 
     def next_deadline(self) -> float | None:
         """When the next lease may run out (never too late, perhaps too early); None with nobody to watch."""

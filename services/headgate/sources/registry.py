@@ -46,8 +46,6 @@ ANSWER_BYTES_MAX: Final = 16 << 20
 _NOT_FOUND: Final = 404
 _REFUSED: Final = frozenset({401, 403})
 _OK: Final = 200
-_UNKNOWN_ID: Final = 40403
-"""Confluent's code for a schema that is not there (40401, 40402: a subject, a version)."""
 
 
 class _Answer(msgspec.Struct):

@@ -23,8 +23,6 @@ WINDOW_SECONDS: Final = 30.0
 KEPT_SECONDS: Final = 7200.0
 """How long a window is kept: two hours of a table are 240 windows, of a thousand tables 50 MB."""
 
-_Key = tuple[str, str]
-
 
 class _Window(msgspec.Struct, frozen=True):
     lag_ms_max: int = 0

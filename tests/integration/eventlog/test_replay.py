@@ -5,10 +5,10 @@ from contextlib import closing
 
 import pytest
 
-from headgate.eventlog.codec import encode
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError
 from headgate.eventlog.replay import ReplayStalledError, read_on_to, read_to_end
+from support.codec import encode
 from support.eventlog_contract import (
     ANNOUNCE,
     DEADLINE_SECONDS,

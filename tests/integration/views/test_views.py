@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
-from headgate.eventlog.codec import encode
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.snapshot import all_partitions
@@ -29,6 +28,7 @@ from headgate.records.keys import FeedKey, FeedProgressKey, SessionKey
 from headgate.views.routes import ROUTES
 from integration.cli.conftest import ROWS, Service, headgate
 from integration.examples.conftest import example
+from support.codec import encode
 from support.eventlog_contract import ended
 from support.feeds import feed_of
 from support.kafka_cluster import ANSWER_SECONDS

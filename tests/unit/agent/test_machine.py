@@ -24,7 +24,6 @@ from headgate.agent.core.messages import (
 )
 from headgate.agent.core.state import AgentState, evolve, new_state
 from headgate.agent.core.transitions import TRANSITIONS, Action, Directive
-from headgate.eventlog.codec import decode, encode
 from headgate.eventlog.log import Delivery, Partition
 from headgate.records.base import Key, Record
 from headgate.records.control import (
@@ -47,6 +46,7 @@ from headgate.records.keys import FeedKey, OwnerKey, ProgressKey, SessionKey, Sp
 from headgate.records.spans import plan_of
 from headgate.runtime.machine import Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.runtime.table import UnknownTransitionError
+from support.codec import decode, encode
 
 NOW = Now(monotonic=50.0, wall_ms=1_000)
 SPAN = SpanId("shop", "public.goods")

@@ -50,11 +50,14 @@ from headgate.agent.core.span.progress import (
     limited,
     quarantined_lately,
 )
-from headgate.agent.core.span.states import CALLING, ENDING, OVER, REST_SECONDS, Phase, Span, Stop
+from headgate.agent.core.span.states import ENDING, OVER, REST_SECONDS, Phase, Span, Stop
 from headgate.agent.core.span.steps import adopt, go_on, limit, note_read
 from headgate.agent.core.span.transitions import TRANSITIONS, Action, Signal, signal_of
 from headgate.records.control import Epoch, SpanPlan, TaskState
 from headgate.runtime.table import UnknownTransitionError
+
+CALLING = frozenset({Phase.OPENING, Phase.CLAIMING, Phase.SETTLING, Phase.RECALLED, Phase.SEALING})
+"""One call to source or sink is under way."""
 
 SPAN = SpanId("f", "t")
 PLAN = SpanPlan(span="t", topic="t", table="public.t", start={0: 0})

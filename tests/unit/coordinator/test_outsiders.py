@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.coordinator.core.effects import FeedRefused, FeedResolved, StartResolved, TablesDiscovered
-from headgate.eventlog.codec import decode, encode
 from headgate.records.control import FeedRecorded, OutcomeStatus, RequestSettled, SpanPlan
 from headgate.records.fitting import TEXT_LENGTH_MAX
 from headgate.records.keys import FeedKey, OutcomeKey
 from scenarios.runner import World, planned
+from support.codec import decode, encode
 
 ODD_TEXTS = ("half \ud800 of a pair", "long " * 5_000, "\udfff" * 9_000)
 

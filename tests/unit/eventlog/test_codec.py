@@ -14,13 +14,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.eventlog import schema_files
-from headgate.eventlog.codec import Codec, CodecGarbage, decode, encode
+from headgate.eventlog.codec import Codec, CodecGarbage
 from headgate.eventlog.log import NewerSchemaError
 from headgate.eventlog.schema_files import SchemaFilesError, read_schemas, schema_directory, schemas
 from headgate.records.base import Fact
 from headgate.records.control import OperationRequested, OwnerAnnounced, SessionEnded
 from headgate.records.keys import FeedKey, OwnerKey, RequestKey
 from headgate.records.registry import KEY_FORMS
+from support.codec import decode, encode
 from support.eventlog_contract import ended, heartbeat
 
 LONG = st.integers(-(2**63), 2**63 - 1)

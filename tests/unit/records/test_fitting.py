@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.eventlog.codec import Codec, decode
+from headgate.eventlog.codec import Codec
 from headgate.eventlog.log import SchemaLevel
 from headgate.eventlog.schema_files import schemas
 from headgate.records import control, generation, timestamps
@@ -20,6 +20,7 @@ from headgate.records.fitting import FOR_PEOPLE, NUMBER_MAX, TEXT_LENGTH_MAX, fi
 from headgate.records.keys import ProgressKey
 from headgate.records.migration import MigrationRecorded, MigrationRequested
 from headgate.records.registry import KEY_FORMS
+from support.codec import decode
 
 OURS: dict[type[msgspec.Struct], set[str]] = {
     control.OwnerAnnounced: {"owner_id", "owner_rev", "version", "schema_version", "announced_ms", "level"},

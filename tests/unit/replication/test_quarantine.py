@@ -1,9 +1,9 @@
 """What is set aside can be written, whatever the reason says: else the table would stand still for ever."""
 
-from headgate.eventlog.codec import encode
 from headgate.records.fitting import TEXT_LENGTH_MAX
 from headgate.replication.quarantine import _fact
 from headgate.replication.rows import BadChange, Original
+from support.codec import encode
 
 from .conftest import work
 

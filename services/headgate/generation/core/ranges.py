@@ -122,10 +122,6 @@ class MapSwitch(msgspec.Struct, frozen=True):
             tuple(stream for stream in after.streams if stream.id not in before.by_id),
         )
 
-    def children_of(self, stream: StreamId) -> tuple[LogStream, ...]:
-        """The streams that follow one of those closed."""
-        return tuple(child for child in self.opened if stream in child.parents)
-
 
 def check_switch(before: LogMap, after: LogMap, in_use: Iterable[int]) -> MapSwitch:
     """What ``after`` changes, if it may follow ``before``. ``in_use``: partitions with unread streams.

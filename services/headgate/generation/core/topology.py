@@ -77,18 +77,10 @@ class Topology(msgspec.Struct, frozen=True, dict=True):
         entry = self.range_of(token)
         return entry.streams[entry.sharding.shard_of(token)]
 
-    def start_of(self, number: int) -> int:
-        """The token behind which range ``number`` begins: the end of the one before, round the end of the ring."""
-        return self.entries[number - 1].end
-
     @cached_property
     def streams(self) -> frozenset[StreamId]:
         """All of them, each once."""
         return frozenset(stream for entry in self.entries for stream in entry.streams)
-
-    def is_optimal_for(self, ring: Sequence[int]) -> bool:
-        """Whether its ranges are exactly those of the ring's tokens: no vnode is divided, none shares a range."""
-        return self._ends == sorted(set(ring))
 
     @cached_property
     def _ends(self) -> list[int]:

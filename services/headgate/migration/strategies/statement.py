@@ -22,7 +22,6 @@ DialectName = Literal["mysql", "postgres"]
 _VERBS: Final = ("ALTER", "CREATE", "DROP")
 _BEFORE_TABLE: Final = frozenset({"IF", "NOT", "EXISTS", "ONLY", "ONLINE", "IGNORE", "OR", "REPLACE"})
 _QUOTES: Final = {"mysql": "`", "postgres": '"'}
-_NAMES: Final = frozenset({TokenType.IDENTIFIER, TokenType.VAR})
 
 
 class StatementError(ValueError):

@@ -12,7 +12,7 @@ from headgate.records.control import Positions, TaskState
 from headgate.records.error_codes import MEMORY_SHORT
 from headgate.records.ts import ts_of_ms
 
-__all__ = ["CALLING", "ENDING", "OVER", "Phase", "Span", "Stop"]
+__all__ = ["ENDING", "OVER", "Phase", "Span", "Stop"]
 
 REST_SECONDS: Final = 10.0
 """A table of a topic that carries several moves its position at the sink with its rows. Without any it costs a
@@ -61,9 +61,6 @@ class Stop(StrEnum):
     PLAIN = "plain"
     SEAL = "seal"
 
-
-CALLING: Final = frozenset({Phase.OPENING, Phase.CLAIMING, Phase.SETTLING, Phase.RECALLED, Phase.SEALING})
-"""A call to source or sink is under way, one."""
 
 ENDING: Final = frozenset({Phase.DRAINING, Phase.RECALLED, Phase.SEALING, Phase.RESEALING})
 
