@@ -11,8 +11,13 @@ from typing import Any
 
 import psycopg
 import yaml
+from confluent_kafka.admin import OffsetSpec
 
 from containers.conftest import ROOT, Compose, eventually
+from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.leaders import offsets_of
+from headgate.eventlog.log import Partition
+from headgate.eventlog.partition_reader import PartitionReader, read_to
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.audit import audit
 from headgate_lab.demo.audit_triggers import install_source_audit, install_target_audit
@@ -22,6 +27,8 @@ from headgate_lab.demo.schema import SCHEMA, TABLES, create_source, create_targe
 
 SOURCE = "postgresql://postgres:change-me@127.0.0.1:15432/shop"
 TARGET = "postgresql://postgres:change-me@127.0.0.1:25432/shop"
+ADDRESSES = "127.0.0.1:29092,127.0.0.1:29093,127.0.0.1:29094"
+"""Of which there may be only the first (docker-compose.brokers.yml has all three)."""
 VIEWS = "http://127.0.0.1:8421"
 NUMBERS = count(1_000_000)
 
@@ -63,8 +70,33 @@ def goes_on(what: str) -> None:
     with psycopg.connect(SOURCE, autocommit=True) as source, psycopg.connect(TARGET, autocommit=True) as target:
         source.execute("INSERT INTO orders VALUES (%s, 1, 1, %s)", (number, what))
         arrived = "SELECT count(*) FROM orders WHERE id = %s"
-        eventually(lambda: target.execute(arrived, (number,)).fetchone() == (1,), f"a row arrives, {what}")
+        try:
+            eventually(lambda: target.execute(arrived, (number,)).fetchone() == (1,), f"a row arrives, {what}")
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {who_is_late(number)}") from late
     eventually(lambda: all_run() or not holders(), f"all tables run, {what}")
+
+
+def who_is_late(number: int, bootstrap: str = ADDRESSES) -> str:
+    """Whether Kafka Connect has sent the order to its topic, so that Headgate is the one that has not applied it."""
+    connection, at = KafkaConnection(bootstrap), Partition("shop.public.orders", 0)
+    first, end = (
+        offsets_of(connection, [at], which, "looking for the row")[at]
+        for which in (OffsetSpec.earliest(), OffsetSpec.latest())
+    )
+    with PartitionReader(connection, {at: first}, client_id="test") as reader:
+        has_come = any(_order_in(message.value()) == number for message in read_to(reader, {at: end}, 30.0))
+    if has_come:
+        return f"the row is on {at.topic}, so Headgate has not applied it (tables: {view('/v1/tables')})"
+    return (
+        f"the row is not on {at.topic}, so Kafka Connect has not sent it, and Headgate is not to blame. Ask Connect "
+        "for /connectors/shop/status: a connector that is UNASSIGNED sends nothing, even if its task is RUNNING"
+    )
+
+
+def _order_in(value: bytes | None) -> int | None:
+    after = (json.loads(value) if value else {}).get("after")
+    return None if after is None else int(after["id"])
 
 
 def create_shop(compose: Compose) -> None:

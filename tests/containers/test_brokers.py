@@ -10,14 +10,13 @@ import pytest
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from containers.busy_feed import busy_feed, create_shop, goes_on
+from containers.busy_feed import ADDRESSES, busy_feed, create_shop, goes_on
 from containers.conftest import FOR_FEEDS, Compose, brought_up, docker, eventually, left_of
 from headgate.eventlog.connection import KafkaConnection
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
 
 BROKERS = {1: "kafka", 2: "kafka-2", 3: "kafka-3"}
-ADDRESSES = "127.0.0.1:29092,127.0.0.1:29093,127.0.0.1:29094"
 COPIES = 3
 TWO_LOST_SECONDS = 20.0
 """Longer than the brokers' session timeout. Nothing that is written then counts."""

@@ -5,11 +5,10 @@ older version: how far the partitions' ends move, which counts the marks of tran
 """
 
 import time
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 import typer
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from msgspec.structs import asdict
 
@@ -19,7 +18,9 @@ from headgate.cli.options import ClusterOptions, Format, Timeout
 from headgate.cli.output import Output, note, show_object
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
 from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.leaders import ask_offsets
+from headgate.eventlog.leaders import offsets_of
+from headgate.eventlog.log import Partition
+from headgate.eventlog.partition_reader import PartitionReader
 from headgate.generation.changelog.core.life import REPORT_SECONDS
 from headgate.generation.changelog.core.planning import Load, Policy, PolicyError, plan
 from headgate.generation.changelog.core.reported_loads import SILENT_SECONDS, ReportedLoads, ages_of, sum_loads
@@ -32,7 +33,10 @@ from headgate.records.generation import LoadPolicy
 __all__ = ["automatic", "show_plan"]
 
 SAMPLE_MESSAGES: Final = 2_000
-"""Of a stream's last messages, that tell which keys its load has."""
+"""A stream's last messages, whose keys stand for its load."""
+
+SAMPLE_SECONDS_MAX: Final = 2.0
+"""For the sample of one stream: it is an estimate."""
 
 
 def show_plan(
@@ -165,22 +169,19 @@ def _measured(log: KafkaLog, topic: str, known: LogMap, seconds: float) -> dict[
 
 
 def _ends(log: KafkaLog, topic: str, known: LogMap) -> dict[int, int]:
-    asked = {TopicPartition(topic, stream.partition): OffsetSpec.latest() for stream in known.streams}
-    return {at.partition: answer.offset for at, answer in ask_offsets(log.connection, asked, "measuring load").items()}
+    places = [Partition(topic, stream.partition) for stream in known.streams]
+    ends = offsets_of(log.connection, places, OffsetSpec.latest(), "measuring load")
+    return {at.number: offset for at, offset in ends.items()}
 
 
 def _sample(log: KafkaLog, topic: str, stream: LogStream, end: int) -> tuple[tuple[int, float], ...]:
-    consumer: Any = log.connection.client(
-        Consumer, client_id="headgate-sample", group_id="headgate-reader", enable_auto_commit=False
-    )
-    counted: dict[int, float] = {}
-    try:
-        first = max(stream.start_offset, end - SAMPLE_MESSAGES)
-        consumer.assign([TopicPartition(topic, stream.partition, first)])
-        for message in consumer.consume(SAMPLE_MESSAGES, 2.0):
-            if message.error() is None and message.key() is not None:
-                token = token_of_key(message.key())
-                counted[token] = counted.get(token, 0.0) + 1.0
-    finally:
-        consumer.close()
+    at, counted = Partition(topic, stream.partition), dict[int, float]()
+    first = max(stream.start_offset, end - SAMPLE_MESSAGES)
+    deadline = time.monotonic() + SAMPLE_SECONDS_MAX
+    with PartitionReader(log.connection, {at: first}, client_id="headgate-sample") as reader:
+        while reader.positions()[at] < end and (left := deadline - time.monotonic()) > 0:
+            for message in reader.poll(SAMPLE_MESSAGES, left):
+                if message.key() is not None:
+                    token = token_of_key(message.key())
+                    counted[token] = counted.get(token, 0.0) + 1.0
     return tuple(sorted(counted.items()))

@@ -8,14 +8,17 @@ and end the transaction as it was decided (``writers.KafkaTransactionalWriter.en
 """
 
 import struct
-import time
 from collections.abc import Collection, Iterator
 from enum import Enum, auto
 from typing import Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message
+from confluent_kafka.admin import OffsetSpec
 
-from headgate.eventlog.connection import PASSING_CODES, KafkaConnection
+from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.leaders import offsets_of
+from headgate.eventlog.log import Partition
+from headgate.eventlog.partition_reader import PartitionReader, read_to
 
 __all__ = ["Decision", "decided", "last_decision", "transaction_partition"]
 
@@ -82,23 +85,9 @@ def last_decision(connection: KafkaConnection, transactional_id: str, topics: Co
     An owner writes to one partition of each topic, so its topics are as good as partitions. Raises LogError, also if
     the topic may not be read.
     """
-    consumer: Consumer = connection.client(
-        Consumer,
-        client_id="headgate-decisions",
-        group_id="headgate-decisions",  # librdkafka wants one; nothing is joined or committed
-        enable_auto_commit=False,
-        enable_partition_eof=True,
-        auto_offset_reset="error",
-        isolation_level="read_uncommitted",
-    )
     last: tuple[Decision, bool] | None = None
-    try:
-        for message in _messages(connection, consumer, transactional_id):
-            last = decided(transactional_id, topics, message.key(), message.value()) or last
-    except KafkaException as error:
-        raise connection.failed(f"reading {TOPIC}", error) from error
-    finally:
-        consumer.close()
+    for message in _messages(connection, transactional_id):
+        last = decided(transactional_id, topics, message.key(), message.value()) or last
     return None if last is None or not last[1] else last[0]
 
 
@@ -111,22 +100,19 @@ def _as_written(topic: str, version: int) -> bytes:
     return (bytes([length]) if length < 0x80 else bytes([length & 0x7F | 0x80, length >> 7])) + name
 
 
-def _messages(connection: KafkaConnection, consumer: Consumer, transactional_id: str) -> Iterator[Message]:
-    deadline = time.monotonic() + READ_SECONDS_MAX
-    topic = consumer.list_topics(TOPIC, timeout=READ_SECONDS_MAX).topics[TOPIC]
+def _messages(connection: KafkaConnection, transactional_id: str) -> Iterator[Message]:
+    """The last records of the partition that the id's state is in. Raises LogError."""
+    try:
+        topic = connection.admin.list_topics(TOPIC, timeout=READ_SECONDS_MAX).topics[TOPIC]
+    except KafkaException as error:
+        raise connection.failed(f"reading {TOPIC}", error) from error
     if topic.error is not None:
-        raise KafkaException(topic.error)
-    number = transaction_partition(transactional_id, len(topic.partitions))
-    low, high = consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=READ_SECONDS_MAX)
-    start = high - RECORDS_MAX
-    consumer.assign([TopicPartition(TOPIC, number, start if start > low else OFFSET_BEGINNING)])
-    while time.monotonic() < deadline:
-        for message in consumer.consume(1_000, 1.0):
-            error = message.error()
-            if error is None:
-                yield message
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return
-            elif error.code() not in PASSING_CODES and not error.retriable():
-                raise KafkaException(error)
-    raise connection.unreachable(f"reading {TOPIC} took longer than {READ_SECONDS_MAX:.0f} s")
+        raise connection.failed(f"reading {TOPIC}", KafkaException(topic.error))
+    at = Partition(TOPIC, transaction_partition(transactional_id, len(topic.partitions)))
+    low, end = (
+        offsets_of(connection, [at], which, f"reading {TOPIC}")[at]
+        for which in (OffsetSpec.earliest(), OffsetSpec.latest())
+    )
+    start = {at: max(low, end - RECORDS_MAX)}
+    with PartitionReader(connection, start, client_id="headgate-decisions", is_uncommitted=True) as reader:
+        yield from read_to(reader, {at: end}, READ_SECONDS_MAX)

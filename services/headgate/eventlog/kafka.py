@@ -1,31 +1,22 @@
 """The log on Kafka: what eventlog.log promises, kept with confluent-kafka.
 
-Readers are assigned their partitions, read committed records only and commit nothing to any group. Where a reader
-stands is not the last record's offset plus one: transaction markers, aborted records and compaction leave holes, and
-an empty topic has no record at all. So a position is the end of what was delivered, or the offset of librdkafka's
-end-of-partition event, whichever is further (tests/integration/eventlog/test_replay.py).
+Readers are decoders on top of partition_reader.py, which says what they read and where they are.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, KafkaException, Message
-from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka import IsolationLevel, Message
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.eventlog.clock import BrokerClock
 from headgate.eventlog.codec import Codec, CodecGarbage
-from headgate.eventlog.connection import (
-    ADMIN_SECONDS_MAX,
-    PASSING_CODES,
-    UNREACHABLE_CODES,
-    ClusterSettings,
-    KafkaConnection,
-)
-from headgate.eventlog.leaders import LEADER_MOVES, ask_offsets
+from headgate.eventlog.connection import ClusterSettings, KafkaConnection
+from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError, Partition, SchemaLevel
+from headgate.eventlog.partition_reader import BROKER_SILENT_SECONDS_MAX, FETCH_WAIT_MS, PartitionReader
 from headgate.eventlog.schema_files import schemas
 from headgate.eventlog.topics import CONTROL_TOPICS, check_topics, topic_name
 from headgate.eventlog.writers import KafkaTransactionalWriter, KafkaWriter
@@ -33,15 +24,8 @@ from headgate.records.base import Key
 
 __all__ = ["KafkaLog", "KafkaReader", "open_log"]
 
-BROKER_SILENT_SECONDS_MAX: Final = 20.0
-"""How long a reader bears that all brokers are gone before it asks once more and then fails: a broker that restarts
-after a crash answers within 12 s, as measured."""
-
-FETCH_WAIT_MS: Final = 100
-"""How long the broker may hold a fetch back: decides how soon a standby sees a record."""
-
 BRIEF_FETCH_WAIT_MS: Final = 10
-"""The same for a reader that stops at an end: the broker holds back the answer that says where it is. Such a reader
+"""FETCH_WAIT_MS of a reader that stops at an end: the broker holds back the answer that says where it is. Such a reader
 lives for too short a time to ask often."""
 
 HIDDEN_SECONDS_MAX: Final = 2.0
@@ -49,9 +33,6 @@ HIDDEN_SECONDS_MAX: Final = 2.0
 
 HIDDEN_RECORDS_MAX: Final = 1_000
 """Per poll of such a look."""
-
-QUEUED_KBYTES_MAX: Final = 32 * 1024
-"""Records fetched ahead of the role loop, per reader: twice the largest record."""
 
 
 def open_log(settings: ClusterSettings) -> "KafkaLog":
@@ -132,9 +113,9 @@ class KafkaLog:
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[Partition, int]:
         self._check(partitions)
-        wanted = {KafkaPartition(topic_name(self.cluster, p.topic), p.number): p for p in partitions}
-        answers = ask_offsets(self.connection, dict.fromkeys(wanted, spec), what, isolation)
-        return {wanted[partition]: answer.offset for partition, answer in answers.items()}
+        wanted = {Partition(topic_name(self.cluster, p.topic), p.number): p for p in partitions}
+        answers = offsets_of(self.connection, wanted, spec, what, isolation)
+        return {wanted[at]: offset for at, offset in answers.items()}
 
     def hidden_keys(self, partition: Partition, start: int) -> list[Key]:
         """See the port."""
@@ -199,7 +180,7 @@ class KafkaLog:
 
 
 class KafkaReader:
-    """Reads assigned partitions (see the port)."""
+    """Reads assigned partitions (see the port): what partition_reader.py delivers, decoded."""
 
     def __init__(
         self,
@@ -212,73 +193,58 @@ class KafkaReader:
         is_brief: bool = False,
         uncommitted: bool = False,
     ) -> None:
-        self._connection = connection
         self._codec = codec
-        self._silent_seconds_max = silent_seconds_max
-        self._silent_since: float | None = None
         self._newer: NewerSchemaError | None = None
-        self._failed: LogError | None = None
+        self._left_at: dict[Partition, int] = {}
+        """Where the records begin that came with ``_newer``, or behind it, and were not delivered."""
         self._is_known: Callable[[Key], bool] | None = None
-        self._positions = dict(sorted(start.items()))
-        self._partitions = {(topic_name(cluster, p.topic), p.number): p for p in self._positions}
-        self._consumer: Consumer | None = connection.client(
-            Consumer,
-            client_id="headgate-reader",
-            error_cb=self._note_error,
-            isolation_level="read_uncommitted" if uncommitted else "read_committed",
-            fetch_wait_max_ms=BRIEF_FETCH_WAIT_MS if is_brief else FETCH_WAIT_MS,
-            **_READER_PROPERTIES,
-        )
+        self._partitions = {Partition(topic_name(cluster, p.topic), p.number): p for p in sorted(start)}
+        self._by_name = {(at.topic, at.number): p for at, p in self._partitions.items()}
         # "From the beginning" is asked of the broker: offset 0 itself may be gone, any other that is gone is an error.
-        # (librdkafka asks half a second later, because it knows no leader yet.)
-        zero = 0 if is_brief else OFFSET_BEGINNING
-        self._consumer.assign(
-            [
-                KafkaPartition(topic_name(cluster, p.topic), p.number, offset or zero)
-                for p, offset in self._positions.items()
-            ]
+        self._reader = PartitionReader(
+            connection,
+            {at: start[p] for at, p in self._partitions.items()},
+            client_id="headgate-reader",
+            is_uncommitted=uncommitted,
+            asks_beginning=not is_brief,
+            silent_seconds_max=silent_seconds_max,
+            fetch_wait_max_ms=BRIEF_FETCH_WAIT_MS if is_brief else FETCH_WAIT_MS,
         )
+
+    @property
+    def stopped(self) -> str | None:
+        """See the port."""
+        return self._reader.stopped
+
+    @property
+    def replacements(self) -> int:
+        """How often a client was replaced."""
+        return self._reader.replacements
 
     def poll(self, records_max: int, timeout_seconds: float) -> list[Delivery | Garbage]:
         """See the port. May return nothing before the timeout, when an end was reached."""
-        self._raise_failure()
-        consumer = self._open()
-        try:
-            first = consumer.poll(timeout_seconds)
-            messages = [] if first is None else [first]
-            if messages and records_max > 1:
-                messages += consumer.consume(records_max - 1, 0)
-        except KafkaException as error:
-            raise self._connection.failed("reading the control topics", error) from error
-        read = self._receive_all(messages)
-        if not read:
-            self._raise_failure()
-            self._check_silence()
-        return read
-
-    def _receive_all(self, messages: Sequence[Message]) -> list[Delivery | Garbage]:
-        """What the messages say. An error is kept for later: positions have passed what was read before it."""
-        read: list[Delivery | Garbage] = []
-        for message in messages:
-            try:
-                read.extend(self._receive(message))
-            except NewerSchemaError as error:
-                self._newer = error
-                break
-            except LogError as error:
-                self._failed = self._failed or error
-        return read
-
-    def _raise_failure(self) -> None:
         if self._newer is not None:
             raise self._newer
-        failed, self._failed = self._failed, None
-        if failed is not None:
-            raise failed
+        read: list[Delivery | Garbage] = []
+        messages = self._reader.poll(records_max, timeout_seconds)
+        for number, message in enumerate(messages):
+            try:
+                item = self._decoded(message)
+            except NewerSchemaError as error:
+                self._newer = error  # nothing behind it is read: this reader's user ends
+                for left in reversed(messages[number:]):
+                    self._left_at[self._by_name[left.topic(), left.partition()]] = int(left.offset() or 0)
+                if not read:
+                    raise
+                break
+            if item is not None:
+                read.append(item)
+        return read
 
     def positions(self) -> Mapping[Partition, int]:
         """See the port."""
-        return dict(self._positions)
+        positions = {self._partitions[at]: position for at, position in self._reader.positions().items()}
+        return positions | self._left_at
 
     def pass_over(self, is_known: Callable[[Key], bool]) -> None:
         """See the port."""
@@ -286,40 +252,20 @@ class KafkaReader:
 
     def close(self) -> None:
         """Let go."""
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            consumer.close()
+        self._reader.close()
 
-    def _open(self) -> Consumer:
-        if self._consumer is None:
-            raise LogError("this reader is closed; make a new one")
-        return self._consumer
-
-    def _receive(self, message: Message) -> list[Delivery | Garbage]:
-        """What one message says: one record, or only that the end was reached."""
-        error = message.error()
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            self._judge(message, error)
-            return []
-        self._silent_since = None
-        partition = self._partitions[message.topic(), message.partition()]
-        offset = message.offset()
-        if error is not None:
-            self._positions[partition] = max(self._positions[partition], offset)
-            return []
+    def _decoded(self, message: Message) -> Delivery | Garbage | None:
+        """What a record says, None if it is passed over. Raises NewerSchemaError."""
+        partition, offset = self._by_name[message.topic(), message.partition()], message.offset()
         if self._is_passed_over(partition.topic, message.key()):
-            self._positions[partition] = offset + 1
-            return []
+            return None
         try:
             key, value = self._codec.decode(partition.topic, message.key(), message.value())
         except CodecGarbage as garbage:
-            read: Delivery | Garbage = Garbage(partition, offset, garbage.reason)
+            return Garbage(partition, offset, garbage.reason)
         except NewerSchemaError as newer:
             raise NewerSchemaError(f"{message.topic()}/{partition.number} offset {offset}: {newer}") from newer
-        else:
-            read = Delivery(partition, offset, key, value)
-        self._positions[partition] = offset + 1
-        return [read]
+        return Delivery(partition, offset, key, value)
 
     def _is_passed_over(self, topic: str, key: bytes | None) -> bool:
         if self._is_known is None:
@@ -328,40 +274,3 @@ class KafkaReader:
             return self._is_known(self._codec.decode_key(topic, key))
         except CodecGarbage:
             return False  # Its value tells whether it is rubbish, or a newer Headgate's form of a key.
-
-    def _judge(self, message: Message, error: KafkaError) -> None:
-        """Raise what cannot heal; what librdkafka goes on trying is only noted."""
-        self._note_error(error)
-        if error.code() in UNREACHABLE_CODES | PASSING_CODES | LEADER_MOVES:
-            return
-        place = f"{message.topic()}/{message.partition()}"
-        if error.code() == KafkaError._AUTO_OFFSET_RESET:
-            partition = self._partitions[message.topic(), message.partition()]
-            raise LogError(
-                f"{place} at offset {self._positions[partition]}: that offset is not in the log of Kafka at "
-                f"{self._connection.bootstrap_servers} any more; read from the beginning"
-            )
-        raise self._connection.failed(f"reading {place}", KafkaException(error))
-
-    def _note_error(self, error: KafkaError) -> None:
-        self._connection.note(error)
-        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._silent_since is None:
-            self._silent_since = time.monotonic()
-
-    def _check_silence(self) -> None:
-        """Left alone, librdkafka goes on trying for ever without a word; a role must know that it is blind."""
-        since = self._silent_since
-        if since is None or time.monotonic() - since < self._silent_seconds_max:
-            return
-        self._connection.broker_cluster_id(min(ADMIN_SECONDS_MAX, self._silent_seconds_max))
-        self._silent_since = None
-
-
-_READER_PROPERTIES: Final[dict[str, Any]] = {
-    "group_id": "headgate-reader",  # librdkafka wants one; nothing is ever committed to it
-    "enable_partition_eof": True,
-    "enable_auto_commit": False,
-    "enable_auto_offset_store": False,
-    "auto_offset_reset": "error",
-    "queued_max_messages_kbytes": QUEUED_KBYTES_MAX,
-}

@@ -7,15 +7,17 @@ topics alike are asked here.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
 from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, FUTURE_GRACE_SECONDS, KafkaConnection
+from headgate.eventlog.log import Partition
 
-__all__ = ["LEADER_MOVES", "LEADER_POLL_SECONDS", "LEADER_SECONDS_MAX", "ask_offsets"]
+__all__ = ["LEADER_MOVES", "LEADER_POLL_SECONDS", "LEADER_SECONDS_MAX", "AskedStableEnds", "ask_offsets", "offsets_of"]
 
 LEADER_SECONDS_MAX: Final = 10.0
 """How long a partition may be without a leader: topics just created, and brokers that restart or hand over."""
@@ -72,3 +74,42 @@ def ask_offsets(
         connection.close()
         is_new = True
         time.sleep(LEADER_POLL_SECONDS)
+
+
+def offsets_of(
+    connection: KafkaConnection,
+    partitions: Iterable[Partition],
+    spec: OffsetSpec,
+    what: str,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> dict[Partition, int]:
+    """The same for partitions with their topics' full names, and only the offsets."""
+    wanted = {TopicPartition(p.topic, p.number): p for p in partitions}
+    answers = ask_offsets(connection, dict.fromkeys(wanted, spec), what, isolation)
+    return {wanted[at]: answer.offset for at, answer in answers.items()}
+
+
+class AskedStableEnds:
+    """Up to where partitions can be read, asked of the brokers in the background (see lasting_reader.AskedEnds)."""
+
+    def __init__(self, connection: KafkaConnection, partitions: Collection[Partition]) -> None:
+        self._connection = connection
+        self._wanted = {TopicPartition(p.topic, p.number): p for p in sorted(partitions)}
+        self._futures: Mapping[TopicPartition, Future[Any]] = {}
+        if self._wanted:
+            self._admin = connection.admin  # held until it has answered, as in ask_offsets
+            self._futures = self._admin.list_offsets(
+                dict.fromkeys(self._wanted, OffsetSpec.latest()),
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=ADMIN_SECONDS_MAX,
+            )
+
+    def answer(self) -> Mapping[Partition, int] | None:
+        """The ends by partition, None until all have answered. Raises LogError."""
+        if not all(future.done() for future in self._futures.values()):
+            return None
+        try:
+            return {self._wanted[at]: future.result(0).offset for at, future in self._futures.items()}
+        except KafkaException as error:
+            self._connection.close()  # a client that has once found no leader goes on saying so
+            raise self._connection.failed("asking for the ends of partitions", error) from error

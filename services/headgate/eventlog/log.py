@@ -42,7 +42,7 @@ LEVEL_FIRST: Final = 1
 
 
 class Partition(msgspec.Struct, frozen=True, order=True):
-    """A partition of a control topic; ``topic`` without the cluster's prefix ("dispatch")."""
+    """A partition of a topic. The ``topic`` of a control topic is without the cluster's prefix ("dispatch")."""
 
     topic: str
     number: int
@@ -133,6 +133,11 @@ class SchemaLevel:
 
 class LogReader(Protocol):
     """Reads assigned partitions from given offsets on."""
+
+    @property
+    def stopped(self) -> str | None:
+        """Why records may be missing from what ``poll`` returns, None if none are. Until then its user is not ready."""
+        ...
 
     def poll(self, records_max: int, timeout_seconds: float) -> list[Delivery | Garbage]:
         """Up to ``records_max`` records, waiting at most ``timeout_seconds`` for the first. Raises LogError."""

@@ -8,9 +8,9 @@ ever, so the loop fails loudly (tests/integration/eventlog/test_replay.py).
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Protocol, TypeVar
 
-from headgate.eventlog.log import Delivery, Garbage, Log, LogError, LogReader, Partition
+from headgate.eventlog.log import Delivery, Garbage, Log, LogError, Partition
 
 __all__ = ["READ_STALL_SECONDS_MAX", "ReplayStalledError", "read_on_to", "read_to_end"]
 
@@ -24,6 +24,21 @@ POLL_RECORDS_MAX: Final = 1000
 
 POLL_SECONDS: Final = 0.2
 """How often the limit is looked at while nothing comes."""
+
+
+ItemT_co = TypeVar("ItemT_co", covariant=True)
+
+
+class Reader(Protocol[ItemT_co]):
+    """A reader of control topics or of others: what both have in common."""
+
+    def poll(self, records_max: int, timeout_seconds: float) -> Sequence[ItemT_co]:
+        """Up to ``records_max`` items, waiting at most so long for the first. Raises LogError."""
+        ...
+
+    def positions(self) -> Mapping[Partition, int]:
+        """Per partition the offset up to which everything visible has been delivered."""
+        ...
 
 
 class ReplayStalledError(LogError):
@@ -56,12 +71,12 @@ def read_to_end(
 
 
 def read_on_to(
-    reader: LogReader,
+    reader: Reader[ItemT_co],
     ends: Mapping[Partition, int],
     *,
     stall_seconds_max: float = READ_STALL_SECONDS_MAX,
     monotonic: Callable[[], float] = time.monotonic,
-) -> Iterator[Delivery | Garbage]:
+) -> Iterator[ItemT_co]:
     """The same with a reader that goes on living: until its positions have reached ``ends``, which may be passed."""
     # Only what is short of its end counts: heartbeats keep one partition moving while another is held up for good.
     short = _short(reader, ends)
@@ -75,7 +90,7 @@ def read_on_to(
             raise ReplayStalledError(_stalled(short, ends, stall_seconds_max))
 
 
-def _short(reader: LogReader, ends: Mapping[Partition, int]) -> dict[Partition, int]:
+def _short(reader: Reader[ItemT_co], ends: Mapping[Partition, int]) -> dict[Partition, int]:
     """Positions of the partitions that have not reached their ends."""
     positions = reader.positions()
     return {partition: positions[partition] for partition, end in sorted(ends.items()) if positions[partition] < end}

@@ -152,6 +152,11 @@ class Candidate(Generic[StateT]):
         """How far the log was read, the inbox included."""
         return self._reader.positions()
 
+    @property
+    def blind(self) -> str | None:
+        """Why records may be missing from what was read, None if none are."""
+        return self._reader.stopped
+
     def is_at_end(self) -> bool:
         """Whether all was read up to the end captured last."""
         return not self._behind()

@@ -56,7 +56,10 @@ class RoleState(StrEnum):
 
 
 class RoleStatus(msgspec.Struct, frozen=True):
-    """What /readyz and metrics need: ready is ``replayed`` and ``owner_id`` known. ``turned_at`` is monotonic."""
+    """What /readyz and metrics need: ready is ``replayed``, ``owner_id`` known and not ``blind``.
+
+    ``blind`` says why records may be missing from what the role has read. ``turned_at`` is monotonic.
+    """
 
     state: RoleState
     owner_rev: int | None
@@ -64,6 +67,7 @@ class RoleStatus(msgspec.Struct, frozen=True):
     owner_id: str | None
     turned_at: float | None
     last_error: str | None
+    blind: str | None = None
 
 
 class RoleEndedError(Exception):
@@ -211,6 +215,7 @@ class Role(Generic[StateT]):
             owner_id=owner_id if term is None else self._settings.owner_id,
             turned_at=self._turned_at,
             last_error=self._last_error,
+            blind=None if candidate is None else candidate.blind,
         )
 
     def _step(self, now: Now) -> float:

@@ -241,11 +241,13 @@ class OwnerService(Generic[StateT]):
     def _show(self, role: Role[StateT], name: str, shown: tuple[Any, ...], log: Any) -> tuple[Any, ...]:
         """Keep readiness and the log in step with the role; what was shown, to notice a change."""
         status = role.status
-        now = (status.state, status.owner_rev, status.owner_id, status.replayed, status.last_error)
+        now = (status.state, status.owner_rev, status.owner_id, status.replayed, status.blind, status.last_error)
         if now == shown:
             return shown
         # What was wrong is told when it happens, not again with each step of the way back.
         news = {"last_error": status.last_error} if status.last_error != (shown or (None,))[-1] else {}
+        if status.blind is not None:
+            news["blind"] = status.blind
         log.info(
             "role",
             state=status.state.value,
@@ -254,7 +256,9 @@ class OwnerService(Generic[StateT]):
             replayed=status.replayed,
             **news,
         )
-        if status.replayed and status.owner_id is not None:
+        if status.blind is not None:
+            self._probes.unready(name, f"the control topics cannot be read: {status.blind}")
+        elif status.replayed and status.owner_id is not None:
             self._probes.ready(name)
         else:
             self._probes.unready(name, status.last_error or f"{status.state.value}, replaying")

@@ -6,15 +6,16 @@ and says nothing in either direction.
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from typing import Final, TypeVar
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.eventlog.connection import KafkaConnection
-from headgate.eventlog.leaders import ask_offsets
-from headgate.eventlog.log import LogError
+from headgate.eventlog.lasting_reader import PartitionError
+from headgate.eventlog.leaders import offsets_of
+from headgate.eventlog.log import LogError, Partition
+from headgate.eventlog.partition_reader import PartitionReader
 from headgate.sources.offsets import SourceUnreachableError
 
 __all__ = ["look_at_newest"]
@@ -24,6 +25,9 @@ LOOK_SECONDS_MAX: Final = 5.0
 
 LOOK_BACK_RECORDS: Final = 10
 """The last of a partition may be a tombstone, a marker or a message; hardly ever ten in a row."""
+
+POLL_RECORDS_MAX: Final = 500
+POLL_SECONDS: Final = 0.2
 
 T = TypeVar("T")
 
@@ -37,35 +41,37 @@ def look_at_newest(connection: KafkaConnection, topics: Mapping[str, int], look:
     A topic's reading ends with the records that came together with that one; the last of them that tells something
     counts. Raises SourceUnreachableError, and what ``look`` does.
     """
-    latest = {TopicPartition(t, p): OffsetSpec.latest() for t, count in sorted(topics.items()) for p in range(count)}
+    places = [Partition(topic, number) for topic, count in sorted(topics.items()) for number in range(count)]
     try:
-        ends = ask_offsets(connection, latest, "looking for the last records")
-        begins = ask_offsets(connection, dict.fromkeys(latest, OffsetSpec.earliest()), "looking for the last records")
+        what = "looking for the last records"
+        ends = offsets_of(connection, places, OffsetSpec.latest(), what, IsolationLevel.READ_COMMITTED)
+        begins = offsets_of(connection, places, OffsetSpec.earliest(), what)
     except LogError as error:
         raise SourceUnreachableError(str(error)) from error
-    places = [
-        TopicPartition(at.topic, at.partition, max(begins[at].offset, ends[at].offset - LOOK_BACK_RECORDS))
-        for at in latest
-        if ends[at].offset > begins[at].offset
-    ]
-    return _read(connection, places, look) if places else {}
+    waiting = {at: ends[at] for at in places if ends[at] > begins[at]}
+    if not waiting:
+        return {}
+    start = {at: max(begins[at], end - LOOK_BACK_RECORDS) for at, end in waiting.items()}
+    with PartitionReader(connection, start, client_id="headgate-newest") as reader:
+        return _read(reader, waiting, look)
 
 
-def _read(connection: KafkaConnection, places: list[TopicPartition], look: Look[T]) -> dict[str, T]:
+def _read(reader: PartitionReader, waiting: dict[Partition, int], look: Look[T]) -> dict[str, T]:
+    """``waiting``: partition → its end. A partition that cannot be read tells nothing."""
     found: dict[str, T] = {}
-    waiting = {(place.topic, place.partition) for place in places}
-    consumer = connection.client(
-        Consumer, group_id="headgate-look", enable_auto_commit=False, enable_partition_eof=True
-    )
-    with closing(consumer):
-        consumer.assign(places)
-        deadline = time.monotonic() + LOOK_SECONDS_MAX
-        while waiting and time.monotonic() < deadline:
-            for message in consumer.consume(num_messages=500, timeout=0.2):
-                topic = str(message.topic())
-                if message.error() is not None:  # the end of a partition, or a partition that cannot be read
-                    waiting.discard((topic, message.partition()))
-                elif (told := look(topic, message.key(), message.value())) is not None:
-                    found[topic] = told
-                    waiting = {place for place in waiting if place[0] != topic}
+    deadline = time.monotonic() + LOOK_SECONDS_MAX
+    while waiting and time.monotonic() < deadline:
+        try:
+            messages = reader.poll(POLL_RECORDS_MAX, POLL_SECONDS)
+        except PartitionError as error:
+            waiting.pop(error.partition, None)
+            continue
+        except LogError as error:
+            raise SourceUnreachableError(str(error)) from error
+        for message in messages:
+            topic = str(message.topic())
+            if (told := look(topic, message.key(), message.value())) is not None:
+                found[topic] = told
+        positions = reader.positions()
+        waiting = {at: end for at, end in waiting.items() if at.topic not in found and positions[at] < end}
     return found

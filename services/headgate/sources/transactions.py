@@ -5,15 +5,17 @@ it stands right before the sink's position. ENDs are then read from a little ear
 which one producer writes in the order in which it sends.
 """
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from headgate.eventlog.connection import PASSING_CODES, KafkaConnection
+from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.leaders import ask_offsets
-from headgate.eventlog.log import LogError
+from headgate.eventlog.log import LogError, Partition
+from headgate.eventlog.partition_reader import PartitionReader
 from headgate.formats.change import ChangeError
 from headgate.formats.transactions import End, Standing, decode_end, standing_of
 from headgate.sources.offsets import RECORD_TIME_MARGIN_MS, SourceError, SourceUnreachableError, end_offsets
@@ -160,42 +162,38 @@ class EndReader:
     """Reads a transaction topic from an offset on. ``next`` is where it stands."""
 
     def __init__(self, connection: KafkaConnection, topic: str, start: int) -> None:
-        self._topic = topic
-        self._consumer = connection.client(
-            Consumer,
-            client_id="headgate-transactions",
-            group_id="headgate-transactions",  # librdkafka wants one; nothing is ever committed to it
-            isolation_level="read_committed",
-            enable_auto_commit=False,
-            auto_offset_reset="error",  # ENDs that have expired unread must not be passed over
-        )
+        self._at = Partition(topic, 0)
+        # ENDs that have expired unread are an error, and never passed over.
+        self._reader = PartitionReader(connection, {self._at: start}, client_id="headgate-transactions")
         self.next = start
-        self.go_to(start)
 
     def go_to(self, start: int) -> None:
         """Read from ``start`` on."""
         self.next = start
-        self._consumer.assign([TopicPartition(self._topic, 0, start)])
+        self._reader.assign({self._at: start})
 
     def read(self, seconds: float) -> list[tuple[int, End]]:
         """(offset, END) of what has come, in order. Raises SourceError, ChangeError."""
         ends = []
-        try:
-            messages = self._consumer.consume(READ_RECORDS, seconds)
-        except KafkaException as failure:
-            raise SourceUnreachableError(f"{self._topic}: {failure.args[0].str()}") from failure
-        for message in messages:
-            error = message.error()
-            if error is not None:
-                if error.code() in PASSING_CODES:
-                    continue
-                raise SourceUnreachableError(f"{self._topic}: {error.str()}")
+        for message in self._gathered(seconds):
             end = decode_end(message.value())
             if end is not None:
                 ends.append((message.offset(), end))
             self.next = message.offset() + 1
         return ends
 
+    def _gathered(self, seconds: float) -> list[Message]:
+        """What comes within the time: a turn for each END alone would cost more than all of them together."""
+        deadline = time.monotonic() + seconds
+        found: list[Message] = []
+        try:
+            while len(found) < READ_RECORDS and (left := deadline - time.monotonic()) > 0:
+                found += self._reader.poll(READ_RECORDS - len(found), left)
+        except LogError as failure:
+            if not found:
+                raise SourceUnreachableError(str(failure)) from failure
+        return found
+
     def close(self) -> None:
         """Let go."""
-        self._consumer.close()
+        self._reader.close()

@@ -8,16 +8,20 @@ place for the second time. Then the first record at that place is read, for its 
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from typing import Final
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import OffsetSpec
 
 from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.lasting_reader import PartitionError
+from headgate.eventlog.leaders import offsets_of
+from headgate.eventlog.log import LogError, Partition
+from headgate.eventlog.partition_reader import PartitionReader
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.spans import table_of
-from headgate.sources.offsets import end_offsets
+from headgate.sources.offsets import SourceUnreachableError, end_offsets
 
 __all__ = ["SourceLook", "UnappliedWatch"]
 
@@ -29,6 +33,9 @@ READ_SECONDS_MAX: Final = 5.0
 
 READ_PARTITIONS_MAX: Final = 1_000
 """Partitions whose first record is read at a time; the others follow the next time."""
+
+POLL_RECORDS_MAX: Final = 500
+POLL_SECONDS: Final = 0.2
 
 FEEDS_MAX: Final = 10_000
 """Feeds that are remembered; a feed that was removed is not asked about again, and goes first."""
@@ -116,31 +123,35 @@ def _by_span(plans: Iterable[SpanPlan], stalled: Mapping[Place, _Stalled]) -> di
 def _first_times(connection: KafkaConnection, places: Mapping[Place, int]) -> dict[Place, int | None]:
     """Of each place the time of the first committed record there or behind it; None where there is none.
 
-    What could not be read in time, or has no time, is left out.
+    What could not be read in time, or has no time, is left out. Raises SourceError.
     """
     if not places:
         return {}
-    consumer = connection.client(
-        Consumer,
-        client_id="headgate-unapplied",
-        group_id="headgate-unapplied",  # librdkafka wants one; nothing is ever committed to it
-        isolation_level="read_committed",
-        enable_auto_commit=False,
-        enable_partition_eof=True,
-        fetch_message_max_bytes=FETCH_BYTES,
-    )
-    found: dict[Place, int | None] = {}
-    failed: set[Place] = set()
-    with closing(consumer):
-        consumer.assign([TopicPartition(*place, offset) for place, offset in places.items()])
-        deadline = time.monotonic() + READ_SECONDS_MAX
-        while len(found) + len(failed) < len(places) and time.monotonic() < deadline:
-            for message in consumer.consume(num_messages=500, timeout=0.2):
-                place, error = (str(message.topic()), int(message.partition())), message.error()
-                if error is None:
-                    found.setdefault(place, message.timestamp()[1])
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    found.setdefault(place, None)
-                else:
-                    failed.add(place)
+    start = {Partition(*place): offset for place, offset in places.items()}
+    what = "asking how far source topics can be read"
+    try:
+        ends = offsets_of(connection, start, OffsetSpec.latest(), what, IsolationLevel.READ_COMMITTED)
+    except LogError as error:
+        raise SourceUnreachableError(str(error)) from error
+    waiting = {at: offset for at, offset in start.items() if offset < ends[at]}
+    found: dict[Place, int | None] = {(at.topic, at.number): None for at in start.keys() - waiting.keys()}
+    deadline = time.monotonic() + READ_SECONDS_MAX
+    with PartitionReader(
+        connection, waiting, client_id="headgate-unapplied", fetch_message_max_bytes=FETCH_BYTES
+    ) as reader:
+        while waiting and time.monotonic() < deadline:
+            try:
+                messages = reader.poll(POLL_RECORDS_MAX, POLL_SECONDS)
+            except PartitionError as error:
+                waiting.pop(error.partition, None)
+                continue
+            except LogError as error:
+                raise SourceUnreachableError(str(error)) from error
+            for message in messages:
+                found.setdefault((str(message.topic()), int(message.partition() or 0)), message.timestamp()[1])
+            for at, position in reader.positions().items():
+                if position >= ends[at]:
+                    found.setdefault((at.topic, at.number), None)
+                if (at.topic, at.number) in found:
+                    waiting.pop(at, None)
     return found

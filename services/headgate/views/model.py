@@ -54,6 +54,11 @@ class ViewsModel:
             del self._behind[read.partition]
 
     @property
+    def positions(self) -> dict[Partition, int]:
+        """The last offset read of each partition that has been read."""
+        return dict(self._at)
+
+    @property
     def behind(self) -> list[str]:
         """Partitions that are not rebuilt yet, as text; empty once everything said before our start has been read."""
         return [f"{partition.topic}/{partition.number}" for partition in sorted(self._behind)]

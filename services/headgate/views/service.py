@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import tempfile
+import time
 from typing import Final
 
 import faust
@@ -11,11 +12,12 @@ from prometheus_client import CollectorRegistry
 
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.lasting_reader import LOOK_SECONDS as STALL_LOOK_SECONDS
 from headgate.eventlog.log import LogError
 from headgate.eventlog.snapshot import all_partitions
 from headgate.observability.logs import logger
 from headgate.observability.probes import PortTakenError, Probes
-from headgate.views.ends import last_offsets
+from headgate.views.ends import ReadingWatch, last_offsets
 from headgate.views.group import group_may_be_joined, group_of, group_was_forgotten
 from headgate.views.lag import LagWindows
 from headgate.views.metrics import ViewsMetrics
@@ -79,12 +81,14 @@ class ViewsService:
             self._metrics.watch(model)
             started = asyncio.create_task(self._start(app, lags))
             shown = asyncio.create_task(self._show_positions(model))
+            watched = asyncio.create_task(self._watch_reading(model))
+            tasks = (started, shown, watched)
             try:
-                await self._turn(app, model, (started, shown), port)
+                await self._turn(app, model, tasks, port)
             finally:
-                for task in (started, shown):
+                for task in tasks:
                     task.cancel()
-                await asyncio.wait([started, shown])
+                await asyncio.wait(tasks)
                 await app.stop()
         await asyncio.to_thread(group_was_forgotten, self._log.connection, group)
         if self._failure is not None:
@@ -125,6 +129,14 @@ class ViewsService:
                 positions = positions_of(model.snapshot)
                 await asyncio.to_thread(groups.write, positions, lambda: self._asked)
             await asyncio.sleep(GROUPS_SECONDS)
+
+    async def _watch_reading(self, model: ViewsModel) -> None:
+        watch = ReadingWatch(self._log, all_partitions(self._log), time.monotonic)
+        while True:
+            await asyncio.sleep(STALL_LOOK_SECONDS)
+            reason = await asyncio.to_thread(watch.stopped, model.positions)
+            if reason is not None:
+                raise ViewsEndedError(f"Faust's client has stopped reading: {reason}. Start the views again")
 
     def _fail(self, error: Exception) -> None:
         self._failure = error

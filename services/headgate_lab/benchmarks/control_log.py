@@ -144,6 +144,8 @@ class FileLog(MemoryLog):
 
 
 class _FileReader:
+    stopped: str | None = None
+
     def __init__(self, log: FileLog, start: Mapping[Partition, int]) -> None:
         self._codec = log.codec
         self._positions = dict(start)

@@ -139,7 +139,6 @@ class Watch:
 
         A broker that does not answer is waited for up to ``silence_seconds_max``.
         """
-        self._log = log
         self._silence_seconds_max = silence_seconds_max
         self.seen = Chronicle()
         self.condition = Condition()
@@ -181,23 +180,19 @@ class Watch:
 
     def _run(self, reader: LogReader) -> None:
         heard_at = time.monotonic()
-        while True:
-            with closing(reader):
+        with closing(reader):
+            while not self._stopping.is_set():
                 try:
-                    while not self._stopping.is_set():
-                        reads = reader.poll(POLL_RECORDS_MAX, POLL_SECONDS)
-                        heard_at = self._take(reads) if reads else heard_at
+                    reads = reader.poll(POLL_RECORDS_MAX, POLL_SECONDS)
                 except LogError as error:
                     if time.monotonic() - heard_at > self._silence_seconds_max:
                         with self.condition:
                             self.failure = error
                             self.condition.notify_all()
                         return
+                    self._stopping.wait(POLL_SECONDS)
                 else:
-                    return
-                positions = reader.positions()
-            self._stopping.wait(POLL_SECONDS)
-            reader = self._log.reader(positions)
+                    heard_at = self._take(reads) if reads else heard_at
 
     def _take(self, reads: Sequence[Delivery | Garbage]) -> float:
         now = time.monotonic()

@@ -1,9 +1,10 @@
 """What a process holds of the in-memory log: a reader, an owner's log writer, an agent's. None of them ever waits."""
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from headgate.eventlog.lasting_reader import AskedEnds, LastingReader, ReaderStoppedError
 from headgate.eventlog.log import Delivery, Garbage, LogError, NewerSchemaError, Partition, Placed
 from headgate.records.base import Key
 from headgate_lab.memory_log.partition import Entry
@@ -14,33 +15,62 @@ if TYPE_CHECKING:
 __all__ = ["MemoryReader", "MemoryTransactionalWriter", "MemoryWriter"]
 
 
-class MemoryReader:
-    """Reads its partitions in turn, so that a busy one cannot starve the others."""
+class MemoryReader(LastingReader[Delivery | Garbage]):
+    """A log's reader, which replaces a client that has stopped as the one on Kafka does."""
 
     def __init__(self, log: "MemoryLog", start: Mapping[Partition, int]) -> None:
+        self._log = log
+        self._is_known: Callable[[Key], bool] | None = None
+        super().__init__(start, log.broker.now)
+
+    def pass_over(self, is_known: Callable[[Key], bool]) -> None:
+        """Leave out good records of such keys from now on."""
+        self._is_known = is_known
+
+    def _open_client(self, start: Mapping[Partition, int]) -> "_Client":
+        return _Client(self._log, start, self._knows)
+
+    def _ask_ends(self, partitions: Collection[Partition]) -> AskedEnds:
+        return self._log.ask_ends(partitions)
+
+    def _knows(self, key: Key) -> bool:
+        return self._is_known is not None and self._is_known(key)
+
+
+class _Client:
+    """Reads its partitions in turn, so that a busy one cannot starve the others."""
+
+    def __init__(self, log: "MemoryLog", start: Mapping[Partition, int], is_known: Callable[[Key], bool]) -> None:
         self._log = log
         self._logs = {partition: log.broker.log_of(partition) for partition in sorted(start)}
         self._positions = {partition: start[partition] or each.start for partition, each in self._logs.items()}
         self._turn = deque(self._positions)
-        self._is_known: Callable[[Key], bool] | None = None
+        self._is_known = is_known
         self._closed = False
+        self._serial = log.next_serial()
+        self._told: set[Partition] = set()
 
     def poll(self, records_max: int, timeout_seconds: float) -> list[Delivery | Garbage]:  # noqa: ARG002
         """Up to ``records_max`` records; never waits, whatever the timeout: time belongs to whoever drives."""
         self._log.check_connected()
         if self._closed:
             raise LogError("this reader is closed; make a new one")
+        self._tell_stopped()
         batch: list[Delivery | Garbage] = []
         for number, partition in enumerate(self._turn):
             if len(batch) >= records_max:
                 self._turn.rotate(-number)
                 break
-            self._read(partition, records_max, batch)
+            if not self._log.has_stopped(partition, self._serial):
+                self._read(partition, records_max, batch)
         return batch
 
-    def pass_over(self, is_known: Callable[[Key], bool]) -> None:
-        """Leave out good records of such keys from now on."""
-        self._is_known = is_known
+    def _tell_stopped(self) -> None:
+        """Raise once for each partition whose lookup has failed, as librdkafka reports it once."""
+        for partition in self._positions:
+            if partition not in self._told and self._log.has_failed_lookup(partition, self._serial):
+                self._told.add(partition)
+                raise ReaderStoppedError(f"{partition.topic}/{partition.number}: looking up where to begin failed")
 
     def positions(self) -> Mapping[Partition, int]:
         """Per partition the offset up to which everything visible has been delivered."""
@@ -80,7 +110,7 @@ class MemoryReader:
             raise NewerSchemaError(f"{partition.topic}/{partition.number} offset {entry.offset}: {newer}") from newer
 
     def _passes_over(self, entry: Entry) -> bool:
-        return self._is_known is not None and not isinstance(entry.key, str) and self._is_known(entry.key)
+        return not isinstance(entry.key, str) and self._is_known(entry.key)
 
 
 def _delivered(partition: Partition, entry: Entry) -> Delivery | Garbage:

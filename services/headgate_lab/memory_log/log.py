@@ -12,11 +12,12 @@ a real cluster does to its clients.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
 
 from headgate.eventlog.codec import Codec
+from headgate.eventlog.lasting_reader import AskedEnds
 from headgate.eventlog.log import (
     LEVEL_FIRST,
     CommitRefusedError,
@@ -69,6 +70,12 @@ class MemoryBroker:
         self._commit_faults: dict[str, deque[CommitFault]] = {}
         self.on_committed: Callable[[Partition, Entry], None] = lambda _partition, _entry: None
         """Sees every record at the moment it becomes a fact, in that order: what no process of a cluster can."""
+        self.monotonic: Callable[[], float] = lambda: 0.0
+        """The clock by which readers notice that they are stuck; it stands still unless somebody drives it."""
+
+    def now(self) -> float:
+        """``monotonic`` as it is by then: whoever drives the clock sets it later."""
+        return self.monotonic()
 
     def client(self, level: SchemaLevel | None = None) -> "MemoryLog":
         """A connection for one process; by default one that writes the newest schema level at once."""
@@ -245,6 +252,16 @@ class MemoryBroker:
                 self.on_committed(partition, entry)
 
 
+class _AskedEnds:
+    """Ends that were asked for; here the answer is there at once."""
+
+    def __init__(self, ends: Mapping[Partition, int]) -> None:
+        self._ends = ends
+
+    def answer(self) -> Mapping[Partition, int]:
+        return self._ends
+
+
 class MemoryLog:
     """One process's connection; its own network faults are ``cut`` and ``hold``."""
 
@@ -254,6 +271,8 @@ class MemoryLog:
         self._cut = False
         self._held: dict[Partition, int] = {}
         self._write_faults: deque[bool] = deque()
+        self._serial = 0
+        self._stops: dict[Partition, tuple[int, bool]] = {}
 
     @property
     def cluster_id(self) -> str:
@@ -291,6 +310,26 @@ class MemoryLog:
         """The partition's lag is over."""
         self._held.pop(partition, None)
 
+    def stop_reading(self, partition: Partition, *, told: bool) -> None:
+        """Clients that this process has now deliver no more of a partition, as after a failed lookup of an offset.
+
+        ``told``: the client reports it, once. The next client reads on.
+        """
+        self._stops[partition] = self._serial, told
+
+    def next_serial(self) -> int:
+        """The number of a new client."""
+        self._serial += 1
+        return self._serial
+
+    def has_stopped(self, partition: Partition, serial: int) -> bool:
+        """Whether the client of that number delivers no more of the partition."""
+        return serial <= self._stops.get(partition, (0, False))[0]
+
+    def has_failed_lookup(self, partition: Partition, serial: int) -> bool:
+        """Whether it has stopped, and reports it."""
+        return self.has_stopped(partition, serial) and self._stops[partition][1]
+
     def fail_write(self, *, applied: bool) -> None:
         """The next ``Writer.write`` of this process raises LogError, after or without having written."""
         self._write_faults.append(applied)
@@ -320,6 +359,10 @@ class MemoryLog:
     def reader(self, start: Mapping[Partition, int], *, is_brief: bool = False) -> MemoryReader:  # noqa: ARG002
         """A read_committed reader; offset 0 means from the beginning."""
         return MemoryReader(self, start)
+
+    def ask_ends(self, partitions: Collection[Partition]) -> AskedEnds:
+        """The ends, answered at once."""
+        return _AskedEnds(self.stable_offsets(sorted(partitions)))
 
     def transactional_writer(self, transactional_id: str) -> MemoryTransactionalWriter:
         """A writer under that id."""

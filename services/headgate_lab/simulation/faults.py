@@ -122,6 +122,10 @@ class Faults:
             process.log.hold(partition)
             world.mark(f"{partition.topic} lagged behind the others")
             self._later("mend", process.name)
+        if world.strikes("reading_stopped"):
+            partition, told = chance.choice(world.broker.partitions()), chance.random() < 0.5
+            process.log.stop_reading(partition, told=told)
+            world.mark(f"a client stopped reading {'and said so' if told else 'silently'}")
         if isinstance(process, AgentProcess) and world.strikes("turns_hung"):
             process.hangs_until = world.clock + chance.choice(HANG_SECONDS)
             world.mark("an agent hung while its heartbeats continued")

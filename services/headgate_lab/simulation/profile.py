@@ -48,8 +48,13 @@ FAULT_RATES: Final[dict[str, tuple[float, float]]] = {
     # Per step of a task that is to seal, and per tick and agent.
     "drain_hung": (0.005, 0.1),
     "turns_hung": (0.0003, 0.003),
+    # Per tick and process.
+    "reading_stopped": (0.001, 0.01),
 }
 """Kind of fault → least and greatest probability; what each does is in faults.py, processes and executor.py."""
+
+DRAWN_APART: Final = frozenset({"reading_stopped"})
+"""Kinds that came later: each draws from a chance of its own, so that a seed's world is what it was before them."""
 
 FAULT_KINDS_SHARE: Final = 0.5
 """Share of the kinds that a seed has: FoundationDB's and TigerBeetle's runs draw about as many."""
@@ -112,8 +117,9 @@ def draw_profile(seed: int, *, ticks: int, without: frozenset[str] = frozenset()
     chance = random.Random(f"profile {seed}")  # noqa: S311 - it decides what is tried, nothing secret
     rates = {}
     for kind, (low, high) in FAULT_RATES.items():
-        rate = math.exp(chance.uniform(math.log(low), math.log(high)))
-        if chance.random() < FAULT_KINDS_SHARE and kind not in without:
+        drawn = random.Random(f"profile {seed} {kind}") if kind in DRAWN_APART else chance  # noqa: S311 - as above
+        rate = math.exp(drawn.uniform(math.log(low), math.log(high)))
+        if drawn.random() < FAULT_KINDS_SHARE and kind not in without:
             rates[kind] = rate
     if chance.random() < QUIET_SHARE:
         rates = {}

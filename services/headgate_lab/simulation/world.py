@@ -82,6 +82,7 @@ class World:
         )
         self.broker = MemoryBroker(shards=profile.shards)
         self.broker.on_committed = self._committed
+        self.broker.monotonic = lambda: self.clock
         self.trace: list[str] | None = None
         self._hash = hashlib.blake2b(digest_size=16)
         self._encoder = msgspec.msgpack.Encoder()

@@ -10,8 +10,9 @@ import pytest
 from headgate import SCHEMA_VERSION
 from headgate.agent.shell.service import AgentCounters, AgentOptions, run_agent
 from headgate.agent.shell.session import IdInUseError
-from headgate.eventlog.log import Delivery, Partition
+from headgate.eventlog.log import Delivery, Partition, Placed
 from headgate.eventlog.sharding import place, shard_of
+from headgate.observability.probes import Probes
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.base import Fact, Key, Record
 from headgate.records.control import (
@@ -55,6 +56,7 @@ class Stage:
         self.log_writer = self.others.writer("test")
         self.options = AgentOptions(agent="a1", address="here:1", lease_seconds=lease_seconds, drain_seconds=20)
         self.counters = AgentCounters()
+        self.probes = Probes(lease_seconds)
         self.stop = threading.Event()
         self.executors: list[RememberingExecutor] = []
         self.warm = threading.Event()
@@ -66,7 +68,15 @@ class Stage:
 
     def _run(self) -> None:
         try:
-            run_agent(self.options, self.log, self._executor, self.stop, counters=self.counters, warm=self._warm)
+            run_agent(
+                self.options,
+                self.log,
+                self._executor,
+                self.stop,
+                probes=self.probes,
+                counters=self.counters,
+                warm=self._warm,
+            )
         except (IdInUseError, ColdError) as error:
             self.error = error
 
@@ -182,6 +192,20 @@ def test_a_broker_that_is_away_is_told_once_and_not_at_every_look(
     eventually(lambda: len(stage.sessions()) >= 2, "the next session")
     told = [record.getMessage() for record in caplog.records if "cannot read" in record.getMessage()]
     assert 1 <= len(told) <= stage.counters.sessions, told
+
+
+def test_an_agent_that_does_not_see_what_is_decided_is_not_ready_until_it_has_read_it(stage: Stage) -> None:
+    partition = Partition("dispatch", 1)
+    eventually(lambda: not stage.probes.waiting(), "ready")
+    stage.log.hold(partition)
+    stage.broker.append(Placed(partition, Fact(SessionKey("a9", "s9"), SessionEnded(1, "over", 0))))
+    stage.log.stop_reading(partition, told=True)
+    (reason,) = eventually(stage.probes.waiting, "not ready")
+    assert "the control topics cannot be read" in reason
+    assert "dispatch/1: looking up where to begin failed" in reason
+    assert stage.counters.sessions == 1, "its session goes on: it is only blind"
+    stage.log.release(partition)
+    eventually(lambda: not stage.probes.waiting(), "ready again")
 
 
 def test_an_agent_that_starts_says_that_it_is_there_and_answers_nobody_until_it_is_warm() -> None:

@@ -12,8 +12,8 @@ from headgate.eventlog.log import Delivery, Partition, Placed
 from headgate.observability.metrics import new_registry
 from headgate.observability.probes import Probes
 from headgate.records.base import Fact
-from headgate.records.control import OperationKind, OperationRequested, OwnerAnnounced
-from headgate.records.keys import RequestKey
+from headgate.records.control import OperationKind, OperationRequested, OwnerAnnounced, SessionEnded
+from headgate.records.keys import RequestKey, SessionKey
 from headgate.runtime.role import RoleState
 from headgate.runtime.service import WORKERS, RoleCrashedError, ServiceSettings
 from headgate.supervision.threads import SUPERVISOR
@@ -76,6 +76,29 @@ def test_stopping_resigns_on_the_log() -> None:
     owners = [each.value for each in read if isinstance(each, Delivery) and isinstance(each.value, OwnerAnnounced)]
     assert [owner.lease_seconds for owner in owners][-1] == 0
     assert {owner.owner_id for owner in owners} == {"me"}
+
+
+def test_an_owner_that_does_not_see_its_log_is_not_ready_until_it_has_read_it() -> None:
+    broker, probes = MemoryBroker(shards=1), Probes(60)
+    log, dispatch = broker.client(), Partition("dispatch", 0)
+    service = _service(log, probes)
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    try:
+        eventually(lambda: service.roles[0].status.state is RoleState.SERVING, "it serves")
+        eventually(lambda: not probes.waiting(), "ready")
+        log.hold(dispatch)
+        broker.append(Placed(dispatch, Fact(SessionKey("a9", "s9"), SessionEnded(1, "over", 0))))
+        log.stop_reading(dispatch, told=True)
+        eventually(probes.waiting, "not ready")
+        (reason,) = probes.waiting()
+        assert "the control topics cannot be read: dispatch/0: looking up where to begin failed" in reason
+        assert service.roles[0].status.owner_rev is not None, "its term goes on: it is only blind"
+        log.release(dispatch)
+        eventually(lambda: not probes.waiting(), "ready again")
+    finally:
+        service.stop()
+        thread.join(DEADLINE_SECONDS)
 
 
 class _DeadSink:

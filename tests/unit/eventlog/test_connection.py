@@ -22,6 +22,8 @@ from headgate.eventlog.kafka import KafkaLog, KafkaReader
 from headgate.eventlog.schema_files import schemas
 from support.eventlog_contract import DISPATCH_0, heartbeat, read_until
 
+CONSUMERS = {"Consumer", "DeserializingConsumer", "AIOConsumer", "AIOKafkaConsumer"}
+
 
 @pytest.fixture
 def nobody() -> Iterator[str]:
@@ -106,3 +108,17 @@ def test_every_client_of_kafka_is_made_by_the_connection() -> None:
         in ("Producer", "Consumer", "AdminClient", "SerializingProducer", "DeserializingConsumer")
     }
     assert not by_hand
+
+
+def test_only_the_partition_reader_and_members_of_groups_are_consumers() -> None:
+    """Every other reader goes through eventlog/partition_reader.py, whose rules it would have to repeat."""
+    product = Path(headgate.__file__).parent
+    named = {
+        str(module.relative_to(product))
+        for module in product.rglob("*.py")
+        for node in ast.walk(ast.parse(module.read_text()))
+        if (isinstance(node, ast.Name) and node.id in CONSUMERS)
+        or (isinstance(node, ast.Attribute) and node.attr in CONSUMERS)
+        or (isinstance(node, ast.ImportFrom) and CONSUMERS & {alias.name for alias in node.names})
+    }
+    assert named == {"eventlog/partition_reader.py", "generation/changelog/shell/ingest_clients.py"}

@@ -1,16 +1,21 @@
 """KafkaReader over a consumer that fails in the middle of a poll: what came before the error is not lost with it."""
 
+import gc
 import struct
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
+import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError
 
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.kafka import KafkaReader
+from headgate.eventlog.leaders import AskedStableEnds
 from headgate.eventlog.log import Delivery, LogError, NewerSchemaError, Partition
+from headgate.eventlog.partition_reader import PartitionReader
 from headgate.eventlog.schema_files import schemas
 
 GENERATION_0 = Partition("generation", 0)
@@ -38,7 +43,9 @@ class Consumer:
     def __init__(self, *given: Any) -> None:
         self._given = list(given)
 
-    def assign(self, _partitions: list[Any]) -> None: ...
+    def incremental_assign(self, _partitions: list[Any]) -> None: ...
+
+    def close(self) -> None: ...
 
     def poll(self, _timeout: float) -> Any:
         return self._given.pop(0) if self._given else None
@@ -50,7 +57,10 @@ class Consumer:
 
 def reader_of(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> KafkaReader:
     connection = KafkaConnection("127.0.0.1:1")
-    monkeypatch.setattr(connection, "client", lambda *_given, **_how: consumer)
+    real = connection.client
+    monkeypatch.setattr(
+        connection, "client", lambda make, **how: consumer if make is confluent_kafka.Consumer else real(make, **how)
+    )
     return KafkaReader(connection, "headgate", Codec(schemas()), {GENERATION_0: 0})
 
 
@@ -80,3 +90,19 @@ def test_nothing_is_read_behind_a_record_of_a_newer_version(monkeypatch: pytest.
     for _ in range(2):
         with pytest.raises(NewerSchemaError):
             reader.poll(100, 0.0)
+    assert reader.positions() == {GENERATION_0: 1}, "or a replay would seem to have reached its end"
+
+
+def test_a_closed_reader_is_freed_at_once_and_not_by_the_garbage_collector() -> None:
+    """The collector may run on the thread of an administrative client and free it, which aborts the process."""
+    gc.disable()
+    try:
+        connection = KafkaConnection("127.0.0.1:1")
+        reader = PartitionReader(connection, {Partition("t", 0): 7}, client_id="test")
+        reader._asked = AskedStableEnds(connection, [Partition("t", 0)])
+        freed = [weakref.ref(each) for each in (reader, reader._client, reader._asked, connection)]
+        reader.close()
+        del reader, connection
+        assert [each() for each in freed] == [None] * 4
+    finally:
+        gc.enable()

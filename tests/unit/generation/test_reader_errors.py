@@ -9,7 +9,8 @@ from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from msgspec.structs import replace
 
-from headgate.eventlog.log import LogError
+from headgate.eventlog import partition_reader
+from headgate.eventlog.log import LogError, Partition
 from headgate.generation import BadRecordError, ChangeLogNotFoundError, ChangeReader, Gap, ReaderError
 from headgate.generation.changelog.shell import reader as shell
 from headgate.generation.changelog.shell.wire import change_headers
@@ -23,7 +24,7 @@ Headers = list[tuple[str, bytes]] | None
 
 
 class Message:
-    def __init__(self, at: tuple[int, int], headers: Headers = None, error: int | None = None) -> None:
+    def __init__(self, at: tuple[int, int], headers: Headers = None, error: KafkaError | None = None) -> None:
         self._at, self._headers, self._error = at, headers, error
 
     def topic(self) -> str:
@@ -36,7 +37,7 @@ class Message:
         return self._at[1]
 
     def error(self) -> KafkaError | None:
-        return None if self._error is None else KafkaError(self._error)
+        return self._error
 
     def headers(self) -> Headers:
         return self._headers
@@ -51,12 +52,23 @@ class Message:
         return (1, 1_000 + self._at[1])
 
 
-class Consumer:
-    """Gives all it has of its assigned partitions in one poll; ``failing`` are the errors of partitions, once."""
+LOOKUP_FAILED = KafkaError(KafkaError._AUTO_OFFSET_RESET, "failed to query logical offset: Broker: Not leader")
+OUT_OF_RANGE = KafkaError(KafkaError._AUTO_OFFSET_RESET, "fetch failed: Broker: Offset out of range (broker 1)")
+
+
+class Topic:
+    """Records by partition, and errors that the next clients to read a partition get, once."""
 
     def __init__(self) -> None:
         self.records: dict[int, list[Headers]] = defaultdict(list)
-        self.failing: list[tuple[int, int]] = []
+        self.failing: list[tuple[int, KafkaError]] = []
+
+
+class Consumer:
+    """Gives all it has of its assigned partitions in one poll."""
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic = topic
         self.at: dict[int, int] = {}
         self._rest: list[Message] = []
 
@@ -70,11 +82,11 @@ class Consumer:
     def poll(self, _timeout: float) -> Message | None:
         self._rest = []
         for partition in sorted(self.at):
-            errors = [code for number, code in self.failing if number == partition]
-            self.failing = [each for each in self.failing if each[0] != partition]
-            self._rest += [Message((partition, self.at[partition]), error=code) for code in errors]
+            errors = [error for number, error in self.topic.failing if number == partition]
+            self.topic.failing = [each for each in self.topic.failing if each[0] != partition]
+            self._rest += [Message((partition, self.at[partition]), error=error) for error in errors]
             if not errors:
-                found = self.records[partition]
+                found = self.topic.records[partition]
                 self._rest += [Message((partition, n), found[n]) for n in range(self.at[partition], len(found))]
                 self.at[partition] = len(found)
         return self._rest.pop(0) if self._rest else None
@@ -87,6 +99,8 @@ class Consumer:
 
 
 class Tail:
+    stopped: str | None = None
+
     def __init__(self, *_given: object) -> None:
         self.state = told(ONE)
         self.said: list[Fact] = []
@@ -103,18 +117,26 @@ class Tail:
 
 
 @pytest.fixture
-def consumer() -> Consumer:
-    made = Consumer()
+def topic() -> Topic:
+    made = Topic()
     for partition in (0, 1):
         made.records[partition] = [change_headers("w", 10 * partition + offset) for offset in range(4)]  # type: ignore[misc]
     return made
 
 
+def _nobody_answers(*_asked: object) -> None:
+    raise LogError("no answer")
+
+
 @pytest.fixture
-def reader(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> ChangeReader:
+def reader(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> ChangeReader:
     monkeypatch.setattr(shell, "GenerationTail", Tail)
+    monkeypatch.setattr(partition_reader, "AskedStableEnds", _nobody_answers)
     connection = SimpleNamespace(
-        client=lambda *_given, **_how: consumer, failed=lambda what, error: LogError(f"{what}: {error}")
+        client=lambda *_given, **_how: Consumer(topic),
+        failed=lambda what, error: LogError(f"{what}: {error}"),
+        note=lambda _error: None,
+        bootstrap_servers="b:9092",
     )
     return ChangeReader(SimpleNamespace(connection=connection, cluster="c"), "s", "r")  # type: ignore[arg-type]
 
@@ -124,11 +146,11 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Where every partition begins and ends, by the broker's word."""
     said = {"earliest": 0, "latest": 4}
 
-    def ask(_connection: object, asked: dict[TopicPartition, Any], *_more: object) -> dict[TopicPartition, Any]:
+    def ask(_connection: object, asked: list[Partition], spec: OffsetSpec, *_more: object) -> dict[Partition, int]:
         words = {OffsetSpec.earliest(): "earliest", OffsetSpec.latest(): "latest"}
-        return {at: SimpleNamespace(offset=said[words[spec]]) for at, spec in asked.items()}
+        return dict.fromkeys(asked, said[words[spec]])
 
-    monkeypatch.setattr(shell, "ask_offsets", ask)
+    monkeypatch.setattr(shell, "offsets_of", ask)
     return said
 
 
@@ -137,25 +159,25 @@ def positions(reader: ChangeReader) -> list[int]:
 
 
 def test_an_error_of_one_partition_is_raised_after_what_was_fetched_of_the_others(
-    reader: ChangeReader, consumer: Consumer
+    reader: ChangeReader, topic: Topic
 ) -> None:
-    consumer.failing = [(0, KafkaError.UNKNOWN_TOPIC_OR_PART)]
+    topic.failing = [(0, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))]
     assert positions(reader) == [10, 11, 12, 13]
-    with pytest.raises(LogError, match=r"reading t\[0\]"):
+    with pytest.raises(LogError, match="reading t/0"):
         reader.poll(0.0)
     assert positions(reader) == [0, 1, 2, 3], "it is fetched again from where it was"
     assert reader.gaps == []
 
 
 @pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.LEADER_NOT_AVAILABLE])
-def test_what_passes_is_not_raised(reader: ChangeReader, consumer: Consumer, code: int) -> None:
-    consumer.failing = [(0, code)]
+def test_what_passes_is_not_raised(reader: ChangeReader, topic: Topic, code: int) -> None:
+    topic.failing = [(0, KafkaError(code))]
     assert positions(reader) == [10, 11, 12, 13]
     assert positions(reader) == [0, 1, 2, 3]
 
 
-def test_a_bad_record_stops_the_reader_until_it_is_left_out(reader: ChangeReader, consumer: Consumer) -> None:
-    consumer.records[0][2] = [("other", b"x")]
+def test_a_bad_record_stops_the_reader_until_it_is_left_out(reader: ChangeReader, topic: Topic) -> None:
+    topic.records[0][2] = [("other", b"x")]
     assert positions(reader) == [0, 1, 10, 11, 12, 13]
     for _ in range(2):
         with pytest.raises(BadRecordError) as raised:
@@ -174,30 +196,31 @@ def test_a_record_that_can_be_read_is_never_left_out(reader: ChangeReader) -> No
     assert positions(reader) == [0, 1, 2, 3, 10, 11, 12, 13]
 
 
-@pytest.mark.parametrize("code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE])
+@pytest.mark.parametrize("error", [OUT_OF_RANGE, KafkaError(KafkaError.OFFSET_OUT_OF_RANGE)], ids=str)
 def test_offsets_that_are_gone_are_a_gap_and_the_rest_is_read(
-    reader: ChangeReader, consumer: Consumer, ranges: dict[str, int], code: int
+    reader: ChangeReader, topic: Topic, ranges: dict[str, int], error: KafkaError
 ) -> None:
-    consumer.failing, ranges["earliest"] = [(0, code)], 3
+    topic.failing, ranges["earliest"] = [(0, error)], 3
     assert positions(reader) == [10, 11, 12, 13]
-    assert reader.gaps == [Gap(str(A.id), 0, 0, 3, "deleted by retention before it was read")]
     assert positions(reader) == [3]
+    assert reader.gaps == [Gap(str(A.id), 0, 0, 3, "deleted by retention before it was read")]
 
 
 def test_a_lookup_that_failed_for_another_reason_is_done_again(
-    reader: ChangeReader, consumer: Consumer, ranges: dict[str, int]
+    reader: ChangeReader, topic: Topic, ranges: dict[str, int]
 ) -> None:
-    consumer.failing = [(0, KafkaError._AUTO_OFFSET_RESET)]
+    topic.failing, ranges["earliest"] = [(0, LOOKUP_FAILED)], 3
     assert positions(reader) == [10, 11, 12, 13]
+    assert positions(reader) == [], "the client is replaced at the next poll"
+    assert "looking up where to begin failed" in str(reader.stopped)
     assert (positions(reader), reader.gaps) == ([0, 1, 2, 3], [])
-    assert ranges
 
 
 def test_a_position_behind_the_end_of_its_partition_is_an_error(
-    reader: ChangeReader, consumer: Consumer, ranges: dict[str, int]
+    reader: ChangeReader, topic: Topic, ranges: dict[str, int]
 ) -> None:
     positions(reader)
-    consumer.failing, ranges["latest"] = [(0, KafkaError.OFFSET_OUT_OF_RANGE)], 2
+    topic.failing, ranges["latest"] = [(0, OUT_OF_RANGE)], 2
     with pytest.raises(ReaderError, match=f"ends at offset 2, before the reader's position 4 of stream {A.id}"):
         reader.poll(0.0)
 

@@ -17,6 +17,7 @@ from headgate.records.control import OwnerAnnounced
 from headgate.records.generation import GenerationOwnerKey, WriterKey, WriterReported
 from headgate.supervision.threads import SUPERVISOR
 from headgate_lab.memory_log.log import MemoryBroker, MemoryLog
+from support.waiting import eventually
 
 
 @pytest.fixture
@@ -79,3 +80,13 @@ def test_a_crash_is_every_writers_error_also_of_those_that_wait(tails: list[Writ
     with closing(WriterTail(tails[0]._log, "s", "w9", threading.Event())) as joined, pytest.raises(TailCrashedError):
         joined.take()
     assert SUPERVISOR.fatal == ()
+
+
+def test_a_topic_that_is_no_longer_read_is_told_to_every_writer(log: MemoryLog, tails: list[WriterTail]) -> None:
+    at = Partition("generation", 0)
+    log.hold(at)
+    log.broker.append(Placed(at, report("w9", 1)), 2)
+    log.stop_reading(at, told=True)
+    eventually(lambda: all(tail.stopped is not None for tail in tails), "it is told")
+    log.release(at)
+    eventually(lambda: all(tail.stopped is None for tail in tails), "it has been read")

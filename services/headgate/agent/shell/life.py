@@ -132,7 +132,6 @@ class AgentSession:
             self._replay(reader)
             executor = self._started(reader, stop)
             if executor is not None:
-                self._probes.ready(LOOP)
                 self._turns(executor, reader, writer, stop)
         except SessionLostError as lost:
             is_over = True
@@ -228,10 +227,18 @@ class AgentSession:
                 if not task_count(self._state) or time.monotonic() >= leave_at:
                     return
             deliveries = reader.read()
+            self._show(reader)
             self._lease.check()
             inputs.extend(Arrived(delivery) for delivery in deliveries)
             inputs.extend(turns.changes())
             inputs.extend(turns.due())
+
+    def _show(self, reader: SessionReader) -> None:
+        """A session that does not see what is decided is not ready, whatever its heartbeats say."""
+        if reader.blind is None:
+            self._probes.ready(LOOP)
+        else:
+            self._probes.unready(LOOP, f"the control topics cannot be read: {reader.blind}")
 
     def _write(self, writer: Writer, facts: list[Fact]) -> None:
         """Until it is acknowledged or the lease is gone: the records are whole states, twice is the same as once."""

@@ -1,6 +1,8 @@
 """What a session reads: announce, changefeed and dispatch of every shard, from the beginning and then as it comes.
 
-A log that fails for a while is waited for: the session's own lease says when that has been too long.
+If the log fails, the session waits until its own lease is over. A Kafka client that stops delivering is replaced
+(eventlog/lasting_reader.py). Until all is read again the session is ``blind``: it does not see what its owners decide,
+and is not ready.
 """
 
 import logging
@@ -61,6 +63,11 @@ class SessionReader:
             self._watch.read(item.key, item.value)
             deliveries.append(item)
         return deliveries
+
+    @property
+    def blind(self) -> str | None:
+        """Why records may be missing from what was read, None if none are."""
+        return self._reader.stopped
 
     def end_offsets(self) -> dict[Partition, int] | None:
         """Where the log ends now; None if it does not say."""

@@ -5,11 +5,12 @@ topic is reports, and each would be decoded by each of them. (Writers themselves
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from headgate.eventlog.connection import KafkaConnection, KafkaProperty
 from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.log import Delivery, LevelTooLowError, Log, LogError, Partition, Placed, Writer
+from headgate.eventlog.log import Delivery, Garbage, LevelTooLowError, Log, LogError, Partition, Placed, Writer
+from headgate.eventlog.replay import read_on_to
 from headgate.eventlog.sharding import ANNOUNCE, shard_of
 from headgate.eventlog.topics import topic_name
 from headgate.generation.core.state import GenerationState, evolve, new_state
@@ -34,9 +35,6 @@ WRITE_SECONDS_MAX: float = 10.0
 
 LEVEL_SECONDS_MAX: float = 30.0
 """How long an owner's first announcement is waited for: it campaigns and announces itself within some seconds."""
-
-READ_STALL_LOOKS: int = 300
-"""Looks of a tenth of a second without a record before the end of the topic counts as out of reach."""
 
 
 def no_owner() -> LogError:
@@ -92,13 +90,21 @@ class GenerationTail:
         """The next offset of the set's partition: all before it is in ``state``."""
         return self._reader.positions()[self._partition]
 
+    @property
+    def stopped(self) -> str | None:
+        """Why records may be missing from ``state``, None if none are."""
+        return self._reader.stopped
+
     def follow(self, timeout_seconds: float) -> bool:
         """Take what is new, waiting at most so long for the first; whether there was anything. Raises LogError."""
         items = self._reader.poll(RECORDS_MAX, timeout_seconds)
+        self._adopt(items)
+        return bool(items)
+
+    def _adopt(self, items: Iterable[Delivery | Garbage]) -> None:
         for item in items:
             if isinstance(item, Delivery):
                 evolve(self.state, item.key, item.value, item.offset)
-        return bool(items)
 
     def stable_end(self) -> int:
         """Up to where all that is committed can be read now. Raises LogError."""
@@ -106,18 +112,11 @@ class GenerationTail:
 
     def read_to_end(self) -> None:
         """Take all up to the end that the topic has now. Raises LogError."""
-        self._read_to(self._log.end_offsets([self._partition])[self._partition])
+        self._adopt(read_on_to(self._reader, self._log.end_offsets([self._partition])))
 
     def read_what_is_committed(self) -> None:
         """Take all that anybody can have read by now, whatever transaction is open behind it. Raises LogError."""
-        self._read_to(self.stable_end())
-
-    def _read_to(self, end: int) -> None:
-        looks = 0
-        while self._reader.positions()[self._partition] < end:
-            looks = 0 if self.follow(0.1) else looks + 1
-            if looks > READ_STALL_LOOKS:
-                raise LogError(f"generation/{self._partition.number} cannot be read to its end {end}")
+        self._adopt(read_on_to(self._reader, self._log.stable_offsets([self._partition])))
 
     def say(self, fact: Fact) -> None:
         """Write a record and wait until it stands; before that, until an owner has announced the level for it.

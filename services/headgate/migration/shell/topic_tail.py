@@ -7,14 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from confluent_kafka import Consumer, TopicPartition
 from pydantic import ValidationError
 
 from headgate.config.feed import RegistrySpec
 from headgate.config.wording import explained
+from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.log import LogError, Partition
+from headgate.eventlog.partition_reader import PartitionReader
 from headgate.formats.change import DATA_ERRORS, ChangeError
 from headgate.formats.debezium_avro import Fields, SchemaById
 from headgate.formats.decoding import SchemasUnavailableError
@@ -127,32 +129,39 @@ class Tail:
 
     def __init__(
         self,
-        connection: Any,
+        connection: KafkaConnection,
         topic: str,
         start: Mapping[int, int],
         schemas: SchemaById | None,
         topic_id: str | None = None,
     ) -> None:
+        """Raises FeedsUnavailableError."""
         self.topic_id = topic_id
-        self._consumer = connection.client(Consumer, group_id="headgate-migration", enable_auto_commit=False)
-        self._consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in start.items()])
-        self._consumer.poll(0)
+        places = {Partition(topic, number): offset for number, offset in start.items()}
+        self._reader = PartitionReader(connection, places, client_id="headgate-migration")
         self._events = Events(schemas)
+        self._read(0.0)
 
     def find(self, changes: Sequence[LastChange], seconds: float) -> list[tuple[Place, ...]]:
-        """See TopicTail. Raises FeedsUnavailableError if a registry does not answer."""
+        """See TopicTail. Raises FeedsUnavailableError if a registry does not answer, or the topic cannot be read."""
         deadline, events = time.monotonic() + seconds, self._events
         found = [events.places(change) for change in changes]
         while not all(found) and (left := deadline - time.monotonic()) > 0:
-            for message in self._consumer.consume(num_messages=POLL_RECORDS_MAX, timeout=min(TAIL_POLL_SECONDS, left)):
-                if message.error() is None:
-                    events.add(message.value(), Place(message.partition(), message.offset()))
+            self._read(min(TAIL_POLL_SECONDS, left))
             found = [places or events.places(change) for change, places in zip(changes, found, strict=True)]
         return found
 
     def close(self) -> None:
         """Let go."""
-        self._consumer.close()
+        self._reader.close()
+
+    def _read(self, seconds: float) -> None:
+        try:
+            messages = self._reader.poll(POLL_RECORDS_MAX, seconds)
+        except LogError as error:
+            raise FeedsUnavailableError(str(error)) from error
+        for message in messages:
+            self._events.add(message.value(), Place(int(message.partition() or 0), int(message.offset() or 0)))
 
 
 class Events:

@@ -162,6 +162,7 @@ class SwitchWorld:
         self.broker.on_committed = self._observe
         self.data = DataLog(profile.partitions)
         self.now = 100.0
+        self.broker.monotonic = lambda: self.now
         self.sources = {
             f"w{number}": [f"k{number}.{self.random.randrange(KEYS_PER_WRITER)}" for _ in range(profile.changes)]
             for number in range(profile.writers)

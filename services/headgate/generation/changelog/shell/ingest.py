@@ -17,15 +17,20 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from confluent_kafka import Message, TopicPartition
 from prometheus_client import CollectorRegistry
 
 from headgate.eventlog.connection import BrokerUnreachableError
 from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.log import LogError, NewerSchemaError
+from headgate.eventlog.log import LogError, NewerSchemaError, Partition
 from headgate.generation.changelog.core.ingesting import keyless, writer_of
 from headgate.generation.changelog.shell.change_checks import ChangeTooLargeError
-from headgate.generation.changelog.shell.ingest_clients import READER_BYTES_MAX, judge, judge_rights, open_clients
+from headgate.generation.changelog.shell.ingest_clients import (
+    READER_BYTES_MAX,
+    judge_member,
+    open_clients,
+    source_error,
+)
 from headgate.generation.changelog.shell.ingest_growth import PartitionsNoted
 from headgate.generation.changelog.shell.ingest_metrics import IngestMetrics, TopicFigures
 from headgate.generation.changelog.shell.shared_tail import TailCrashedError
@@ -152,17 +157,11 @@ class IngestService:
 
     def _turn(self) -> None:
         self._probes.turned(LOOP)
-        message = self._member.poll(0)
-        if message is not None and message.error() is not None:
-            judge_rights(self._log.connection, message)
-            judge(self._log.connection, message)
+        judge_member(self._log.connection, self._member.poll(0))
         for at, source in sorted(self._sources.items()):
             self._guarded(at, source, self._tend)
-        for message in self._reader.consume(READ_MESSAGES, LOOK_SECONDS):
-            if message.error() is not None:
-                judge(self._log.connection, message)
-            else:
-                self._take(message)
+        for message in self._read():
+            self._take(message)
         now = time.monotonic()
         if now >= self._ids_at:
             self._ids_at = now + IDS_SECONDS
@@ -172,6 +171,12 @@ class IngestService:
             if self._has_joined:
                 self._partitions.note()
             self._show()
+
+    def _read(self) -> list[Message]:
+        try:
+            return self._reader.poll(READ_MESSAGES, LOOK_SECONDS)
+        except LogError as error:
+            raise source_error(error) from error
 
     # --- whose a partition is ---
 
@@ -197,7 +202,7 @@ class IngestService:
 
     def _end(self, at: tuple[str, int], source: _Source) -> None:
         if source.is_read:
-            self._reader.incremental_unassign([TopicPartition(*at)])
+            self._reader.unassign([Partition(*at)])
             source.is_read = source.is_paused = False
         writer, source.writer = source.writer, None
         if writer is not None:
@@ -251,10 +256,10 @@ class IngestService:
             return
         self._waits(at, source, look.last_error)
         if not source.is_paused and is_full(look):
-            self._reader.pause([TopicPartition(*at)])
+            self._reader.pause(Partition(*at))
             source.is_paused = True
         elif source.is_paused and look.waiting < RESUME_CHANGES and look.waiting_bytes < RESUME_BYTES:
-            self._reader.resume([TopicPartition(*at)])
+            self._reader.resume(Partition(*at))
             source.is_paused = False
 
     def _waits(self, at: tuple[str, int], source: _Source, reason: str) -> None:
@@ -264,8 +269,7 @@ class IngestService:
         source.waits_for = reason
 
     def _begin(self, at: tuple[str, int], source: _Source, look: WriterLook) -> None:
-        offset = look.position + 1 if look.position >= 0 else OFFSET_BEGINNING
-        self._reader.incremental_assign([TopicPartition(*at, offset)])
+        self._reader.assign({Partition(*at): look.position + 1})
         source.is_read = True
         self._say.info("partition begun", topic=at[0], partition=at[1], after=look.position)
 
@@ -329,6 +333,8 @@ class IngestService:
             figures.partitions, figures.waiting, figures.behind = now.partitions, now.waiting, now.behind
         if not self._has_joined:
             self._probes.unready(LOOP, "joining the group")
+        elif self._reader.stopped is not None:
+            self._probes.unready(LOOP, f"the topics cannot be read: {self._reader.stopped}")
         elif waiting:
             (topic, partition), reason = next(iter(waiting.items()))
             self._probes.unready(LOOP, f"{len(waiting)} partitions wait; {topic}/{partition}: {reason}")
@@ -338,9 +344,9 @@ class IngestService:
     def _count(self, figures: TopicFigures, at: tuple[str, int], look: WriterLook) -> None:
         figures.partitions += 1
         figures.waiting += look.waiting
-        low, high = self._reader.get_watermark_offsets(TopicPartition(*at), cached=True)
-        if high >= 0:
-            figures.behind += max(0, high - max(low, look.position + 1))
+        end = self._reader.ends.get(Partition(*at))
+        if end is not None:
+            figures.behind += max(0, end - look.position - 1)
 
 
 def is_full(look: WriterLook) -> bool:

@@ -10,9 +10,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from headgate.eventlog.connection import PASSING_CODES, RIGHTS_CODES, KafkaConnection
 from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.lasting_reader import OffsetGoneError
+from headgate.eventlog.log import LogError
+from headgate.eventlog.partition_reader import PartitionMissingError, PartitionReader
 from headgate.sources.offsets import OffsetExpiredError, TopicMissingError
 
-__all__ = ["READER_BYTES_MAX", "group_of", "judge", "judge_rights", "open_clients"]
+__all__ = ["READER_BYTES_MAX", "group_of", "judge_member", "open_clients", "source_error"]
 
 SESSION_TIMEOUT_MS: Final = 10_000
 """A process that was killed keeps its partitions for so long; the brokers' default is 45 s."""
@@ -27,48 +30,51 @@ def group_of(cluster: str, log_name: str, name: str) -> str:
     return f"{cluster}.ingest.{log_name}.{name}"
 
 
-def open_clients(log: KafkaLog, log_name: str, name: str) -> tuple[Any, Any]:
+def open_clients(log: KafkaLog, log_name: str, name: str) -> tuple[Any, PartitionReader]:
     """The member and the reader; neither holds a partition yet."""
-    shared: dict[str, Any] = {"enable_auto_commit": False, "enable_auto_offset_store": False}
     member = log.connection.client(
         Consumer,
         client_id="headgate-ingest",
         group_id=group_of(log.cluster, log_name, name),
         partition_assignment_strategy="cooperative-sticky",
         session_timeout_ms=SESSION_TIMEOUT_MS,
-        **shared,
+        enable_auto_commit=False,
+        enable_auto_offset_store=False,
     )
-    reader = log.connection.client(
-        Consumer,
+    reader = PartitionReader(
+        log.connection,
+        {},
         client_id="headgate-ingest-reader",
-        group_id="headgate-reader",
-        isolation_level="read_committed",
-        auto_offset_reset="error",
+        asks_beginning=True,
         fetch_wait_max_ms=50,
         fetch_max_bytes=READER_BYTES_MAX // 2,
         queued_max_messages_kbytes=READER_BYTES_MAX // 2048,
-        **shared,
     )
     return member, reader
 
 
-def judge(connection: KafkaConnection, message: Any) -> None:
-    """What an error means that a client was given; what passes by itself is let pass. Raises SourceError, LogError."""
-    error = message.error()
+def judge_member(connection: KafkaConnection, message: Any) -> None:
+    """Raise what the member was given, if it does not pass by itself. Raises TopicMissingError, LogError."""
+    error = None if message is None else message.error()
+    if error is None or error.code() == KafkaError._AUTO_OFFSET_RESET:
+        return  # The member fetches nothing, so it does not matter where it would begin.
+    if error.code() in RIGHTS_CODES:
+        raise connection.failed("sharing the topics in a group", KafkaException(error))
     where = f"topic {message.topic()}, partition {message.partition()}"
-    if error.code() == KafkaError._AUTO_OFFSET_RESET:
-        raise OffsetExpiredError(
-            f"{where}: what follows the last record that was copied has been deleted ({error.str()}), so changes "
-            "may be missing. To read what there is, start with another --name: it copies all partitions from "
-            "their oldest records, also what was copied before"
-        )
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
         raise TopicMissingError(f"{where}: it does not exist any more ({error.str()})")
     if error.code() not in PASSING_CODES and not error.retriable():
         raise connection.failed(f"reading {where}", KafkaException(error))
 
 
-def judge_rights(connection: KafkaConnection, message: Any) -> None:
-    """Whether the brokers have refused the member its group, which they say to its next poll. Raises LogError."""
-    if message is not None and message.error() is not None and message.error().code() in RIGHTS_CODES:
-        raise connection.failed("sharing the topics in a group", KafkaException(message.error()))
+def source_error(error: LogError) -> Exception:
+    """What an error of the reader means to the process; the error itself if it means no more."""
+    if isinstance(error, OffsetGoneError):
+        return OffsetExpiredError(
+            f"topic {error.partition.topic}, partition {error.partition.number}: what follows the last record that was "
+            "copied has been deleted, so changes may be missing. To read what there is, start with another --name: it "
+            "copies all partitions from their oldest records, also what was copied before"
+        )
+    if isinstance(error, PartitionMissingError):
+        return TopicMissingError(f"topic {error.partition.topic}: it does not exist any more ({error})")
+    return error

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition
 
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
-from headgate.generation.changelog.shell.ingest_clients import judge_rights
+from headgate.generation.changelog.shell.ingest_clients import judge_member
 from headgate.sources.offsets import SourceError
 
 __all__ = ["PartitionsGrownError", "PartitionsNoted"]
@@ -34,7 +34,7 @@ class PartitionsNoted:
             found = self._member.committed([TopicPartition(topic, 0) for topic in self._ids], ADMIN_SECONDS_MAX)
         except KafkaException as error:
             # A missing right is told beside the answer, which only does not come.
-            judge_rights(self._connection, self._member.poll(0))
+            judge_member(self._connection, self._member.poll(0))
             raise self._connection.failed("sharing the topics in a group", error) from error
         for each in found:
             topic_id, _, count = (each.metadata or "").partition(" ")

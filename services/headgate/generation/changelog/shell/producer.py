@@ -8,15 +8,16 @@ guessed: the id is taken again, and then the position on the log says it.
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import OffsetSpec
 
-from headgate.eventlog.connection import PASSING_CODES, KafkaConnection, is_fenced
-from headgate.eventlog.leaders import ask_offsets
-from headgate.eventlog.log import FencedError, LogError
+from headgate.eventlog.connection import KafkaConnection, is_fenced
+from headgate.eventlog.leaders import offsets_of
+from headgate.eventlog.log import FencedError, LogError, Partition
+from headgate.eventlog.partition_reader import PartitionReader, read_to
 from headgate.generation.changelog.core.outbox import Written
 from headgate.generation.changelog.core.pacing import COMMIT_SECONDS, COMMIT_SECONDS_MAX
 from headgate.generation.changelog.shell.wire import (
@@ -212,45 +213,15 @@ def read_written(connection: KafkaConnection, topic: str, writer: str) -> Writte
 
     Its record may stand behind a transaction of a neighbour that is still open: then that is waited for.
     """
-    partition = TopicPartition(positions_topic(topic), positions_partition(writer))
-    # Not asked of the consumer: its end would be the one of what can be read now, before all open transactions.
-    latest = ask_offsets(connection, {partition: OffsetSpec.latest()}, f"asking for the end of {partition.topic}")
-    high = latest[partition].offset
-    consumer: Any = connection.client(
-        Consumer,
-        client_id="headgate-positions",
-        group_id="headgate-reader",
-        isolation_level="read_committed",
-        enable_partition_eof=True,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        fetch_wait_max_ms=50,
+    at = Partition(positions_topic(topic), positions_partition(writer))
+    # The end behind all open transactions: what readers can reach now may lack the writer's last position.
+    start, end = (
+        offsets_of(connection, [at], which, f"asking for the end of {at.topic}")[at]
+        for which in (OffsetSpec.earliest(), OffsetSpec.latest())
     )
-    deadline = time.monotonic() + READ_SECONDS_MAX
     value: bytes | None = None
-    try:
-        # By a number: "from the beginning" would be asked of the broker, half a second later.
-        consumer.assign([TopicPartition(partition.topic, partition.partition, 0)])
-        end = 0
-        while end < high:
-            message = consumer.poll(0.5)
-            if time.monotonic() > deadline:
-                raise LogError(
-                    f"{partition.topic}/{partition.partition} cannot be read to {high}, only to {end}: another "
-                    "writer's transaction stays open"
-                )
-            if message is None:
-                continue
-            error = message.error()
-            if error is not None and error.code() in PASSING_CODES:
-                continue
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise connection.failed(f"reading {partition.topic}", KafkaException(error))
-            end = message.offset() if error is not None else message.offset() + 1
-            if error is None and message.key() == writer.encode():
+    with PartitionReader(connection, {at: start}, client_id="headgate-positions", fetch_wait_max_ms=50) as reader:
+        for message in read_to(reader, {at: end}, READ_SECONDS_MAX):
+            if message.key() == writer.encode():
                 value = message.value()
-    except KafkaException as error:
-        raise connection.failed(f"reading {partition.topic}", error) from error
-    finally:
-        consumer.close()
     return decode_written(value)

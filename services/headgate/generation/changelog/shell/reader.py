@@ -17,16 +17,18 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import ClassVar, Final, Literal, Self
 
 import msgspec
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import IsolationLevel, Message
 from confluent_kafka.admin import OffsetSpec
 
-from headgate.eventlog.connection import PASSING_CODES, KafkaProperty
+from headgate.eventlog.connection import KafkaProperty
 from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.leaders import LEADER_MOVES, ask_offsets
-from headgate.eventlog.log import LogError
+from headgate.eventlog.lasting_reader import OffsetGoneError
+from headgate.eventlog.leaders import offsets_of
+from headgate.eventlog.log import LogError, Partition
+from headgate.eventlog.partition_reader import PartitionReader
 from headgate.generation.changelog.core.reader_progress import ReaderProgress
 from headgate.generation.changelog.core.reading import Gap, StreamReading
 from headgate.generation.changelog.shell.wire import NotOursError, given_headers, marker_in, writer_in
@@ -59,11 +61,6 @@ QUEUED_KBYTES_MAX: Final = 64 * 1024
 
 Start = Literal["oldest", "latest"] | datetime
 """Where a reader without positions begins."""
-
-_OUT_OF_RANGE: Final = frozenset(
-    {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}
-)
-"""The partition does not have the offset, or nobody could say whether it has."""
 
 
 class ReaderError(LogError):
@@ -164,9 +161,8 @@ class ChangeReader:
         self._wanted_before: Mapping[int, StreamReading] = {}
         self._stale: set[int] = set()
         self._bad: dict[int, BadRecordError] = {}
-        self._error: LogError | None = None
         self._skipped: set[Place] = set()
-        self._consumer: Any = None
+        self._reader: PartitionReader | None = None
         self._tail = GenerationTail(log, name, f"reader-{reader}")
         try:
             self._topic, self._topic_id = self._find()
@@ -176,7 +172,13 @@ class ChangeReader:
             known = self._tail.state.readers.get(name, {}).get(reader)
             self._reported = None if known is None else known.read_epoch
             self._report()
-            self._consumer = self._make_consumer()
+            self._reader = PartitionReader(
+                log.connection,
+                {},
+                client_id=f"headgate-{reader}",
+                queued_max_messages_kbytes=QUEUED_KBYTES_MAX,
+                fetch_wait_max_ms=20,
+            )
         except BaseException:
             self.close()
             raise
@@ -233,6 +235,14 @@ class ChangeReader:
     def refused(self) -> int:
         """Records that stood behind their writer's END, and were not returned."""
         return self._progress.refused
+
+    @property
+    def stopped(self) -> str | None:
+        """Why changes may be missing from what ``poll`` returns, although Kafka has them; None if none are.
+
+        A Kafka client that stops reading is replaced, and nothing is lost. Until then the reader is behind.
+        """
+        return self._reading.stopped or self._tail.stopped
 
     def poll(self, timeout_seconds: float) -> list[ReadChange]:
         """Return the next changes, at most about 1 000. Waits at most so long for the first one.
@@ -292,9 +302,9 @@ class ChangeReader:
 
     def close(self) -> None:
         """Stop reading. What the reader has not read is not retired until ``forget``. Idempotent."""
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            consumer.close()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
         self._tail.close()
         log, self._own_log = self._own_log, None
         if log is not None:
@@ -332,20 +342,6 @@ class ChangeReader:
                 offsets |= {partition: offset for partition, offset in found.items() if offset >= 0}
             self._progress.begin(offsets)
         self._log_gaps()
-
-    def _make_consumer(self) -> Any:
-        return self._log.connection.client(
-            Consumer,
-            client_id=f"headgate-{self._id}",
-            group_id="headgate-reader",  # librdkafka wants one; nothing is ever committed to it
-            isolation_level="read_committed",
-            enable_partition_eof=True,
-            enable_auto_commit=False,
-            enable_auto_offset_store=False,
-            auto_offset_reset="error",  # the broker says that an offset is gone, and that is reported as a gap
-            queued_max_messages_kbytes=QUEUED_KBYTES_MAX,
-            fetch_wait_max_ms=20,
-        )
 
     # --- following the generations ---
 
@@ -397,11 +393,9 @@ class ChangeReader:
         }
         gone, new = self._assigned.keys() - kept, wanted.keys() - kept
         if gone:
-            self._consumer.incremental_unassign([TopicPartition(self._topic, number) for number in gone])
+            self._reading.unassign([Partition(self._topic, number) for number in gone])
         if new:
-            self._consumer.incremental_assign(
-                [TopicPartition(self._topic, number, wanted[number].next_offset) for number in new]
-            )
+            self._reading.assign({Partition(self._topic, number): wanted[number].next_offset for number in new})
         self._assigned, self._wanted_before = dict(wanted), wanted
         self._stale.clear()
 
@@ -411,20 +405,26 @@ class ChangeReader:
         if not self._assigned:
             time.sleep(min(timeout_seconds, FOLLOW_SECONDS))
             return []
-        first = self._consumer.poll(timeout_seconds)
-        messages = [] if first is None else [first, *self._consumer.consume(MESSAGES_MAX, 0)]
-        return [change for message in messages if (change := self._take(message)) is not None]
+        try:
+            messages = self._reading.poll(MESSAGES_MAX, timeout_seconds)
+        except OffsetGoneError as gone:
+            self._stale.add(gone.partition.number)
+            self._check_range(gone.partition.number)
+            messages = []
+        changes = [change for message in messages if (change := self._take(message)) is not None]
+        for at, end in self._reading.take_reached().items():
+            self._progress.reached(at.number, end)
+        return changes
+
+    @property
+    def _reading(self) -> PartitionReader:
+        if self._reader is None:
+            raise ReaderError(f"the reader of change log {self._name!r} is closed. Open a new one")
+        return self._reader
 
     def _take(self, message: Message) -> ReadChange | None:
-        """The change that a message is. What fails is raised by a later ``poll``, and is fetched again."""
-        partition, offset, error = message.partition(), message.offset(), message.error()
-        if error is not None:
-            try:
-                self._judge(partition, offset, error)
-            except LogError as failure:
-                self._stale.add(partition)
-                self._error = failure
-            return None
+        """The change that a message is. A bad record is raised by a later ``poll``."""
+        partition, offset = int(message.partition() or 0), int(message.offset() or 0)
         if not self._is_next(partition, offset):
             return None
         try:
@@ -464,17 +464,6 @@ class ChangeReader:
         self._progress.block(place.partition)
         self._stale.add(place.partition)  # what was fetched behind it is fetched again
 
-    def _judge(self, partition: int, offset: int, error: KafkaError) -> None:
-        """Raises LogError for what librdkafka does not overcome by itself."""
-        code = error.code()
-        if code == KafkaError._PARTITION_EOF:
-            self._progress.reached(partition, offset)
-        elif code in _OUT_OF_RANGE:
-            self._check_range(partition)
-            self._stale.add(partition)
-        elif code not in PASSING_CODES and code not in LEADER_MOVES:
-            raise self._log.connection.failed(f"reading {self._topic}[{partition}]", KafkaException(error))
-
     def _check_range(self, partition: int) -> None:
         """The partition does not have the next offset: it was deleted, which is a gap, or was never there."""
         reading = self._assigned.get(partition)
@@ -492,12 +481,9 @@ class ChangeReader:
         self._progress.deleted(partition, start)
 
     def _has_pending(self) -> bool:
-        return bool(self._error or self._bad)
+        return bool(self._bad or self._stale)
 
     def _raise_pending(self) -> None:
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
         for bad in self._bad.values():
             raise bad
 
@@ -513,6 +499,6 @@ class ChangeReader:
         what: str,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[int, int]:
-        asked = {TopicPartition(self._topic, number): spec for number in partitions}
-        answers = ask_offsets(self._log.connection, asked, what, isolation)
-        return {at.partition: answer.offset for at, answer in answers.items()}
+        places = [Partition(self._topic, number) for number in partitions]
+        answers = offsets_of(self._log.connection, places, spec, what, isolation)
+        return {at.number: offset for at, offset in answers.items()}

@@ -23,6 +23,7 @@ import msgspec
 
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Delivery, LevelTooLowError, LogError, Partition, Placed, Writer
+from headgate.eventlog.replay import READ_STALL_SECONDS_MAX
 from headgate.eventlog.sharding import ANNOUNCE
 from headgate.generation.core.state import GenerationState, evolve, new_state, state_for_writer
 from headgate.generation.shell.tail import (
@@ -43,9 +44,6 @@ LOOK_SECONDS: Final = 0.2
 
 RETRY_SECONDS: Final = 0.3
 """Pause after an error of the reader; the writers are told, and begin again after as long."""
-
-READ_STALL_SECONDS: Final = 30.0
-"""Without any progress, after which the end of the topic counts as out of reach."""
 
 REPORTS_MAX: Final = 500
 """Reports that are written together; they are small, and each thread has one at most."""
@@ -70,6 +68,11 @@ class WriterTail:
         self._new: deque[Delivery | LogError] = deque()
         self._shared = _join(log, self._partition, self)
 
+    @property
+    def stopped(self) -> str | None:
+        """Why records may be missing from ``state``, None if none are."""
+        return self._shared.stopped
+
     def take(self) -> None:
         """Adopt what has come. Raises LogError, if the topic could not be read."""
         while self._new:
@@ -89,7 +92,7 @@ class WriterTail:
                 self.take()
                 if self._shared.position != seen:
                     seen, moved_at = self._shared.position, time.monotonic()
-                if time.monotonic() - moved_at > READ_STALL_SECONDS:
+                if time.monotonic() - moved_at > READ_STALL_SECONDS_MAX:
                     raise LogError(f"generation/{self._partition.number} cannot be read to its end {end}")
         finally:
             self.awaited = None
@@ -151,6 +154,11 @@ class _SharedTail:
             BackgroundThread(
                 target, name="change-writers", detail=str(partition.number), on_crash=self._on_crash
             ).start()
+
+    @property
+    def stopped(self) -> str | None:
+        """See WriterTail; safe to call from any thread."""
+        return self._reader.stopped
 
     def join(self, member: WriterTail) -> None:
         """Another writer; it begins with what is known by now."""

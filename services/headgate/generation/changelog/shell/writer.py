@@ -200,7 +200,12 @@ class ChangeWriter:
         with self._changed:
             self._check()
             box = self._outbox
-            return WriterLook(self._started, box.written.position, len(box), box.waiting_bytes, self._last_error)
+            reason = self._last_error or self._blind()
+            return WriterLook(self._started, box.written.position, len(box), box.waiting_bytes, reason)
+
+    def _blind(self) -> str:
+        stopped = self._tail.stopped
+        return "" if stopped is None else f"it does not see switches, because the topic cannot be read: {stopped}"
 
     def _has_room(self) -> bool:
         return self._outbox.has_room
