@@ -4,7 +4,8 @@ import gc
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from asyncio import BaseEventLoop
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,39 @@ settings.load_profile("headgate")
 
 @pytest.fixture(scope="module", autouse=True)
 def leaks_stay_here(request: pytest.FixtureRequest) -> Iterator[None]:
-    """py4j leaves sockets open; modules that start Spark say so. They are collected in them, not in the next."""
+    """Collect the sockets that PySpark leaves open in the modules that start it, which ignore them."""
     yield
-    if any("ignore::ResourceWarning" in mark.args for mark in request.node.iter_markers("filterwarnings")):
+    if any("ResourceWarning" in str(mark.args) for mark in request.node.iter_markers("filterwarnings")):
         gc.collect()
+
+
+_open_loops: dict[int, str] = {}
+"""The asyncio loops that are not closed, by identity, and the test that made each."""
+
+
+def _loop_made(self: BaseEventLoop, *, made: Callable[..., None] = BaseEventLoop.__init__) -> None:
+    made(self)
+    _open_loops[id(self)] = os.environ.get("PYTEST_CURRENT_TEST", "no test")
+
+
+def _loop_closed(self: BaseEventLoop, *, closed: Callable[..., None] = BaseEventLoop.close) -> None:
+    _open_loops.pop(id(self), None)
+    closed(self)
+
+
+BaseEventLoop.__init__ = _loop_made  # type: ignore[method-assign]
+BaseEventLoop.close = _loop_closed  # type: ignore[method-assign]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loops_are_closed() -> Iterator[None]:
+    """A module fails if it leaves an event loop open: its warning would fail whatever runs when it is collected."""
+    before = set(_open_loops)
+    yield
+    left = [made_in for loop, made_in in _open_loops.items() if loop not in before]
+    for loop in set(_open_loops) - before:
+        del _open_loops[loop]
+    assert left == [], "event loops that were never closed, by the test that made them"
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,7 @@ _RESOURCES: Final = {
 
 _OPERATIONS: Final = {
     "Alter": AclOperation.ALTER,
+    "AlterConfigs": AclOperation.ALTER_CONFIGS,
     "Create": AclOperation.CREATE,
     "Delete": AclOperation.DELETE,
     "Describe": AclOperation.DESCRIBE,

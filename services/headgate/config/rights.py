@@ -100,6 +100,7 @@ RIGHTS: Final[tuple[Right, ...]] = (
     _writes("reader", "generation"),
     _topic("reader", Topics.CHANGE_LOGS, "Describe", "Read"),
     _topic("operator", _CONTROL, "Create", *_LOOK),
+    _topic("operator", ("{cluster}.announce",), "AlterConfigs"),
     _writes("operator", "changefeed", "deadletter"),
     _writes("operator", "generation", "migration"),
     _topic("operator", Topics.FEEDS, *_LOOK, "Write"),

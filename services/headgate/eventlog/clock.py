@@ -36,6 +36,13 @@ class BrokerClock:
         self._samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES_MAX)
         """(seconds that the request took, milliseconds from the monotonic clock to the broker's)."""
         self._offset_ms: float | None = None
+        self._was_refused = False
+
+    def is_refused(self) -> bool:
+        """A broker has not stamped a record that asks for its time. True the first time, for the log."""
+        with self._lock:
+            is_first, self._was_refused = not self._was_refused, True
+            return is_first
 
     @property
     def is_known(self) -> bool:

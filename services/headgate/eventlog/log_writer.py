@@ -1,5 +1,6 @@
 """What both log writers share: a producer that asks all in-sync replicas, and how a placed fact becomes a message."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,7 +14,7 @@ from headgate.eventlog.codec import Codec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.headers import Header, cloud_event, plain
 from headgate.eventlog.log import LogError, Partition, Placed
-from headgate.eventlog.topics import MESSAGE_BYTES_MAX, topic_name
+from headgate.eventlog.topics import CONTROL_TOPICS, MESSAGE_BYTES_MAX, clock_advice, topic_name
 
 __all__ = ["Check", "LogWriter"]
 
@@ -25,6 +26,10 @@ ACK_POLL_SECONDS: Final = 0.1
 
 MESSAGE_TIMEOUT_MS: Final = 8_000
 """After which librdkafka gives a record up. At most the transaction's timeout, or the broker would end it first."""
+
+_TELL_TIME: Final = frozenset(topic.name for topic in CONTROL_TOPICS if topic.tells_time)
+
+_log = logging.getLogger(__name__)
 
 Check = Callable[[Sequence[Partition]], None]
 """Raises LogError for a partition that the log does not have."""
@@ -96,7 +101,7 @@ class LogWriter:
     ) -> None:
         """Hand one message to librdkafka. Raises KafkaException; BufferError if the queue stays full."""
         producer = self._open()
-        if self._clock is not None:
+        if self._clock is not None and placed.partition.topic in _TELL_TIME:
             report = partial(_report_time, self._clock, time.monotonic(), report)
         key, value = message
         headers = self._headers(placed)
@@ -149,6 +154,8 @@ def _report_time(
         kind, append_ms = message.timestamp()
         if kind == TIMESTAMP_LOG_APPEND_TIME:
             clock.acknowledged(sent_at, append_ms)
+        elif clock.is_refused():
+            _log.warning("%s", clock_advice(str(message.topic())))
     report(error, message)
 
 

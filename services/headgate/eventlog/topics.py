@@ -7,13 +7,21 @@ partitions of its topics are the record of it, every process says the number it 
 is refused.
 """
 
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType, TopicDescription
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+    TopicDescription,
+)
 
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, ClusterSettings, KafkaConnection
 from headgate.eventlog.log import LogError
@@ -26,6 +34,7 @@ __all__ = [
     "TopicPartitionsError",
     "TopicSettingError",
     "check_topics",
+    "clock_advice",
     "create_topics",
     "topic_name",
 ]
@@ -58,6 +67,11 @@ VISIBLE_SECONDS_MAX: Final = 30.0
 VISIBLE_POLL_SECONDS: Final = 0.05
 """Between two looks whether new topics are known to the brokers; it takes milliseconds."""
 
+TIMESTAMP_TYPE: Final = "message.timestamp.type"
+BROKERS_TIME: Final = "LogAppendTime"
+
+_log = logging.getLogger(__name__)
+
 _Described = dict[str, TopicDescription]
 
 
@@ -87,7 +101,7 @@ class ControlTopic(msgspec.Struct, frozen=True):
             "segment.bytes": str(SEGMENT_BYTES),
         }
         if self.tells_time:
-            settings["message.timestamp.type"] = "LogAppendTime"
+            settings[TIMESTAMP_TYPE] = BROKERS_TIME
         if not self.compacted:
             return {**settings, "retention.ms": FOR_EVER, "retention.bytes": FOR_EVER}
         return {
@@ -154,6 +168,9 @@ def topic_name(cluster: str, topic: str) -> str:
 def create_topics(settings: ClusterSettings) -> list[str]:
     """Create those control topics of a cluster that are missing, then check all; the full names created.
 
+    A topic that tells the time but was created by a version that did not need that is altered; if the user may not, a
+    warning says so. Until then agents use their own clocks for lags.
+
     Raises LogError, and what check_topics raises: an existing cluster with another number of shards is refused.
     """
     connection = KafkaConnection(settings.bootstrap, settings.kafka)
@@ -177,8 +194,34 @@ def create_topics(settings: ClusterSettings) -> list[str]:
         for name, future in sorted(connection.admin.create_topics(requested, **limits).items()):
             if _created(connection, name, future):
                 created.append(name)
+    _stamp_with_brokers_time(connection, [topic_name(cluster, topic.name) for topic in present if topic.tells_time])
     _raise_all(_problems_once_visible(connection, cluster, shards))
     return created
+
+
+def _stamp_with_brokers_time(connection: KafkaConnection, names: Sequence[str]) -> None:
+    asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    admin = connection.admin  # held until it has answered (eventlog/leaders.py)
+    for resource, future in admin.describe_configs(asked, request_timeout=ADMIN_SECONDS_MAX).items() if asked else ():
+        found = connection.wait(f"reading settings of topic {resource.name}", future)
+        if found[TIMESTAMP_TYPE].value == BROKERS_TIME:
+            continue
+        entry = ConfigEntry(TIMESTAMP_TYPE, BROKERS_TIME, incremental_operation=AlterConfigOpType.SET)
+        wanted = ConfigResource(ResourceType.TOPIC, resource.name, incremental_configs=[entry])
+        (altered,) = admin.incremental_alter_configs([wanted], request_timeout=ADMIN_SECONDS_MAX).values()
+        try:
+            connection.wait(f"setting {TIMESTAMP_TYPE} of topic {resource.name}", altered)
+        except LogError as error:
+            _log.warning("%s. %s", error, clock_advice(resource.name))
+
+
+def clock_advice(topic: str) -> str:
+    """What to do about a topic that does not tell the time."""
+    return (
+        f"Topic {topic} does not tell the brokers' time, so lags are computed by the clocks of agents. Set it with: "
+        f"kafka-configs.sh --alter --entity-type topics --entity-name {topic} "
+        f"--add-config {TIMESTAMP_TYPE}={BROKERS_TIME}"
+    )
 
 
 def _problems_once_visible(connection: KafkaConnection, cluster: str, shards: int) -> list[LogError]:

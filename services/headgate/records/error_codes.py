@@ -10,13 +10,16 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ERROR_CODES", "MEMORY_SHORT", "PARTITIONS_GROWN", "ErrorCode", "Stage", "error_code_of"]
+__all__ = ["ERROR_CODES", "MEMORY_SHORT", "PARTITIONS_GROWN", "SINK_SLOW", "ErrorCode", "Stage", "error_code_of"]
 
 PARTITIONS_GROWN: Final = "source_partitions_grown"
 """The one code that stops a whole feed, and for good (coordinator/core/feeds/discovery.py)."""
 
 MEMORY_SHORT: Final = "agent_memory_short"
-"""The one code of tables that are written all the same, only more slowly."""
+"""Of tables that are written all the same, only more slowly."""
+
+SINK_SLOW: Final = "sink_slow"
+"""Of tables whose call or batch may still be answered."""
 
 
 class Stage(StrEnum):
@@ -261,6 +264,13 @@ _ROWS: Final = (
         True,
         "the sink does not answer, or has ended the session",
         "is it up, and reachable from the agent?",
+    ),
+    ErrorCode(
+        SINK_SLOW,
+        Stage.SINK,
+        True,
+        "the sink has not answered a call for some seconds: it is busy, waits for a lock, or does not answer at all",
+        "the message names the server. Without an answer the table is reported as `sink_unavailable` after 10 to 41 s",
     ),
     ErrorCode(
         "value_refused",

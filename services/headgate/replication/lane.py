@@ -119,6 +119,8 @@ class Lane:
         self.is_outdated = False
         """It could poll more by now, and is to be replaced."""
         self.changed_at = time.monotonic()
+        self.applying_since: float | None = None
+        """When the batch that Spark works on now was given to it (monotonic seconds)."""
         self.batches = 0
         self.stopping = threading.Event()
         self.warmed = threading.Event()
@@ -313,7 +315,11 @@ class Lane:
             if not tasks or self._batch_coordinator.is_silent(self):
                 return None
             cut = without_heads(rows, plan.heads).coalesce(tasks)
-            answers = applied(cut, self._function(rows, has_heads=bool(plan.heads))).collect()
+            self.applying_since = time.monotonic()
+            try:
+                answers = applied(cut, self._function(rows, has_heads=bool(plan.heads))).collect()
+            finally:
+                self.applying_since = None
         return [msgspec.json.decode(bytes(answer[0]), type=TaskResult) for answer in answers]
 
     def _function(self, rows: DataFrame, *, has_heads: bool) -> Column:

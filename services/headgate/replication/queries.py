@@ -19,6 +19,7 @@ from headgate.agent.core.span.inputs import Failed, JoinLane, LaneLost, LeaveLan
 from headgate.agent.core.span.states import OVER, Span, Stop
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Log
+from headgate.records.error_codes import MEMORY_SHORT, SINK_SLOW
 from headgate.replication.batch_coordinator import LaneBatchCoordinator
 from headgate.replication.causes import cause_of
 from headgate.replication.consumer_groups import ConsumerGroups
@@ -28,6 +29,7 @@ from headgate.replication.placement import JOIN_SECONDS, Placement
 from headgate.replication.plan import DeadLetterTarget
 from headgate.replication.poll_size import POLL_RECORDS_MAX
 from headgate.replication.progress import LaneProgress
+from headgate.replication.silent_sinks import WAITING_SECONDS
 from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark import SparkRuntime, SparkStartError
@@ -84,6 +86,7 @@ class Queries:
             table, lifecycle, settings.dead_letters, lifecycle.change_logs, settings.now_ms
         )
         self._table = table
+        self._lifecycle = lifecycle
         self._runtime = runtime
         self._settings = settings
         self._groups = ConsumerGroups()
@@ -137,19 +140,22 @@ class Queries:
             for lane in self.lanes.values():
                 lane.is_outdated = lane.started and lane.poll_records < sizes.records
 
-    def slowness(self, span: Span) -> str | None:
-        """Why the span's lane is slower than it could be; None if it is not, or has nothing to catch up with.
+    def slowness(self, span: Span) -> tuple[str, str] | None:
+        """Why the span waits, or its lane is slower than it could be, as code and text; None if neither is so.
 
-        The text is the same for as long as the size of polls is: each other one is a record on the log.
+        A text stays the same for as long as its reason does: each other one is a record on the log.
         """
+        if (waiting := self._lifecycle.why_waiting(span, time.monotonic())) is not None:
+            return SINK_SLOW, f"{span.task.plan.table}: {waiting}"
         lane = None if span.lane is None else self.lanes.get(span.lane)
         if lane is None or not lane.batches or lane.poll_records >= POLL_RECORDS_MAX or lane.has_caught_up():
             return None
-        return (
+        why = (
             f"{span.task.plan.table}: the agent's Spark JVM has run out of memory, so it reads {lane.poll_records} "
             f"records at a time instead of {POLL_RECORDS_MAX}, which is slower. The number grows tenfold after each "
             f"stretch without that (now {self._runtime.poll_size.calm_seconds:.0f} s)"
         )
+        return MEMORY_SHORT, why
 
     def _launch(self, spans: Sequence[Span], now: float) -> Lane:
         task = spans[0].task
@@ -203,6 +209,7 @@ class Queries:
         self._runtime.end_if_starved(time.monotonic())
         with self._table.changed:
             lanes = list(self.lanes.values())
+        self._check_sinks(lanes)
         for lane in lanes:
             lane.read_progress()
             why = None if lane.stopping.is_set() else lane.failure()
@@ -214,6 +221,19 @@ class Queries:
                 for span in members:
                     self._table.apply(span, LaneLost(why, alone=len(members) == 1 or not self._runtime.alive()))
                 self._drop(lane)
+
+    def _check_sinks(self, lanes: Sequence[Lane]) -> None:
+        """Name the servers that calls and batches have waited for, long before those give up."""
+        now = time.monotonic()
+        for lane in lanes:
+            since = lane.applying_since
+            if since is not None and now - since >= WAITING_SECONDS:
+                with self._table.changed:
+                    members = self._table.members(lane.members)
+                for span in members[:1]:
+                    self._lifecycle.check(span, now)
+        for text in self._lifecycle.silent_sinks.reports():
+            _log.warning("%s", text)
 
     def _drop(self, lane: Lane) -> None:
         lane.taking_over = []

@@ -28,7 +28,7 @@ from headgate.agent.core.span.inputs import (
     TellFailure,
     TellRestart,
 )
-from headgate.agent.core.span.states import Span
+from headgate.agent.core.span.states import CALLING, OVER, Phase, Span
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.feed import FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
@@ -37,7 +37,7 @@ from headgate.records.control import Positions
 from headgate.replication.change_logs import ChangeLogFollower
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts, feed_of, server_of_feed
 from headgate.replication.kept_parts import KeptParts
-from headgate.replication.silent_sinks import SilentSinks
+from headgate.replication.silent_sinks import WAITING_SECONDS, SilentSinks
 from headgate.replication.span_table import SpanTable
 from headgate.replication.topic_watch import TopicWatch
 from headgate.runtime.shared_pool import SharedPool
@@ -60,6 +60,9 @@ those that do not answer. Threads that are not needed are not started."""
 _SOURCE: Final = "source"
 """Whose share of the threads it is when all topics are checked at once."""
 
+WAITS_FOR_SINK: Final = CALLING | {Phase.WRITING, Phase.DRAINING}
+"""Phases in which a span gets on only when its sink answers."""
+
 KEPT_SECONDS: Final = 5.0
 """Spans are opened in crowds, so a sink's session is kept for so long after its last use. At most one per thread."""
 
@@ -75,6 +78,7 @@ class SpanLifecycle:
         self.silent_sinks = SilentSinks()
         self._sinks = KeptParts(KEPT_SECONDS)
         self._looked_for: set[SpanId] = set()
+        self._checked_at: dict[str, float] = {}
         self.change_logs = ChangeLogFollower(table, log, self._ask_neighbours)
         self._topics = TopicWatch(table, partial(topic_ids, source), time.monotonic())
         table.performers[Open] = lambda span, _: self._call(span, self._open)
@@ -95,9 +99,55 @@ class SpanLifecycle:
             self._pool.submit(_SOURCE, self._sinks.purge, now)
         if self._topics.is_due(now):
             self._pool.submit(_SOURCE, self._topics.look)
+        recovered, due = self.silent_sinks.recovered(), self.silent_sinks.due()
         for span in self._table.all():
-            if span.retry_at is not None and span.retry_at <= now:
+            if span.retry_at is None:
+                continue
+            if span.retry_at <= now or self._is_awaited(span, recovered, due):
                 self._table.apply(span.id, RetryDue())
+
+    @staticmethod
+    def _is_awaited(span: Span, recovered: set[str], due: set[str]) -> bool:
+        """Whether its sink has answered again, or is to be tried by one span, which is taken out of ``due``.
+
+        Back-off would leave the tables of a sink that was silent for moments unwritten for several times as long.
+        """
+        if not (recovered or due) or span.error is None or span.error[0] != SinkUnavailableError.code:
+            return False
+        server = server_of_feed(span.task.spec)
+        if server in due:
+            due.discard(server)
+            return True
+        return server in recovered
+
+    def why_waiting(self, span: Span, now: float) -> str | None:
+        """Why the span is not written, if its sink does not answer, or has not answered what the span waits for."""
+        if span.phase in OVER:
+            return None
+        server = server_of_feed(span.task.spec)
+        if (why := self.silent_sinks.why(server)) is not None:
+            return why
+        has_waited = span.phase in WAITS_FOR_SINK and now - span.since >= WAITING_SECONDS
+        return self.silent_sinks.why_waiting(server) if has_waited else None
+
+    def check(self, span: Span, now: float) -> None:
+        """Ask the span's sink for its position, so that a server that does not answer shows. One question at a time.
+
+        The batch that waits for the server cannot tell before it ends, which takes 40 s if it was in use.
+        """
+        server = server_of_feed(span.task.spec)
+        if now - self._checked_at.get(server, now - WAITING_SECONDS) < WAITING_SECONDS:
+            return
+        if not self._table.killed and not self.silent_sinks.is_asked(server):
+            self._checked_at[server] = now
+            self._pool.submit(server, self._check, span)
+
+    def _check(self, span: Span) -> None:
+        try:
+            with self._asked(span) as parts:
+                parts.sink.positions(self._table.claim_of(span))
+        except SinkError as error:
+            _log.info("span %s, whose batch takes long: %s", span.id, error)
 
     def _call(self, span: Span, step: Callable[[Span], SpanInput]) -> None:
         if not self._table.killed:

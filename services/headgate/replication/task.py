@@ -13,6 +13,7 @@ from pyspark.sql.functions import col, pandas_udf
 from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark.util import PythonEvalType
 
+from headgate.config.plugs import FORMATS, SINKS
 from headgate.replication.archives import forget_archives
 from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.frames import chunks_of
@@ -33,8 +34,13 @@ LIVE: Final = "headgate.live.secret"
 
 
 def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Does nothing, in a worker that has imported all that ``apply`` needs."""
+    """Import all that ``apply`` needs, whatever a feed's format and sink are, and pass the rows on.
+
+    An executor that lacks a package thus fails when its agent starts, not in the first batch of a feed.
+    """
     forget_archives()
+    FORMATS.load_own()
+    SINKS.load_own()
     yield from batches
 
 

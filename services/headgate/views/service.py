@@ -25,7 +25,7 @@ from headgate.views.model import ViewsModel
 from headgate.views.pages import serve_pages
 from headgate.views.positions import Groups, positions_of
 from headgate.views.routes import Known
-from headgate.views.stream import make_app, read_topics
+from headgate.views.stream import make_app, read_topics, stop_app
 
 __all__ = ["ViewsEndedError", "ViewsService"]
 
@@ -89,7 +89,7 @@ class ViewsService:
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks)
-                await app.stop()
+                await stop_app(app)
         await asyncio.to_thread(group_was_forgotten, self._log.connection, group)
         if self._failure is not None:
             raise self._failure

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import faust
+from faust.transport.consumer import ThreadDelegateConsumer
 
 from headgate.config.settings import Settings
 from headgate.eventlog.codec import Codec, CodecGarbage
@@ -25,7 +26,7 @@ from headgate.eventlog.topics import topic_name
 from headgate.views.credentials import credentials_of
 from headgate.views.model import ViewsModel
 
-__all__ = ["make_app", "read_topics"]
+__all__ = ["make_app", "read_topics", "stop_app"]
 
 TOPICS: Final = (ANNOUNCE.topic, *SHARDED_TOPICS)
 
@@ -49,6 +50,17 @@ def make_app(settings: Settings, group: str, port: int, folder: str) -> faust.Ap
     )
     app.consumer.in_transaction = True
     return app
+
+
+async def stop_app(app: faust.App) -> None:
+    """Stop ``app``, whether or not its start has come to an end.
+
+    Faust's consumer has a thread with an event loop of its own, which it closes only if that thread was started.
+    """
+    await app.stop()
+    consumer = app.consumer
+    if isinstance(consumer, ThreadDelegateConsumer) and consumer._thread._thread is None:
+        consumer._thread.thread_loop.close()
 
 
 def read_topics(app: faust.App, settings: Settings, model: ViewsModel, stop: Callable[[Exception], None]) -> None:

@@ -65,7 +65,7 @@ def chaos(
     fault explains.
     """
     if frozen_sink:
-        _measure_frozen_sink(output, keep=keep)
+        _measure_frozen_sink(output, sink, keep=keep)
         return
     options = Options(
         seed=secrets.randbelow(SEED_MAX) if seed is None else seed,
@@ -93,10 +93,10 @@ def chaos(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _measure_frozen_sink(output: Output, *, keep: bool) -> None:
+def _measure_frozen_sink(output: Output, sink: SinkType, *, keep: bool) -> None:
     display = Display(to_stderr=output is Output.JSON)
     try:
-        report = run_frozen_sink(display, keep=keep)
+        report = run_frozen_sink(display, sink, keep=keep)
     except ServiceError as error:
         display.fail(str(error))
         raise typer.Exit(EXIT_FAILED) from error

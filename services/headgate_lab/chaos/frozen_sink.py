@@ -1,8 +1,7 @@
 """``headgate chaos --frozen-sink``: what a sink that stops answering costs a healthy feed on the same agent.
 
-One agent runs a feed with many tables, whose sink is reached through a proxy, and a feed with one table, whose sink is
-reached directly. The proxy stops forwarding and keeps its connections, as a hung server, or a firewall that drops
-packets, does. Every change of the healthy feed says when it was sent, and its row when it was written.
+One agent runs a feed with many tables, whose sink freezes (chaos/freezing.py), and a feed with one table in another
+database server. Every change of the healthy feed says when it was sent, and its row when it was written.
 """
 
 import threading
@@ -24,7 +23,9 @@ from rich.table import Table
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate_lab.chaos.proxy import Link, Proxies
+from headgate.records.error_codes import SINK_SLOW
+from headgate_lab.chaos.freezing import FreezingSink, freezing_sink
+from headgate_lab.chaos.targets import SinkType
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.folder import ClusterAt, scratch_parts
 from headgate_lab.demo.processes import ServiceError, stop_all
@@ -32,7 +33,6 @@ from headgate_lab.demo.report import Figure
 from headgate_lab.demo.services import PASSWORD_FILE, Services, run_command
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.clients import postgres_client
-from headgate_lab.embedded.ports import HOST
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
 __all__ = ["FrozenSinkReport", "run_frozen_sink", "show_frozen_sink"]
@@ -60,12 +60,14 @@ _HEALTHY: Final = "healthy"
 class FrozenSinkReport(msgspec.Struct, frozen=True, kw_only=True):
     """How late changes of the healthy feed were, in ms, before and while the other sink was frozen.
 
-    ``said_after_seconds``: how long it took until every table of the frozen sink said why it stood still. ``missing``
-    counts changes of both feeds that were not at their sinks in the end.
+    ``named_after_seconds``: how long it took until the first table of the frozen sink said for which server it waits;
+    ``said_after_seconds``: until each of them said that it does not answer. ``missing`` counts changes of both feeds
+    that were not at their sinks in the end.
     """
 
     before_ms: tuple[float, ...]
     during_ms: tuple[float, ...]
+    named_after_seconds: float | None
     said_after_seconds: float | None
     missing: int
     left_over: tuple[str, ...] = ()
@@ -77,6 +79,8 @@ class FrozenSinkReport(msgspec.Struct, frozen=True, kw_only=True):
             for share, which in ((0.5, "p50"), (1.0, "max")):
                 goal = PAUSE_GOAL_MS if (name, which) == ("frozen", "max") else None
                 found[f"healthy_{name}_{which}_ms"] = Figure(_share(late, share), "ms", goal=goal, n=len(late))
+        if self.named_after_seconds is not None:
+            found["frozen_sink_named_s"] = Figure(round(self.named_after_seconds, 1), "s")
         if self.said_after_seconds is not None:
             found["frozen_tables_say_why_s"] = Figure(round(self.said_after_seconds, 1), "s")
         found["changes_missing"] = Figure(self.missing, "changes", goal=0, must=True)
@@ -86,7 +90,8 @@ class FrozenSinkReport(msgspec.Struct, frozen=True, kw_only=True):
     def holds(self) -> bool:
         """Whether nothing is missing, nothing is left over, and the frozen sink's tables said why. Times are goals."""
         musts = all(figure.value == figure.goal for figure in self.figures().values() if figure.must)
-        return musts and self.said_after_seconds is not None and bool(self.before_ms) and bool(self.during_ms)
+        is_told = self.named_after_seconds is not None and self.said_after_seconds is not None
+        return musts and is_told and bool(self.before_ms) and bool(self.during_ms)
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``-o json`` prints."""
@@ -113,58 +118,56 @@ def show_frozen_sink(console: Console, report: FrozenSinkReport) -> None:
     console.print("It holds." if report.holds() else "It does NOT hold.")
 
 
-def run_frozen_sink(display: Display, *, keep: bool, frozen_seconds: float = FROZEN_SECONDS) -> FrozenSinkReport:
+def run_frozen_sink(
+    display: Display, kind: SinkType, *, keep: bool, frozen_seconds: float = FROZEN_SECONDS
+) -> FrozenSinkReport:
     """Start everything, freeze one sink, measure, mend it, compare. Raises ServiceError and what starting raises."""
     left_over: list[str] = []
     with scratch_parts("headgate-frozen-", display.say, left_over, keep=keep) as scratch:
         folder, parts = scratch.folder, scratch.parts
-        display.say("starting a PostgreSQL, a broker, two coordinators and an agent")
+        display.say(f"starting a PostgreSQL, a {kind} to freeze, a broker, two coordinators and an agent")
         server = parts.enter_context(EmbeddedPostgres(folder / "target"))
-        dsn = _make_databases(server)
+        healthy_dsn = _make_healthy_database(server)
+        freezing = parts.enter_context(freezing_sink(kind, folder, server, _FROZEN))
         kafka = EmbeddedKafka(folder / "kafka")
         parts.callback(kafka.stop)
         kafka.start()
         _create_topics(kafka.bootstrap)
         create_topics(ClusterAt(kafka.bootstrap))
-        proxies = Proxies()
-        parts.callback(proxies.close)
-        proxy = proxies.open(int(str(conninfo_to_dict(dsn[_HEALTHY])["port"])))
         services = Services(kafka.bootstrap, 1, folder / "logs")
         parts.callback(lambda: left_over.extend(stop_all(services.all)))
         services.start_coordinators()
         services.start_agents()
-        (folder / PASSWORD_FILE).touch(mode=0o600)
-        (folder / PASSWORD_FILE).write_text(server.password, encoding="utf-8")
-        _create_feed(services, folder, "frozen", _FROZEN, make_conninfo(dsn["frozen"], host=HOST, port=proxy.port))
-        _create_feed(services, folder, _HEALTHY, (_HEALTHY,), dsn[_HEALTHY])
-        with (
-            postgres_client(dsn[_HEALTHY]) as healthy,
-            postgres_client(dsn["frozen"]) as frozen,
-        ):
+        known = {key: value for key, value in conninfo_to_dict(healthy_dsn).items() if key != "password"}
+        _create_feed(services, folder, "frozen", _FROZEN, _sink(folder, kind, freezing.dsn, freezing.password))
+        postgresql = _sink(folder, SinkType.POSTGRESQL, make_conninfo("", **known), server.password)
+        _create_feed(services, folder, _HEALTHY, (_HEALTHY,), postgresql)
+        with postgres_client(healthy_dsn) as healthy:
             load = _Load(kafka.bootstrap)
             parts.callback(load.stop)
             load.start()
-            _await("every table has changes", services, lambda: _all_have_rows(healthy, frozen))
+            _await("every table has changes", services, lambda: _all_have_rows(healthy, freezing))
             display.say(f"measuring for {HEALTHY_SECONDS:g} s")
             began = time.time()
             time.sleep(HEALTHY_SECONDS)
             frozen_at = time.time()
             display.say(f"the sink of {TABLES} tables stops answering, for {frozen_seconds:g} s")
-            proxies.change(proxy, Link.SILENT)
-            said_after = _await_explained(services, frozen_at + frozen_seconds)
+            freezing.freeze()
+            named_after, said_after = _await_explained(services, frozen_at + frozen_seconds)
             time.sleep(max(0.0, frozen_at + frozen_seconds - time.time()))
             mended_at = time.time()
-            proxies.change(proxy, Link.OPEN)
+            freezing.thaw()
             display.say("it answers again: everything must arrive")
             load.stop()
-            _await("everything is applied", services, lambda: not _missing(load, healthy, frozen))
+            _await("everything is applied", services, lambda: not _missing(load, healthy, freezing))
             late = _lateness(load.sent, healthy)
             before = tuple(ms for at, ms in late if began <= at < frozen_at - 1)
             report = FrozenSinkReport(
                 before_ms=before,
                 during_ms=tuple(ms for at, ms in late if frozen_at <= at < mended_at - 1),
+                named_after_seconds=named_after,
                 said_after_seconds=said_after,
-                missing=_missing(load, healthy, frozen),
+                missing=_missing(load, healthy, freezing),
             )
             scratch.failed = not report.holds()
     return msgspec.structs.replace(report, left_over=tuple(left_over))
@@ -215,18 +218,23 @@ def _topic(table: str) -> str:
     return f"measure.public.{table}"
 
 
-def _make_databases(server: EmbeddedPostgres) -> dict[str, str]:
-    """A database with its tables for each feed; their addresses, without a password."""
-    found = {}
-    for name, tables in (("frozen", _FROZEN), (_HEALTHY, (_HEALTHY,))):
-        with postgres_client(server.dsn()) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
-        with postgres_client(server.dsn(name)) as connection:
-            for table in tables:
-                columns = "id bigint PRIMARY KEY, at timestamptz DEFAULT clock_timestamp()"
-                connection.execute(f"CREATE TABLE {table} ({columns})")
-        found[name] = server.dsn(name)
-    return found
+def _make_healthy_database(server: EmbeddedPostgres) -> str:
+    """The address of a database with the table of the healthy feed."""
+    with postgres_client(server.dsn()) as connection:
+        connection.execute(f"CREATE DATABASE {_HEALTHY}")
+    with postgres_client(server.dsn(_HEALTHY)) as connection:
+        columns = "id bigint PRIMARY KEY, at timestamptz DEFAULT clock_timestamp()"
+        connection.execute(f"CREATE TABLE {_HEALTHY} ({columns})")
+    return server.dsn(_HEALTHY)
+
+
+def _sink(folder: Path, kind: SinkType, dsn: str, password: str) -> Mapping[str, str]:
+    """``sink`` of a feed, with its password in a file."""
+    file = folder / f"{kind}.{PASSWORD_FILE}"
+    file.touch(mode=0o600)
+    file.write_text(password, encoding="utf-8")
+    table = "public.{table}" if kind is SinkType.POSTGRESQL else "{table}"
+    return {"type": str(kind), "dsn": dsn, "password_file": str(file), "table": table}
 
 
 def _create_topics(bootstrap: str) -> None:
@@ -236,17 +244,12 @@ def _create_topics(bootstrap: str) -> None:
         created.result()
 
 
-def _create_feed(services: Services, folder: Path, name: str, tables: tuple[str, ...], dsn: str) -> None:
-    known = {key: value for key, value in conninfo_to_dict(dsn).items() if key != "password"}
+def _create_feed(services: Services, folder: Path, name: str, tables: tuple[str, ...], sink: Mapping[str, str]) -> None:
     spec: Mapping[str, Any] = {
         "feed": name,
         "batch_interval_seconds": 0,  # or a batch may rest for a second, which is no pause
         "source": {"topics": [_topic(table) for table in tables], "format": "debezium-json"},
-        "sink": {
-            "type": "postgresql",
-            "dsn": make_conninfo("", **known),
-            "password_file": str(folder / PASSWORD_FILE),
-        },
+        "sink": dict(sink),
     }
     file = folder / f"{name}.yaml"
     file.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
@@ -266,24 +269,29 @@ def _await(what: str, services: Services, is_so: Callable[[], bool]) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _await_explained(services: Services, until: float) -> float | None:
-    """After how many seconds every table of the frozen sink reports its error; None if not by ``until``."""
-    began = time.time()
+def _await_explained(services: Services, until: float) -> tuple[float | None, float | None]:
+    """After how many seconds a table of the frozen sink names it, and all say that it does not answer.
+
+    None for what is not so by ``until``.
+    """
+    began, named = time.time(), None
     while time.time() < until:
         services.check()
-        answer = run_command(services.settings, "table", "list", "frozen", "-o", "json")
-        if str(answer).count("sink_unavailable") >= TABLES:
-            return time.time() - began
+        answer = str(run_command(services.settings, "table", "list", "frozen", "-o", "json"))
+        if named is None and (SINK_SLOW in answer or "sink_unavailable" in answer):
+            named = time.time() - began
+        if answer.count("sink_unavailable") >= TABLES:
+            return named, time.time() - began
         time.sleep(POLL_SECONDS)
-    return None
+    return named, None
 
 
-def _all_have_rows(healthy: psycopg.Connection[Any], frozen: psycopg.Connection[Any]) -> bool:
-    return min(_count(healthy, _HEALTHY), *(_count(frozen, table) for table in _FROZEN)) > 0
+def _all_have_rows(healthy: psycopg.Connection[Any], freezing: FreezingSink) -> bool:
+    return min(_count(healthy, _HEALTHY), *(freezing.count(table) for table in _FROZEN)) > 0
 
 
-def _missing(load: _Load, healthy: psycopg.Connection[Any], frozen: psycopg.Connection[Any]) -> int:
-    arrived = _count(healthy, _HEALTHY) + sum(_count(frozen, table) for table in _FROZEN)
+def _missing(load: _Load, healthy: psycopg.Connection[Any], freezing: FreezingSink) -> int:
+    arrived = _count(healthy, _HEALTHY) + sum(freezing.count(table) for table in _FROZEN)
     return len(load.sent) + TABLES * load.frozen - arrived
 
 

@@ -98,6 +98,14 @@ class EmbeddedMariadb:
         except OSError as error:
             raise EmbeddedError(f"MariaDB in {self.data_dir} has no password before its first start") from error
 
+    @property
+    def server_pid(self) -> int:
+        """The server's process, which runs below its guard. Raises EmbeddedError unless it runs."""
+        try:
+            return int((self.data_dir / "mariadb.pid").read_text(encoding="ascii"))
+        except OSError as error:
+            raise EmbeddedError(f"MariaDB in {self.data_dir} is not running") from error
+
     def dsn(self, database: str = "") -> str:
         """The address of ``database`` for ``root``, with the password."""
         return f"mysql://root:{self.password}@{HOST}:{self.port}/{database}"

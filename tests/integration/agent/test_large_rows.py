@@ -22,8 +22,8 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
     pytest.mark.long,
-    # Py4J leaves its sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+    # PySpark leaves the sockets of collect() to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket.socket .*family=2:ResourceWarning"),
 ]
 
 ROW_BYTES = 10 << 20

@@ -24,8 +24,8 @@ from .conftest import Bed, reached
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
-    # Py4J leaves its sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+    # PySpark leaves the sockets of collect() to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket.socket .*family=2:ResourceWarning"),
 ]
 
 

@@ -23,8 +23,8 @@ pytestmark = [
     pytest.mark.timeout(600),  # a connector, a Spark and two databases start here, on a machine that may be busy
     pytest.mark.spark,
     pytest.mark.integration,
-    # Py4J leaves its sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+    # PySpark leaves the sockets of collect() to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket.socket .*family=2:ResourceWarning"),
 ]
 
 Session = psycopg.Connection[tuple]

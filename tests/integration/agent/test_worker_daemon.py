@@ -10,8 +10,8 @@ from headgate.replication.spark import WORKER_DAEMON, WORKER_MEMORY_ARENAS, Spar
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
-    # Py4J leaves its sockets to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+    # PySpark leaves the sockets of collect() to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed <socket.socket .*family=2:ResourceWarning"),
 ]
 
 

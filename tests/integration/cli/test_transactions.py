@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from fixtures.shifted_clock import shifted_clock
 from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
@@ -75,6 +77,22 @@ def _shown() -> dict[str, Any]:
     return shown
 
 
+@pytest.fixture(
+    params=[
+        0,
+        # Far beyond what a lag may be for a table to count as complete.
+        pytest.param(420, marks=pytest.mark.long, id="clock ahead"),
+        pytest.param(-300, marks=pytest.mark.long, id="clock behind"),
+    ]
+)
+def shift_seconds(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """By how much the clock of coordinator and agent is wrong."""
+    shift: int = request.param
+    for name, value in (shifted_clock(tmp_path, shift) if shift else {}).items():
+        monkeypatch.setenv(name, value)
+    return shift
+
+
 def test_a_feed_of_debezium_ends_where_ends_of_transactions_say_so(
     settings: Settings,
     log: KafkaLog,
@@ -82,6 +100,7 @@ def test_a_feed_of_debezium_ends_where_ends_of_transactions_say_so(
     tmp_path: Path,
     *,
     serve: Callable[..., Service],
+    shift_seconds: int,
 ) -> None:
     connector = Debezium(log, f"{settings.cluster}-shop")
     given = {name: value for name, value in conninfo_to_dict(postgres_database).items() if value is not None}
@@ -107,8 +126,11 @@ def test_a_feed_of_debezium_ends_where_ends_of_transactions_say_so(
     with closing(connector), psycopg.connect(postgres_database, autocommit=True) as database:
         for table in ("goods", "rarely"):
             database.execute(f"CREATE TABLE {table} (id bigint PRIMARY KEY, what text)")
+        started_at = time.time()
         node = serve("node", "node", "--name", "n1")
         eventually(lambda: node.get("/readyz")[0] == 200, "coordinator and agent are ready", seconds=SECONDS)
+        written_at = datetime.fromisoformat(node.lines()[0]["timestamp"]).timestamp()
+        assert abs(written_at - started_at - shift_seconds) < 60 + abs(shift_seconds) / 2, "the clock is not shifted"
         without = create()
         assert without.exit_code != 0
         assert "by the topic of source.transaction_topic" in without.stderr

@@ -1,6 +1,7 @@
 """Control topics are created as the table says, and refused when they cannot hold our state."""
 
 import time
+from contextlib import closing
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, ResourceType
@@ -18,7 +19,7 @@ from headgate.eventlog.topics import (
     topic_name,
 )
 from headgate.records.registry import KEY_FORMS
-from support.eventlog_contract import DEADLINE_SECONDS
+from support.eventlog_contract import DEADLINE_SECONDS, heartbeat
 from support.kafka_cluster import ANSWER_SECONDS, Cluster, set_topic
 
 pytestmark = pytest.mark.integration
@@ -119,6 +120,23 @@ def test_a_setting_that_would_lose_or_refuse_records_is_refused(
     with pytest.raises(TopicSettingError, match=f"{setting}={found}, wanted {setting}={wanted}") as refused:
         open_log(cluster)
     assert refused.value.code == "control-topic-setting"
+
+
+def test_a_topic_that_does_not_tell_the_time_is_altered(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """As versions that did not need it have created it."""
+    create_topics(cluster)
+    set_topic(cluster, "announce", message_timestamp_type="CreateTime")
+    name = topic_name(cluster.cluster, "announce")
+    with closing(open_log(cluster)) as log, closing(log.writer("a1")) as writer:
+        for number in range(2):
+            writer.write([heartbeat(number)], ANSWER_SECONDS)
+        assert not log.clock.is_known
+    (said,) = [record.message for record in caplog.records if "does not tell the brokers' time" in record.message]
+    assert f"--entity-name {name} --add-config message.timestamp.type=LogAppendTime" in said
+    assert create_topics(cluster) == []
+    with closing(open_log(cluster)) as log, closing(log.writer("a1")) as writer:
+        writer.write([heartbeat(3)], ANSWER_SECONDS)
+        assert log.clock.is_known
 
 
 def test_sizes_and_ages_may_be_tuned(cluster: Cluster) -> None:

@@ -1,5 +1,6 @@
 """A MariaDB sink in trouble, on a real server: what is said, whether trying again helps, and that nothing is lost."""
 
+import datetime
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -132,6 +133,9 @@ def test_a_full_disk_is_waited_for_not_taken_for_bad_changes(url: str, number: i
     writer.close()
 
 
+LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+
+
 class Secured:
     """A server that has a certificate, and who says so."""
 
@@ -140,12 +144,16 @@ class Secured:
         self.ca, self.other_ca = str(folder / "ca.pem"), str(folder / "other.pem")
         authority.cert_pem.write_to_path(self.ca)
         stranger.cert_pem.write_to_path(self.other_ca)
-        certificate = authority.issue_cert("127.0.0.1")
-        key, chain = folder / "key.pem", folder / "cert.pem"
-        certificate.private_key_pem.write_to_path(str(key))
-        certificate.cert_chain_pems[0].write_to_path(str(chain))
-        settings = {"ssl-ca": self.ca, "ssl-cert": str(chain), "ssl-key": str(key)}
+        self._authority, self._key, self._chain = authority, str(folder / "key.pem"), str(folder / "cert.pem")
+        settings = {"ssl-ca": self.ca, "ssl-cert": self._chain, "ssl-key": self._key}
+        self.certify()
         self.server = EmbeddedMariadb(folder / "mariadb", settings=settings)
+
+    def certify(self, **validity: datetime.datetime) -> None:
+        """Issue the certificate that the server reads when it starts, or is told to FLUSH SSL."""
+        certificate = self._authority.issue_cert("127.0.0.1", **validity)
+        certificate.private_key_pem.write_to_path(self._key)
+        certificate.cert_chain_pems[0].write_to_path(self._chain)
 
 
 def test_tls_is_spoken_where_it_is_asked_for_and_never_given_up_in_silence(url: str) -> None:
@@ -159,6 +167,13 @@ def test_tls_is_spoken_where_it_is_asked_for_and_never_given_up_in_silence(url: 
             sink = MysqlSink(RelationalSettings(f"{server.dsn('shop')}?ssl_ca={secured.ca}"))
             sink.claim(CLAIM)
             assert sink.writer().apply(batch(0, 3)).positions == {0: 3}
+            secured.certify(not_before=LONG_AGO, not_after=LONG_AGO + datetime.timedelta(days=1))
+            mariadb_execute(server.dsn(), "FLUSH SSL")
+            with pytest.raises(SinkRefusedError, match=r"certificate has expired[\s\S]*do not fit the server"):
+                sink.positions(CLAIM)
+            secured.certify()
+            mariadb_execute(server.dsn(), "FLUSH SSL")
+            assert sink.positions(CLAIM) == {0: 3}
             with pytest.raises(SinkRefusedError, match=r"Access denied.*spy"):
                 MysqlSink(RelationalSettings(f"mysql://spy@127.0.0.1:{server.port}/shop")).check([])
             with pytest.raises(SinkRefusedError, match=r"(?i)certificate[\s\S]*ssl_"):

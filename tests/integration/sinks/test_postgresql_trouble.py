@@ -1,5 +1,6 @@
 """A sink in trouble, on a real server: what is said, whether trying again can help, and that nothing is lost."""
 
+import datetime
 import shutil
 import subprocess
 import tempfile
@@ -14,8 +15,10 @@ import msgspec
 import psutil
 import psycopg
 import pytest
+import trustme
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from fixtures.installed_postgres import installed_postgres
 from fixtures.wire import HERE, Wire
 from headgate.databases import network_timeouts
 from headgate.formats.change import ABSENT, Change, Operation
@@ -82,6 +85,101 @@ def test_a_login_that_cannot_succeed_is_refused_for_good(dsn: str, changed: dict
     with pytest.raises(SinkRefusedError, match=rf"{says}[\s\S]*sink\.dsn") as refused:
         sink.check(["public.t"])
     assert not refused.value.retryable
+
+
+RULE = "host all clerk 127.0.0.1/32"
+"""Of pg_hba.conf; the superuser, by whom the test changes the server, has a rule of its own."""
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [("", "no pg_hba.conf entry"), (f"{RULE} reject\n", "pg_hba.conf rejects connection")],
+    ids=["no entry", "reject"],
+)
+def test_a_user_whom_pg_hba_does_not_let_in_is_refused_until_it_does(
+    clerks_server: EmbeddedPostgres, rules: str, says: str
+) -> None:
+    sink = PostgresSink(RelationalSettings(clerks_dsn(clerks_server)))
+    position = sink.claim(CLAIM)[0]
+    reloaded(clerks_server, rules)
+    with pytest.raises(SinkRefusedError, match=rf"{says}[\s\S]*sink\.dsn") as refused:
+        sink.positions(CLAIM)
+    assert not refused.value.retryable, "the owner tries it again once a minute"
+    reloaded(clerks_server, f"{RULE} scram-sha-256\n")
+    assert sink.positions(CLAIM) == {0: position}
+
+
+def clerks_dsn(server: EmbeddedPostgres) -> str:
+    return make_conninfo(server.dsn(), user="clerk", password="x")
+
+
+def reloaded(server: EmbeddedPostgres, rules: str) -> None:
+    """The server goes by these rules of pg_hba.conf, besides the superuser's."""
+    with psycopg.connect(server.dsn(), autocommit=True) as owner:
+        ((file,),) = owner.execute("SHOW hba_file").fetchall()
+        Path(file).write_text(f"host all postgres 127.0.0.1/32 scram-sha-256\n{rules}", encoding="utf-8")
+        reload(owner)
+
+
+def reload(owner: "psycopg.Connection[tuple[object, ...]]") -> None:
+    """Have the postmaster read its files again, and wait for it.
+
+    It tells sessions, which show it, before it reads the rules and certificates, and begins a second time after that.
+    """
+    deadline = time.monotonic() + SECONDS_MAX
+    for _ in range(2):
+        before = owner.execute("SELECT pg_conf_load_time()").fetchall()
+        owner.execute("SELECT pg_reload_conf()")
+        while owner.execute("SELECT pg_conf_load_time()").fetchall() == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def clerks_server() -> Iterator[EmbeddedPostgres]:
+    """A server of its own, whose rules a test may change, with a user that may write a table."""
+    with tempfile.TemporaryDirectory(prefix="headgate-test-") as folder:
+        Path(folder).chmod(0o711)
+        with EmbeddedPostgres(Path(folder, "postgres")) as server:
+            with psycopg.connect(server.dsn(), autocommit=True) as owner:
+                owner.execute("CREATE USER clerk PASSWORD 'x'; GRANT CREATE, TEMP ON DATABASE postgres TO clerk")
+                owner.execute("CREATE TABLE t (id int PRIMARY KEY, v text); GRANT ALL ON t TO clerk")
+            yield server
+
+
+def test_a_server_whose_certificate_has_expired_is_refused_until_it_has_another() -> None:
+    """The embedded server speaks no TLS."""
+    authority = trustme.CA()
+    with installed_postgres("TLS") as dsn, tempfile.NamedTemporaryFile(suffix=".pem") as ca:
+        authority.cert_pem.write_to_path(ca.name)
+        with psycopg.connect(dsn, autocommit=True) as owner:
+            owner.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
+            certified(owner, authority.issue_cert("127.0.0.1"))
+            sink = PostgresSink(RelationalSettings(make_conninfo(dsn, sslmode="verify-full", sslrootcert=ca.name)))
+            assert sink.claim(CLAIM) == {0: 0}
+            certified(owner, authority.issue_cert("127.0.0.1", not_before=LONG_AGO, not_after=LONG_AGO + DAY))
+            with pytest.raises(SinkRefusedError, match=r"certificate verify failed[\s\S]*sink\.dsn") as refused:
+                sink.positions(CLAIM)
+            assert not refused.value.retryable, "the owner tries it again once a minute"
+            certified(owner, authority.issue_cert("127.0.0.1"))
+            assert sink.positions(CLAIM) == {0: 0}
+
+
+LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+DAY = datetime.timedelta(days=1)
+
+
+def certified(owner: "psycopg.Connection[tuple[object, ...]]", certificate: trustme.LeafCert) -> None:
+    """New sessions get this certificate from the server."""
+    ((folder,),) = owner.execute("SHOW data_directory").fetchall()
+    files = {"server.key": certificate.private_key_pem.bytes(), "server.crt": certificate.cert_chain_pems[0].bytes()}
+    for name, content in files.items():
+        file = Path(str(folder), name)
+        file.write_bytes(content)
+        file.chmod(0o600)
+        shutil.chown(file, Path(str(folder)).stat().st_uid)
+    owner.execute("ALTER SYSTEM SET ssl = on")
+    reload(owner)
 
 
 def test_a_table_that_disappears_and_one_that_may_not_be_written_any_more(dsn: str) -> None:

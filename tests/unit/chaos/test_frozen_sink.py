@@ -4,7 +4,13 @@ import msgspec
 
 from headgate_lab.chaos.frozen_sink import FrozenSinkReport
 
-GOOD = FrozenSinkReport(before_ms=(90.0, 100.0, 110.0), during_ms=(100.0, 5_000.0), said_after_seconds=41.0, missing=0)
+GOOD = FrozenSinkReport(
+    before_ms=(90.0, 100.0, 110.0),
+    during_ms=(100.0, 5_000.0),
+    named_after_seconds=9.0,
+    said_after_seconds=41.0,
+    missing=0,
+)
 
 
 def test_times_are_goals_and_decide_nothing() -> None:
@@ -19,6 +25,7 @@ def test_what_is_missing_left_over_or_not_said_decides() -> None:
     assert not replace(GOOD, missing=1).holds()
     assert not replace(GOOD, left_over=("7 java",)).holds()
     assert not replace(GOOD, said_after_seconds=None).holds()
+    assert not replace(GOOD, named_after_seconds=None).holds()
     assert not replace(GOOD, during_ms=()).holds()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headgate.coordinator.core.spans.deadlines import DRAIN_CODE, START_CODE
-from headgate.records.error_codes import ERROR_CODES, MEMORY_SHORT, PARTITIONS_GROWN
+from headgate.records.error_codes import ERROR_CODES, MEMORY_SHORT, PARTITIONS_GROWN, SINK_SLOW
 
 ROOT = Path(__file__).parents[3]
 SERVICES = ROOT / "services" / "headgate"
@@ -14,7 +14,7 @@ RAISED_IN = ("replication", "agent/core/span", "formats", "sinks", "sources")
 FAILING = ("fail", "failed", "stopped", "Failed", "CallFailed")
 
 
-WITHOUT_A_FAILURE = {START_CODE: True, DRAIN_CODE: True, PARTITIONS_GROWN: False, MEMORY_SHORT: True}
+WITHOUT_A_FAILURE = {START_CODE: True, DRAIN_CODE: True, PARTITIONS_GROWN: False, MEMORY_SHORT: True, SINK_SLOW: True}
 """Codes that nothing fails with at an agent, with whether they are retryable: the owner's, and one of slow tables."""
 
 

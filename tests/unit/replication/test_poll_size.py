@@ -78,9 +78,10 @@ def test_a_table_with_a_backlog_tells_of_small_polls(table: SpanTable, queries: 
     span = is_on(table, small, {0: 0})
     slowness = queries.slowness(now_is(table, span))
     assert slowness is not None
-    assert "reads 20 records at a time instead of 2000" in slowness
+    assert slowness[0] == MEMORY_SHORT
+    assert "reads 20 records at a time instead of 2000" in slowness[1]
     status = now_is(table, span).status(0, slowness=slowness)
-    assert (status.error_code, status.error, status.retryable) == (MEMORY_SHORT, slowness, True)
+    assert (status.error_code, status.error, status.retryable) == (*slowness, True)
     small._latest_rows = 0
     assert queries.slowness(now_is(table, span)) is None, "it has nothing to catch up with"
     small._latest_rows, small.poll_records = 1_000_000, POLL_RECORDS_MAX
@@ -89,7 +90,10 @@ def test_a_table_with_a_backlog_tells_of_small_polls(table: SpanTable, queries: 
 
 def test_an_error_of_its_own_is_told_first(table: SpanTable, queries: Queries, small: Lane) -> None:
     span = now_is(table, is_on(table, small, {0: 0}))
-    assert replace(span, error=("sink_refused", "no", False)).status(0, slowness="slow").error_code == "sink_refused"
+    assert (
+        replace(span, error=("sink_refused", "no", False)).status(0, slowness=(MEMORY_SHORT, "slow")).error_code
+        == "sink_refused"
+    )
 
 
 def test_a_lane_with_a_backlog_is_replaced_at_its_next_batch(

@@ -1,6 +1,8 @@
 """A sink that does not answer: who finds out, who is spared, and who never waits for it."""
 
+import re
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,11 +11,15 @@ import pymysql
 import pytest
 from pymysql.constants import CR
 
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.inputs import Failed
+from headgate.agent.core.span.states import Phase
 from headgate.config.feed import SinkSpec
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.replication import task_run
+from headgate.replication.lane import Lane
 from headgate.replication.queries import Queries
-from headgate.replication.silent_sinks import PAUSE_SECONDS, SILENT_SECONDS, SilentSinks
+from headgate.replication.silent_sinks import PAUSE_SECONDS, SILENT_SECONDS, WAITING_SECONDS, SilentSinks
 from headgate.replication.span_table import SpanTable
 from headgate.replication.task_slots import OTHERS_SECONDS, SPARE_SLOTS, TaskSlots
 from headgate.sinks.contract import SinkRefusedError, SinkSilentError, SinkUnavailableError
@@ -25,6 +31,8 @@ from support.lanes_without_spark import Restarts, ended, is_on, lane_of, now_is,
 from .conftest import RecordingParts, by_table, chunk, run, work
 
 SERVER = "db:5432"
+LOCAL = "localhost:5432"
+"""The server of the feed that lanes without Spark have."""
 
 
 class Clock:
@@ -113,6 +121,32 @@ def test_a_sink_that_answers_is_not_silent(
     clock.now += PAUSE_SECONDS
     call(sinks, clock, seconds, error)
     assert sinks.servers() == {}
+
+
+def test_a_call_that_waits_is_named_before_it_gives_up(sinks: SilentSinks, clock: Clock) -> None:
+    with sinks.asked(SERVER):
+        clock.now += WAITING_SECONDS - 1
+        assert (sinks.why_waiting(SERVER), sinks.reports(), sinks.servers()) == (None, [], {})
+        clock.now += 1
+        with sinks.asked(SERVER):
+            (report,) = sinks.reports()
+        assert re.search(r"db:5432 has not answered a call since \d\d:\d\d:\d\d UTC", report)
+        assert sinks.why_waiting(SERVER) == report
+        assert sinks.reports() == [], "once is enough for the log"
+        assert sinks.servers() == {SERVER: WAITING_SECONDS}
+        assert sinks.why(SERVER) is None, "others may still ask it"
+    assert (sinks.why_waiting(SERVER), sinks.servers()) == (None, {})
+
+
+def test_a_server_that_answers_again_is_told_of_once(sinks: SilentSinks, clock: Clock) -> None:
+    call(sinks, clock, 1)
+    call(sinks, clock, 10, SinkSilentError("timeout expired"))
+    assert (sinks.recovered(), sinks.due()) == (set(), set())
+    clock.now += PAUSE_SECONDS
+    assert sinks.due() == {SERVER}
+    with sinks.asked(SERVER):
+        assert sinks.due() == set(), "it is tried"
+    assert (sinks.recovered(), sinks.recovered()) == ({SERVER}, set())
 
 
 @pytest.mark.parametrize(
@@ -226,6 +260,61 @@ def test_a_failure_that_is_no_silence_spares_nobody(
     ended(queries, lane, failed)
     assert planned(queries, other) == [{1: 0}]
     assert now_is(table, beside).error is None
+
+
+def failed_at(table: SpanTable, queries: Queries, lane: Lane, name: str, code: str) -> SpanId:
+    """A span that a call has just failed for, so that it waits for its next attempt."""
+    span = is_on(table, lane, {0: 0}, name)
+    table.apply(span, Failed(code, "no", retryable=True))
+    assert now_is(table, span).phase is Phase.RETRYING
+    return span
+
+
+def test_tables_of_a_sink_that_answers_again_do_not_wait_for_their_next_attempt(
+    table: SpanTable, queries: Queries, lifecycle: Restarts, clock: Clock
+) -> None:
+    lifecycle.silent_sinks = SilentSinks(clock)
+    lane = lane_of(queries, "l", {0: 0})
+    spans = [failed_at(table, queries, lane, name, "sink_unavailable") for name in ("a", "b", "c")]
+    refused = failed_at(table, queries, lane, "d", "sink_refused")
+    lifecycle.silent_sinks.failed(LOCAL, "timeout expired", 10)
+    lifecycle.called.clear()
+
+    def turned() -> list[str]:
+        with table.changed:
+            lifecycle.turn(0.0)  # nothing is due by itself
+        return lifecycle.called
+
+    assert turned() == []
+    clock.now += PAUSE_SECONDS
+    assert turned() == ["a"], "one of them tries"
+    with lifecycle.silent_sinks.asked(LOCAL):
+        pass
+    assert turned() == ["a", "b", "c"]
+    assert {now_is(table, span).phase for span in spans} == {Phase.OPENING}
+    assert now_is(table, refused).phase is Phase.RETRYING
+
+
+def test_a_table_whose_batch_waits_for_the_sink_says_so(
+    table: SpanTable, queries: Queries, lifecycle: Restarts, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lifecycle.silent_sinks = SilentSinks(clock)
+    asked: list[SpanId] = []
+    monkeypatch.setattr(lifecycle, "_check", lambda span: asked.append(span.id))
+    monkeypatch.setattr(lifecycle._pool, "submit", lambda _server, work, *given: work(*given))
+    lane = lane_of(queries, "l", {0: 0})
+    span, now = is_on(table, lane, {0: 0}, "a"), time.monotonic()
+    assert planned(queries, lane) == [{0: 0}]
+    lane.applying_since = now - WAITING_SECONDS
+    queries._check_sinks([lane])
+    queries._check_sinks([lane])
+    assert asked == [span], "one question at a time"
+    later = now_is(table, span).since + WAITING_SECONDS
+    assert lifecycle.why_waiting(now_is(table, span), later) is None, "the sink has answered"
+    with lifecycle.silent_sinks.asked(LOCAL):
+        clock.now += WAITING_SECONDS
+        assert LOCAL in str(lifecycle.why_waiting(now_is(table, span), later))
+        assert lifecycle.why_waiting(now_is(table, span), later - 1) is None, "the table has not waited for long"
 
 
 # --- on Spark ---

@@ -31,9 +31,10 @@ _NETWORK: Final[dict[str, object]] = {
 """Limits for a network that was cut without notice. The address's own values win."""
 
 _LOGIN_REFUSED: Final = (
-    "password authentication failed",
+    "authentication failed",
     "no password supplied",
     "no pg_hba.conf entry",
+    "pg_hba.conf rejects connection",
     "does not support SSL",
     "certificate verify failed",
     "is not permitted to log in",

@@ -9,7 +9,6 @@ from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
 from headgate.agent.core.span.failures import FAILURES_MAX, Failures
 from headgate.agent.core.span.progress import SpanProgress
 from headgate.records.control import Positions, TaskState
-from headgate.records.error_codes import MEMORY_SHORT
 from headgate.records.ts import ts_of_ms
 
 __all__ = ["ENDING", "OVER", "Phase", "Span", "Stop"]
@@ -176,12 +175,12 @@ class Span(msgspec.Struct, frozen=True):
         unapplied_ms = self.progress.unapplied_ms
         return of_batch if unapplied_ms is None else max(of_batch, now_ms - unapplied_ms)
 
-    def status(self, now_ms: int, *, lane_is_idle: bool = False, slowness: str | None = None) -> TaskStatus:
+    def status(self, now_ms: int, *, lane_is_idle: bool = False, slowness: tuple[str, str] | None = None) -> TaskStatus:
         """How it stands; see ``lag_ms`` for the first two arguments.
 
-        ``slowness``: why its lane is slower than it could be, reported as an error unless it has one of its own.
+        ``slowness``: code and text of why it waits or is slow, reported as an error unless it has one of its own.
         """
-        slow = None if slowness is None else (MEMORY_SHORT, slowness, True)
+        slow = None if slowness is None else (*slowness, True)
         code, text, retryable = self.error or slow or (None, None, False)
         progress = self.progress
         return TaskStatus(
