@@ -28,7 +28,7 @@ from headgate.agent.core.span.inputs import (
     TellFailure,
     TellRestart,
 )
-from headgate.agent.core.span.states import CALLING, OVER, Phase, Span
+from headgate.agent.core.span.states import OVER, Phase, Span
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.feed import FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
@@ -60,7 +60,17 @@ those that do not answer. Threads that are not needed are not started."""
 _SOURCE: Final = "source"
 """Whose share of the threads it is when all topics are checked at once."""
 
-WAITS_FOR_SINK: Final = CALLING | {Phase.WRITING, Phase.DRAINING}
+WAITS_FOR_SINK: Final = frozenset(
+    {
+        Phase.OPENING,
+        Phase.CLAIMING,
+        Phase.WRITING,
+        Phase.SETTLING,
+        Phase.DRAINING,
+        Phase.RECALLED,
+        Phase.SEALING,
+    }
+)
 """Phases in which a span gets on only when its sink answers."""
 
 KEPT_SECONDS: Final = 5.0
