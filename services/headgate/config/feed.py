@@ -341,7 +341,7 @@ class SinkSpec(Strict):
 
     type: str
     """Which sink: config/plugs.py has their names."""
-    dsn: str = ""
+    dsn: str | None = None
     connection: str | None = None
     """The name of a connection (databases/connections.py), instead of ``dsn`` and ``password_file``."""
     password_file: Path | None = None
@@ -374,7 +374,7 @@ class SinkSpec(Strict):
                 raise ValueError(
                     f"sink.{option} is not for sinks of type {self.type}, which take {taken}: leave it out"
                 )
-        if bool(self.dsn) == (self.connection is not None):
+        if (self.dsn is None) == (self.connection is None):
             raise ValueError("give either sink.dsn or sink.connection")
         if self.connection is not None and self.password_file is not None:
             raise ValueError("sink.connection has a password file of its own: leave out sink.password_file")

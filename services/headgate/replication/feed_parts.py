@@ -27,13 +27,17 @@ def feed_of(spec: str) -> FeedSpec:
     return parse_feed(spec)
 
 
-@lru_cache(maxsize=FEEDS_MAX)
 def server_of_feed(spec: str) -> str:
     """The sink's server (sinks.registry.server_of); empty where the description or the address does not say one."""
     try:
-        return server_of(feed_of(spec).sink)
+        return _server_of_feed(spec)
     except (FeedSpecError, SinkRefusedError):  # whoever opens the sink says what is wrong
         return ""
+
+
+@lru_cache(maxsize=FEEDS_MAX)
+def _server_of_feed(spec: str) -> str:
+    return server_of(feed_of(spec).sink)
 
 
 class FeedIncarnation(msgspec.Struct, frozen=True, order=True):

@@ -70,7 +70,7 @@ def open_sink(spec: SinkSpec, *, keeps_session: bool = False) -> Sink:
 def target_of(spec: SinkSpec) -> Target:
     """The sink's database, as its address or its named connection says. Raises SinkRefusedError."""
     if spec.connection is None:
-        return Target(spec.dsn, spec.password_file)
+        return Target(spec.dsn or "", spec.password_file)
     try:
         connection, target = named(spec.connection, Use.SINK, "sink.connection")
     except DatabaseRefusedError as error:

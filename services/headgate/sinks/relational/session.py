@@ -72,7 +72,7 @@ OPTIONS: Final = frozenset({"connection", "password_file", "foreign_keys", "keyl
 def settings_of(spec: SinkSpec, password_file: Path | None) -> RelationalSettings:
     """The settings that a feed's description means."""
     return RelationalSettings(
-        dsn=spec.dsn,
+        dsn=spec.dsn or "",
         password_file=password_file,
         foreign_keys=spec.foreign_keys == "enforce",
         keyless=spec.keyless == "append",
