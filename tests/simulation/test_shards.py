@@ -5,13 +5,14 @@ from msgspec.structs import replace
 
 from headgate.eventlog.log import Partition, Placed
 from headgate.records.base import Fact
-from headgate.records.control import OperationKind, OperationRequested
+from headgate.records.control import OperationKind
 from headgate.records.keys import RequestKey
 from headgate.runtime.role import RoleState
 from headgate_lab.simulation.agents import AgentProcess
 from headgate_lab.simulation.processes import CoordinatorProcess
 from headgate_lab.simulation.profile import draw_profile
 from headgate_lab.simulation.world import World
+from support import build
 
 SHARDS = 4
 LEASE_SECONDS = 5.0
@@ -113,7 +114,7 @@ def test_a_drain_asked_of_every_shard_is_done_in_every_shard() -> None:
     world = _world(2)
     _pass(world, 30.0)
     for shard in range(SHARDS):
-        wish = OperationRequested(OperationKind.DRAIN_AGENT, "", None, None, "a1", "tester", 0)
+        wish = build.operation_requested(kind=OperationKind.DRAIN_AGENT, feed="", agent="a1")
         world.broker.append(Placed(Partition("changefeed", shard), Fact(RequestKey(f"drain-{shard}"), wish)))
     _pass(world, 30.0)
     outcomes = [outcome for state in world.log_audit.states.values() for outcome in state.outcomes.values()]

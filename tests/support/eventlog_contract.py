@@ -30,16 +30,13 @@ from headgate.eventlog.log import (
 )
 from headgate.records.base import Fact
 from headgate.records.control import (
-    AgentAnnounced,
     Epoch,
-    Liveness,
     OperationKind,
-    OperationRequested,
     SessionEnded,
-    TaskReported,
     TaskState,
 )
 from headgate.records.keys import AgentKey, RequestKey, SessionKey, TaskKey
+from support import build
 
 SHARDS = 2
 """Shards of the log that the fixture gives: more than one, so that partitions can be mixed up."""
@@ -66,12 +63,9 @@ def tombstone(session: str, *, at: Partition = DISPATCH_0) -> Placed:
 
 def heartbeat(count: int, *, agent: str = "a1") -> Placed:
     """A fact that an agent writes."""
-    record = AgentAnnounced(
+    record = build.agent_announced(
         version="0.1.0",
-        schema_version=1,
-        capacity_spans=10,
         load_bytes_per_s=1.5,
-        liveness=Liveness.ALIVE,
         address="http://127.0.0.1:1",
         heartbeat=count,
         announced_ms=1_700_000_000_000,
@@ -80,29 +74,18 @@ def heartbeat(count: int, *, agent: str = "a1") -> Placed:
 
 
 def reported(span: str, *, at: Partition = SYNC_0) -> Placed:
-    record = TaskReported(
+    record = build.task_reported(
         feed_id="0-12",
         epoch=Epoch(3, 4),
         state=TaskState.REPLICATING,
         positions={0: 17, 11: 2**40},
-        error_code=None,
-        error=None,
-        retryable=False,
         reported_ms=1_700_000_000_000,
     )
     return Placed(at, Fact(TaskKey(feed="shop", span=span, agent="a1", session="s1"), record))
 
 
 def requested(request: str, *, at: Partition = CHANGEFEED_1) -> Placed:
-    record = OperationRequested(
-        kind=OperationKind.PAUSE_FEED,
-        feed="löwe/1",
-        spec=None,
-        table=None,
-        agent=None,
-        requested_by="tester",
-        requested_ms=1_700_000_000_000,
-    )
+    record = build.operation_requested(kind=OperationKind.PAUSE_FEED, feed="löwe/1", requested_ms=1_700_000_000_000)
     return Placed(at, Fact(RequestKey(request=request), record))
 
 

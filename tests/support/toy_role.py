@@ -13,8 +13,6 @@ from headgate.eventlog.log import Partition, Placed
 from headgate.records.base import Fact, Key, Record
 from headgate.records.control import (
     SESSION_LEFT,
-    AgentAnnounced,
-    Liveness,
     OperationKind,
     OperationRequested,
     OutcomeStatus,
@@ -39,6 +37,7 @@ from headgate.runtime.machine import (
 from headgate.runtime.role import RoleState
 from headgate_lab.memory_log.log import MemoryBroker
 from headgate_lab.worlds.kernel import OwnerProcess, replayed, role_settings
+from support import build
 
 ANNOUNCE = Partition("announce", 0)
 LEASE = 5.0
@@ -205,23 +204,12 @@ class World:
                 member.turn()
 
     def request(self, name: str, kind: OperationKind = OperationKind.PAUSE_FEED, shard: int = 0) -> None:
-        record = OperationRequested(
-            kind=kind, feed="shop", spec=None, table=None, agent=None, requested_by="tester", requested_ms=0
-        )
+        record = build.operation_requested(kind=kind)
         self.write(Partition("changefeed", shard), Fact(RequestKey(name), record))
 
     def beat(self, agent: str, session: str = "s1") -> None:
         self.beats += 1
-        record = AgentAnnounced(
-            version="0.1.0",
-            schema_version=1,
-            capacity_spans=1,
-            load_bytes_per_s=0.0,
-            liveness=Liveness.ALIVE,
-            address="",
-            heartbeat=self.beats,
-            announced_ms=0,
-        )
+        record = build.agent_announced(version="0.1.0", capacity_spans=1, heartbeat=self.beats)
         self.write(ANNOUNCE, Fact(AgentKey(agent, session), record))
 
     def write(self, partition: Partition, fact: Fact) -> None:

@@ -15,17 +15,14 @@ from headgate.records.base import Fact, Key
 from headgate.records.control import (
     AgentAnnounced,
     Assignment,
-    FeedRecorded,
-    FeedState,
     ReplicationState,
-    SpanDispatched,
     SpanPlan,
     SpanProgressed,
     TaskReported,
     TaskState,
-    WantedState,
 )
 from headgate.records.keys import FeedKey, SpanKey
+from support import build
 from support.kafka_cluster import Cluster
 from support.waiting import eventually
 
@@ -61,34 +58,16 @@ class Owner:
 
     def accept(self) -> None:
         task = self._bed.task(self._plan, 1)
-        record = FeedRecorded(
-            feed_id=task.feed_id,
-            owner_rev=1,
-            incarnation=1,
-            spec=task.spec,
-            spans=(self._plan,),
-            wanted=WantedState.RUNNING,
-            state=FeedState.NORMAL,
-            error_code=None,
-            error=None,
-            request=None,
-            changed_ms=0,
-        )
+        record = build.feed_recorded(feed_id=task.feed_id, spec=task.spec, spans=(self._plan,))
         self._write(FeedKey(self._bed.feed), record)
 
     def dispatch(self, state: ReplicationState, session: str) -> None:
         task = self._bed.task(self._plan, 1)
-        record = SpanDispatched(
+        record = build.span_dispatched(
             feed_id=task.feed_id,
-            incarnation=1,
             owner_rev=task.epoch.owner_rev,
             state=state,
             primary=Assignment("a1", session, task.epoch),
-            secondary=None,
-            sealed=False,
-            moving_request=None,
-            failures=0,
-            last_error=None,
         )
         self._write(SpanKey(self._bed.feed, self._plan.span), record)
 

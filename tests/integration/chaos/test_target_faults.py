@@ -10,7 +10,7 @@ from psycopg.conninfo import make_conninfo
 
 from headgate.config.feed import SinkSpec
 from headgate.records.control import Epoch
-from headgate.sinks.contract import Claim, FeedIdentity, Sink, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.contract import Claim, Sink, SinkRefusedError, SinkUnavailableError
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
@@ -18,6 +18,7 @@ from headgate_lab.chaos.targets import SinkType, make_target
 from headgate_lab.chaos.targets.mysql import SOCKET
 from headgate_lab.chaos.targets.target import Target
 from headgate_lab.demo.schema import TABLES
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -46,7 +47,7 @@ def sink_of(target: Target, password: Path) -> Sink:
 
 
 def claim_of(n: int) -> Claim:
-    return Claim(FeedIdentity("c", "0-1", "shop"), TABLE, "shop.t", Epoch(1, n), 0, {0: 0})
+    return build.claim(table=TABLE, topic="shop.t", epoch=Epoch(1, n))
 
 
 def test_a_target_suffers_and_recovers_by_its_own_user(target: Target, tmp_path: Path) -> None:

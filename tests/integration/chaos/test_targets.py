@@ -30,6 +30,7 @@ from headgate_lab.demo.audit import FindingKind
 from headgate_lab.demo.audit_triggers import install_source_audit
 from headgate_lab.demo.load import Writer
 from headgate_lab.demo.schema import TABLES, Column, Table, create_source
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -52,7 +53,9 @@ class Shop:
 
     def claim(self, epoch: Epoch, table: Table = CUSTOMERS) -> Claim:
         identity = FeedIdentity(cluster_id="c", feed_id="0-1", feed="shop")
-        claim = Claim(identity, table.full_name, f"shop.{table.full_name}", epoch, 1, {0: 0})
+        claim = build.claim(
+            identity=identity, table=table.full_name, topic=f"shop.{table.full_name}", epoch=epoch, incarnation=1
+        )
         self.sink.claim(claim)
         return claim
 

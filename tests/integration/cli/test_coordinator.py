@@ -29,14 +29,15 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.observability.metrics import new_registry
 from headgate.observability.probes import Probes
-from headgate.records.control import Epoch, FeedRecorded, FeedState
+from headgate.records.control import FeedRecorded, FeedState
 from headgate.records.keys import FeedKey
 from headgate.runtime.role import RoleState
 from headgate.runtime.service import ServiceSettings
-from headgate.sinks.contract import Claim, FeedIdentity
+from headgate.sinks.contract import FeedIdentity
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from integration.cli.conftest import ANSWER_SECONDS, Service, headgate, make_topics
+from support import build
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -561,7 +562,7 @@ def test_a_table_that_another_cluster_writes_is_refused_at_creation(
     settings = RelationalSettings(dsn=shop.dsn, password_file=shop.password_file)
     stranger = FeedIdentity("another/cluster.", "0-3", "theirs")
     with closing(PostgresSink(settings)) as sink:
-        sink.claim(Claim(stranger, "public.orders", "t", Epoch(1, 1), 1, {0: 0}))
+        sink.claim(build.claim(identity=stranger, table="public.orders", topic="t", incarnation=1))
     refused = headgate("feed", "create", shop.file("shop"))
     assert refused.exit_code == ExitCode.SINK_REFUSED
     assert "is being written by feed theirs (0-3) of another cluster" in refused.stderr

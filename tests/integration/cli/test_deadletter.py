@@ -15,7 +15,7 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.schema_files import schemas
 from headgate.eventlog.sharding import place
 from headgate.records.base import Fact
-from headgate.records.control import ChangeQuarantined, Epoch, FeedRecorded, FeedState, Header, WantedState
+from headgate.records.control import ChangeQuarantined, Epoch, Header
 from headgate.records.generation import SetKey, SetRecorded
 from headgate.records.keys import DeadLetterKey, FeedKey
 from headgate.sources import resend as resending
@@ -24,6 +24,7 @@ from headgate.sources.records import read_stretch
 from headgate.sources.resend import Finding, Original, look, resend
 from headgate.sources.topic_ids import TopicReplacedError, topic_ids
 from integration.cli.conftest import ANSWER_SECONDS, headgate, make_topics
+from support import build
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -58,9 +59,7 @@ class Shop:
 
     def record_feed(self, incarnation: int = 0) -> None:
         """The feed's record, after so many rewinds."""
-        record = FeedRecorded(
-            "0-5", 1, incarnation, SPEC, (), WantedState.RUNNING, FeedState.NORMAL, None, None, None, changed_ms=0
-        )
+        record = build.feed_recorded(feed_id="0-5", incarnation=incarnation, spec=SPEC)
         self.write(Fact(FeedKey("shop"), record))
 
     def make_topic_again(self) -> None:

@@ -39,13 +39,12 @@ from headgate.generation.shell.tail import GenerationTail, open_generation_log
 from headgate.observability.probes import Probes
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.base import Fact
-from headgate.records.control import FeedProgressed
 from headgate.records.keys import FeedKey, FeedProgressKey
 from headgate.views import service
 from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, headgate
 from integration.cli.guarded import CHANGE_LOG, COPIED_TOPIC, GuardedKafka, granted, needed, revoked
+from support import build
 from support.eventlog_contract import ended
-from support.feeds import feed_of
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -251,9 +250,9 @@ def test_the_documented_rights_suffice_for_the_views(
     # Not the topic of shop_file, which other tests on this broker make.
     topic, key, at = f"{CLUSTER}-seen.src.orders", FeedKey("seen"), FeedProgressKey("seen")
     granted(guarded.kafka, needed(topic))
-    feed = feed_of(topic, "a", partitions=1)
+    feed = build.feed_of(topic, "a", partitions=1)
     feeds, checkpoints = Partition("changefeed", 0), Partition("checkpoint", 0)
-    progress = FeedProgressed(feed.feed_id, feed.incarnation, 1, {"a": {0: 7}}, None, None, 0)
+    progress = build.feed_progressed(feed_id=feed.feed_id, incarnation=feed.incarnation, positions={"a": {0: 7}})
     for future in log.connection.admin.create_topics([NewTopic(topic, 1, 1)]).values():
         future.result(ANSWER_SECONDS)
     with closing(log.writer("test")) as writer:

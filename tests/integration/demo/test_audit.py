@@ -9,7 +9,7 @@ from psycopg import Connection
 from psycopg.sql import SQL, Identifier
 
 from headgate.records.control import Epoch
-from headgate.sinks.contract import Claim, FeedIdentity
+from headgate.sinks.contract import FeedIdentity
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate_lab.demo.audit import FindingKind, audit
@@ -17,6 +17,7 @@ from headgate_lab.demo.audit_triggers import install_source_audit, install_targe
 from headgate_lab.demo.compare import compare
 from headgate_lab.demo.load import Load, Operation, Writer, fill, write_markers
 from headgate_lab.demo.schema import TABLES, Table, create_source, create_target
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -202,6 +203,10 @@ def the_sink_claims(shop: Shop, epoch: Epoch) -> None:
     sink = PostgresSink(RelationalSettings(dsn=shop.target_dsn))
     try:
         identity = FeedIdentity(cluster_id="c", feed_id="0-1", feed="shop")
-        sink.claim(Claim(identity, CUSTOMERS.full_name, "shop.shop.customers", epoch, 1, {0: 0}))
+        sink.claim(
+            build.claim(
+                identity=identity, table=CUSTOMERS.full_name, topic="shop.shop.customers", epoch=epoch, incarnation=1
+            )
+        )
     finally:
         sink.close()

@@ -11,11 +11,12 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Partition, Placed
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.base import Fact
-from headgate.records.control import OperationKind, OperationRequested, RequestSettled
+from headgate.records.control import OperationKind, RequestSettled
 from headgate.records.keys import OutcomeKey, RequestKey
 from headgate.runtime.machine import Now
 from headgate.runtime.role import Role, RoleState
 from headgate_lab.worlds.kernel import role_settings
+from support import build
 from support.toy_role import TOY, ToyState
 
 pytestmark = pytest.mark.integration
@@ -74,15 +75,7 @@ def members(log: KafkaLog) -> Iterator[Members]:
 
 
 def request(log: KafkaLog, name: str) -> None:
-    record = OperationRequested(
-        kind=OperationKind.PAUSE_FEED,
-        feed="shop",
-        spec=None,
-        table=None,
-        agent=None,
-        requested_by="tester",
-        requested_ms=0,
-    )
+    record = build.operation_requested(kind=OperationKind.PAUSE_FEED)
     with closing(log.writer("tester")) as writer:
         writer.write([Placed(Partition("changefeed", 0), Fact(RequestKey(name), record))], 10.0)
 

@@ -12,10 +12,10 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import place
 from headgate.migration.shell.feed_lags import FeedLags
 from headgate.records.base import Fact
-from headgate.records.control import Assignment, Epoch, ReplicationState, SpanDispatched, SpanProgressed
+from headgate.records.control import Assignment, Epoch
 from headgate.records.keys import FeedKey, ProgressKey, SpanKey
 from integration.cli.conftest import log, settings
-from support.feeds import feed_of
+from support import build
 from support.kafka_cluster import ANSWER_SECONDS
 
 pytestmark = pytest.mark.integration
@@ -38,13 +38,13 @@ def test_a_feed_is_behind_by_the_age_of_its_oldest_change_that_is_not_applied(
             writer.write([place(Fact(key, value), 0)], 30)  # type: ignore[arg-type]
 
     def applied(first: int, second: int) -> None:
-        said = SpanProgressed("0-1", PRIMARY.epoch, {0: first, 1: second}, None, None, 0, 0, 0, 0)
+        said = build.span_progressed(epoch=PRIMARY.epoch, positions={0: first, 1: second})
         write(ProgressKey("shop", "orders", PRIMARY.agent, PRIMARY.session), said)
 
     with closing(FeedLags(log)) as lags:
         assert lags.why({"shop": 0.0}) == "", "a feed that is gone has no lag"
-        write(FeedKey("shop"), feed_of(topic, "orders", partitions=2))
-        primary = SpanDispatched("0-1", 0, 1, ReplicationState.REPLICATING, PRIMARY, None, False, None, 0, None)
+        write(FeedKey("shop"), build.feed_of(topic, "orders", partitions=2))
+        primary = build.span_dispatched(incarnation=0, primary=PRIMARY)
         write(SpanKey("shop", "orders"), primary)
         assert lags.why({"shop": 5.0}) == "", "there is nothing to apply"
         producer = Producer({"bootstrap.servers": kafka_bootstrap})

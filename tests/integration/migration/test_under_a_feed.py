@@ -22,12 +22,9 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.shell.work import open_strategy
 from headgate.migration.strategies.contract import Strategy
-from headgate.records.control import Epoch
 from headgate.records.migration import MigrationStrategy
 from headgate.sinks.contract import (
     ChangeBatch,
-    Claim,
-    FeedIdentity,
     OffsetRange,
     SinkColumnMissingError,
     SinkError,
@@ -35,6 +32,7 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.registry import open_sink
 from integration.migration.test_beside_clients import record_of
+from support import build
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -132,7 +130,7 @@ class Feed(threading.Thread):
                 foreign_keys=foreign_keys,  # type: ignore[arg-type]
             )
         )
-        self.claim = Claim(FeedIdentity("c", "0-1", "shop"), table.name, "shop.items", Epoch(1, 1), 0, {0: 0})
+        self.claim = build.claim(table=table.name, topic="shop.items")
         self._sink.claim(self.claim)
         self._writer = self._sink.writer()
         self.next = 0

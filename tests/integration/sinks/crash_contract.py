@@ -31,6 +31,7 @@ from headgate.sinks.contract import (
 )
 from headgate_lab.chaos.proxy import Link, Proxies
 from integration.sinks.contract import upsert
+from support import build
 
 WRITER = Path(__file__).with_name("crashing_writer.py")
 SECONDS_MAX = 30.0
@@ -58,7 +59,7 @@ class Site(Protocol):
 
 def claim_on(site: Site, n: int) -> Claim:
     identity = FeedIdentity("cluster-a", "0-7", "shop")
-    return Claim(identity, site.table, "shop.public.orders", Epoch(3, n), 0, {0: 5})
+    return build.claim(identity=identity, table=site.table, topic="shop.public.orders", epoch=Epoch(3, n), start={0: 5})
 
 
 def batches_of(claim: Claim, position: int = 5) -> list[ChangeBatch]:

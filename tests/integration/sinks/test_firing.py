@@ -7,13 +7,13 @@ import pytest
 
 from fixtures.services import mariadb_execute
 from headgate.config.feed import SinkSpec
-from headgate.records.control import Epoch
-from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkRefusedError
+from headgate.sinks.contract import ChangeBatch, OffsetRange, SinkRefusedError
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.sinks.triggers import TABLES_SHOWN_MAX, trigger_warnings
 from integration.sinks.test_postgresql_tables import put
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -58,7 +58,7 @@ def test_mariadb_names_triggers_which_can_tell_our_sessions(mariadb_database: st
     sink = MysqlSink(RelationalSettings(mariadb_database))
     table = f"{name}.t"
     assert sink.check([table])[table].fires == ("trigger touches",)
-    claim = Claim(FeedIdentity("c", "0-1", "shop"), table, "topic", Epoch(1, 1), 0, {0: 0})
+    claim = build.claim(table=table)
     sink.claim(claim)
     writer = sink.writer()
     writer.apply(ChangeBatch(claim, {0: OffsetRange(0, 1)}, [put(0, id=1, v="as sent")]))
@@ -115,7 +115,7 @@ def test_a_rule_that_comes_later_is_refused_with_the_same_words_and_nothing_is_w
         connection.execute("CREATE TABLE keyless (v text)")
         connection.execute("CREATE RULE also AS ON INSERT TO keyless DO ALSO NOTHING")
         sink = PostgresSink(RelationalSettings(postgres_database))
-        claim = Claim(FeedIdentity("c", "0-1", "shop"), "public.t", "topic", Epoch(1, 1), 0, {0: 0})
+        claim = build.claim()
         sink.claim(claim)
         with closing(sink.writer()) as writer:
             writer.apply(ChangeBatch(claim, {0: OffsetRange(0, 1)}, [put(0, id=1, v="a")]))

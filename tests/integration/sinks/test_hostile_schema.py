@@ -21,6 +21,7 @@ from headgate.sinks.relational.session import RelationalSettings
 from headgate.verify.comparing import compare_table
 from headgate.verify.postgresql import PostgresSide
 from headgate_lab.chaos.hostile_schema import is_sprung, plant, put_first
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -62,7 +63,7 @@ def trap(postgres_database: str) -> Iterator[Trap]:
 
 
 def claim_of(table: str, n: int = 1) -> Claim:
-    return Claim(FEED, table, f"shop.{table}", Epoch(1, n), 0, {0: 0})
+    return build.claim(identity=FEED, table=table, topic=f"shop.{table}", epoch=Epoch(1, n))
 
 
 def put(offset: int, **row: object) -> Change:

@@ -7,12 +7,9 @@ import pytest
 
 from fixtures.services import mariadb_execute
 from headgate.formats.change import ABSENT, Change, Operation
-from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     ChangeBatch,
     ChangeRefusedError,
-    Claim,
-    FeedIdentity,
     OffsetRange,
     Quarantine,
     QuarantineFullError,
@@ -22,6 +19,7 @@ from headgate.sinks.contract import (
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -31,7 +29,7 @@ class Sinks:
 
     def __init__(self, sink: Sink, execute: Callable[[str], list[tuple]]) -> None:
         self.sink, self.execute, self.writer = sink, execute, sink.writer()
-        self.claim = Claim(FeedIdentity("c", "0-1", "shop"), "t", "shop.t", Epoch(1, 1), 0, {0: 0})
+        self.claim = build.claim(table="t", topic="shop.t")
 
     def create(self, columns: str) -> None:
         self.execute(f"CREATE TABLE t ({columns})")
@@ -134,7 +132,7 @@ def test_changes_before_the_missing_column_are_applied_even_if_they_are_many(sin
 
 def test_other_partitions_are_not_held_back(sinks: Sinks) -> None:
     sinks.create("id int PRIMARY KEY, a int")
-    claim = Claim(sinks.claim.identity, "t", "shop.two", Epoch(1, 1), 0, {0: 0, 1: 0})
+    claim = build.claim(identity=sinks.claim.identity, table="t", topic="shop.two", start={0: 0, 1: 0})
     sinks.sink.claim(claim)
     changes = [*log_of({"id": 1, "a": 1}, {"id": 2, "b": 1})]
     changes += [Change(1, n, Operation.UPSERT, {"id": 10 + n}, {"id": 10 + n, "a": n}, None, 0) for n in range(3)]

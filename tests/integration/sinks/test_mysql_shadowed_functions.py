@@ -10,10 +10,10 @@ import pytest
 import headgate.sinks.relational.mysql as dialect
 from fixtures.services import mariadb_execute
 from headgate.formats.change import ABSENT, Change, Operation
-from headgate.records.control import Epoch
-from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange
+from headgate.sinks.contract import ChangeBatch, OffsetRange
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.session import RelationalSettings
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -44,7 +44,7 @@ def test_a_feed_runs_no_function_that_is_called_like_the_server_s_own(mariadb_da
         shadows.append(name)
     assert len(shadows) > FOUND_MIN
     sink = MysqlSink(RelationalSettings(mariadb_database))
-    claim = Claim(FeedIdentity("c", "0-1", "shop"), "t", "shop.t", Epoch(1, 1), 0, {0: 0})
+    claim = build.claim(table="t", topic="shop.t")
     sink.check(["t"], claim.identity)
     sink.own_id()
     sink.claim(claim)

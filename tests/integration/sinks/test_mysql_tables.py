@@ -28,6 +28,7 @@ from headgate.sinks.relational.grouping import Group
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.sinks.relational.staging import Stage
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -48,7 +49,7 @@ class Database:
 
     def claim(self, table: str, partitions: int = 1) -> Claim:
         start = dict.fromkeys(range(partitions), 0)
-        claim = Claim(FeedIdentity("c", "0-1", "shop"), table, f"shop.{table}", Epoch(1, 1), 0, start)
+        claim = build.claim(table=table, topic=f"shop.{table}", start=start)
         self.sink.claim(claim)
         return claim
 
@@ -128,7 +129,7 @@ def test_missing_rights_are_named_at_once_as_statements_that_can_be_run(database
             clerk.check([f"{name}.t"])
         database.execute(grant)
         assert clerk.check([f"{name}.t"])[f"{name}.t"].key == ("id",)
-        claim = Claim(FeedIdentity("c", "0-1", "shop"), f"{name}.t", "topic", Epoch(1, 1), 0, {0: 0})
+        claim = build.claim(table=f"{name}.t")
         clerk.claim(claim)
         writer = clerk.writer()
         writer.apply(ChangeBatch(claim, {0: OffsetRange(0, 1)}, [put(0, id=1, v="a")]))
@@ -137,7 +138,7 @@ def test_missing_rights_are_named_at_once_as_statements_that_can_be_run(database
         database.execute(f"REVOKE SELECT, INSERT, UPDATE, DELETE ON {name}.t FROM clerk")
         with pytest.raises(SinkRefusedError):
             clerk.check([f"{name}.t"])
-        closing = Claim(claim.identity, claim.table, claim.topic, Epoch(1, 2), 0, {0: 0})
+        closing = build.claim(identity=claim.identity, table=claim.table, topic=claim.topic, epoch=Epoch(1, 2))
         assert (clerk.claim(closing), clerk.seal(closing)) == ({0: 1}, {0: 1})
     finally:
         database.execute("DROP USER clerk")

@@ -15,11 +15,8 @@ from fixtures.services import mariadb_execute
 from fixtures.wire import HERE, Wire
 from headgate.databases import network_timeouts
 from headgate.formats.change import Change, Operation
-from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     ChangeBatch,
-    Claim,
-    FeedIdentity,
     OffsetRange,
     SinkRefusedError,
     SinkUnavailableError,
@@ -27,10 +24,11 @@ from headgate.sinks.contract import (
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
+from support import build
 
 pytestmark = pytest.mark.integration
 
-CLAIM = Claim(FeedIdentity("c", "0-1", "shop"), "t", "shop.t", Epoch(1, 1), 0, {0: 0})
+CLAIM = build.claim(table="t", topic="shop.t")
 
 
 @pytest.fixture

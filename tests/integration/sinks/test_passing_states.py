@@ -27,6 +27,7 @@ from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate_lab.embedded.postgres import EmbeddedPostgres
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +35,7 @@ FEED = FeedIdentity("c", "0-1", "shop")
 
 
 def claim_of(table: str, n: int = 1) -> Claim:
-    return Claim(FEED, table, "shop.t", Epoch(1, n), 0, {0: 0})
+    return build.claim(identity=FEED, table=table, topic="shop.t", epoch=Epoch(1, n))
 
 
 def batch(claim: Claim, offset: int) -> ChangeBatch:

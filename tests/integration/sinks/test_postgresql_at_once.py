@@ -19,6 +19,7 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.relational.postgresql import PostgresSink, at_once
 from headgate.sinks.relational.session import RelationalSettings
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -49,7 +50,13 @@ class Bench:
             return cursor.fetchall() if cursor.description else []
 
     def claim(self, n: int = 1, partitions: int = 1) -> Claim:
-        claim = Claim(IDENTITY, "public.orders", "orders", Epoch(1, n), 0, dict.fromkeys(range(partitions), 0))
+        claim = build.claim(
+            identity=IDENTITY,
+            table="public.orders",
+            topic="orders",
+            epoch=Epoch(1, n),
+            start=dict.fromkeys(range(partitions), 0),
+        )
         self.sink.claim(claim)
         return claim
 

@@ -29,6 +29,7 @@ from integration.sinks.contract import (
     frozen_while_applying,
     upsert,
 )
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -170,19 +171,18 @@ def test_two_first_claims_at_once_leave_one_winner(postgres_bench: PostgresBench
 
 
 def test_labels_keep_the_epoch_whatever_the_names() -> None:
-    long = Claim(
-        FeedIdentity("c", "0-1", "a feed with blanks and ümlauts " * 5),
-        "schema." + "t" * 90,
-        "t",
-        Epoch(10**11, 123456),
-        0,
-        {},
+    long = build.claim(
+        identity=FeedIdentity("c", "0-1", "a feed with blanks and ümlauts " * 5),
+        table="schema." + "t" * 90,
+        topic="t",
+        epoch=Epoch(10**11, 123456),
+        start={},
     )
     text = str(Label.of(long))
     assert len(text.encode()) <= 63
     assert Label.parse(text) == Label.of(long)
     assert Label.parse(text).epoch == long.epoch
-    other = Claim(FEED, "schema." + "t" * 89, "t", Epoch(1, 1), 0, {})
+    other = build.claim(identity=FEED, table="schema." + "t" * 89, topic="t", start={})
     assert Label.of(other).table != Label.of(long).table
     part = replace(other, table="public.orders", span="public.orders~0-1")
     assert str(Label.of(part)) == "headgate shop public.orders~0-1 1.1"

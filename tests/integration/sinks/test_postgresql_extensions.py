@@ -9,10 +9,10 @@ import pytest
 
 from fixtures.installed_postgres import installed_postgres
 from headgate.formats.change import ABSENT, Change, Operation
-from headgate.records.control import Epoch
-from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange
+from headgate.sinks.contract import ChangeBatch, OffsetRange
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -68,7 +68,7 @@ def test_keys_of_an_extension_s_type(
     sink = PostgresSink(RelationalSettings(dsn))
     shape = sink.check(["public.t"])["public.t"]
     assert (shape.key, shape.columns["h"]) == (("k",), "hstore")
-    claim = Claim(FeedIdentity("c", "0-1", "shop"), "public.t", "shop.t", Epoch(1, 1), 0, {0: 0})
+    claim = build.claim(topic="shop.t")
     sink.claim(claim)
     a, b, c = keys
     with closing(sink.writer()) as writer:
@@ -91,7 +91,7 @@ def test_rows_are_found_by_the_index_of_an_extension_s_type(
     connection.execute("INSERT INTO t SELECT ('a' || i)::text::" + kind + ", 'x' FROM generate_series(1, 20000) i")
     connection.execute("ANALYZE t")
     sink = PostgresSink(RelationalSettings(dsn))
-    claim = Claim(FeedIdentity("c", "0-1", "shop"), "public.t", "shop.t", Epoch(1, 1), 0, {0: 0})
+    claim = build.claim(topic="shop.t")
     sink.claim(claim)
     connection.execute("SELECT pg_stat_reset()")
     with closing(sink.writer()) as writer:

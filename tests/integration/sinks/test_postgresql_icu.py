@@ -14,18 +14,16 @@ import pytest
 
 from fixtures.installed_postgres import installed_postgres
 from headgate.formats.change import ABSENT, Change, Operation
-from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     Applied,
     ChangeBatch,
-    Claim,
     ConstraintViolatedError,
-    FeedIdentity,
     OffsetRange,
     ValueRefusedError,
 )
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -66,7 +64,7 @@ class Table:
 
     def __init__(self, sink: PostgresSink, connection: psycopg.Connection) -> None:
         self._sink, self._writer, self._connection = sink, sink.writer(), connection
-        self._claim = Claim(FeedIdentity("c", "0-1", "shop"), "public.t", "shop.t", Epoch(1, 1), 0, {0: 0})
+        self._claim = build.claim(topic="shop.t")
         sink.claim(self._claim)
 
     def apply(self, *changes: Change) -> Applied:

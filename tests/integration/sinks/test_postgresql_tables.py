@@ -29,6 +29,7 @@ from headgate.sinks.relational.grouping import Group
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.sinks.relational.staging import Stage
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -46,14 +47,7 @@ class Database:
         return self.execute(query).fetchall()
 
     def claim(self, table: str, partitions: int = 1) -> Claim:
-        claim = Claim(
-            FeedIdentity("c", "0-1", "shop"),
-            table,
-            f"shop.{table}",
-            Epoch(1, 1),
-            0,
-            dict.fromkeys(range(partitions), 0),
-        )
+        claim = build.claim(table=table, topic=f"shop.{table}", start=dict.fromkeys(range(partitions), 0))
         self.sink.claim(claim)
         return claim
 
@@ -141,7 +135,7 @@ def test_missing_rights_are_named_at_once_as_statements_that_can_be_run(
         clerk.check(["public.t"])
     database.execute("ALTER TABLE t DISABLE ROW LEVEL SECURITY")
     assert clerk.check(["public.t"])["public.t"].key == ("id",)
-    claim = Claim(FeedIdentity("c", "0-1", "shop"), "public.t", "topic", Epoch(1, 1), 0, {0: 0})
+    claim = build.claim()
     clerk.claim(claim)
     writer = clerk.writer()
     writer.apply(ChangeBatch(claim, {0: OffsetRange(0, 1)}, [put(0, id=1, v="a")]))
@@ -151,7 +145,7 @@ def test_missing_rights_are_named_at_once_as_statements_that_can_be_run(
     database.execute(f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC")
     with pytest.raises(SinkRefusedError):
         clerk.check(["public.t"])
-    closing = Claim(claim.identity, claim.table, claim.topic, Epoch(1, 2), 0, {0: 0})
+    closing = build.claim(identity=claim.identity, table=claim.table, topic=claim.topic, epoch=Epoch(1, 2))
     assert (clerk.claim(closing), clerk.seal(closing)) == ({0: 1}, {0: 1})
 
 
@@ -174,7 +168,7 @@ def test_a_bare_name_of_a_table_that_is_gone_is_claimed_as_before(database: Data
     claim = database.claim("t")
     database.apply(claim, put(0, id=1, v="a"))
     database.execute("DROP TABLE t")
-    closing = Claim(claim.identity, "t", claim.topic, Epoch(1, 2), 0, {0: 0})
+    closing = build.claim(identity=claim.identity, table="t", topic=claim.topic, epoch=Epoch(1, 2))
     assert (database.sink.claim(closing), database.sink.seal(closing)) == ({0: 1}, {0: 1})
     assert database.rows("SELECT table_name, n, closed FROM headgate.progress") == [("public.t", 2, True)]
 
@@ -189,7 +183,9 @@ def test_a_schema_headgate_that_belongs_to_somebody_else_is_named_with_all_its_t
     run_grants(database, refused.value)
     assert clerk.check(["public.t"])
     database.sink.seal(claim)
-    assert clerk.claim(Claim(claim.identity, claim.table, claim.topic, Epoch(1, 2), 0, {0: 0})) == {0: 0}
+    assert clerk.claim(
+        build.claim(identity=claim.identity, table=claim.table, topic=claim.topic, epoch=Epoch(1, 2))
+    ) == {0: 0}
 
 
 def test_the_rights_of_the_documents_are_enough_without_create_on_the_database(
@@ -199,7 +195,7 @@ def test_the_rights_of_the_documents_are_enough_without_create_on_the_database(
     database.execute(f"CREATE SCHEMA headgate AUTHORIZATION {role}")
     database.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON t TO {role}")
     clerk.check(["public.t"])
-    claim = Claim(FeedIdentity("c", "0-1", "shop"), "public.t", "topic", Epoch(1, 1), 0, {0: 0})
+    claim = build.claim()
     assert clerk.claim(claim) == {0: 0}
 
 

@@ -22,11 +22,8 @@ from fixtures.installed_postgres import installed_postgres
 from fixtures.wire import HERE, Wire
 from headgate.databases import network_timeouts
 from headgate.formats.change import ABSENT, Change, Operation
-from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     ChangeBatch,
-    Claim,
-    FeedIdentity,
     OffsetRange,
     SinkRefusedError,
     SinkUnavailableError,
@@ -35,6 +32,7 @@ from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.sinks.relational.source_tables import text_of
 from headgate_lab.embedded.postgres import EmbeddedPostgres
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -47,7 +45,7 @@ FROM pg_locks waits WHERE NOT waits.granted AND waits.locktype = 'transactionid'
 """
 """Of each session that waits for another's transaction: whether it has written to the table."""
 
-CLAIM = Claim(FeedIdentity("c", "0-1", "shop"), "public.t", "shop.t", Epoch(1, 1), 0, {0: 0})
+CLAIM = build.claim(topic="shop.t")
 
 
 @pytest.fixture

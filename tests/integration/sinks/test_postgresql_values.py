@@ -8,11 +8,11 @@ import psycopg
 import pytest
 
 from headgate.formats.change import Change, Operation
-from headgate.records.control import Epoch
-from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkWriter, ValueRefusedError
+from headgate.sinks.contract import ChangeBatch, FeedIdentity, OffsetRange, SinkWriter, ValueRefusedError
 from headgate.sinks.relational import writer
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -217,7 +217,7 @@ class Target:
         server.execute(f"DROP TABLE IF EXISTS {self.table}")
         server.execute(f"CREATE TABLE {self.table} (id integer PRIMARY KEY, v {declared})")
         sink = PostgresSink(RelationalSettings(dsn))
-        self.claim = Claim(FeedIdentity("c", "0-1", "f"), self.table, "topic", Epoch(1, 1), 0, {0: 0})
+        self.claim = build.claim(identity=FeedIdentity("c", "0-1", "f"), table=self.table)
         sink.claim(self.claim)
         self.writer: SinkWriter = sink.writer()
         self.offset = 0

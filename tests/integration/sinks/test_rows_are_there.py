@@ -8,11 +8,9 @@ import pytest
 
 from fixtures.services import mariadb_connect
 from headgate.formats.change import ABSENT, Change, Operation
-from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     ChangeBatch,
     ChangeRefusedError,
-    Claim,
     FeedIdentity,
     OffsetRange,
     Quarantine,
@@ -25,6 +23,7 @@ from headgate.sinks.relational import writer
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -39,7 +38,7 @@ class Table:
     def __init__(self, sink: Sink, name: str, key: str = "id") -> None:
         self.name = name
         self.key = key
-        self.claim = Claim(FeedIdentity("c", "0-1", "f"), name, "topic", Epoch(1, 1), 0, {0: 0})
+        self.claim = build.claim(identity=FeedIdentity("c", "0-1", "f"), table=name)
         sink.claim(self.claim)
         self.writer = sink.writer()
         WRITERS.append(self.writer)

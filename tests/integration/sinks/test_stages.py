@@ -4,11 +4,12 @@ import pytest
 
 from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch
-from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange
+from headgate.sinks.contract import ChangeBatch, OffsetRange
 from headgate.sinks.relational import writer
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.sinks.relational.writer import RelationalWriter
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -18,7 +19,7 @@ TABLES = 5
 def written(sink: PostgresSink, to: RelationalWriter, name: str, offset: int) -> None:  # type: ignore[type-arg]
     """A batch of one row for a table, claimed for it."""
     epoch = Epoch(1, offset + 1)
-    claim = Claim(FeedIdentity("c", "0-1", "shop"), f"public.{name}", name, epoch, 0, {0: 0})
+    claim = build.claim(table=f"public.{name}", topic=name, epoch=epoch)
     sink.claim(claim)
     change = Change(0, offset, Operation.UPSERT, {"id": offset}, {"id": offset}, None, 0)
     to.apply(ChangeBatch(claim, {0: OffsetRange(offset, offset + 1)}, [change]))

@@ -22,6 +22,7 @@ from headgate.sinks.contract import (
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -40,7 +41,7 @@ def postgres(postgres_database: str) -> Iterator[tuple[Sink, Execute]]:
 
 
 def claim_of(table: str, epoch: int = 1, feed_id: str = "0-1") -> Claim:
-    return Claim(FeedIdentity("c", feed_id, "shop"), table, "shop.t", Epoch(1, epoch), 0, {0: 0})
+    return build.claim(identity=FeedIdentity("c", feed_id, "shop"), table=table, topic="shop.t", epoch=Epoch(1, epoch))
 
 
 def put(offset: int, number: int) -> Change:

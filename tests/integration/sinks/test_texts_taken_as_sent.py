@@ -11,12 +11,12 @@ import pytest
 
 from fixtures.services import mariadb_connect
 from headgate.formats.change import CONNECTOR, Change, Operation
-from headgate.records.control import Epoch
-from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, Sink, ValueRefusedError
+from headgate.sinks.contract import ChangeBatch, FeedIdentity, OffsetRange, Sink, ValueRefusedError
 from headgate.sinks.relational import writer
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
+from support import build
 
 pytestmark = pytest.mark.integration
 
@@ -160,7 +160,7 @@ class Columns:
     def write(self, value: object, connector: str) -> str | None:
         """Why the value was refused, None if it was not."""
         table = f"{self._database}.t{self.made}"
-        claim = Claim(FeedIdentity("c", "0-1", "f"), table, "topic", Epoch(1, 1), 0, {0: 0})
+        claim = build.claim(identity=FeedIdentity("c", "0-1", "f"), table=table)
         self._sink.claim(claim)
         change = Change(0, 0, Operation.UPSERT, {"id": 1}, {"id": 1, "v": value}, 0, 0, {CONNECTOR: connector})
         try:

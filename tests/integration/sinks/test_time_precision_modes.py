@@ -12,11 +12,11 @@ import pytest
 from fixtures.capture import Sources
 from fixtures.services import mariadb_execute
 from headgate.formats.change import Change
-from headgate.records.control import Epoch
-from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, Sink, ValueRefusedError
+from headgate.sinks.contract import ChangeBatch, FeedIdentity, OffsetRange, Sink, ValueRefusedError
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
+from support import build
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -29,7 +29,7 @@ ROW = ("2026-02-28", "10:11:12.345", "2026-02-28 10:11:12.345")
 
 
 def applied(sink: Sink, table: str, change: Change) -> None:
-    claim = Claim(FeedIdentity("c", "0-1", "f"), table, "topic", Epoch(1, 1), 0, {0: 0})
+    claim = build.claim(identity=FeedIdentity("c", "0-1", "f"), table=table)
     sink.claim(claim)
     with closing(sink.writer()) as writer:
         writer.apply(ChangeBatch(claim, {0: OffsetRange(change.offset, change.offset + 1)}, [change]))

@@ -18,8 +18,7 @@ from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.config.feed import RegistrySpec
 from headgate.formats.change import CONNECTOR, Change, Operation
 from headgate.formats.debezium_avro import Decoder as AvroDecoder
-from headgate.records.control import Epoch
-from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, Sink, SinkError, SinkWriter
+from headgate.sinks.contract import ChangeBatch, FeedIdentity, OffsetRange, Sink, SinkError, SinkWriter
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.mysql.catalog import Column
 from headgate.sinks.relational.mysql.values import column_text as mysql_text
@@ -29,6 +28,7 @@ from headgate.sinks.relational.session import RelationalSettings
 from headgate.sinks.relational.times import NotTextError
 from headgate.sources.registry import SchemaRegistry
 from headgate_lab.embedded.registry import EmbeddedRegistry
+from support import build
 
 # Two connectors start in each test, on a machine that may be busy.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -243,7 +243,7 @@ class Written:
         self._count += 1
         relation = f"v{self._count}"
         table = self._target.create(relation, declared)
-        claim = Claim(FeedIdentity("c", "0-1", "f"), table, "topic", Epoch(1, 1), 0, {0: 0})
+        claim = build.claim(identity=FeedIdentity("c", "0-1", "f"), table=table)
         self._target.sink.claim(claim)
         semantics = {CONNECTOR: connector} | ({} if meaning is None else {"id": "int32", "v": meaning})
         change = Change(0, 0, Operation.UPSERT, {"id": 1}, {"id": 1, "v": value}, 0, 0, semantics)

@@ -23,14 +23,13 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.snapshot import all_partitions
 from headgate.records.base import Fact
-from headgate.records.control import FeedProgressed
 from headgate.records.keys import FeedKey, FeedProgressKey, SessionKey
 from headgate.views.routes import ROUTES
 from integration.cli.conftest import ROWS, Service, headgate
 from integration.examples.conftest import example
+from support import build
 from support.codec import encode
 from support.eventlog_contract import ended
-from support.feeds import feed_of
 from support.kafka_cluster import ANSWER_SECONDS
 from support.waiting import eventually
 
@@ -116,8 +115,10 @@ def test_a_feeds_positions_are_a_consumer_group(settings: Settings, log: KafkaLo
     topic = f"{settings.prefix}source"
     for future in log.connection.admin.create_topics([NewTopic(topic, 2, 1)]).values():
         future.result(ANSWER_SECONDS)
-    feed = feed_of(topic, "a", "b", partitions=2)
-    progress = FeedProgressed(feed.feed_id, 0, 1, {"a": {0: 7, 1: 3}, "b": {0: 5, 1: 9}}, None, None, 0)
+    feed = build.feed_of(topic, "a", "b", partitions=2)
+    progress = build.feed_progressed(
+        feed_id=feed.feed_id, incarnation=0, positions={"a": {0: 7, 1: 3}, "b": {0: 5, 1: 9}}
+    )
     put(settings, "changefeed", *encode(Fact(FeedKey("f"), feed)))
     put(settings, "checkpoint", *encode(Fact(FeedProgressKey("f"), progress)))
     views = serve("views", "views")

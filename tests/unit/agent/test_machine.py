@@ -30,7 +30,6 @@ from headgate.records.control import (
     Assignment,
     Epoch,
     FeedRecorded,
-    FeedState,
     OwnerAnnounced,
     ReplicationState,
     SessionEnded,
@@ -46,6 +45,7 @@ from headgate.records.keys import FeedKey, OwnerKey, ProgressKey, SessionKey, Sp
 from headgate.records.spans import plan_of
 from headgate.runtime.machine import Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.runtime.table import UnknownTransitionError
+from support import build
 from support.codec import decode, encode
 
 NOW = Now(monotonic=50.0, wall_ms=1_000)
@@ -72,23 +72,11 @@ def adopt(state: AgentState, decision: Decision) -> Decision:
 
 
 def owner(rev: int | None) -> OwnerAnnounced:
-    return OwnerAnnounced("o", rev, "1", 1, 5.0, 0)
+    return build.owner_announced(owner_rev=rev, version="1")
 
 
 def feed(feed_id: str = "0-7", incarnation: int = 1) -> FeedRecorded:
-    return FeedRecorded(
-        feed_id=feed_id,
-        owner_rev=1,
-        incarnation=incarnation,
-        spec="{}",
-        spans=(PLAN,),
-        wanted=WantedState.RUNNING,
-        state=FeedState.NORMAL,
-        error_code=None,
-        error=None,
-        request=None,
-        changed_ms=0,
-    )
+    return build.feed_recorded(feed_id=feed_id, incarnation=incarnation, spans=(PLAN,))
 
 
 def dispatch(
@@ -100,17 +88,12 @@ def dispatch(
     rev: int = 1,
 ) -> SpanDispatched:
     """The primary has epoch n, the secondary n + 1."""
-    return SpanDispatched(
+    return build.span_dispatched(
         feed_id="0-7",
-        incarnation=1,
         owner_rev=rev,
         state=state,
         primary=None if primary is None else Assignment(*primary, Epoch(rev, n)),
         secondary=None if secondary is None else Assignment(*secondary, Epoch(rev, n + 1)),
-        sealed=False,
-        moving_request=None,
-        failures=0,
-        last_error=None,
     )
 
 

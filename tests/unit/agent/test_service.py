@@ -19,21 +19,18 @@ from headgate.records.control import (
     AgentAnnounced,
     Assignment,
     Epoch,
-    FeedRecorded,
-    FeedState,
     Liveness,
     ReplicationState,
     SessionEnded,
-    SpanDispatched,
     SpanPlan,
     SpanProgressed,
     SyncAnswered,
     TaskReported,
     TaskState,
-    WantedState,
 )
 from headgate.records.keys import AgentKey, FeedKey, SessionKey, SpanKey
 from headgate_lab.memory_log.log import MemoryBroker
+from support import build
 from support.remembering_executor import RememberingExecutor
 from support.waiting import eventually
 
@@ -110,24 +107,16 @@ class Stage:
         return [d.key.session for d in words if isinstance(d.key, AgentKey) and d.value is None]
 
     def dispatch(self, state: ReplicationState, session: str, n: int, *, follower: bool = False) -> None:
-        record = SpanDispatched(
+        record = build.span_dispatched(
             feed_id="0-7",
-            incarnation=1,
-            owner_rev=1,
             state=state,
             primary=Assignment("a1", session, Epoch(1, n)),
             secondary=Assignment("a2", "x", Epoch(1, n + 1)) if follower else None,
-            sealed=False,
-            moving_request=None,
-            failures=0,
-            last_error=None,
         )
         self.write(SpanKey("shop", PLAN.span), record)
 
     def feed(self) -> None:
-        record = FeedRecorded(
-            "0-7", 1, 1, "{}", (PLAN,), WantedState.RUNNING, FeedState.NORMAL, None, None, None, changed_ms=0
-        )
+        record = build.feed_recorded(feed_id="0-7", spans=(PLAN,))
         self.write(FeedKey("shop"), record)
 
 

@@ -7,6 +7,7 @@ from headgate.eventlog.log import Delivery, Partition
 from headgate.records.control import AgentAnnounced, Liveness, SessionEnded
 from headgate.records.keys import AgentKey, SessionKey
 from headgate_lab.memory_log.log import MemoryBroker, MemoryLog
+from support import build
 
 KEY = AgentKey("a1", "mine")
 
@@ -20,7 +21,7 @@ class FakeClock:
 
 
 def announced(liveness: Liveness, count: int) -> AgentAnnounced:
-    return AgentAnnounced("1", 1, 10, 0.0, liveness, "here:1", count, 0)
+    return build.agent_announced(liveness=liveness, address="here:1", heartbeat=count)
 
 
 def heartbeat(log: MemoryLog, lease: Lease, clock: FakeClock) -> Heartbeat:

@@ -14,10 +14,7 @@ from headgate.records.base import Fact, Key, Record
 from headgate.records.control import (
     Assignment,
     Epoch,
-    FeedRecorded,
-    FeedState,
     ReplicationState,
-    SpanDispatched,
     SpanPlan,
     TaskReported,
     TaskState,
@@ -25,6 +22,7 @@ from headgate.records.control import (
 )
 from headgate.records.keys import FeedKey, SpanKey
 from headgate.runtime.machine import Arrived
+from support import build
 from support.remembering_executor import RememberingExecutor
 
 SPAN = SpanId("shop", "public.goods")
@@ -66,36 +64,17 @@ class Session:
 
 
 def feed(*, abandoned: bool) -> tuple[Key, Record]:
-    record = FeedRecorded(
+    record = build.feed_recorded(
         feed_id="0-7",
-        owner_rev=1,
-        incarnation=1,
-        spec="{}",
         spans=(PLAN,),
         wanted=WantedState.REMOVED if abandoned else WantedState.RUNNING,
-        state=FeedState.NORMAL,
-        error_code=None,
-        error=None,
-        request=None,
-        changed_ms=0,
         abandoned=abandoned,
     )
     return FeedKey("shop"), record
 
 
 def role(state: ReplicationState, n: int) -> tuple[Key, Record]:
-    record = SpanDispatched(
-        feed_id="0-7",
-        incarnation=1,
-        owner_rev=1,
-        state=state,
-        primary=Assignment("a1", "s1", Epoch(1, n)),
-        secondary=None,
-        sealed=False,
-        moving_request=None,
-        failures=0,
-        last_error=None,
-    )
+    record = build.span_dispatched(feed_id="0-7", state=state, primary=Assignment("a1", "s1", Epoch(1, n)))
     return SpanKey("shop", "public.goods"), record
 
 

@@ -22,11 +22,11 @@ from headgate.eventlog.topics import TopicNotCompactedError
 from headgate.observability.probes import PortTakenError
 from headgate.provisioning.errors import NoJavaError
 from headgate.records.base import Fact
-from headgate.records.control import FeedRecorded, FeedState, WantedState
 from headgate.records.keys import FeedKey
 from headgate.sinks.contract import SinkConflictError, SinkUnavailableError
 from headgate.sources.topics import TableClashError
 from headgate_lab.memory_log.log import MemoryBroker
+from support import build
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_control_topic_and_a_feed_that_do_not_exist_are_told_with_the_nearest(
     code, _, err = _run_main(capsys, "topic", "show", "dispach", "-o", "json")
     assert code == json.loads(err)["error"]["code"] == ExitCode.NOT_FOUND
     assert "control topic 'dispach' is unknown; did you mean 'dispatch'? known are" in err
-    record = FeedRecorded("0-7", 1, 1, "{}", (), WantedState.RUNNING, FeedState.NORMAL, None, None, None, changed_ms=0)
+    record = build.feed_recorded(feed_id="0-7")
     broker = MemoryBroker(shards=1)
     broker.client().writer("test").write([place(Fact(FeedKey("orders"), record), 0)], 1)
     with pytest.raises(CommandError, match="no feed is called 'order'; did you mean 'orders'"):

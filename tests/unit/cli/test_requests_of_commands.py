@@ -24,7 +24,7 @@ from headgate.generation.changelog.core.planning import first_map
 from headgate.generation.core.state import chunks_of
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.records.base import Fact, Key, Record
-from headgate.records.control import OutcomeStatus, OwnerAnnounced, RequestSettled
+from headgate.records.control import OutcomeStatus, RequestSettled
 from headgate.records.generation import (
     ChunkKey,
     GenerationOutcomeKey,
@@ -61,6 +61,7 @@ from headgate.records.timestamps import (
 from headgate.runtime import requests
 from headgate_lab.memory_log.log import MemoryBroker
 from headgate_lab.memory_log.partition import Entry
+from support import build
 from support.migration_records import recorded
 
 DATABASE = "postgresql://me@localhost/shop"
@@ -147,8 +148,8 @@ class Owners(MemoryBroker):
         self.on_committed = self._answer
         for shard in range(self.shards):
             for owner in (OwnerKey(shard), GenerationOwnerKey(shard)):
-                self.put(owner, OwnerAnnounced("o", None, "test", 2, 5.0, 0, 2))
-        self.put(MigrationOwnerKey(0), OwnerAnnounced("o", None, "test", 2, 5.0, 0, 2))
+                self.put(owner, build.owner_announced(schema_version=2, level=2))
+        self.put(MigrationOwnerKey(0), build.owner_announced(schema_version=2, level=2))
         for shard in range(self.shards):
             for key, value in known():
                 self.put(key, value, shard)

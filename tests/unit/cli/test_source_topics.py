@@ -10,18 +10,19 @@ from headgate.cli import source_topics
 from headgate.cli.source_topics import source_rows
 from headgate.eventlog.log import Delivery, Partition
 from headgate.eventlog.snapshot import Snapshot
-from headgate.records.control import FeedProgressed, FeedRecorded, FeedState, SpanPlan, WantedState
+from headgate.records.control import SpanPlan
 from headgate.records.keys import FeedKey, FeedProgressKey
+from support import build
 
 PLAN = SpanPlan(span="public.t", topic="src.t", table="public.t", start={0: 5, 1: 7})
-FEED = FeedRecorded("0-1", 1, 1, "{}", (PLAN,), WantedState.RUNNING, FeedState.NORMAL, None, None, None, 5)
+FEED = build.feed_recorded(spans=(PLAN,), changed_ms=5)
 
 
 def _snapshot(incarnation: int | None) -> Snapshot:
     snapshot = Snapshot()
     snapshot.take(Delivery(Partition("changefeed", 0), 0, FeedKey("shop"), FEED))
     if incarnation is not None:
-        told = FeedProgressed("0-1", incarnation, 1, {"public.t": {0: 9, 1: 6}}, None, None, 0)
+        told = build.feed_progressed(incarnation=incarnation, positions={"public.t": {0: 9, 1: 6}})
         snapshot.take(Delivery(Partition("checkpoint", 0), 0, FeedProgressKey("shop"), told))
     return snapshot
 

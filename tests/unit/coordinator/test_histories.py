@@ -23,6 +23,7 @@ from headgate.records.control import (
 from headgate.records.keys import SpanKey, TaskKey
 from scenarios.derived import derived, indexed
 from scenarios.runner import Agent, World
+from support import build
 
 SEEDS = 20
 STEPS = 70
@@ -105,8 +106,13 @@ class History:
 
     def report(self, agent: Agent, key: SpanKey, record: SpanDispatched, epoch: Any, state: TaskState) -> None:
         has_failed = state is TaskState.FAILED
-        said = TaskReported(
-            record.feed_id, epoch, state, {0: epoch.n}, "sink_unavailable" if has_failed else None, None, has_failed, 0
+        said = build.task_reported(
+            feed_id=record.feed_id,
+            epoch=epoch,
+            state=state,
+            positions={0: epoch.n},
+            error_code="sink_unavailable" if has_failed else None,
+            retryable=has_failed,
         )
         self.world.write(TaskKey(key.feed, key.span, agent.name, agent.session), said)
 

@@ -9,21 +9,17 @@ from headgate.coordinator.core.index import LAG_HOLDS_MS, FeedIndex, Indexes
 from headgate.coordinator.core.state import evolve, new_state
 from headgate.records.base import Key, Record
 from headgate.records.control import (
-    AgentAnnounced,
     Assignment,
     Epoch,
     FeedRecorded,
     FeedState,
-    Liveness,
     ReplicationState,
-    SpanDispatched,
     SpanPlan,
-    SpanProgressed,
-    TaskReported,
     TaskState,
     WantedState,
 )
 from headgate.records.keys import AgentKey, FeedKey, ProgressKey, SpanKey, TaskKey
+from support import build
 
 
 def plan(span: str) -> SpanPlan:
@@ -39,7 +35,7 @@ def feed_of(*spans: str) -> FeedRecorded:
     return FeedRecorded("0-1", 0, 0, "{}", tuple(map(plan, spans)), *running)
 
 
-SEALED = SpanDispatched("0-1", 0, 0, ReplicationState.ABSENT, None, None, True, None, 0, None)
+SEALED = build.span_dispatched(incarnation=0, owner_rev=0, state=ReplicationState.ABSENT, sealed=True)
 
 
 def test_a_part_has_seen_what_its_own_table_had_seen_and_nothing_of_another() -> None:
@@ -101,7 +97,7 @@ def test_of_late_spans_the_one_that_has_seen_least_comes_first() -> None:
     feed.plans = plans("a", "b", "c")
 
     def count(span: str, seen_ts: int | None, lag_ms: int = LAG_HOLDS_MS) -> None:
-        progress = SpanProgressed("0-1", Epoch(0, 1), {0: 1}, seen_ts, None, 1, 1, lag_ms, 0)
+        progress = build.span_progressed(positions={0: 1}, seen_ts=seen_ts, rows=1, bytes=1, lag_ms=lag_ms)
         indexes.count(SpanKey("f", span), {0: 1}, progress)
 
     count("a", 20)
@@ -128,8 +124,8 @@ def test_a_part_is_known_as_long_as_any_record_is_about_it() -> None:
 def test_a_part_is_known_by_its_record_or_by_a_word_about_it() -> None:
     span, task = SpanKey("f", "t~0"), TaskKey("f", "t~0", "a", "s")
     progress = ProgressKey("f", "t~0", "a", "s")
-    word = TaskReported("0-1", Epoch(0, 1), TaskState.STOPPED, {}, None, None, False, 0)
-    done = SpanProgressed("0-1", Epoch(0, 1), {0: 1}, None, None, 0, 0, 0, 0)
+    word = build.task_reported(state=TaskState.STOPPED)
+    done = build.span_progressed(positions={0: 1})
 
     def known(*records: tuple[Key, Record | None]) -> bool:
         state = new_state(0)
@@ -150,7 +146,7 @@ def test_a_part_is_known_by_its_record_or_by_a_word_about_it() -> None:
 def test_of_a_session_that_is_forgotten_nothing_is_left() -> None:
     span, agent = SpanKey("f", "t"), AgentKey("a", "s")
     state = new_state(0)
-    evolve(state, agent, AgentAnnounced("v", 1, 4, 0.0, Liveness.ALIVE, "", 1, 0), 0)
+    evolve(state, agent, build.agent_announced(version="v", capacity_spans=4), 0)
     evolve(
         state,
         span,

@@ -6,12 +6,15 @@ from headgate.coordinator.core.effects import FeedResolved
 from headgate.coordinator.core.feeds.dry_run import would_refuse_create, would_refuse_update
 from headgate.coordinator.core.machine import digest, evolve, new_state
 from headgate.coordinator.core.state import CoordinatorState
-from headgate.records.control import AgentAnnounced, FeedRecorded, FeedState, Liveness, SpanPlan, WantedState
+from headgate.records.control import FeedRecorded, FeedState, SpanPlan, WantedState
 from headgate.records.keys import AgentKey, FeedKey
+from support import build
 
 SPEC = '{"feed": "shop", "source": {"format": "debezium-json"}, "sink": {"type": "postgresql", "dsn": "host=a"}}'
 PLANS = (SpanPlan("t1", "db.t1", "t1", {0: 0}),)
-SHOP = FeedRecorded("0-0", 1, 1, SPEC, PLANS, WantedState.STOPPED, FeedState.STOPPED, None, None, None, 0, sink_id="S")
+SHOP = build.feed_recorded(
+    feed_id="0-0", spec=SPEC, spans=PLANS, wanted=WantedState.STOPPED, state=FeedState.STOPPED, sink_id="S"
+)
 
 
 def state(feed: FeedRecorded = SHOP) -> CoordinatorState:
@@ -42,7 +45,7 @@ def test_what_the_log_cannot_say_yet_is_said() -> None:
     assert "waits for the upgrade" in str(would_refuse_create(there, "new", ending))
     assert "a coordinator, or for a few seconds" in str(would_refuse_create(there, "new", ending))
     for agent, schema_version in (("old", 1), ("new", 2), ("older", 1)):
-        said = AgentAnnounced("v", schema_version, 4, 0.0, Liveness.ALIVE, "", 1, 0)
+        said = build.agent_announced(version="v", schema_version=schema_version, capacity_spans=4)
         evolve(there, AgentKey(agent, "s"), said, 2)
     assert "waits for the upgrade of agents old, older: " in str(would_refuse_create(there, "new", ending))
     there.level = 2

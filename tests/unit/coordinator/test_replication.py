@@ -17,6 +17,7 @@ from headgate.coordinator.core.replication import (
 )
 from headgate.records.control import Assignment, Epoch, OutcomeStatus, ReplicationState, SpanDispatched
 from headgate.runtime.table import UnknownTransitionError
+from support import build
 
 PRIMARY = Assignment("a1", "s1", Epoch(5, 1))
 SECONDARY = Assignment("a2", "s2", Epoch(5, 2))
@@ -35,7 +36,15 @@ def record(of: Phase) -> SpanDispatched:
     }
     state, primary, secondary = shapes[of]
     request = "m1" if of in (Phase.PREPARE, Phase.HANDOVER, Phase.COMMIT) else None
-    return SpanDispatched("0-1", 1, 5, state, primary, secondary, False, request, 1, "sink_unavailable: away")
+    return build.span_dispatched(
+        owner_rev=5,
+        state=state,
+        primary=primary,
+        secondary=secondary,
+        moving_request=request,
+        failures=1,
+        last_error="sink_unavailable: away",
+    )
 
 
 def cause() -> Cause:

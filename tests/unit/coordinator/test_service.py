@@ -12,12 +12,13 @@ from headgate.eventlog.log import Delivery, Partition, Placed
 from headgate.observability.metrics import new_registry
 from headgate.observability.probes import Probes
 from headgate.records.base import Fact
-from headgate.records.control import OperationKind, OperationRequested, OwnerAnnounced, SessionEnded
+from headgate.records.control import OperationKind, OwnerAnnounced, SessionEnded
 from headgate.records.keys import RequestKey, SessionKey
 from headgate.runtime.role import RoleState
 from headgate.runtime.service import WORKERS, RoleCrashedError, ServiceSettings
 from headgate.supervision.threads import SUPERVISOR
 from headgate_lab.memory_log.log import MemoryBroker
+from support import build
 from support.waiting import eventually
 
 DEADLINE_SECONDS = 30.0
@@ -49,7 +50,7 @@ def test_an_owner_that_is_asked_to_resigns_and_stays() -> None:
     thread = threading.Thread(target=lambda: results.append(service.run()))
     thread.start()
     eventually(lambda: service.roles[0].status.state is RoleState.SERVING)
-    asked = OperationRequested(OperationKind.RESIGN_OWNER, "", None, None, None, "tester", 0)
+    asked = build.operation_requested(kind=OperationKind.RESIGN_OWNER, feed="")
     broker.append(Placed(Partition("changefeed", 0), Fact(RequestKey("r1"), asked)))
     eventually(lambda: service.roles[0].status.last_error == "resigned on request")
     assert service.roles[0].status.owner_rev is None
@@ -126,7 +127,7 @@ def test_feeds_of_a_sink_that_does_not_answer_keep_no_other_feed_waiting() -> No
 
     def create(feed: str, host: str) -> None:
         spec = SPEC.replace('"f"', f'"{feed}"').replace("host=x", f"host={host}")
-        asked = OperationRequested(OperationKind.CREATE_FEED, feed, spec, None, None, "tester", 0)
+        asked = build.operation_requested(kind=OperationKind.CREATE_FEED, feed=feed, spec=spec)
         broker.append(Placed(Partition("changefeed", 0), Fact(RequestKey(feed), asked)))
 
     try:

@@ -4,7 +4,6 @@ from headgate.coordinator.core.state import CoordinatorState, digest, evolve, ne
 from headgate.records.base import Key, Record
 from headgate.records.control import (
     Epoch,
-    OwnerAnnounced,
     SessionEnded,
     SpanProgressed,
     SyncAnswered,
@@ -12,6 +11,7 @@ from headgate.records.control import (
     TaskState,
 )
 from headgate.records.keys import AnswerKey, OwnerKey, ProgressKey, SessionKey, TaskKey
+from support import build
 
 
 def folded(*records: tuple[Key, Record | None]) -> CoordinatorState:
@@ -22,11 +22,11 @@ def folded(*records: tuple[Key, Record | None]) -> CoordinatorState:
 
 
 def task(epoch: Epoch, state: TaskState) -> tuple[Key, TaskReported]:
-    return TaskKey("f", "t", "a", "s"), TaskReported("0-1", epoch, state, {}, None, None, False, 0)
+    return TaskKey("f", "t", "a", "s"), build.task_reported(epoch=epoch, state=state)
 
 
 def progress(epoch: Epoch, offset: int) -> tuple[Key, SpanProgressed]:
-    return ProgressKey("f", "t", "a", "s"), SpanProgressed("0-1", epoch, {0: offset}, None, None, 0, 0, 0, 0)
+    return ProgressKey("f", "t", "a", "s"), build.span_progressed(epoch=epoch, positions={0: offset})
 
 
 def answer(rev: int | None) -> tuple[Key, SyncAnswered]:
@@ -60,8 +60,16 @@ def test_a_value_that_is_not_of_its_keys_type_is_passed_over() -> None:
 
 
 def test_a_resignation_is_no_lease() -> None:
-    records = [(OwnerKey(0), OwnerAnnounced("o", rev, "v", 1, lease, 0)) for rev, lease in ((None, 3.0), (0, 0.0))]
+    records = [
+        (OwnerKey(0), build.owner_announced(owner_rev=rev, version="v", lease_seconds=lease))
+        for rev, lease in ((None, 3.0), (0, 0.0))
+    ]
     state = folded(*records)
     assert (state.owner_rev, state.lease_seconds) == (0, 3.0)
-    evolve(state, OwnerKey(1), OwnerAnnounced("other shard", 9, "v", 1, 8.0, 0), 9)
+    evolve(
+        state,
+        OwnerKey(1),
+        build.owner_announced(owner_id="other shard", owner_rev=9, version="v", lease_seconds=8.0),
+        9,
+    )
     assert (state.owner_rev, state.lease_seconds) == (0, 3.0)

@@ -7,13 +7,14 @@ from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.spans import waiting
 from headgate.records.control import Epoch, TaskReported, TaskState
 from headgate.records.keys import SpanKey
+from support import build
 
 SESSION = ("a", "s")
 ONE, OTHER = SpanKey("f", "one"), SpanKey("f", "other")
 
 
 def said(state: TaskState) -> dict[tuple[str, str], TaskReported]:
-    return {SESSION: TaskReported("0-1", Epoch(0, 1), state, {}, None, None, False, 0)}
+    return {SESSION: build.task_reported(state=state)}
 
 
 def test_who_has_stopped_one_table_is_forgiven_that_one_only() -> None:

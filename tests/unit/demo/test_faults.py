@@ -9,7 +9,6 @@ import pytest
 
 from headgate.eventlog.sharding import place
 from headgate.records.base import Fact
-from headgate.records.control import AgentAnnounced, Liveness, OwnerAnnounced
 from headgate.records.keys import AgentKey, OwnerKey
 from headgate_lab.demo import faults
 from headgate_lab.demo.faults import Faults
@@ -17,6 +16,7 @@ from headgate_lab.demo.processes import ServiceError
 from headgate_lab.demo.services import Services, sessions_lost
 from headgate_lab.demo.watch import Watch
 from headgate_lab.memory_log.log import MemoryBroker
+from support import build
 
 
 class Process:
@@ -51,8 +51,8 @@ def test_who_does_not_start_is_named_with_the_end_of_its_log(
     broker: MemoryBroker, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_writer = broker.client().writer("test")
-    owner = Fact(OwnerKey(0), OwnerAnnounced("o", None, "1", 1, 5.0, 0))
-    starts = Fact(AgentKey("agent-1", "s"), AgentAnnounced("1", 1, 10, 0.0, Liveness.ALIVE, "here", 1, 0))
+    owner = Fact(OwnerKey(0), build.owner_announced(version="1"))
+    starts = Fact(AgentKey("agent-1", "s"), build.agent_announced(address="here"))
     log_writer.write([place(owner, 0), place(starts, 0)], 1)
     monkeypatch.setattr(faults, "AGENT_START_SECONDS_MAX", 1.5)
     told: list[str] = []

@@ -9,22 +9,13 @@ from headgate.agent.core.announcements import answered
 from headgate.eventlog.log import Delivery, Log, LogError, Partition
 from headgate.records.base import Key, Record
 from headgate.records.control import (
-    AgentAnnounced,
     Assignment,
     Epoch,
-    FeedProgressed,
-    FeedRecorded,
-    FeedState,
     Liveness,
-    OwnerAnnounced,
     ReplicationState,
     SessionEnded,
-    SpanDispatched,
     SpanPlan,
-    SpanProgressed,
-    TaskReported,
     TaskState,
-    WantedState,
 )
 from headgate.records.keys import (
     AgentKey,
@@ -42,6 +33,7 @@ from headgate_lab.demo.services import Services
 from headgate_lab.demo.stack import FEED
 from headgate_lab.demo.tables import all_replicate, busiest_agent, holders, passed, views
 from headgate_lab.demo.watch import Chronicle, Watch, WatchError
+from support import build
 
 SPANS = ("shop.orders", "shop.stock")
 
@@ -58,30 +50,28 @@ class Story:
         self.offset += 1
 
     def owner(self, owner_id: str, owner_rev: int | None = None) -> None:
-        self.tell(OwnerKey(0), OwnerAnnounced(owner_id, owner_rev, "1", 1, 5.0, 0))
+        self.tell(OwnerKey(0), build.owner_announced(owner_id=owner_id, owner_rev=owner_rev, version="1"))
 
     def agent(self, agent: str, session: str) -> None:
-        self.tell(AgentKey(agent, session), AgentAnnounced("1", 1, 10, 0.0, Liveness.ALIVE, "", 1, 0))
+        self.tell(AgentKey(agent, session), build.agent_announced())
 
     def feed(self) -> None:
         plans = tuple(SpanPlan(span, f"shop.{span}", span, {0: 0}) for span in SPANS)
         self.tell(
             FeedKey(FEED),
-            FeedRecorded("0-1", 1, 1, "{}", plans, WantedState.RUNNING, FeedState.NORMAL, None, None, None, 0),
+            build.feed_recorded(spans=plans),
         )
 
     def dispatch(self, span: str, role: Assignment, state: ReplicationState = ReplicationState.REPLICATING) -> None:
-        self.tell(
-            SpanKey(FEED, span), SpanDispatched("0-1", 1, role.epoch.owner_rev, state, role, None, False, None, 0, None)
-        )
+        self.tell(SpanKey(FEED, span), build.span_dispatched(owner_rev=role.epoch.owner_rev, state=state, primary=role))
 
     def report(self, span: str, role: Assignment, state: TaskState = TaskState.REPLICATING) -> None:
         key = TaskKey(FEED, span, role.agent, role.session)
-        self.tell(key, TaskReported("0-1", role.epoch, state, {0: 0}, None, None, False, 0))
+        self.tell(key, build.task_reported(epoch=role.epoch, state=state, positions={0: 0}))
 
     def progress(self, span: str, role: Assignment, rows: int, lag_ms: int = 10) -> None:
         key = ProgressKey(FEED, span, role.agent, role.session)
-        self.tell(key, SpanProgressed("0-1", role.epoch, {0: rows}, None, None, rows, 0, lag_ms, 0))
+        self.tell(key, build.span_progressed(epoch=role.epoch, positions={0: rows}, rows=rows, lag_ms=lag_ms))
 
 
 def role(agent: str, session: str, n: int) -> Assignment:
@@ -131,9 +121,9 @@ def test_the_end_is_passed_only_when_every_topic_is() -> None:
     ends = {f"shop.{span}": {0: 5} for span in SPANS}
     assert not passed(story.seen.snapshot, ends)
     for positions, expected in (({SPANS[0]: {0: 5}}, False), ({SPANS[0]: {0: 5}, SPANS[1]: {0: 4}}, False)):
-        story.tell(FeedProgressKey(FEED), FeedProgressed("0-1", 1, 1, positions, None, None, 0))
+        story.tell(FeedProgressKey(FEED), build.feed_progressed(positions=positions))
         assert passed(story.seen.snapshot, ends) is expected
-    story.tell(FeedProgressKey(FEED), FeedProgressed("0-1", 1, 1, {span: {0: 6} for span in SPANS}, None, None, 0))
+    story.tell(FeedProgressKey(FEED), build.feed_progressed(positions={span: {0: 6} for span in SPANS}))
     assert passed(story.seen.snapshot, ends)
 
 
@@ -253,7 +243,9 @@ class LogOf:
 
 
 def owner_announced(owner_id: str, offset: int) -> Delivery:
-    return Delivery(Partition("announce", 0), offset, OwnerKey(0), OwnerAnnounced(owner_id, None, "1", 1, 5.0, 0))
+    return Delivery(
+        Partition("announce", 0), offset, OwnerKey(0), build.owner_announced(owner_id=owner_id, version="1")
+    )
 
 
 def test_a_patient_watch_reads_on_where_it_was_when_the_broker_is_back() -> None:
@@ -281,7 +273,7 @@ def test_an_agent_is_ready_when_its_newest_session_has_answered_and_stays() -> N
     assert not story.seen.is_ready("a1"), "it starts"
     story.tell(AnswerKey("a1", "s1", 0), answered(None, 0, 0))
     assert story.seen.is_ready("a1")
-    story.tell(AgentKey("a1", "s1"), AgentAnnounced("1", 1, 10, 0.0, Liveness.STOPPING, "here", 2, 0))
+    story.tell(AgentKey("a1", "s1"), build.agent_announced(liveness=Liveness.STOPPING, address="here", heartbeat=2))
     assert not story.seen.is_ready("a1")
     story.agent("a1", "s2")
     assert not story.seen.is_ready("a1")

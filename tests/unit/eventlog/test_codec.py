@@ -18,9 +18,10 @@ from headgate.eventlog.codec import Codec, CodecGarbage
 from headgate.eventlog.log import NewerSchemaError
 from headgate.eventlog.schema_files import SchemaFilesError, read_schemas, schema_directory, schemas
 from headgate.records.base import Fact
-from headgate.records.control import OperationRequested, OwnerAnnounced, SessionEnded
+from headgate.records.control import OwnerAnnounced, SessionEnded
 from headgate.records.keys import FeedKey, OwnerKey, RequestKey
 from headgate.records.registry import KEY_FORMS
+from support import build
 from support.codec import decode, encode
 from support.eventlog_contract import ended, heartbeat
 
@@ -88,7 +89,7 @@ def test_what_a_field_cannot_hold_is_not_written(field: str, value: Any) -> None
 
 
 def test_an_unknown_word_is_not_written() -> None:
-    fact = Fact(RequestKey("r1"), OperationRequested("sing", "shop", None, None, None, "me", 0))  # type: ignore[arg-type]
+    fact = Fact(RequestKey("r1"), build.operation_requested(kind="sing", requested_by="me"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="sing"):
         encode(fact)
 
@@ -320,7 +321,7 @@ def write_ids(directory: Path, ids: dict[str, Any]) -> None:
     (directory / "ids.json").write_text(json.dumps(ids))
 
 
-ANNOUNCED = Fact(OwnerKey(shard=0), OwnerAnnounced("o1", None, "0.1.0", 1, 5.0, 17))
+ANNOUNCED = Fact(OwnerKey(shard=0), build.owner_announced(owner_id="o1", version="0.1.0", announced_ms=17))
 
 
 def test_an_old_version_is_read_as_the_newest(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ from headgate.eventlog.sharding import place
 from headgate.records.base import Fact
 from headgate.records.control import OwnerAnnounced
 from headgate.records.keys import OwnerKey
+from support import build
 
 EVENT = UUID("12345678-1234-5678-1234-567812345678")
 NOW_MS = 1_700_000_000_123
 
 
 def announced() -> OwnerAnnounced:
-    return OwnerAnnounced("o1", 7, "0.1.0", 2, 5.0, NOW_MS)
+    return build.owner_announced(owner_id="o1", owner_rev=7, version="0.1.0", schema_version=2, announced_ms=NOW_MS)
 
 
 def test_a_record_says_who_wrote_it_and_what_its_value_is() -> None:

@@ -12,19 +12,16 @@ from headgate.records.control import (
     AgentAnnounced,
     Assignment,
     Epoch,
-    FeedRecorded,
-    FeedState,
-    Liveness,
     OwnerAnnounced,
     ReplicationState,
     SessionEnded,
     SpanDispatched,
     SpanPlan,
     SpanProgressed,
-    WantedState,
 )
 from headgate.records.keys import AgentKey, AnswerKey, FeedKey, OwnerKey, ProgressKey, SessionKey, SpanKey
 from headgate.views.rows import agent_rows, table_rows
+from support import build
 
 
 def _snapshot(*facts: tuple[Key, Record | None, int]) -> Snapshot:
@@ -35,66 +32,22 @@ def _snapshot(*facts: tuple[Key, Record | None, int]) -> Snapshot:
 
 
 def _owner(lease_seconds: float) -> OwnerAnnounced:
-    return OwnerAnnounced(
-        owner_id="o", owner_rev=1, version="0", schema_version=1, lease_seconds=lease_seconds, announced_ms=0
-    )
+    return build.owner_announced(owner_rev=1, version="0", lease_seconds=lease_seconds)
 
 
 def _agent(announced_ms: int = 0) -> AgentAnnounced:
-    return AgentAnnounced(
-        version="0",
-        schema_version=1,
-        capacity_spans=10,
-        load_bytes_per_s=0.0,
-        liveness=Liveness.ALIVE,
-        address="",
-        heartbeat=3,
-        announced_ms=announced_ms,
-    )
+    return build.agent_announced(version="0", heartbeat=3, announced_ms=announced_ms)
 
 
 def _dispatched(epoch: Epoch, state: ReplicationState = ReplicationState.REPLICATING) -> SpanDispatched:
-    return SpanDispatched(
-        feed_id="0-1",
-        incarnation=0,
-        owner_rev=1,
-        state=state,
-        primary=Assignment("a", "s", epoch),
-        secondary=None,
-        sealed=False,
-        moving_request=None,
-        failures=0,
-        last_error=None,
-    )
+    return build.span_dispatched(incarnation=0, state=state, primary=Assignment("a", "s", epoch))
 
 
 def _progressed(epoch: Epoch, rows: int) -> SpanProgressed:
-    return SpanProgressed(
-        feed_id="0-1",
-        epoch=epoch,
-        positions={0: 7},
-        seen_ts=None,
-        resolved_ts=None,
-        rows=rows,
-        bytes=1,
-        lag_ms=20,
-        progressed_ms=0,
-    )
+    return build.span_progressed(epoch=epoch, positions={0: 7}, rows=rows, bytes=1, lag_ms=20)
 
 
-FEED = FeedRecorded(
-    feed_id="0-1",
-    owner_rev=1,
-    incarnation=0,
-    spec="{}",
-    spans=(SpanPlan("b", "t.b", "b", {0: 0}), SpanPlan("a", "t.a", "a", {0: 0})),
-    wanted=WantedState.RUNNING,
-    state=FeedState.NORMAL,
-    error_code=None,
-    error=None,
-    request=None,
-    changed_ms=0,
-)
+FEED = build.feed_recorded(incarnation=0, spans=(SpanPlan("b", "t.b", "b", {0: 0}), SpanPlan("a", "t.a", "a", {0: 0})))
 
 
 def test_a_tombstone_removes_and_a_later_record_replaces() -> None:

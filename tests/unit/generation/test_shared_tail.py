@@ -13,17 +13,17 @@ from headgate.eventlog.log import LogError, Partition, Placed
 from headgate.generation.changelog.shell import shared_tail
 from headgate.generation.changelog.shell.shared_tail import TailCrashedError, WriterTail
 from headgate.records.base import Fact
-from headgate.records.control import OwnerAnnounced
 from headgate.records.generation import GenerationOwnerKey, WriterKey, WriterReported
 from headgate.supervision.threads import SUPERVISOR
 from headgate_lab.memory_log.log import MemoryBroker, MemoryLog
+from support import build
 from support.waiting import eventually
 
 
 @pytest.fixture
 def log() -> MemoryLog:
     broker = MemoryBroker()
-    announced = OwnerAnnounced("o", None, "test", 2, 5.0, 0, 2)
+    announced = build.owner_announced(schema_version=2, level=2)
     broker.append(Placed(Partition("announce", 0), Fact(GenerationOwnerKey(0), announced)), 2)
     return broker.client()
 

@@ -20,7 +20,6 @@ from headgate.generation.timestamps.core.timestamp_views import GenerationLate
 from headgate.generation.timestamps.shell import timestamp_streams
 from headgate.generation.timestamps.shell.timestamp_streams import GenerationsUnheardError
 from headgate.records.base import Fact, Key, Record
-from headgate.records.control import OwnerAnnounced
 from headgate.records.generation import GenerationOwnerKey
 from headgate.records.timestamps import (
     DescriptionKey,
@@ -35,6 +34,7 @@ from headgate.records.timestamps import (
 )
 from headgate.runtime.clocks import elapsed_seconds
 from headgate_lab.memory_log.log import MemoryBroker, MemoryLog
+from support import build
 from support.waiting import eventually
 
 SET = "s"
@@ -53,7 +53,7 @@ class World:
         self.log: MemoryLog = self.broker.client()
         self.clock_ms = NOW
         self.made: list[TimestampGeneration] = []
-        announced = OwnerAnnounced("o", None, "test", 2, 5.0, 0, 2)
+        announced = build.owner_announced(schema_version=2, level=2)
         self.broker.append(Placed(Partition("announce", 0), Fact(GenerationOwnerKey(0), announced)), 2)
 
     def put(self, key: Key, value: Record | None) -> None:

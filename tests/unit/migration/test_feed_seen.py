@@ -6,8 +6,9 @@ from msgspec.structs import replace
 from headgate.migration.core.copy_steps import FeedSeen
 from headgate.migration.shell.feeds import ChangeFeeds
 from headgate.records.control import FeedRecorded, FeedState, WantedState
+from support import build
 
-GOES = FeedRecorded("0-1", 1, 1, "{}", (), WantedState.RUNNING, FeedState.NORMAL, None, None, None, 5)
+GOES = build.feed_recorded(changed_ms=5)
 WAITS = replace(GOES, state=FeedState.WARNING, error_code="sink_column_missing", error="a column")
 HELD = replace(GOES, state=FeedState.WARNING, error_code="value_refused", error="a value")
 

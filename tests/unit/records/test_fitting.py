@@ -15,11 +15,12 @@ from headgate.eventlog.log import SchemaLevel
 from headgate.eventlog.schema_files import schemas
 from headgate.records import control, generation, timestamps
 from headgate.records.base import Fact
-from headgate.records.control import FeedProgressed, HeldBy, OwnerAnnounced, SpanPlan, SpanProgressed
+from headgate.records.control import HeldBy, OwnerAnnounced, SpanPlan
 from headgate.records.fitting import FOR_PEOPLE, NUMBER_MAX, TEXT_LENGTH_MAX, fitted, fitted_text, why_unwritable
 from headgate.records.keys import ProgressKey
 from headgate.records.migration import MigrationRecorded, MigrationRequested
 from headgate.records.registry import KEY_FORMS
+from support import build
 from support.codec import decode
 
 OURS: dict[type[msgspec.Struct], set[str]] = {
@@ -139,7 +140,16 @@ def test_what_is_fitted_is_written_and_read_as_it_was(fact: Fact) -> None:
 
 
 def test_what_fits_is_left_as_it_is() -> None:
-    record = SpanProgressed("0-1", control.Epoch(1, 2), {0: 3}, 5, 6, 7, 8, 9, 10)
+    record = build.span_progressed(
+        epoch=control.Epoch(1, 2),
+        positions={0: 3},
+        seen_ts=5,
+        resolved_ts=6,
+        rows=7,
+        bytes=8,
+        lag_ms=9,
+        progressed_ms=10,
+    )
     assert fitted(record) is record
     assert fitted_text("Zürich " * 1_000) == "Zürich " * 1_000
 
@@ -148,10 +158,19 @@ def test_what_does_not_fit_is_shortened_clamped_or_spelt_out() -> None:
     assert fitted_text("a" * 9_000).endswith("a … (cut)")
     assert len(fitted_text("\ud800" * 9_000)) == TEXT_LENGTH_MAX
     assert fitted_text("x\ud800y") == "x\\ud800y"
-    told = SpanProgressed("0-1", control.Epoch(1, 2), {0: 3}, 2**80, 2**64 - 1, -1, 8, 2**63, 10)
+    told = build.span_progressed(
+        epoch=control.Epoch(1, 2),
+        positions={0: 3},
+        seen_ts=2**80,
+        resolved_ts=2**64 - 1,
+        rows=-1,
+        bytes=8,
+        lag_ms=2**63,
+        progressed_ms=10,
+    )
     fit = fitted(told)
     assert (fit.seen_ts, fit.resolved_ts, fit.rows, fit.lag_ms) == (NUMBER_MAX, None, 0, NUMBER_MAX)
-    held = FeedProgressed("0-1", 1, 1, {}, None, HeldBy("t", "sink", None, 1, "\udfff"), 1)
+    held = build.feed_progressed(held_by=HeldBy("t", "sink", None, 1, "\udfff"), progressed_ms=1)
     assert fitted(held).held_by == HeldBy("t", "sink", None, 1, "\\udfff")
     assert fitted(SpanPlan("t", "db.t", "t", {0: 2**70})).start == {0: 2**70}, "what others go by is not changed"
 

@@ -13,7 +13,6 @@ from headgate.agent.core.span.inputs import SpanResult
 from headgate.formats import debezium_json
 from headgate.formats.dealing import Dealer, Look
 from headgate.formats.decoding import Decoder
-from headgate.records.control import Epoch
 from headgate.replication import set_aside, task_run
 from headgate.replication.frames import Chunk
 from headgate.replication.plan import BatchPlan, DeadLetterTarget, SpanWork, TaskResult
@@ -24,9 +23,9 @@ from headgate.sinks.contract import (
     Applied,
     ChangeBatch,
     ChangeRefusedError,
-    Claim,
     FeedIdentity,
 )
+from support import build
 from support.lanes_without_spark import Restarts, queries_of
 
 SPEC = "the feed's spec"
@@ -91,7 +90,9 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> RecordingParts:
 
 def work(table: str, expected: dict[int, int]) -> SpanWork:
     identity = FeedIdentity("c", "0-1", "shop")
-    claim = Claim(identity, table, f"t.{table}", Epoch(1, 1), 1, dict.fromkeys(expected, 0))
+    claim = build.claim(
+        identity=identity, table=table, topic=f"t.{table}", incarnation=1, start=dict.fromkeys(expected, 0)
+    )
     return SpanWork(SpanId("shop", table), f"t.{table}", claim, expected)
 
 

@@ -9,16 +9,15 @@ from headgate.agent.core.executor import SpanId
 from headgate.formats import canal_json
 from headgate.formats.dealing import Dealer
 from headgate.formats.decoding import SchemasUnavailableError
-from headgate.records.control import Epoch
 from headgate.replication import task_run
 from headgate.replication.frames import Chunk
 from headgate.replication.plan import BatchPlan, SpanWork
 from headgate.sinks.contract import (
-    Claim,
     FeedIdentity,
     QuarantineUnavailableError,
     SinkUnavailableError,
 )
+from support import build
 
 from .conftest import BOX, SPEC, RecordingParts, RecordingQuarantine, by_table, canal, run
 
@@ -26,7 +25,9 @@ from .conftest import BOX, SPEC, RecordingParts, RecordingQuarantine, by_table, 
 def one_of(table: str, at: dict[int, int], **more: Any) -> SpanWork:
     """A span of topic t.shop, at these positions of the sink."""
     identity = FeedIdentity("c", "0-1", "shop")
-    claim = Claim(identity, f"public.{table}", "t.shop", Epoch(1, 1), 1, dict.fromkeys(at, 0))
+    claim = build.claim(
+        identity=identity, table=f"public.{table}", topic="t.shop", incarnation=1, start=dict.fromkeys(at, 0)
+    )
     return SpanWork(
         SpanId("shop", f"public.{table}"),
         "t.shop",

@@ -7,9 +7,10 @@ import pytest
 from headgate.config.settings import Settings
 from headgate.coordinator.core.kind import sign_of_session
 from headgate.records.base import Key, Record
-from headgate.records.control import AgentAnnounced, Liveness, OwnerAnnounced, SessionEnded
+from headgate.records.control import AgentAnnounced, SessionEnded
 from headgate.records.keys import AgentKey, SessionKey
 from headgate.runtime.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN, HolderLeases, OwnerWatch, lease_of
+from support import build
 
 ONE, TWO = ("a1", "s1"), ("a2", "s1")
 ENDED = SessionEnded(owner_rev=1, reason="silent", ended_ms=0)
@@ -110,16 +111,14 @@ def test_the_owner_lease_is_the_one_it_announced() -> None:
     watch = OwnerWatch(5.0, now=100.0)
     assert watch.is_vacant()
     assert watch.runs_out_at() == 105.0
-    announced = OwnerAnnounced(
-        owner_id="o", owner_rev=None, version="1", schema_version=1, lease_seconds=8.0, announced_ms=0
-    )
+    announced = build.owner_announced(version="1", lease_seconds=8.0)
     watch.heard(announced, 102.0)
     assert not watch.is_vacant()
     assert watch.runs_out_at() == 110.0
 
 
 def announced(lease_seconds: float | None) -> AgentAnnounced:
-    return AgentAnnounced("1", 2, 10, 0.0, Liveness.ALIVE, "here", 1, 0, lease_seconds)
+    return build.agent_announced(schema_version=2, address="here", lease_seconds=lease_seconds)
 
 
 def test_a_session_is_judged_by_the_lease_it_has_announced() -> None:

@@ -16,15 +16,9 @@ from headgate.eventlog.schema_files import SchemaSet, read_schemas, schema_direc
 from headgate.records.base import Fact
 from headgate.records.control import (
     AgentAnnounced,
-    FeedProgressed,
-    FeedRecorded,
-    FeedState,
-    Liveness,
     OperationKind,
-    OperationRequested,
     OwnerAnnounced,
     ReplicationState,
-    SpanDispatched,
     SpanPlan,
     WantedState,
 )
@@ -32,24 +26,30 @@ from headgate.records.keys import AgentKey, OwnerKey, RequestKey, SpanKey
 from headgate.records.levels import FIELDS, NESTED, WITHHELD, WORDS, level_of, withheld
 from headgate.runtime.levels import QUIET_LEASES, Readership
 from headgate_lab.memory_log.log import MemoryBroker
+from support import build
 
 LEASE_SECONDS = 5.0
 QUIET_SECONDS = QUIET_LEASES * LEASE_SECONDS
 
 SPAN = Fact(
     SpanKey("f", "t1"),
-    SpanDispatched("0-1", 1, 7, ReplicationState.ABSENT, None, None, False, None, 0, None, revision=0),
+    build.span_dispatched(owner_rev=7, state=ReplicationState.ABSENT, revision=0),
 )
 REVISED = Fact(SPAN.key, replace(SPAN.value, revision=3))
-REQUEST = Fact(RequestKey("r"), OperationRequested(OperationKind.DRAIN_AGENT, "", None, None, "a1", "me", 5))
+REQUEST = Fact(
+    RequestKey("r"),
+    build.operation_requested(kind=OperationKind.DRAIN_AGENT, feed="", agent="a1", requested_by="me", requested_ms=5),
+)
 
 
 def owner(level: int, *, reads: int = 9, lease_seconds: float = LEASE_SECONDS) -> OwnerAnnounced:
-    return OwnerAnnounced("o", 3, "0", reads, lease_seconds, 0, level)
+    return build.owner_announced(
+        owner_rev=3, version="0", schema_version=reads, lease_seconds=lease_seconds, level=level
+    )
 
 
 def agent(reads: int) -> AgentAnnounced:
-    return AgentAnnounced("0", reads, 10, 0.0, Liveness.ALIVE, "here", 1, 0)
+    return build.agent_announced(version="0", schema_version=reads, address="here")
 
 
 @pytest.fixture
@@ -225,12 +225,12 @@ def words_in(schema: Any) -> Iterator[str]:
 
 
 def test_what_is_only_told_is_left_out_below_its_level_and_the_rest_waits() -> None:
-    said = FeedProgressed("0-1", 1, 7, {}, 5, None, 0, resolved_ts=5)
+    said = build.feed_progressed(owner_rev=7, checkpoint_ts=5, resolved_ts=5)
     assert level_of(said) == 2
     assert withheld(said, 2) is said
     assert withheld(said, 1) == replace(said, resolved_ts=None)
     plan = SpanPlan("t", "db.t", "t", {0: 7})
-    feed = FeedRecorded("0-1", 3, 1, "{}", (plan,), WantedState.RUNNING, FeedState.NORMAL, None, None, None, 5)
+    feed = build.feed_recorded(owner_rev=3, spans=(plan,), changed_ms=5)
     assert level_of(feed) == 1
     assert withheld(feed, 1) is feed
     aimed = replace(feed, target_ts=9, sink_id="x")

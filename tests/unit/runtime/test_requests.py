@@ -10,12 +10,9 @@ from headgate import SCHEMA_VERSION
 from headgate.eventlog.log import LogError, Partition, Placed, SchemaLevel
 from headgate.records.base import Fact, Key, Record
 from headgate.records.control import (
-    AgentAnnounced,
-    Liveness,
     OperationKind,
     OperationRequested,
     OutcomeStatus,
-    OwnerAnnounced,
     RequestSettled,
 )
 from headgate.records.fitting import TEXT_LENGTH_MAX
@@ -33,6 +30,7 @@ from headgate.runtime.requests import (
     feed_request,
 )
 from headgate_lab.memory_log.log import MemoryBroker
+from support import build
 
 ANNOUNCE = Partition("announce", 0)
 
@@ -63,7 +61,7 @@ class Cluster(MemoryBroker):
         self.on_committed = self._answer
 
     def announce(self, owner: str, shard: int = 0, *, level: int = 2, lease_seconds: float = 5.0) -> None:
-        record = OwnerAnnounced(owner, None, "test", level, lease_seconds, 0, level)
+        record = build.owner_announced(owner_id=owner, schema_version=level, lease_seconds=lease_seconds, level=level)
         self.append(Placed(ANNOUNCE, Fact(OwnerKey(shard), record)), level)
 
     def _answer(self, partition: Partition, entry: object) -> None:
@@ -136,8 +134,8 @@ def test_the_level_of_the_log_is_read_when_a_request_needs_it() -> None:
     ask(cluster.client(SchemaLevel(SCHEMA_VERSION)), asked(**SPLIT), 5.0, client="test")
 
 
-AGENT = AgentAnnounced("old", 1, 10, 0.0, Liveness.ALIVE, "host", 0, 0)
-OWNER = OwnerAnnounced("g1", None, "old", 1, 5.0, 0, 1)
+AGENT = build.agent_announced(version="old", address="host", heartbeat=0)
+OWNER = build.owner_announced(owner_id="g1", version="old", level=1)
 
 
 @pytest.mark.parametrize(("key", "old"), [(AgentKey("a1", "s1"), AGENT), (GenerationOwnerKey(0), OWNER)])

@@ -6,10 +6,10 @@ import pytest
 
 from headgate.eventlog.log import Partition
 from headgate.records.base import Fact
-from headgate.records.control import OwnerAnnounced
 from headgate.records.keys import OwnerKey
 from headgate.runtime.role import BACKOFF_SECONDS, RoleEndedError, RoleState
 from headgate_lab.memory_log.log import CommitFault
+from support import build
 from support.toy_role import ANNOUNCE, LEASE, World, transactional_id
 
 CHANGEFEED = Partition("changefeed", 0)
@@ -94,13 +94,8 @@ def test_a_standby_that_was_frozen_does_not_take_its_own_gap_for_the_owners_sile
 def test_a_later_owner_seen_on_announce_ends_the_term_before_anything_is_written(world: World) -> None:
     one = world.member("one").serve()
     world.request("r1")
-    later = OwnerAnnounced(
-        owner_id="two",
-        owner_rev=(one.role.status.owner_rev or 0) + 100,
-        version="0.1.0",
-        schema_version=1,
-        lease_seconds=LEASE,
-        announced_ms=0,
+    later = build.owner_announced(
+        owner_id="two", owner_rev=(one.role.status.owner_rev or 0) + 100, version="0.1.0", lease_seconds=LEASE
     )
     world.write(ANNOUNCE, Fact(OwnerKey(0), later))
     commits = one.role.counters.commits

@@ -3,20 +3,23 @@
 import pytest
 
 from headgate.coordinator.core.kind import COORDINATOR_KIND
-from headgate.records.control import MemberAnnounced, OwnerAnnounced
+from headgate.records.control import MemberAnnounced
 from headgate.records.keys import MemberKey, OwnerKey
 from headgate.runtime.presence import Presence
 from headgate.runtime.role import RoleState
 from headgate.runtime.roster import MEMBER_FORGOTTEN_SECONDS, Roster
 from headgate_lab.memory_log.log import MemoryBroker
 from headgate_lab.worlds.kernel import role_settings
+from support import build
 from support.toy_role import LEASE, World
 
 ALL = (0, 1, 2, 3)
 
 
 def _owner(roster: Roster, shard: int, name: str, now: float, *, lease: float = LEASE) -> None:
-    roster.learn(OwnerKey(shard), OwnerAnnounced(name, 0, "v", 1, lease, 0), now)
+    roster.learn(
+        OwnerKey(shard), build.owner_announced(owner_id=name, owner_rev=0, version="v", lease_seconds=lease), now
+    )
 
 
 def _member(roster: Roster, name: str, now: float, shards: tuple[int, ...] = ALL) -> None:

@@ -9,19 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.formats.change import Change, Operation
-from headgate.records.control import Epoch
 from headgate.sinks.bisection import bisect_batch
 from headgate.sinks.contract import (
     ChangeBatch,
     ChangeRefusedError,
-    Claim,
     ConstraintViolatedError,
-    FeedIdentity,
     OffsetRange,
     Quarantine,
     QuarantineFullError,
     ValueRefusedError,
 )
+from support import build
 
 
 class FakeTrial:
@@ -49,7 +47,7 @@ class FakeTrial:
 
 
 def batch(sizes: dict[int, int], quarantine: Quarantine | None = None) -> ChangeBatch:
-    claim = Claim(FeedIdentity("c", "0-1", "shop"), "t", "topic", Epoch(1, 1), 0, dict.fromkeys(sizes, 0))
+    claim = build.claim(table="t", start=dict.fromkeys(sizes, 0))
     changes = [
         Change(p, offset, Operation.UPSERT, {"id": offset}, {"id": offset}, None, 0)
         for p, size in sizes.items()
@@ -160,7 +158,7 @@ def batches_of_events(draw: st.DrawFn) -> ChangeBatch:
                 changes.append(Change(partition, offset, Operation.UPSERT, row, row, None, 0))
             offset += draw(st.integers(1, 3))
         ranges[partition] = OffsetRange(first, offset)
-    claim = Claim(FeedIdentity("c", "0-1", "shop"), "t", "topic", Epoch(1, 1), 0, dict.fromkeys(ranges, 0))
+    claim = build.claim(table="t", start=dict.fromkeys(ranges, 0))
     return ChangeBatch(claim, ranges, changes)
 
 

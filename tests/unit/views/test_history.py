@@ -5,34 +5,21 @@ from msgspec.structs import replace
 from headgate.eventlog.log import Delivery, Garbage, Partition
 from headgate.records.base import Key, Record
 from headgate.records.control import (
-    AgentAnnounced,
     Assignment,
     Epoch,
     Liveness,
-    OwnerAnnounced,
     ReplicationState,
     SessionEnded,
-    SpanDispatched,
     SpanProgressed,
 )
 from headgate.records.keys import AgentKey, OwnerKey, ProgressKey, SessionKey, SpanKey
 from headgate.views.history import EVENTS_OF_A_SUBJECT_MAX, Event, History, events_of
 from headgate.views.model import ViewsModel
+from support import build
 
 A, B = Assignment("a", "s1", Epoch(5, 1)), Assignment("b", "s2", Epoch(5, 2))
-DISPATCHED = SpanDispatched(
-    feed_id="0-1",
-    incarnation=0,
-    owner_rev=5,
-    state=ReplicationState.REPLICATING,
-    primary=A,
-    secondary=None,
-    sealed=False,
-    moving_request=None,
-    failures=0,
-    last_error=None,
-)
-OWNER = OwnerAnnounced(owner_id="o1", owner_rev=None, version="0", schema_version=1, lease_seconds=5.0, announced_ms=0)
+DISPATCHED = build.span_dispatched(incarnation=0, owner_rev=5, primary=A)
+OWNER = build.owner_announced(owner_id="o1", version="0")
 SPAN = SpanKey("f", "t")
 
 
@@ -111,17 +98,7 @@ class _Lags:
 
 
 def _progressed(rows: int) -> SpanProgressed:
-    return SpanProgressed(
-        feed_id="0-1",
-        epoch=A.epoch,
-        positions={0: rows},
-        seen_ts=None,
-        resolved_ts=None,
-        rows=rows,
-        bytes=rows,
-        lag_ms=1,
-        progressed_ms=0,
-    )
+    return build.span_progressed(epoch=A.epoch, positions={0: rows}, rows=rows, bytes=rows, lag_ms=1)
 
 
 def test_the_model_is_rebuilt_when_the_last_record_was_read_and_takes_none_twice() -> None:
@@ -141,16 +118,7 @@ def test_the_model_is_rebuilt_when_the_last_record_was_read_and_takes_none_twice
 
 
 def test_an_agent_announces_itself_once() -> None:
-    alive = AgentAnnounced(
-        version="1",
-        schema_version=1,
-        capacity_spans=1,
-        load_bytes_per_s=0.0,
-        liveness=Liveness.ALIVE,
-        address="",
-        heartbeat=1,
-        announced_ms=0,
-    )
+    alive = build.agent_announced(capacity_spans=1)
     key = AgentKey("a", "s1")
     assert kinds(key, None, alive) == ["session_announced"]
     assert kinds(key, None, replace(alive, heartbeat=7)) == ["session_found"]

@@ -5,13 +5,14 @@ from msgspec.structs import replace
 from headgate.eventlog.log import Delivery, Partition
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.base import Key, Record
-from headgate.records.control import FeedProgressed
 from headgate.records.keys import FeedKey, FeedProgressKey
 from headgate.views.positions import positions_of
-from support.feeds import feed_of
+from support import build
 
-FEED = feed_of("t", "a", "b", partitions=2)
-PROGRESS = FeedProgressed(FEED.feed_id, FEED.incarnation, 1, {"a": {0: 7, 1: 3}, "b": {0: 5, 1: 9}}, None, None, 0)
+FEED = build.feed_of("t", "a", "b", partitions=2)
+PROGRESS = build.feed_progressed(
+    feed_id=FEED.feed_id, incarnation=FEED.incarnation, positions={"a": {0: 7, 1: 3}, "b": {0: 5, 1: 9}}
+)
 
 
 def standing(*records: tuple[Key, Record]) -> Snapshot:
