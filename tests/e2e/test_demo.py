@@ -190,7 +190,7 @@ def _a_feed_of_ones_own(said: str, folder: Path) -> tuple[int, str]:
     own = {
         "feed": "mine",
         "source": spec["source"] | {"topics": [topic for topic in spec["source"]["topics"] if "orders" in topic]},
-        "sink": spec["sink"] | {"password_file": "target.password", "table": "public.mine"},
+        "sink": spec["sink"] | {"table": "public.mine"},
     }
     file = folder / "mine.yaml"
     file.write_text(yaml.safe_dump(own), encoding="utf-8")

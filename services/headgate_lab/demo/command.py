@@ -17,7 +17,7 @@ from headgate_lab.demo.load import LoadError
 from headgate_lab.demo.processes import ServiceError, ServiceProcess
 from headgate_lab.demo.report import show_report
 from headgate_lab.demo.scenario import Options, Shop, demonstrate, running_shop
-from headgate_lab.demo.services import PASSWORD_FILE
+from headgate_lab.demo.services import CONNECTION
 from headgate_lab.demo.stack import FEED
 from headgate_lab.demo.watch import WatchError
 
@@ -33,8 +33,13 @@ AGENTS_DEFAULT: Final = 3
 AGENTS_SHORT: Final = 2
 SEED_MAX: Final = 1_000_000
 
-SETTINGS_OF_COMMANDS: Final = ("HEADGATE_BOOTSTRAP", "HEADGATE_SHARDS", "HEADGATE_SECRETS_DIR")
-"""What commands in another terminal need to know: where the cluster is, and where the secrets that feeds name are."""
+SETTINGS_OF_COMMANDS: Final = (
+    "HEADGATE_BOOTSTRAP",
+    "HEADGATE_SHARDS",
+    "HEADGATE_SECRETS_DIR",
+    "HEADGATE_CONNECTIONS",
+)
+"""What commands in another terminal need to know: where the cluster is, and where connections and secrets are."""
 
 EXIT_FAILED: Final = 50
 """Something that was checked does not hold, or a fault was not made up for (docs/exit-codes.md)."""
@@ -168,8 +173,8 @@ def _show_addresses(display: Display, shop: Shop) -> None:
         "  headgate topic tail dispatch",
         "  headgate table move shop shop.orders agent-2",
         f"  kill -9 {shop.services.all[-1].pid}    # and watch its tables go elsewhere",
-        f"A feed of your own is made as in {shop.scratch.folder / f'{FEED}.yaml'}; the target's password is",
-        f"password_file: {PASSWORD_FILE}, in the folder for secrets that is named above.",
+        f"Write a feed of your own as in {shop.scratch.folder / f'{FEED}.yaml'}. The target is",
+        f"connection {CONNECTION}, which HEADGATE_CONNECTIONS describes.",
         "",
         "Ctrl-C stops everything.",
     ]

@@ -64,7 +64,11 @@ OUTCOME_SECONDS_MAX: Final = 240.0
 
 
 PASSWORD_FILE: Final = "target.password"  # noqa: S105 - the name of a file
-"""In the folder for secrets, by the name that feeds use."""
+"""In the folder for secrets."""
+
+CONNECTIONS_FILE: Final = "connections.yaml"
+CONNECTION: Final = "target"
+"""The target's name in it, which feeds use."""
 
 SESSIONS_LOST: Final = re.compile(r"^headgate_agent_sessions_lost_total (\S+)$", re.MULTILINE)
 
@@ -155,6 +159,7 @@ def _settings(bootstrap: str, scratch: Path, secrets_dir: Path) -> dict[str, str
         "HEADGATE_SPARK__MEMORY": SPARK_MEMORY,
         "HEADGATE_SPARK__SCRATCH": str(scratch),
         "HEADGATE_SECRETS_DIR": str(secrets_dir),
+        "HEADGATE_CONNECTIONS": str(secrets_dir / CONNECTIONS_FILE),
         "JAVA_HOME": str(java_home_for_spark()),
         "JAVA_TOOL_OPTIONS": f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {JAVA_OPTIONS}".strip(),
     }
@@ -175,13 +180,19 @@ def postgresql_sink(target_dsn: str) -> SinkAddress:
     return SinkAddress("postgresql", dsn, str(target["password"]))
 
 
-def feed_text(sink: SinkAddress, password_file: Path) -> str:
-    """The feed over all tables, as a user would write it: the password stands in a file, feeds on a topic."""
+def connections_text(sink: SinkAddress) -> str:
+    """The file with the target as a named connection, as an operator would write it."""
+    target = {"kind": sink.type, "address": sink.dsn, "password_file": PASSWORD_FILE, "use": ["sink"]}
+    return yaml.safe_dump({"connections": {CONNECTION: target}}, sort_keys=False)
+
+
+def feed_text(sink: SinkAddress) -> str:
+    """The feed over all tables, as a user would write it: it names the target's connection."""
     return yaml.safe_dump(
         {
             "feed": FEED,
             "source": {"topics": [f"{TOPIC_PREFIX}.{table.full_name}" for table in TABLES], "format": "debezium-json"},
-            "sink": {"type": sink.type, "dsn": sink.dsn, "password_file": str(password_file)},
+            "sink": {"type": sink.type, "connection": CONNECTION},
         },
         sort_keys=False,
     )
@@ -193,7 +204,8 @@ def create_feed(sink: SinkAddress, services: Services, folder: Path) -> Path:
     password_file.touch(mode=0o600)
     password_file.write_text(sink.password, encoding="utf-8")
     file = folder / f"{FEED}.yaml"
-    file.write_text(feed_text(sink, password_file), encoding="utf-8")
+    (folder / CONNECTIONS_FILE).write_text(connections_text(sink), encoding="utf-8")
+    file.write_text(feed_text(sink), encoding="utf-8")
     try:
         timeout = f"{scaled_seconds(OUTCOME_SECONDS_MAX):g}"
         answer = run_command(services.settings, "feed", "create", str(file), "-o", "json", "--timeout", timeout)
