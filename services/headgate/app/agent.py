@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from headgate.agent.shell.service import AgentCounters, AgentOptions, run_agent
+from headgate.agent.shell.life import AgentCounters, AgentOptions
+from headgate.agent.shell.service import run_agent
 from headgate.app.process import Part, Surroundings
 from headgate.config.security import java_properties
 from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentRestraint, AgentStream
@@ -15,8 +16,6 @@ from headgate.replication.progress import LaneProgress
 
 if TYPE_CHECKING:
     from headgate.agent.core.executor import TableExecutor
-
-__all__ = ["agent_part"]
 
 SPARK_STOP_SECONDS: Final = 6.0
 """Part of a clean stop's time kept for Spark's end, which takes two seconds, and three times as long on a busy machine:

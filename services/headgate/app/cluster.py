@@ -12,8 +12,6 @@ from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.sharding import SHARDED_TOPICS
 from headgate.eventlog.topics import topic_name
 
-__all__ = ["cluster_settings", "opened_cluster"]
-
 
 def cluster_settings(flags: Mapping[str, Any]) -> Settings:
     """Settings whose number of shards, unless it is set, is that of the cluster if the cluster exists.

@@ -10,8 +10,6 @@ from headgate.coordinator.shell.service import CoordinatorService, load_schedule
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.runtime.service import ServiceSettings
 
-__all__ = ["coordinator_part"]
-
 
 def coordinator_part(around: Surroundings, owner: ServiceSettings) -> Part:
     """The service of this process, not started. Raises CommandError for a scheduler that cannot be loaded."""

@@ -31,8 +31,6 @@ from headgate.runtime.role import RoleEndedError
 from headgate.sinks.contract import SinkError, SinkUnavailableError, TopicReplacedError
 from headgate.sources.offsets import SourceError
 
-__all__ = ["MEANINGS", "CommandError", "ExitCode", "Meaning", "exit_code_of", "exit_code_of_refusal"]
-
 
 class ExitCode(IntEnum):
     """Exit status of a command."""

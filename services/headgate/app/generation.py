@@ -5,8 +5,6 @@ from headgate.generation.owner.shell.effect_runner import GenerationEffects
 from headgate.generation.owner.shell.service import GenerationService
 from headgate.runtime.service import ServiceSettings
 
-__all__ = ["generation_part"]
-
 
 def generation_part(around: Surroundings, owner: ServiceSettings) -> Part:
     """The service of this process, not started."""

@@ -11,8 +11,6 @@ from headgate.generation.shell.tail import GenerationTail
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.places import Place, PlaceError
 
-__all__ = ["ingest_part"]
-
 
 def ingest_part(around: Surroundings, log_name: str, topics: Sequence[str], name: str, skip: Sequence[str]) -> Part:
     """The service. Raises CommandError, LogError, ChangeLogUnavailableError."""

@@ -10,8 +10,6 @@ from headgate.config.settings import SettingsError
 from headgate.migration.strategies.contract import RefusedError
 from headgate.provisioning.errors import EmbeddedError
 
-__all__ = ["LateCopier"]
-
 
 class LateCopier:
     """See headgate.migration.strategies.online.strategy.Copier. ``scratch`` is for Spark's temporary files."""

@@ -12,8 +12,6 @@ from headgate.migration.shell.service import MigrationService
 from headgate.migration.strategies.tools.tool import Tools
 from headgate.runtime.service import ServiceSettings
 
-__all__ = ["migration_part"]
-
 LOOPBACKS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - addresses that listen everywhere
 """Where a program on this machine finds who listens on all addresses."""
 

@@ -30,8 +30,6 @@ from headgate.observability.probes import Probes
 from headgate.runtime.service import SILENCE_SECONDS_MAX
 from headgate.supervision.threads import SUPERVISOR, BackgroundThread
 
-__all__ = ["Part", "Surroundings", "ThreadCrashedError", "run_parts", "surrounded"]
-
 LOOK_SECONDS: Final = 0.1
 """How often the main thread looks for a note of a signal, or for a part that has ended."""
 

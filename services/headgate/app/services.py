@@ -17,8 +17,6 @@ from headgate.app.process import Part, Surroundings, run_parts, surrounded
 from headgate.config.settings import Settings
 from headgate.runtime.service import ServiceSettings
 
-__all__ = ["run_agent", "run_coordinator", "run_generation", "run_ingest", "run_migration", "run_node", "run_views"]
-
 Flags = Mapping[str, Any]
 """Options of the command line as nested settings."""
 

@@ -11,13 +11,12 @@ from headgate.config.security import java_properties
 from headgate.config.settings import Settings, SettingsError
 from headgate.provisioning.artifacts import ensure
 from headgate.provisioning.java import java_home_for_spark
-from headgate.replication.executor import ExecutorSettings, SparkExecutor
+from headgate.replication.executor import SparkExecutor
 from headgate.replication.plan import DeadLetterTarget
+from headgate.replication.queries import ExecutorSettings
 from headgate.replication.range_copy import RangeCopier
 from headgate.replication.spark import SparkRuntime, SparkStartError
 from headgate.replication.spark_options import RefusedOptionError, SparkOptions, local_threads
-
-__all__ = ["new_copier", "new_executor", "new_runtime", "start"]
 
 _PROPERTIES: Final = "HEADGATE_SPARK__PROPERTIES"
 

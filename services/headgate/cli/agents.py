@@ -6,14 +6,13 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
+from headgate.cli.option_groups import CommandGroup
+from headgate.cli.options import ClusterOptions, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, age, show_rows
 from headgate.cli.requests import MOVES_SECONDS_DEFAULT, ask_shards, operation, show_done
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind
 from headgate.views.rows import agent_rows
-
-__all__ = ["app"]
 
 app = CommandGroup(help="Agents: who runs tables.", no_args_is_help=True)
 

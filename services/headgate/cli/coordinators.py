@@ -6,15 +6,14 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
+from headgate.cli.option_groups import CommandGroup
+from headgate.cli.options import ClusterOptions, Format, Timeout, connected
 from headgate.cli.output import Output, age, note, show_rows, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask_shards, operation
 from headgate.eventlog.sharding import ANNOUNCE
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind
 from headgate.views.rows import owner_rows
-
-__all__ = ["app"]
 
 app = CommandGroup(help="Coordinators: who decides, for which shard.", no_args_is_help=True)
 

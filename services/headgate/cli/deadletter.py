@@ -9,7 +9,8 @@ import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.lookup import find_feed
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
+from headgate.cli.option_groups import CommandGroup
+from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, age, note, show_object, show_rows
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Delivery, Log, Partition
@@ -22,8 +23,6 @@ from headgate.records.control import ChangeQuarantined, FeedRecorded
 from headgate.records.keys import DeadLetterKey
 from headgate.replication.feed_parts import FeedParts
 from headgate.sources.resend import Original, Verdict, look, resend, why_not_alone
-
-__all__ = ["app"]
 
 app = CommandGroup(help="Changes set aside (on_bad_change: quarantine).", no_args_is_help=True)
 

@@ -19,8 +19,6 @@ from headgate.app.exit_codes import ExitCode, exit_code_of
 from headgate.cli.output import Output, complain, errors_as
 from headgate.config.wording import explained, one_of
 
-__all__ = ["Commands"]
-
 INTERRUPTED: Final = 130
 """What a shell says of a command that Ctrl-C has ended: 128 and the signal's number."""
 

@@ -10,7 +10,8 @@ import typer
 
 from headgate.cli.dry_run import rehearse
 from headgate.cli.lookup import find_feed
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
+from headgate.cli.option_groups import CommandGroup
+from headgate.cli.options import ClusterOptions, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, show_object, show_rows, show_value
 from headgate.cli.requests import (
     MOVES_SECONDS_DEFAULT,
@@ -32,8 +33,6 @@ from headgate.records.places import Place, PlaceError
 from headgate.sinks.registry import same_sink
 from headgate.sources.skips import with_topic_ids
 from headgate.views.rows import feed_rows, feed_shown
-
-__all__ = ["app"]
 
 app = CommandGroup(help="Changefeeds: source topics → sink tables.", no_args_is_help=True)
 

@@ -23,8 +23,6 @@ from headgate.cli.output import note
 from headgate.generation.core.ranges import FIRST_TOKEN, LAST_TOKEN, LogMap
 from headgate.records.generation import GenerationRecorded, SetRecorded
 
-__all__ = ["draw", "picture"]
-
 COLUMNS: Final = ("grey11 on sky_blue2", "grey11 on sandy_brown")
 """Neighbours differ; which of the two says nothing."""
 

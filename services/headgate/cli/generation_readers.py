@@ -19,8 +19,6 @@ from headgate.records.control import FeedRecorded
 from headgate.records.keys import FeedKey
 from headgate.sources.change_logs import reader_of_feed
 
-__all__ = ["readers"]
-
 
 def readers(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
     """List the readers of a change log, and of each feed the streams that it has yet to read."""

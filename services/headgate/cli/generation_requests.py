@@ -42,21 +42,6 @@ from headgate.records.timestamps import (
 from headgate.runtime import requests
 from headgate.runtime.requests import Request
 
-__all__ = [
-    "SetName",
-    "Yes",
-    "ask",
-    "ask_policy",
-    "ask_timestamps",
-    "commit",
-    "forget_reader",
-    "map_of",
-    "opened",
-    "record_of",
-    "request_of",
-    "waits_for",
-]
-
 ReaderT = TypeVar("ReaderT")
 
 SetName = Annotated[str, typer.Argument(metavar="SET", help="name of the change log")]

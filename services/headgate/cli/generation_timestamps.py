@@ -12,7 +12,8 @@ import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.generation_requests import Yes, ask_timestamps, forget_reader, opened
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
+from headgate.cli.option_groups import CommandGroup
+from headgate.cli.options import ClusterOptions, Format, Timeout, connected
 from headgate.cli.output import Output, note, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
 from headgate.cli.timestamp_rings import IGNORE_MSB, draw_node, read_ring, ring_of, with_node, without_node
@@ -23,8 +24,6 @@ from headgate.generation.shell.tail import GenerationTail
 from headgate.generation.timestamps.core.rings import owners_of, same_ring
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.timestamps import RingNode, TimestampReaderKey, TimestampSetRecorded, TimestampsRequestKind
-
-__all__ = ["app"]
 
 app = CommandGroup(help="Streams by time, for sources that have nothing but clocks.", no_args_is_help=True)
 

@@ -24,7 +24,8 @@ from headgate.cli.generation_requests import (
     waits_for,
 )
 from headgate.cli.generation_timestamps import app as timestamps
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
+from headgate.cli.option_groups import CommandGroup
+from headgate.cli.options import ClusterOptions, Format, Timeout, connected
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
 from headgate.generation.changelog.core.planning import resize
@@ -33,8 +34,6 @@ from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.tokens import token_of_key
 from headgate.records.generation import GenerationRequestKind, ReaderKey
 from headgate.records.names import InvalidNameError, check_name
-
-__all__ = ["app"]
 
 app = CommandGroup(help="Change logs: re-partitioned without breaking any key's order.", no_args_is_help=True)
 

@@ -8,8 +8,6 @@ from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedRecorded
 from headgate.records.keys import FeedKey
 
-__all__ = ["find_feed", "replayed"]
-
 
 def replayed(snapshot: Snapshot, shard: int) -> CoordinatorState:
     """The state an owner of the shard would have."""

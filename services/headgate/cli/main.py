@@ -15,11 +15,10 @@ from typer.main import get_command
 from headgate import SCHEMA_VERSION, __version__
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.errors import Commands
-from headgate.cli.options import CommandGroup, Format
+from headgate.cli.option_groups import CommandGroup
+from headgate.cli.options import Format
 from headgate.cli.output import Output, show_object
 from headgate.config.wording import one_of
-
-__all__ = ["app"]
 
 OWN_COMMANDS: Final[Mapping[str, str]] = {
     "serve": "headgate.cli.serve:app",

@@ -12,7 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.migration_target import TargetOptions
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
+from headgate.cli.option_groups import CommandGroup
+from headgate.cli.options import ClusterOptions, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, note, show_object, show_rows
 from headgate.cli.requests import CLIENT, OUTCOME_SECONDS_DEFAULT, requester, show_settled
 from headgate.cli.way_back import way_back_of
@@ -39,8 +40,6 @@ from headgate.records.migration import (
     MigrationRequestKind,
 )
 from headgate.runtime.requests import Request, ask
-
-__all__ = ["app"]
 
 app = CommandGroup(help="Schema changes under load: online, or as they are.", no_args_is_help=True)
 

@@ -6,11 +6,9 @@ from typing import Annotated
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.cli.options import OptionGroup
+from headgate.cli.option_groups import OptionGroup
 from headgate.migration.core.spec import Registry
 from headgate.records.migration import MigrationStrategy
-
-__all__ = ["TargetOptions"]
 
 
 class TargetOptions(OptionGroup, frozen=True):

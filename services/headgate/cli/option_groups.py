@@ -14,8 +14,6 @@ import typer
 from msgspec import NODEFAULT
 from msgspec.structs import fields
 
-__all__ = ["CommandGroup", "OptionGroup"]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

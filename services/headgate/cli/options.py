@@ -7,21 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from headgate.app.cluster import opened_cluster
-from headgate.cli.option_groups import CommandGroup, OptionGroup
+from headgate.cli.option_groups import OptionGroup
 from headgate.cli.output import Output, errors_as
 from headgate.config.settings import Settings, SettingsError
 from headgate.eventlog.kafka import KafkaLog
-
-__all__ = [
-    "ClusterOptions",
-    "CommandGroup",
-    "Format",
-    "OptionGroup",
-    "Timeout",
-    "Watch",
-    "cluster_flags",
-    "connected",
-]
 
 Format = Annotated[
     Output, typer.Option("--output", "-o", callback=errors_as, help="table for people, json or yaml for programs")

@@ -13,8 +13,6 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-__all__ = ["Output", "again", "age", "complain", "errors_as", "note", "show_object", "show_rows", "show_value"]
-
 
 class Output(StrEnum):
     """``-o``: how a command prints what it found."""

@@ -15,18 +15,6 @@ from headgate.eventlog.sharding import shard_of
 from headgate.records.control import OperationKind, OperationRequested, RequestSettled
 from headgate.runtime.requests import RequestError, ask_all, feed_request
 
-__all__ = [
-    "CLIENT",
-    "MOVES_SECONDS_DEFAULT",
-    "OUTCOME_SECONDS_DEFAULT",
-    "ask",
-    "ask_shards",
-    "operation",
-    "requester",
-    "show_done",
-    "show_settled",
-]
-
 CLIENT: Final = "headgate-cli"
 """The name of every command at the brokers."""
 

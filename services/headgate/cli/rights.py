@@ -13,8 +13,6 @@ from headgate.config.settings import load_settings
 from headgate.config.wording import one_of
 from headgate.generation.changelog.shell.wire import positions_topic
 
-__all__ = ["rights"]
-
 _COLUMNS: Final = ("who", "principal", "resource", "name", "pattern", "operation")
 
 WHO: Final = "{who}"

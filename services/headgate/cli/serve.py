@@ -13,9 +13,8 @@ from headgate.app.services import (
     run_node,
     run_views,
 )
-from headgate.cli.options import ClusterOptions, CommandGroup, OptionGroup, cluster_flags
-
-__all__ = ["app"]
+from headgate.cli.option_groups import CommandGroup, OptionGroup
+from headgate.cli.options import ClusterOptions, cluster_flags
 
 app = CommandGroup(help="Run a service in the foreground, until SIGTERM or Ctrl-C.", no_args_is_help=True)
 

@@ -16,8 +16,6 @@ from headgate.sources.offsets import TopicMissingError, end_offsets, start_offse
 from headgate.sources.topic_settings import topic_settings
 from headgate.sources.topics import present_topics
 
-__all__ = ["SOURCE_COLUMNS", "positions_of", "source_rows"]
-
 SOURCE_COLUMNS: Final = (
     "topic",
     "partition",

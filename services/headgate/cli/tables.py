@@ -7,15 +7,14 @@ import msgspec
 import typer
 
 from headgate.cli.lookup import find_feed
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
+from headgate.cli.option_groups import CommandGroup
+from headgate.cli.options import ClusterOptions, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation, show_settled
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import FeedRecorded, OperationKind
 from headgate.records.keys import FeedKey
 from headgate.views.rows import table_rows
-
-__all__ = ["app"]
 
 app = CommandGroup(help="Tables of feeds: where they run.", no_args_is_help=True)
 

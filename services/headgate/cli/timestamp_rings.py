@@ -18,8 +18,6 @@ from headgate.generation.core.tokens import MAX_TOKEN, MIN_TOKEN, Sharding
 from headgate.generation.timestamps.core.rings import TOKENS_MAX, RingError, owners_of
 from headgate.records.timestamps import RingNode
 
-__all__ = ["IGNORE_MSB", "draw_node", "read_ring", "ring_of", "shown_ring", "with_node", "without_node"]
-
 IGNORE_MSB: Final = 12
 """What ScyllaDB's nodes ignore unless they are told otherwise."""
 

@@ -19,8 +19,6 @@ from headgate.generation.timestamps.core.descriptions import described_topology
 from headgate.generation.timestamps.core.rings import owners_of
 from headgate.records.timestamps import RingNode, TimestampGeneration, TimestampSetRecorded
 
-__all__ = ["SetName", "list_timestamps", "record_of", "ring_at", "show", "show_ring", "where"]
-
 SetName = Annotated[str, typer.Argument(metavar="SET", help="name of the timestamp set")]
 GenerationOf = Annotated[int | None, typer.Option("--generation", help="its timestamp in ms [the latest]")]
 

@@ -8,7 +8,8 @@ import msgspec
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, cluster_flags, connected
+from headgate.cli.option_groups import CommandGroup
+from headgate.cli.options import ClusterOptions, Format, cluster_flags, connected
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.rights import rights
 from headgate.cli.source_topics import SOURCE_COLUMNS, source_rows
@@ -18,8 +19,6 @@ from headgate.eventlog.log import Delivery, Garbage, Log, Partition
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.eventlog.topics import create_topics
 from headgate.records.registry import KEY_FORMS
-
-__all__ = ["app"]
 
 app = CommandGroup(help="The control topics, decoded.", no_args_is_help=True)
 

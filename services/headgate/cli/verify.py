@@ -27,8 +27,6 @@ from headgate.sources.topics import source_tables
 from headgate.verify.comparing import Side, SideError, TableCompared, UncomparableError, compare_table
 from headgate.verify.sides import open_side
 
-__all__ = ["verify"]
-
 SOURCE: Final = Options("--source-dsn", "--source-password-file", "source")
 
 

@@ -18,8 +18,6 @@ from headgate.records.control import FeedRecorded, Positions
 from headgate.records.error_codes import Stage
 from headgate.sources.offsets import end_offsets
 
-__all__ = ["waiting_streams"]
-
 
 def waiting_streams(log: KafkaLog, record: FeedRecorded, applied: Positions) -> tuple[Reason, ...]:
     """A reason for each stream that has changes and waits. ``applied``: the feed's positions, of all its spans.

@@ -10,8 +10,6 @@ from headgate.records.control import FeedRecorded, FeedState
 from headgate.records.keys import FeedKey
 from headgate.records.migration import FEED, MigrationRecorded, MigrationState
 
-__all__ = ["way_back_of"]
-
 
 def way_back_of(log: Log, record: MigrationRecorded) -> dict[str, Any]:
     """``state``, and ``why`` where it is not open; empty for a migration that has none to tell of. Raises LogError."""

@@ -19,8 +19,6 @@ from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import FeedRecorded, FeedState, Positions
 from headgate.sources.offsets import end_offsets
 
-__all__ = ["why"]
-
 
 def why(
     feed: Annotated[str, typer.Argument(metavar="FEED")],

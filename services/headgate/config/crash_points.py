@@ -17,8 +17,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-__all__ = ["VARIABLE", "ArmedPoints", "CrashPoint", "reach"]
-
 VARIABLE: Final = "HEADGATE_TEST_CRASH_POINTS"
 """Read here and not in the settings: Spark's Python workers inherit it, and have no settings."""
 

@@ -10,8 +10,6 @@ from typing import Final
 
 from headgate.config.secrets import setting
 
-__all__ = ["VALUES_IN_ERRORS", "quoted_value", "rules"]
-
 VALUES_IN_ERRORS: Final = "HEADGATE_VALUES_IN_ERRORS"
 VALUE_CHARACTERS_MAX: Final = 80
 """Enough to recognise a value. Errors are records on a topic, so they stay small."""

@@ -11,19 +11,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-__all__ = [
-    "ALLOWED_HOSTS",
-    "CONNECTIONS",
-    "SECRETS_DIR",
-    "SECRETS_DIR_DEFAULT",
-    "NotPermittedError",
-    "check_hosts",
-    "read_secret",
-    "rules",
-    "secret",
-    "setting",
-]
-
 SECRETS_DIR: Final = "HEADGATE_SECRETS_DIR"
 ALLOWED_HOSTS: Final = "HEADGATE_ALLOWED_HOSTS"
 CONNECTIONS: Final = "HEADGATE_CONNECTIONS"

@@ -10,8 +10,6 @@ from typing import Final
 
 from headgate.config.settings import SettingsError
 
-__all__ = ["java_properties"]
-
 _SAME: Final = frozenset({"security.protocol", "ssl.cipher.suites", "ssl.endpoint.identification.algorithm"})
 _SECURITY: Final = ("security.", "sasl.", "ssl.", "enable.ssl.", "https.")
 _LOGIN_MODULES: Final = {

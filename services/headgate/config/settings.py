@@ -25,20 +25,6 @@ from headgate.eventlog.connection import FIXED_PROPERTIES
 from headgate.records.names import check_name
 from headgate.runtime.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN
 
-__all__ = [
-    "AgentSettings",
-    "HttpSettings",
-    "LogSettings",
-    "MigrationSettings",
-    "Settings",
-    "SettingsError",
-    "SparkSettings",
-    "ViewsSettings",
-    "known_variables",
-    "load_settings",
-    "redacted",
-]
-
 PREFIX: Final = "HEADGATE_"
 NESTED: Final = "__"
 FILE_SUFFIX: Final = "_FILE"

@@ -11,8 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from headgate.config.wording import explained
 
-__all__ = ["StartOffsets", "StartOffsetsError", "as_json", "parse_start_offsets"]
-
 Offset = Annotated[int, Field(ge=0)]
 
 _NAMES: Final = frozenset({"topic_id", "offsets"})

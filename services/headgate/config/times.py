@@ -9,8 +9,6 @@ from typing import Final
 
 from headgate.records.ts import TS_MAX, physical_ms, ts_of_ms
 
-__all__ = ["NotATimeError", "parse_ts", "show_ts"]
-
 _FIRST_MS: Final = int(datetime(2000, 1, 1, tzinfo=UTC).timestamp() * 1000)
 """No log that we can read is older: Kafka is of 2011."""
 

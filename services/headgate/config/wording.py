@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
-__all__ = ["explained", "one_of"]
-
 _KINDS: Final = {
     "missing": "it is missing",
     "string": "write a text",

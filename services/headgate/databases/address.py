@@ -8,8 +8,6 @@ import msgspec
 from headgate.config.secrets import NotPermittedError, check_hosts, read_secret, secret
 from headgate.databases.errors import DatabaseRefusedError
 
-__all__ = ["SINK", "Address", "Options", "Target", "tls_refused"]
-
 
 class Address(msgspec.Struct, frozen=True):
     """An address, taken apart: its one spelling, without a password, and all that it makes a process use.

@@ -19,8 +19,6 @@ from headgate.databases.address import Options, Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.kinds import KINDS, kind_of
 
-__all__ = ["Connection", "Use", "named"]
-
 
 class Use(StrEnum):
     """What a connection may be used for."""

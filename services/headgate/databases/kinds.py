@@ -11,8 +11,6 @@ from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.mysql import address as mysql
 from headgate.databases.postgresql import address as postgresql
 
-__all__ = ["KINDS", "Kind", "kind_of"]
-
 
 class Kind(msgspec.Struct, frozen=True):
     """A kind of database: its name, how its addresses begin, and the parser of them.

@@ -10,8 +10,6 @@ is no answer, or it is doing nothing, what is waited for will never come, unless
 import socket
 from typing import Final
 
-__all__ = ["CONNECT_SECONDS", "LAST_LOOK_SECONDS", "SILENCE_SECONDS", "TCP_OPTIONS", "keep_alive"]
-
 CONNECT_SECONDS: Final = 10
 """A sink that does not answer is unavailable; the lane's back-off, not this, decides when to try again."""
 

@@ -20,8 +20,6 @@ from headgate.records.base import Fact, Key, MalformedKeyError, Record
 from headgate.records.control import OwnerAnnounced
 from headgate.records.registry import parse_key
 
-__all__ = ["CONTENT_TYPE", "Codec", "CodecGarbage"]
-
 CONTENT_TYPE: Final = "application/avro"
 """Value of the content-type header of every record we write."""
 

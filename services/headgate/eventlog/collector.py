@@ -9,8 +9,6 @@ dispatch, and a third of a second in one turn (``headgate bench control``).
 import gc
 from typing import Final
 
-__all__ = ["collect_rarely"]
-
 YOUNG_OBJECTS: Final = 200_000
 """New objects before a look: some tens of MB, should all of them be garbage in cycles (errors with their frames)."""
 

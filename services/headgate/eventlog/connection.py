@@ -19,20 +19,6 @@ from confluent_kafka.admin import AdminClient
 from headgate.eventlog.log import LogError
 from headgate.eventlog.repeats import Repeats
 
-__all__ = [
-    "ADMIN_SECONDS_MAX",
-    "FUTURE_GRACE_SECONDS",
-    "PASSING_CODES",
-    "RIGHTS_CODES",
-    "UNREACHABLE_CODES",
-    "BrokerUnreachableError",
-    "ClusterSettings",
-    "KafkaConnection",
-    "KafkaProperty",
-    "PropertyRefusedError",
-    "is_fenced",
-]
-
 T = TypeVar("T")
 
 KafkaProperty = str | int | float | bool

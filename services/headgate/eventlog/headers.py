@@ -12,8 +12,6 @@ from uuid import UUID
 from headgate.eventlog.codec import CONTENT_TYPE
 from headgate.eventlog.log import Placed
 
-__all__ = ["Header", "cloud_event", "plain"]
-
 Header = tuple[str, bytes]
 
 SPEC_VERSION: Final = "1.0"

@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["Repeats"]
-
 REPEAT_SECONDS: Final = 30.0
 """A line like another comes again after so long, with how many were left out."""
 

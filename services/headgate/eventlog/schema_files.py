@@ -24,8 +24,6 @@ from headgate.eventlog.log import LEVEL_FIRST
 from headgate.records.base import Record
 from headgate.records.registry import KEY_FORMS
 
-__all__ = ["ID_FIRST", "ID_LAST", "SchemaFilesError", "SchemaSet", "SchemaVersion", "schema_directory", "schemas"]
-
 ID_FIRST: Final = 1000
 ID_LAST: Final = 9999
 """Our range of schema ids: far above what a young registry hands out, small enough for a table to be read."""

@@ -11,8 +11,6 @@ from zlib import crc32
 from headgate.eventlog.log import Partition, Placed
 from headgate.records.base import Fact
 
-__all__ = ["ANNOUNCE", "DEADLETTER", "SHARDED_TOPICS", "partitions_of_shard", "place", "shard_of"]
-
 ANNOUNCE: Final = Partition("announce", 0)
 """The one partition of the topic that everybody reads."""
 

@@ -34,8 +34,6 @@ from headgate.records.keys import (
     TaskKey,
 )
 
-__all__ = ["Snapshot", "all_partitions", "read_snapshot"]
-
 RecordT = TypeVar("RecordT")
 KindT = TypeVar("KindT", bound=Key)
 KeyT = TypeVar("KeyT", OwnerKey, MemberKey, AgentKey, SpanKey, FeedKey)

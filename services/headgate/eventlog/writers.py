@@ -31,8 +31,6 @@ from headgate.eventlog.log import (
 from headgate.eventlog.log_writer import Check, LogWriter
 from headgate.eventlog.topics import topic_name
 
-__all__ = ["TRANSACTION_TIMEOUT_MS", "KafkaTransactionalWriter", "KafkaWriter"]
-
 _log = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_MS: Final = 10_000

@@ -18,8 +18,6 @@ from typing import Any, Final
 
 from headgate.formats.avro_schema import Array, AvroType, Enum, Exactly, Fixed, Map, Primitive, Record, Union
 
-__all__ = ["READ_ERRORS", "compile_reader", "text_in"]
-
 READ_ERRORS: Final = (IndexError, ValueError, OverflowError)
 """What a reader raises for bytes that are not of its schema (UnicodeDecodeError is a ValueError)."""
 

@@ -17,22 +17,6 @@ from fastavro.schema import SchemaParseException, parse_schema
 from headgate.formats.change import ChangeError
 from headgate.formats.meaning import DECIMAL, DEPTH_MAX, array_of, named, parametrised
 
-__all__ = [
-    "Array",
-    "AvroType",
-    "Enum",
-    "Exactly",
-    "Fixed",
-    "Map",
-    "Primitive",
-    "Record",
-    "Union",
-    "columns_with_defaults",
-    "meaning_of",
-    "optional_part",
-    "parse_avro",
-]
-
 NODES_MAX: Final = 26_000
 """Types in a schema: a table of 4 096 columns that may be null, before and after, has 24 600. Compiling that many takes
 four seconds and 300 MB."""

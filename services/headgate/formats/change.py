@@ -14,25 +14,6 @@ import msgspec
 
 from headgate.records.ts import MS_MAX
 
-__all__ = [
-    "ABSENT",
-    "BINARY",
-    "CONNECTOR",
-    "DATA_ERRORS",
-    "LACKING",
-    "LACKING_NULL",
-    "LACKING_UNKNOWN",
-    "TEXT_ONLY",
-    "Absent",
-    "Change",
-    "ChangeError",
-    "Operation",
-    "Row",
-    "reason_of",
-    "source_time",
-    "source_times",
-]
-
 
 class Absent(msgspec.Struct, frozen=True):
     """A column the source did not send because it has not changed (a large value left alone)."""

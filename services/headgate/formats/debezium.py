@@ -11,21 +11,6 @@ import msgspec
 
 from headgate.formats.change import ABSENT, BINARY, CONNECTOR, Change, ChangeError, Operation, Row
 
-__all__ = [
-    "MESSAGE",
-    "OPERATIONS",
-    "ROW_OPERATIONS",
-    "TABLE_ADVICE",
-    "UNAVAILABLE_VALUE",
-    "Tombstones",
-    "Unavailable",
-    "check_key",
-    "connector_named",
-    "keyless_row",
-    "operation_of",
-    "told_of_bytes",
-]
-
 UNAVAILABLE_VALUE: Final = "__debezium_unavailable_value"
 """Debezium's default for ``unavailable.value.placeholder``."""
 

@@ -16,16 +16,6 @@ from headgate.formats.change import ChangeError
 from headgate.formats.debezium import connector_named
 from headgate.formats.meaning import DEPTH_MAX, array_of, check_columns, named, parametrised
 
-__all__ = [
-    "CLOSING",
-    "OPENING",
-    "KnownSchemas",
-    "columns_with_defaults",
-    "envelope_semantics",
-    "key_semantics",
-    "with_head",
-]
-
 OPENING: Final = b'{"schema":'
 _BORDER: Final = b',"payload":'
 CLOSING: Final = b"}"

@@ -17,18 +17,6 @@ from headgate.formats.change import DATA_ERRORS, Change, ChangeError, reason_of
 from headgate.formats.tables import OneTable
 from headgate.formats.transactions import TransactionRun
 
-__all__ = [
-    "CutDecoder",
-    "Decoder",
-    "SchemasUnavailableError",
-    "TransactionDecoder",
-    "UndecodableError",
-    "Watermark",
-    "decode_columns",
-    "decode_each",
-    "decode_singly",
-]
-
 
 class Watermark(msgspec.Struct, frozen=True):
     """At ``offset`` of ``partition`` the source says: nothing at or below ``ts`` follows that has not been before."""

@@ -10,8 +10,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-__all__ = ["PARSE_ERRORS", "exact_decoder"]
-
 T = TypeVar("T")
 
 PARSE_ERRORS: Final = (

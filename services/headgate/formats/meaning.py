@@ -11,8 +11,6 @@ from typing import Final
 
 from headgate.formats.change import BINARY, CONNECTOR, LACKING, ChangeError
 
-__all__ = ["COLUMNS_MAX", "DECIMAL", "DEPTH_MAX", "array_of", "check_columns", "named", "parametrised"]
-
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 
 COLUMNS_MAX: Final = 4_096

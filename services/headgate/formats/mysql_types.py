@@ -14,8 +14,6 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Final
 
-__all__ = ["NotAValueError", "reader_of"]
-
 Reader = Callable[[str], object]
 
 _BINARY: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})

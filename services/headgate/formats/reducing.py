@@ -25,8 +25,6 @@ import msgspec
 
 from headgate.formats.change import ABSENT, LACKING, Change, ChangeError, Operation, Row
 
-__all__ = ["OrphanRowError", "Reduced", "UnusableKeyError", "WrongKeyError", "reduce_changes"]
-
 
 class OrphanRowError(ChangeError):
     """A row with absent columns and nothing to take them from."""

@@ -9,8 +9,6 @@ from headgate.config.plugs import FORMATS, FormatTraits, PlugError
 from headgate.formats.dealing import Look
 from headgate.formats.decoding import Decoder
 
-__all__ = ["DecoderNeeds", "FormatPlug", "format_of"]
-
 
 class DecoderNeeds(msgspec.Struct, frozen=True):
     """What a decoder is made from. ``keyless``: rows without key are to be added. ``schemas``: by id, as texts."""

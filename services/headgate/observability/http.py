@@ -20,8 +20,6 @@ from headgate import SCHEMA_VERSION, __version__
 from headgate.observability.probes import PortTakenError, Probes
 from headgate.supervision.threads import BackgroundThread
 
-__all__ = ["OpsServer"]
-
 KEEP_ALIVE_SECONDS: Final = 75.0
 """An idle connection is closed after this long: beyond the period of any probe or scrape, so that these keep theirs."""
 

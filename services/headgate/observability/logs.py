@@ -15,8 +15,6 @@ from structlog.typing import Processor
 
 from headgate.eventlog.repeats import Repeats
 
-__all__ = ["configure_logs", "logger"]
-
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 _NOISY: Final = ("py4j", "urllib3", "kafka", "aiokafka", "faust", "mode")

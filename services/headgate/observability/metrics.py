@@ -18,16 +18,6 @@ from prometheus_client.registry import Collector
 from headgate import SCHEMA_VERSION, __version__
 from headgate.supervision.threads import SUPERVISOR
 
-__all__ = [
-    "AgentFeeds",
-    "AgentMemory",
-    "AgentMetrics",
-    "AgentRestraint",
-    "AgentStream",
-    "Figures",
-    "new_registry",
-]
-
 
 def new_registry() -> CollectorRegistry:
     """A registry with the facts every process has: version, CPU, memory, open files, crashed threads."""

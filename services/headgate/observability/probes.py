@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from headgate.supervision.threads import SUPERVISOR
 
-__all__ = ["PortTakenError", "Probes"]
-
 
 class PortTakenError(OSError):
     """The HTTP port cannot be had; the message says which and how to choose another."""

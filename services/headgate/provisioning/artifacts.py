@@ -24,8 +24,6 @@ from headgate.provisioning.errors import ArtifactError
 from headgate.provisioning.ivy import Coordinate
 from headgate.provisioning.jvm import pyspark_jars
 
-__all__ = ["ArtifactSet", "Progress", "ensure", "plugin_path"]
-
 ArtifactSet = Literal[
     "kafka",
     "kafka-3.9",

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from headgate.provisioning.errors import EmbeddedError
 
-__all__ = ["cache_folder", "exclusive", "write_atomically"]
-
 
 def cache_folder() -> Path:
     """The folder, made if it is missing. Raises EmbeddedError when it cannot be."""

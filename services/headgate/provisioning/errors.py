@@ -1,7 +1,5 @@
 """What goes wrong while real servers are brought up, in words a newcomer can act on."""
 
-__all__ = ["ArtifactError", "EmbeddedError", "NoJavaError", "PortTakenError"]
-
 
 class EmbeddedError(RuntimeError):
     """A server cannot be started or stopped; the message says what, where and what to do."""

@@ -20,8 +20,6 @@ from headgate.provisioning.errors import ArtifactError
 from headgate.provisioning.java import find_java
 from headgate.provisioning.jvm import Jvm, pyspark_jars, reason
 
-__all__ = ["ARCHIVE", "Coordinate", "discard", "fetch", "fetch_archive", "resolve"]
-
 # Ivy holds the jars it copies on disk, not in memory.
 _HEAP = "-Xmx256m"
 

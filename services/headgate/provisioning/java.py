@@ -19,8 +19,6 @@ from headgate.provisioning.cache import cache_folder, write_atomically
 from headgate.provisioning.errors import EmbeddedError, NoJavaError
 from headgate.provisioning.time_scale import scaled_seconds
 
-__all__ = ["MINIMUM_JAVA", "Java", "find_java", "java_home_for_spark"]
-
 # Kafka 4 brokers and Spark 4 both want 17.
 MINIMUM_JAVA = 17
 # Printing its version takes a JVM 0.1 s; this is for a machine on its knees.

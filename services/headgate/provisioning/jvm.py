@@ -20,8 +20,6 @@ from headgate.provisioning.java import Java
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.supervision.threads import BackgroundThread
 
-__all__ = ["Jvm", "pyspark_jars", "reason", "tail"]
-
 # Shutdown hooks of an idle broker need 1.5 s (measured); past this the process is killed.
 _EXIT_SECONDS = 60
 _TAIL_LINES = 15

@@ -12,8 +12,6 @@ from typing import Final
 
 from headgate.provisioning.errors import EmbeddedError
 
-__all__ = ["TIME_SCALE_VARIABLE", "scaled_seconds"]
-
 TIME_SCALE_VARIABLE: Final = "HEADGATE_TIME_SCALE"
 
 

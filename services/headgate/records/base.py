@@ -6,8 +6,6 @@ import msgspec
 
 from headgate.records.names import encode_part, is_plain
 
-__all__ = ["Fact", "Key", "MalformedKeyError", "Record"]
-
 Record = msgspec.Struct
 """A frozen struct: a past-tense fact and a whole state, never a delta. Which structs are records says registry.py."""
 

@@ -10,37 +10,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = [
-    "SESSION_LEFT",
-    "AgentAnnounced",
-    "Announced",
-    "Assignment",
-    "ChangeQuarantined",
-    "Epoch",
-    "FeedProgressed",
-    "FeedRecorded",
-    "FeedState",
-    "Header",
-    "HeldBy",
-    "Liveness",
-    "MemberAnnounced",
-    "OperationKind",
-    "OperationRequested",
-    "OutcomeStatus",
-    "OwnerAnnounced",
-    "Positions",
-    "ReplicationState",
-    "RequestSettled",
-    "SessionEnded",
-    "SpanDispatched",
-    "SpanPlan",
-    "SpanProgressed",
-    "SyncAnswered",
-    "TaskReported",
-    "TaskState",
-    "WantedState",
-]
-
 Positions = dict[int, int]
 """Source partition → next offset to apply."""
 

@@ -10,8 +10,6 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-__all__ = ["without_defaults"]
-
 
 class _Shape(msgspec.Struct, frozen=True):
     """Which fields of a struct can be left out, as builtins, and in which fields there are structs with such fields."""

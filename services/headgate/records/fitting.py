@@ -30,8 +30,6 @@ from headgate.records.control import (
 )
 from headgate.records.ts import TS_MAX
 
-__all__ = ["FOR_PEOPLE", "NUMBER_MAX", "TEXT_LENGTH_MAX", "fitted", "fitted_text", "is_name", "why_unwritable"]
-
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 TEXT_LENGTH_MAX: Final = 8_000

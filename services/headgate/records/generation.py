@@ -13,38 +13,6 @@ import msgspec
 from headgate.records.base import Key
 from headgate.records.control import MemberAnnounced, OwnerAnnounced, RequestSettled
 
-__all__ = [
-    "FOR_PEOPLE",
-    "KEYS",
-    "AutomaticKey",
-    "AutomaticRecorded",
-    "ChunkKey",
-    "GenerationDescribed",
-    "GenerationMemberKey",
-    "GenerationOutcomeKey",
-    "GenerationOwnerKey",
-    "GenerationPhase",
-    "GenerationRecorded",
-    "GenerationRequestKey",
-    "GenerationRequestKind",
-    "GenerationRequested",
-    "KeyLoad",
-    "LoadPolicy",
-    "PolicyRequestKey",
-    "PolicyRequested",
-    "ReaderKey",
-    "ReaderReported",
-    "SetKey",
-    "SetRecorded",
-    "StreamDescribed",
-    "StreamLoad",
-    "StreamsRecut",
-    "WriterAdmitted",
-    "WriterCut",
-    "WriterKey",
-    "WriterReported",
-]
-
 
 class GenerationPhase(StrEnum):
     """Where a generation stands. One that is retired has no record any more.

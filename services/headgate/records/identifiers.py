@@ -11,15 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = [
-    "NotAnIdentifierError",
-    "normal_table",
-    "parse_identifier",
-    "show_identifier",
-    "split_table",
-    "table_spelling",
-]
-
 _QUOTED: Final = r'"(?:[^"]|"")+"'
 _PART: Final = rf'(?:{_QUOTED}|[^."]+)'
 _WHOLE: Final = re.compile(rf"{_PART}(?:\.{_PART})*")

@@ -5,7 +5,7 @@ A key is a frozen struct inside the services and UTF-8 text with ``/`` between p
 
 from typing import ClassVar, Final
 
-from headgate.records.base import Fact, Key
+from headgate.records.base import Key
 from headgate.records.control import (
     AgentAnnounced,
     ChangeQuarantined,
@@ -21,25 +21,6 @@ from headgate.records.control import (
     SyncAnswered,
     TaskReported,
 )
-
-__all__ = [
-    "KEYS",
-    "AgentKey",
-    "AnswerKey",
-    "DeadLetterKey",
-    "Fact",
-    "FeedKey",
-    "FeedProgressKey",
-    "Key",
-    "MemberKey",
-    "OutcomeKey",
-    "OwnerKey",
-    "ProgressKey",
-    "RequestKey",
-    "SessionKey",
-    "SpanKey",
-    "TaskKey",
-]
 
 
 class OwnerKey(Key, frozen=True, order=True):

@@ -23,8 +23,6 @@ from headgate.records.control import (
     WantedState,
 )
 
-__all__ = ["FIELDS", "NESTED", "WITHHELD", "WORDS", "level_of", "withheld"]
-
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 FIELDS: Final[dict[type[msgspec.Struct], dict[str, int]]] = {

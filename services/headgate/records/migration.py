@@ -11,23 +11,6 @@ import msgspec
 from headgate.records.base import Key
 from headgate.records.control import MemberAnnounced, OwnerAnnounced, RequestSettled
 
-__all__ = [
-    "FEED",
-    "FOR_PEOPLE",
-    "KEYS",
-    "Artifact",
-    "MigrationKey",
-    "MigrationMemberKey",
-    "MigrationOutcomeKey",
-    "MigrationOwnerKey",
-    "MigrationRecorded",
-    "MigrationRequestKey",
-    "MigrationRequestKind",
-    "MigrationRequested",
-    "MigrationState",
-    "MigrationStrategy",
-]
-
 
 class MigrationState(StrEnum):
     """The states of Vitess's online DDL. Queued, ready and running ones are pending; the others are terminal."""

@@ -9,8 +9,6 @@ import re
 from typing import Final
 from urllib.parse import quote, unquote
 
-__all__ = ["RESERVED_NAMES", "InvalidNameError", "check_name", "decode_part", "encode_part", "is_plain"]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+\Z")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._~/-]*\Z")
 _SAFE: Final = "._-~"

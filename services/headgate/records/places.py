@@ -5,8 +5,6 @@ from typing import Final, Self
 
 import msgspec
 
-__all__ = ["Place", "PlaceError"]
-
 _PLACE: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>[0-9]{1,10})/(?P<offset>[0-9]{1,19})")
 
 

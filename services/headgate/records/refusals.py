@@ -8,8 +8,6 @@ from typing import Final
 
 from headgate.records.error_codes import ERROR_CODES
 
-__all__ = ["NOT_FOUND", "WARNING", "code_in", "coded", "is_warning"]
-
 NOT_FOUND: Final = "not_found"
 """There is no feed, table or agent of the name that was given."""
 

@@ -12,8 +12,6 @@ from headgate.records import generation, keys, migration, timestamps
 from headgate.records.base import Key, MalformedKeyError
 from headgate.records.names import decode_part, is_plain
 
-__all__ = ["KEY_FORMS", "parse_key"]
-
 SERVICES: Final = (keys, timestamps, generation, migration)
 """Modules with ``KEYS``. Within a topic the order counts (see there)."""
 

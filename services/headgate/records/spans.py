@@ -21,8 +21,6 @@ from msgspec.structs import replace
 
 from headgate.records.control import SpanPlan
 
-__all__ = ["SpanName", "divide", "overlap", "parse_span", "plan_of", "table_of", "unite", "wholes"]
-
 _PART: Final = re.compile(r"(?P<table>.+)~(?P<runs>\d+(?:-\d+)?(?:\.\d+(?:-\d+)?)*)\Z", re.DOTALL)
 
 PARTITION_MAX: Final = 2**31 - 1

@@ -13,30 +13,6 @@ import msgspec
 
 from headgate.records.base import Key
 
-__all__ = [
-    "FOR_PEOPLE",
-    "KEYS",
-    "DescriptionKey",
-    "RangeDescribed",
-    "RangeListed",
-    "RangesDescribed",
-    "RingKey",
-    "RingNode",
-    "RingRecorded",
-    "StreamsKey",
-    "StreamsListed",
-    "TimestampGeneration",
-    "TimestampKey",
-    "TimestampLeft",
-    "TimestampPublished",
-    "TimestampReaderKey",
-    "TimestampSetKey",
-    "TimestampSetRecorded",
-    "TimestampsRequestKey",
-    "TimestampsRequestKind",
-    "TimestampsRequested",
-]
-
 
 class TimestampsRequestKind(StrEnum):
     """What an operator can ask for; its outcome stands where requests about change logs have theirs."""

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-__all__ = ["MS_MAX", "TS_MAX", "physical_ms", "ts_of_ms"]
-
 LOGICAL_BITS: Final = 18
 
 TS_MAX: Final = 2**63 - 1

@@ -8,8 +8,6 @@ archive anew: 70 ms a task for the sixteen that a worker has after importing pys
 import sys
 import zipimport
 
-__all__ = ["forget_archives"]
-
 
 def forget_archives() -> None:
     """Take them out of the cache."""

@@ -39,8 +39,6 @@ from headgate.replication.span_table import SpanTable
 from headgate.replication.stream import Ends
 from headgate.sinks.contract import SinkUnavailableError
 
-__all__ = ["LaneBatchCoordinator", "LaneCpu"]
-
 SLOW_SECONDS: Final = 1.0
 """A span that takes longer than that in a batch, and longer than all its neighbours together, leaves them: they would
 wait for it in every batch (a huge backlog, a lock at the sink, a slow trigger)."""

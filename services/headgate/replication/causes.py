@@ -3,8 +3,6 @@
 import re
 from typing import Final
 
-__all__ = ["OUT_OF_MEMORY", "cause_of"]
-
 OUT_OF_MEMORY: Final = "the Spark JVM ran out of memory: give it more (HEADGATE_SPARK__MEMORY); large rows need it"
 
 _JAVA_OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError"

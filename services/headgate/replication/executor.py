@@ -24,8 +24,6 @@ from headgate.replication.spark import SparkRuntime
 from headgate.replication.transaction_end_reader import TransactionEndReader
 from headgate.supervision.threads import BackgroundPool, BackgroundThread
 
-__all__ = ["ExecutorSettings", "LaneCpu", "SparkExecutor"]
-
 WATCH_SECONDS: Final = 0.5
 """How often lanes are asked whether they live: a restart costs as much."""
 

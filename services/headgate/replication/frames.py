@@ -16,8 +16,6 @@ import pyarrow as pa
 
 from headgate.formats.debezium_schema import with_head
 
-__all__ = ["COLUMNS", "HEAD", "HEADERS", "MARK", "Chunk", "Mark", "chunks_of"]
-
 COLUMNS: Final = ("topic", "partition", "offset", "unix_millis(timestamp) AS append_ms", "key", "value")
 """Spark SQL for the columns that tasks expect, in this order."""
 

@@ -17,8 +17,6 @@ from headgate.formats.debezium_schema import CLOSING
 from headgate.replication.frames import HEAD
 from headgate.replication.plan import HEAD_ROWS_MIN
 
-__all__ = ["KnownHeads", "without_heads"]
-
 HEADS_MAX: Final = 16
 """Topics cut in one batch, those with most rows: the expression compares each row's topic with one after the other."""
 

@@ -13,8 +13,6 @@ from typing import Final
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts
 from headgate.supervision.threads import BackgroundThread
 
-__all__ = ["KEPT_MAX", "KeptParts"]
-
 KEPT_MAX: Final = 64
 """Unused parts kept per process. Each may hold a session, and a server with default settings has 100 of them."""
 

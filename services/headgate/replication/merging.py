@@ -12,8 +12,6 @@ from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import SpanResult
 from headgate.replication.plan import TaskResult
 
-__all__ = ["merge_results"]
-
 
 def merge_results(tasks: Iterable[TaskResult], now_ms: int) -> tuple[SpanResult, ...]:
     """One result per span, sorted by span. ``now_ms``: when the batch was over, by the broker's clock.

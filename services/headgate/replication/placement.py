@@ -17,8 +17,6 @@ from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.lane import Lane
 from headgate.replication.span_table import SpanTable
 
-__all__ = ["ARRIVAL_SECONDS", "JOIN_SECONDS", "Placement"]
-
 ARRIVAL_SECONDS: Final = 0.05
 ARRIVAL_SECONDS_MAX: Final = 2.0
 """Spans that become ready within this time share a lane; a lane of its own for each would cost its fixed work. Longer

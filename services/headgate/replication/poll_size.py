@@ -8,8 +8,6 @@ an agent is 13 times slower), so after a stretch without such an end it grows te
 import logging
 from typing import Final
 
-__all__ = ["POLL_RECORDS_MAX", "PollSize"]
-
 _log = logging.getLogger(__name__)
 
 POLL_RECORDS_MAX: Final = 2_000

@@ -4,8 +4,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["LaneProgress", "ProgressReader"]
-
 RESTED_IN: Final = frozenset({"addBatch", "triggerExecution"})
 """Steps by Spark's names that have the lane's rest in them."""
 

@@ -27,8 +27,6 @@ from headgate.replication.plan import DeadLetterTarget, SpanWork
 from headgate.replication.rows import BadChange, Original
 from headgate.sinks.contract import QuarantineUnavailableError
 
-__all__ = ["DeadLetterWriter"]
-
 WRITE_SECONDS_MAX: Final = 10.0
 """For the broker to acknowledge: the sink's rows are locked meanwhile, so it must not be long."""
 

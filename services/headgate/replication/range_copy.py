@@ -34,8 +34,6 @@ from headgate.replication.archives import forget_archives
 from headgate.replication.causes import cause_of
 from headgate.replication.spark import SparkRuntime, SparkStartError, end_of_jvm
 
-__all__ = ["RangeCopier"]
-
 ROWS_SCHEMA: Final = "line binary, error binary"
 ANSWER_SCHEMA: Final = "answer binary"
 

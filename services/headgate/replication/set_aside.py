@@ -7,8 +7,6 @@ from headgate.replication.plan import DeadLetterTarget
 from headgate.replication.rows import BadChange, SpanRows
 from headgate.sinks.contract import ChangeRefusedError, Quarantine
 
-__all__ = ["TaskQuarantine", "too_many"]
-
 _quarantines: dict[DeadLetterTarget, Any] = {}
 """Kept per worker process: each is a connection."""
 

@@ -24,8 +24,6 @@ from headgate.replication.plan import SpanWork
 from headgate.sinks.contract import Claim, FeedIdentity
 from headgate.sources.topics import source_tables
 
-__all__ = ["SpanTable"]
-
 FAILURES_BORNE: Final = 5
 """Failures in a row (about 8 s) after which a change that only a rule between rows refuses counts as bad. Fewer than
 those after which a span is given up, so that a table that may set it aside does so before."""

@@ -44,8 +44,6 @@ from headgate.replication.spark_options import (
 from headgate.replication.task import close_unused, warm
 from headgate.replication.task_slots import SPARE_SLOTS, TaskSlots
 
-__all__ = ["SparkOptions", "SparkRuntime", "SparkStartError", "end_of_jvm"]
-
 _log = logging.getLogger(__name__)
 
 LOOPBACK: Final = "127.0.0.1"

@@ -9,19 +9,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = [
-    "COMPILER_THRESHOLDS",
-    "FIXED",
-    "MARKING_PERCENT",
-    "REFUSED_OPTIONS",
-    "RefusedOptionError",
-    "SparkOptions",
-    "check_allocation",
-    "check_options",
-    "class_archive",
-    "local_threads",
-]
-
 REFUSED_OPTIONS: Final[dict[str, str]] = {
     "minpartitions": "it splits a Kafka partition over tasks, changes of one key would overtake each other",
     "maxrecordsperpartition": "it splits a Kafka partition over tasks, changes of one key would overtake each other",

@@ -16,8 +16,6 @@ from headgate.replication.frames import COLUMNS, HEADERS, MARK, Mark
 from headgate.replication.poll_size import POLL_RECORDS_MAX
 from headgate.replication.spark_options import check_options
 
-__all__ = ["NOTES", "Ends", "LaneSource", "batch_ends", "polling_delay", "rows_of"]
-
 Ends: TypeAlias = Mapping[tuple[str, int], int]
 """(topic, partition) → an offset."""
 

@@ -36,8 +36,6 @@ from headgate.replication.set_aside import TaskQuarantine, too_many
 from headgate.replication.silent_sinks import SilentSinks
 from headgate.sinks.contract import SinkError, SinkSilentError, SinkUnavailableError
 
-__all__ = ["TaskRun", "kept", "run_task"]
-
 TASK_BYTES_MAX: Final = 128 << 20
 """Raw values gathered in one task before they are applied: decoded they take about five times that. A batch of 200 k
 small changes stays one; records of several MB go in portions."""

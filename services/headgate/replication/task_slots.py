@@ -13,8 +13,6 @@ from typing import Final
 
 from headgate.runtime.shares import Shares
 
-__all__ = ["SPARE_SLOTS", "TaskSlots"]
-
 SPARE_SLOTS: Final = 5
 """Places beyond the cores. Four sinks may stop answering at the same moment, and a fifth goes on. Each place that is
 used costs the memory of a worker, as much as a batch needs."""

@@ -14,8 +14,6 @@ from headgate.replication.span_table import SpanTable
 from headgate.sources.offsets import SourceUnreachableError
 from headgate.sources.topic_ids import TopicReplacedError, check_topic_id
 
-__all__ = ["TopicWatch"]
-
 _log = logging.getLogger(__name__)
 
 TOPICS_SECONDS: Final = 10.0

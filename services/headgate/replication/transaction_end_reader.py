@@ -29,8 +29,6 @@ from headgate.sources.topic_ids import TopicReplacedError, topic_id_of
 from headgate.sources.transactions import EndReader, collection_of, first_end, look_back, rests_at
 from headgate.supervision.threads import BackgroundThread
 
-__all__ = ["TransactionEndReader", "TransactionTopic"]
-
 _log = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 0.2

@@ -26,8 +26,6 @@ from headgate.config.plugs import FORMATS, SINKS
 from headgate.replication import task
 from headgate.replication.archives import forget_archives
 
-__all__ = ["PromptReader", "prompt", "serve"]
-
 
 class PromptReader(io.RawIOBase):
     """The reading side of a connected TCP socket, each piece acknowledged as soon as it is read."""

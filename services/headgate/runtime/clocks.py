@@ -3,8 +3,6 @@
 import time
 from typing import Final
 
-__all__ = ["elapsed_seconds"]
-
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Linux has CLOCK_BOOTTIME. Elsewhere the monotonic clock is the best there is."""
 

@@ -12,8 +12,6 @@ import msgspec
 
 from headgate.records.base import Key, Record
 
-__all__ = ["Holder", "OwnerKind", "Sign", "SignOfLife", "no_holders"]
-
 Holder = tuple[str, ...]
 """Name of a process that an owner watches, as its kind says it."""
 

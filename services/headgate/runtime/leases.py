@@ -12,8 +12,6 @@ from typing import Final
 from headgate.records.control import OwnerAnnounced
 from headgate.runtime.kind import Holder, Sign, SignOfLife
 
-__all__ = ["LEASE_SECONDS_MAX", "LEASE_SECONDS_MIN", "HolderLeases", "OwnerWatch", "lease_of"]
-
 LEASE_SECONDS_MIN: Final = 0.2
 """Shorter than a long pause of any process: everybody would be lost at any time."""
 

@@ -16,8 +16,6 @@ from headgate.records.base import Key, Record
 from headgate.records.control import Announced, OwnerAnnounced
 from headgate.runtime.settings import ANNOUNCE
 
-__all__ = ["QUIET_LEASES", "Readership"]
-
 QUIET_LEASES: Final = 2.0
 """For so many leases all must have read more before the level is raised: who is being restarted is back by then."""
 

@@ -10,8 +10,6 @@ from prometheus_client.registry import Collector
 from headgate.runtime.role import RoleStatus
 from headgate.runtime.settings import RoleCounters
 
-__all__ = ["RoleMetrics"]
-
 _TURN_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Seconds; an idle turn is under a millisecond, a transaction 3 to 30."""
 

@@ -14,8 +14,6 @@ from headgate.records.base import Fact
 from headgate.records.control import MemberAnnounced
 from headgate.runtime.settings import HEARTBEATS_PER_LEASE, RoleSettings
 
-__all__ = ["Presence"]
-
 _log = logging.getLogger(__name__)
 _log.addFilter(Repeats())
 

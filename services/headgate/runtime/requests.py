@@ -20,17 +20,6 @@ from headgate.records.fitting import fitted, fitted_text
 from headgate.records.keys import OutcomeKey, OwnerKey, RequestKey
 from headgate.records.refusals import NOT_FOUND, coded
 
-__all__ = [
-    "Request",
-    "RequestError",
-    "RequestFailedError",
-    "RequestRefusedError",
-    "RequestTimedOutError",
-    "ask",
-    "ask_all",
-    "feed_request",
-]
-
 WRITE_SECONDS_MAX: Final = 10.0
 """For the broker to acknowledge one small record."""
 

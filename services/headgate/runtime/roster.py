@@ -23,8 +23,6 @@ from headgate.records.control import MemberAnnounced, OwnerAnnounced
 from headgate.runtime.kind import OwnerKind
 from headgate.runtime.settings import HEARTBEATS_PER_LEASE
 
-__all__ = ["MEMBER_FORGOTTEN_SECONDS", "Roster"]
-
 FOLLOW_HEARTBEATS: Final = 2
 """Heartbeats' time that each in line gives the one before: a take-over takes 0.5 to 1 s, as measured."""
 

@@ -10,8 +10,6 @@ from headgate.records.control import OwnerAnnounced
 from headgate.runtime.kind import OwnerKind
 from headgate.runtime.machine import Now
 
-__all__ = ["ANNOUNCE", "HEARTBEATS_PER_LEASE", "RoleCounters", "RoleSettings"]
-
 ANNOUNCE: Final = Partition("announce", 0)
 """The one partition that every role of every shard reads."""
 

@@ -12,8 +12,6 @@ from functools import partial
 from headgate.runtime.shares import Shares
 from headgate.supervision.threads import BackgroundThread
 
-__all__ = ["SharedPool"]
-
 
 class SharedPool:
     """Runs calls in threads: ``each`` at a time per holder, and beyond ``usual`` in total one more per holder."""

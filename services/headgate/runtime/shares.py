@@ -1,7 +1,5 @@
 """Places that several holders share, of which none can take so many that the others have to wait for it."""
 
-__all__ = ["Shares"]
-
 
 class Shares:
     """Who holds how many of ``total`` places. Not thread-safe.

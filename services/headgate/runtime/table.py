@@ -8,8 +8,6 @@ several, with ``signal:action`` for each pair that can occur.
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-__all__ = ["UnknownTransitionError", "read_grid", "read_rows"]
-
 PhaseT = TypeVar("PhaseT")
 SignalT = TypeVar("SignalT")
 ActionT = TypeVar("ActionT")

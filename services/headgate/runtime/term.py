@@ -39,8 +39,6 @@ from headgate.runtime.roster import Roster
 from headgate.runtime.settings import HEARTBEATS_PER_LEASE, RoleCounters, RoleSettings
 from headgate.runtime.timers import Timers
 
-__all__ = ["Term", "TermEffect"]
-
 StateT = TypeVar("StateT")
 
 TURN_FACTS_MAX: Final = 5_000

@@ -6,8 +6,6 @@ come to its top, so setting and cancelling cost O(log n) and nothing is ever sea
 
 import heapq
 
-__all__ = ["Timers"]
-
 
 class Timers:
     """Deadlines in monotonic seconds, one per name."""

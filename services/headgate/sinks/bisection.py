@@ -28,9 +28,6 @@ from headgate.sinks.contract import (
     QuarantineFullError,
 )
 
-__all__ = ["Bisected", "Trial", "bisect_batch"]
-
-
 Event = Sequence[Change]
 """All changes of one (partition, offset), in their order; never none."""
 

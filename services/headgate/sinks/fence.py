@@ -18,20 +18,6 @@ from headgate.sinks.contract import (
     TopicReplacedError,
 )
 
-__all__ = [
-    "FenceRow",
-    "check_advance",
-    "check_claim",
-    "check_seal",
-    "is_at_epoch",
-    "is_same_claim",
-    "positions_of",
-    "removed",
-    "start_or_rows",
-    "still_open",
-    "stranger",
-]
-
 
 class FenceRow(msgspec.Struct, frozen=True):
     """One progress row: who may write this partition, and from where on."""

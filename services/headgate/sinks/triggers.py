@@ -7,8 +7,6 @@ from headgate.config.feed import SinkSpec
 from headgate.sinks.contract import TableShape
 from headgate.sinks.registry import plug_of
 
-__all__ = ["trigger_warnings"]
-
 TABLES_SHOWN_MAX: Final = 5
 """The warning is one line of the command's answer. Whoever has more such tables knows the kind by then."""
 

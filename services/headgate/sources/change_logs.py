@@ -12,16 +12,6 @@ import msgspec
 from headgate.records.control import Positions
 from headgate.sources.offsets import SourceError
 
-__all__ = [
-    "ChangeLogGapError",
-    "ChangeLogMissingError",
-    "ChangeLogSeen",
-    "ChangeLogUnavailableError",
-    "ChangeLogs",
-    "NotAChangeLogError",
-    "reader_of_feed",
-]
-
 
 class ChangeLogMissingError(SourceError):
     """There is no change log of the name in ``source.change_log``."""

@@ -12,8 +12,6 @@ from headgate.config.plugs import FORMATS
 from headgate.eventlog.connection import KafkaConnection
 from headgate.sources.topic_settings import topic_settings
 
-__all__ = ["compaction_warnings"]
-
 NAMES_SHOWN_MAX: Final = 5
 
 _TABLES: Final = (

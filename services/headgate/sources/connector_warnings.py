@@ -10,8 +10,6 @@ import msgspec
 
 from headgate.sources.preview import Seen
 
-__all__ = ["SinkTable", "connector_warnings"]
-
 MAXWELL: Final = "maxwell"
 """Who has no converter of Kafka Connect's."""
 

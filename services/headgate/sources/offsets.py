@@ -22,23 +22,6 @@ from headgate.eventlog.log import LogError
 from headgate.records.control import Positions
 from headgate.records.ts import physical_ms, ts_of_ms
 
-__all__ = [
-    "RECORD_TIME_MARGIN_MS",
-    "REQUEST_SECONDS_MAX",
-    "OffsetExpiredError",
-    "SourceError",
-    "SourceUnreachableError",
-    "StartInFutureError",
-    "StartPartitionsError",
-    "TopicMissingError",
-    "check_retention",
-    "end_offsets",
-    "given_offsets",
-    "offsets_at",
-    "offsets_since",
-    "start_offsets",
-]
-
 REQUEST_SECONDS_MAX: Final = 10.0
 """A broker that takes longer to say where a topic ends cannot be read from either."""
 

@@ -14,8 +14,6 @@ from headgate.formats.change import DATA_ERRORS
 from headgate.records.identifiers import parse_identifier, show_identifier
 from headgate.sources.newest import look_at_newest
 
-__all__ = ["Origin", "origin_of", "origins"]
-
 
 class Origin(msgspec.Struct, frozen=True):
     """A source table: "postgresql", its database, "schema.table" (or the table alone, where there are no schemas)."""

@@ -23,8 +23,6 @@ from headgate.sources.newest import look_at_newest
 from headgate.sources.offsets import SourceError
 from headgate.sources.registry import SchemaRegistry
 
-__all__ = ["FormatMismatchError", "Seen", "check_formats", "preview"]
-
 RECORDS_MAX: Final = 10
 """Records of each topic that are decoded. One is enough, unless it is a bad one."""
 

@@ -25,8 +25,6 @@ from headgate.config.secrets import NotPermittedError, check_hosts, read_secret,
 from headgate.formats.change import DATA_ERRORS, ChangeError
 from headgate.formats.decoding import SchemasUnavailableError
 
-__all__ = ["SchemaRegistry"]
-
 CONNECT_SECONDS_MAX: Final = 2.0
 ANSWER_SECONDS_MAX: Final = 4.0
 """A task waits meanwhile, and its other tables with it."""

@@ -29,18 +29,6 @@ from headgate.sources.offsets import end_offsets
 from headgate.sources.records import RecordGoneError, read_stretch
 from headgate.sources.topic_ids import TopicReplacedError, topic_ids
 
-__all__ = [
-    "RESENT_HEADER",
-    "Finding",
-    "KeyBusyError",
-    "Original",
-    "Verdict",
-    "look",
-    "resend",
-    "row_key",
-    "why_not_alone",
-]
-
 RESENT_HEADER: Final = "headgate.resent"
 """On a record that was sent again: ``<partition>/<offset>`` of the first one, in its own topic."""
 

@@ -6,8 +6,6 @@ from headgate.config.feed import FeedSpec, FeedSpecError, SkippedRecord
 from headgate.records.control import SpanPlan
 from headgate.sources.topic_ids import TopicReplacedError
 
-__all__ = ["with_topic_ids"]
-
 
 def with_topic_ids(spec: FeedSpec, plans: Iterable[SpanPlan]) -> FeedSpec:
     """``spec`` whose skipped records carry the ids of their topics, as ``plans`` have them.

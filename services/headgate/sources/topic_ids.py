@@ -14,8 +14,6 @@ from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
 from headgate.eventlog.log import LogError
 from headgate.sources.offsets import SourceError, SourceUnreachableError
 
-__all__ = ["TopicReplacedError", "check_given_id", "check_topic_id", "topic_id_of", "topic_ids"]
-
 _MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._NOENT})
 
 _TOPICS_PER_REQUEST_MAX: Final = 1_000

@@ -8,8 +8,6 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import LogError
 from headgate.sources.offsets import REQUEST_SECONDS_MAX
 
-__all__ = ["topic_settings"]
-
 
 def topic_settings(
     connection: KafkaConnection, topics: Iterable[str]

@@ -33,21 +33,6 @@ from headgate.sources.offsets import (
 from headgate.sources.topic_ids import check_given_id, topic_ids
 from headgate.sources.transactions import check_transactions
 
-__all__ = [
-    "TableClashError",
-    "TableNameError",
-    "TopicMissingError",
-    "check_no_change_log",
-    "find_topics",
-    "matching",
-    "no_match",
-    "plan_spans",
-    "present_topics",
-    "source_tables",
-    "table_name",
-    "within_change_log",
-]
-
 MADE_SECONDS_MAX: Final = 2.0
 MADE_LOOK_SECONDS: Final = 0.1
 """A topic that has just been made may be denied for a moment, by the broker that made it too; a script that makes it

@@ -22,8 +22,6 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 
-__all__ = ["SUPERVISOR", "BackgroundPool", "BackgroundThread", "Crash", "Supervisor"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -18,8 +18,6 @@ import msgspec
 
 from headgate.verify.forms import Form, Nature, form_of
 
-__all__ = ["Difference", "Shape", "Side", "SideError", "TableCompared", "UncomparableError", "compare_table"]
-
 ROWS_PER_FETCH: Final = 1_000
 """Rows a cursor holds at a time, per side."""
 

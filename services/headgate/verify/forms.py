@@ -13,8 +13,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["Form", "Nature", "form_of"]
-
 Form = Callable[[str], Any]
 """A text's value. Two texts are equal exactly if their forms are."""
 

@@ -8,8 +8,6 @@ from headgate.verify.comparing import Side
 from headgate.verify.mysql import MysqlSide
 from headgate.verify.postgresql import PostgresSide
 
-__all__ = ["open_side"]
-
 _SIDES: Final[dict[str, type[MysqlSide] | type[PostgresSide]]] = {"mysql": MysqlSide, "postgresql": PostgresSide}
 
 

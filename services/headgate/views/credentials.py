@@ -13,8 +13,6 @@ from faust.auth import SASLCredentials, SSLCredentials
 
 from headgate.config.settings import SettingsError
 
-__all__ = ["credentials_of"]
-
 _SECURITY: Final = ("security.", "sasl.", "ssl.", "enable.ssl.", "https.")
 _KNOWN: Final = frozenset(
     {"security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password"}

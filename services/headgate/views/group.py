@@ -17,8 +17,6 @@ from confluent_kafka.admin import AclOperation
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
 from headgate.eventlog.log import LogError
 
-__all__ = ["GROUP_PREFIX", "group_may_be_joined", "group_of", "group_was_forgotten"]
-
 GROUP_PREFIX: Final = "views."
 """Behind the cluster's prefix. It ends with a dot, as all names do to which rights are given by prefix."""
 

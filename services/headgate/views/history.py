@@ -25,8 +25,6 @@ from headgate.records.control import (
 )
 from headgate.records.keys import AgentKey, FeedKey, OwnerKey, SessionKey, SpanKey
 
-__all__ = ["EVENTS_OF_A_SUBJECT_MAX", "TIMELINE", "TIMELINE_EVENTS_MAX", "Event", "History", "events_of"]
-
 EVENTS_OF_A_SUBJECT_MAX: Final = 200
 """Newest events kept of one feed, span, agent or shard: enough for days of moves, too few to fill the memory."""
 

@@ -15,8 +15,6 @@ from faust.streams import current_event
 from headgate.records.control import SpanProgressed
 from headgate.views.rows import LagPoint
 
-__all__ = ["KEPT_SECONDS", "WINDOW_SECONDS", "LagWindows"]
-
 WINDOW_SECONDS: Final = 30.0
 """Length of a window: agents report each second, so there is more than one report in it."""
 

@@ -7,8 +7,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-__all__ = ["Viewed", "ViewsMetrics"]
-
 
 class Viewed(Protocol):
     """What the views have read (views/model.py); read from any thread."""

@@ -9,8 +9,6 @@ import msgspec
 from headgate.views.model import ViewsModel
 from headgate.views.routes import ROUTES, BadQueryError, Failure, Known, Route, answer_to, openapi
 
-__all__ = ["serve_pages"]
-
 
 def serve_pages(app: faust.App, known: Known, model: ViewsModel) -> None:
     """Answer every route, and /openapi.json, from now on."""

@@ -17,8 +17,6 @@ from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedProgressed, FeedRecorded
 from headgate.records.keys import FeedKey, FeedProgressKey
 
-__all__ = ["GROUP_PREFIX", "Groups", "positions_of"]
-
 GROUP_PREFIX: Final = "feed."
 """Behind the cluster's prefix, before the feed's name. Names to which rights are given by prefix end with a dot."""
 

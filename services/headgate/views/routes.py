@@ -25,8 +25,6 @@ from headgate.views.rows import (
     table_rows,
 )
 
-__all__ = ["ROUTES", "BadQueryError", "Failure", "Known", "Route", "answer_to", "openapi"]
-
 TIMELINE_EVENTS_DEFAULT: Final = 100
 
 

@@ -24,21 +24,6 @@ from headgate.records.control import (
 from headgate.records.keys import AgentKey, FeedKey, FeedProgressKey, MemberKey, SpanKey
 from headgate.records.spans import table_of
 
-__all__ = [
-    "AgentRow",
-    "FeedRow",
-    "FeedShown",
-    "LagPoint",
-    "OwnerRow",
-    "TableRow",
-    "TsShown",
-    "agent_rows",
-    "feed_rows",
-    "feed_shown",
-    "owner_rows",
-    "table_rows",
-]
-
 HEARD_LEASES_MAX: Final = 2.0
 """A coordinator not heard for so many of its leases is no standby: its clock may differ from ours by one."""
 

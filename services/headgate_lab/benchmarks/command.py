@@ -21,8 +21,6 @@ from headgate_lab.benchmarks.pipeline import PipelineOptions, bench_pipeline
 from headgate_lab.benchmarks.rest import RestOptions, bench_rest
 from headgate_lab.benchmarks.tables import TablesOptions, bench_tables
 
-__all__ = ["app"]
-
 app = typer.Typer(help="Measure: every bench starts its own real parts and prints medians with their spread.")
 
 

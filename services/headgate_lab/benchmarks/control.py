@@ -50,8 +50,6 @@ from headgate_lab.benchmarks.figures import Figure, Report, median_of
 from headgate_lab.benchmarks.parts import BenchError
 from headgate_lab.worlds.kernel import role_settings
 
-__all__ = ["ControlOptions", "bench_control"]
-
 AGENTS: Final = 8
 FEED_SPANS: Final = 512
 """Tables of one feed: a plan is one record, which must stay far below Kafka's 1 MiB."""

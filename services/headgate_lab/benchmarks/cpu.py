@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
-__all__ = ["CpuClock", "Stock", "tree"]
-
 Stock = dict[str, dict[tuple[int, float], float]]
 """Group → (pid, birth) → CPU seconds so far."""
 

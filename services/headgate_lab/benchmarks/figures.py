@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["Figure", "Report", "median_of"]
-
 
 class Figure(msgspec.Struct, frozen=True):
     """One measured quantity. ``goal`` is the design's aim in the same unit, None where it names none."""

@@ -56,8 +56,6 @@ from headgate_lab.benchmarks.generation_writers import WritersApart, WritersHere
 from headgate_lab.benchmarks.parts import BenchError
 from headgate_lab.embedded.broker import EmbeddedKafka
 
-__all__ = ["GenerationOptions", "bench_generation"]
-
 SET: Final = "bench"
 PARTITIONS: Final = 40
 KEYS: Final = 20

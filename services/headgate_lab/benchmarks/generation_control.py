@@ -24,8 +24,6 @@ from headgate.generation.shell.tail import GenerationTail
 from headgate.records.generation import GenerationRequestKind, StreamsRecut
 from headgate_lab.benchmarks.parts import BenchError
 
-__all__ = ["Compared", "compare"]
-
 KEYS: Final = 200
 CHANGES: Final = 20_000
 """Before and after the growth, each."""

@@ -13,8 +13,6 @@ import msgspec
 from headgate.generation.shell.tail import GenerationTail
 from headgate_lab.benchmarks.parts import BenchError
 
-__all__ = ["WAIT_SECONDS", "BenchCluster", "await_owner", "owner_of"]
-
 WAIT_SECONDS: Final = 180.0
 """For the owner's first campaign, for a hundred writers to be admitted, for the last change to be read."""
 

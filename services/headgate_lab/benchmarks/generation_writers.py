@@ -23,8 +23,6 @@ from headgate.generation.shell.tail import open_generation_log
 from headgate_lab.benchmarks.generation_parts import WAIT_SECONDS
 from headgate_lab.benchmarks.parts import BenchError
 
-__all__ = ["WritersApart", "WritersHere", "WritersLoad"]
-
 
 class WritersLoad(msgspec.Struct, frozen=True):
     """Writers w<first> to w<first+count-1>, in turn, each with ``keys`` keys, ``per_second`` changes in all."""

@@ -31,8 +31,6 @@ from headgate_lab.benchmarks.migration_tables import DATABASES, WARM_UP, WRITERS
 from headgate_lab.benchmarks.parts import BenchError
 from headgate_lab.embedded.broker import EmbeddedKafka
 
-__all__ = ["MigrationBenchOptions", "bench_migration"]
-
 COPY_GOAL: Final = 100_000.0
 STALL_GOAL_MS: Final = 1_000.0
 

@@ -22,8 +22,6 @@ from headgate_lab.embedded.connect import ConnectWorker
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
-__all__ = ["DATABASES", "BenchDatabase", "Writers", "bench_database"]
-
 DATABASES: Final = ("postgresql", "mariadb")
 
 COLUMNS: Final = "id bigint PRIMARY KEY, v int NOT NULL, label varchar(40), note varchar(80)"

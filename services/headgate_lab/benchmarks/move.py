@@ -20,13 +20,12 @@ from psycopg import sql
 from headgate.agent.core.executor import SpanTask, TableExecutor
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Epoch, TaskState
-from headgate.replication.executor import ExecutorSettings, SparkExecutor
+from headgate.replication.executor import SparkExecutor
+from headgate.replication.queries import ExecutorSettings
 from headgate_lab.benchmarks.figures import Report, median_of
 from headgate_lab.benchmarks.latency import commit_times, wait_until_replicating
 from headgate_lab.benchmarks.parts import CLUSTER_ID, BenchError, Parts, bench_parts, make_task
 from headgate_lab.benchmarks.workload import DDL, create_topic, insert_event
-
-__all__ = ["MoveOptions", "bench_move"]
 
 MOVED_GOAL_MS: Final = 1_000.0
 STRETCH_SECONDS: Final = 3.0

@@ -21,24 +21,14 @@ from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
 from headgate.provisioning import artifacts
 from headgate.provisioning.java import java_home_for_spark
 from headgate.records.control import Epoch, SpanPlan, TaskState
-from headgate.replication.executor import ExecutorSettings, SparkExecutor
+from headgate.replication.executor import SparkExecutor
+from headgate.replication.queries import ExecutorSettings
 from headgate.replication.spark import SparkRuntime
 from headgate.replication.spark_options import SparkOptions
 from headgate_lab.benchmarks.cpu import tree
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.postgres import EmbeddedPostgres
-
-__all__ = [
-    "POSTGRES_SETTINGS",
-    "BenchError",
-    "Parts",
-    "bench_parts",
-    "make_task",
-    "spark_rows",
-    "spark_rows_since",
-    "wait_for",
-]
 
 CLUSTER_ID: Final = "bench"
 WAIT_SECONDS_MAX: Final = 900.0

@@ -29,8 +29,6 @@ from headgate_lab.benchmarks.shapes import SHAPES
 from headgate_lab.benchmarks.targets import PostgresTarget, Target
 from headgate_lab.benchmarks.workload import Expected, Workload, create_topic, fill_topic
 
-__all__ = ["PipelineOptions", "bench_pipeline", "run_headgate"]
-
 RATIO_GOAL: Final = 0.75
 """Of the same batches written without Headgate: the goal of docs/benchmarks.md."""
 

@@ -18,8 +18,6 @@ from headgate_lab.benchmarks.latency import Course, LatencyOptions, changes_writ
 from headgate_lab.benchmarks.parts import BenchError, Parts, bench_parts, make_task, spark_rows, spark_rows_since
 from headgate_lab.benchmarks.tables import create_tables, driver, start_all
 
-__all__ = ["RestOptions", "bench_rest"]
-
 SETTLE_SECONDS: Final = 20.0
 """For lanes to be joined. Then changes trickle for as long as a side of ``bench latency`` is warmed, uncounted."""
 

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["SHAPES", "USUAL", "Column", "Shape", "places"]
-
 
 class Column(msgspec.Struct, frozen=True):
     """One column. ``value`` is JSON with the places of ``places``; ``field`` its type in a Connect schema."""

@@ -23,8 +23,6 @@ from headgate_lab.benchmarks.latency import Course, LatencyOptions, measure_late
 from headgate_lab.benchmarks.parts import Parts, bench_parts, make_task
 from headgate_lab.benchmarks.workload import DDL
 
-__all__ = ["TablesOptions", "bench_tables", "create_tables", "driver", "start_all"]
-
 IDLE_SECONDS: Final = 20.0
 """Over which processor time at rest is taken; before it, as long again for lanes to settle."""
 

@@ -19,8 +19,6 @@ from headgate_lab.benchmarks.workload import Expected
 from headgate_lab.embedded.clients import mariadb_client, postgres_client
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 
-__all__ = ["MARIADB_SETTINGS", "JdbcAddress", "MariadbTarget", "PostgresTarget", "Target", "mariadb_target"]
-
 MARIADB_SETTINGS: Final = {"innodb-buffer-pool-size": "512M", "innodb-log-file-size": "1G"}
 """As much room as the bench's PostgreSQL has; everything else is the server's default."""
 

@@ -16,8 +16,6 @@ from confluent_kafka.admin import NewTopic
 from headgate.eventlog.connection import KafkaConnection
 from headgate_lab.benchmarks.shapes import SHAPES, USUAL, places
 
-__all__ = ["DDL", "MIXES", "Expected", "Mix", "Workload", "create_topic", "fill_topic", "insert_event"]
-
 DDL: Final = "CREATE TABLE {table} (" + USUAL.ddl("postgresql") + ")"
 
 

@@ -8,8 +8,6 @@ import msgspec
 from headgate_lab.chaos.faults import EVERYBODY
 from headgate_lab.demo.watch import Chronicle
 
-__all__ = ["Blame", "false_losses"]
-
 AFTER_LEASES: Final = 3.0
 """A lease runs out up to a lease after its cause is over; a process that wakes up takes another to see it."""
 

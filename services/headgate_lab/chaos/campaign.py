@@ -21,8 +21,6 @@ from headgate_lab.demo.processes import Fate
 from headgate_lab.demo.tables import all_replicate
 from headgate_lab.demo.watch import Chronicle, WatchError
 
-__all__ = ["run_campaign"]
-
 SHORT_ROUNDS: Final[tuple[tuple[FaultKind, ...], ...]] = (
     (FaultKind.AGENT_KILLED, FaultKind.OWNER_KILLED),
     (FaultKind.AGENT_FROZEN, FaultKind.AGENT_SILENCED),

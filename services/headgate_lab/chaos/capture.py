@@ -21,8 +21,6 @@ from headgate_lab.demo.schema import SCHEMA, TABLES, VERSION, Column
 from headgate_lab.demo.stack import TOPIC_PREFIX
 from headgate_lab.embedded.clients import postgres_client
 
-__all__ = ["Capture", "CaptureError", "install_outbox"]
-
 LOOK_SECONDS: Final = 0.05
 FLUSH_SECONDS: Final = 600.0
 """A broker that restarts is waited for; the outbox keeps what comes meanwhile."""

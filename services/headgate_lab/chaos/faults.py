@@ -29,8 +29,6 @@ from headgate_lab.chaos.world import Server, World
 from headgate_lab.demo.services import COORDINATORS, PASSWORD_FILE
 from headgate_lab.demo.watch import Chronicle
 
-__all__ = ["EVERYBODY", "FREEZE_LEASES", "FaultKind", "Wound", "strike"]
-
 EVERYBODY: Final = "everybody"
 
 FREEZE_LEASES: Final = 2.0

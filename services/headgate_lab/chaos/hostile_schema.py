@@ -8,8 +8,6 @@ relies on its search path is found, whichever of its statements does.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-__all__ = ["HOSTILE_SCHEMA", "is_sprung", "plant", "put_first"]
-
 HOSTILE_SCHEMA: Final = "a_trap"
 
 Execute = Callable[[str], Sequence[tuple[Any, ...]]]

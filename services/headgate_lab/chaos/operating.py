@@ -19,8 +19,6 @@ from headgate_lab.demo.schema import TABLES
 from headgate_lab.demo.services import Services, run_command
 from headgate_lab.demo.stack import FEED
 
-__all__ = ["Operation", "Operator"]
-
 REST_SECONDS: Final = (2.0, 8.0)
 PAUSED_SECONDS: Final = 1.5
 REQUEST_SECONDS: Final = "20"

@@ -26,8 +26,6 @@ from headgate_lab.demo.services import run_command
 from headgate_lab.demo.stack import FEED
 from headgate_lab.demo.tables import busiest_agent, holders
 
-__all__ = ["Doom", "all_cells", "strike_at"]
-
 REACHED_SECONDS_MAX: Final = 240.0
 """A moved table comes in seconds; where its agent has to start Spark first, on a busy machine, in minutes."""
 

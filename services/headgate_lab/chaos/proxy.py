@@ -20,8 +20,6 @@ from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.processes import ServiceError
 from headgate_lab.embedded.ports import HOST
 
-__all__ = ["Link", "Proxies", "Proxy"]
-
 CHUNK_BYTES: Final = 1 << 16
 SLOW_SECONDS: Final = 0.2
 """For each chunk in each direction, on a slow link: a hundred times what a data centre takes, far below any lease."""

@@ -11,8 +11,6 @@ from headgate_lab.demo.audit import AuditReport
 from headgate_lab.demo.compare import Comparison
 from headgate_lab.demo.report import Figure
 
-__all__ = ["ChaosReport", "Suffered", "show_chaos"]
-
 
 class Suffered(msgspec.Struct, frozen=True, kw_only=True):
     """One fault. ``failover_seconds`` from the strike to the record that proves that others have taken over.

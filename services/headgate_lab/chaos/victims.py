@@ -14,18 +14,6 @@ from headgate_lab.demo.processes import Fate, ServiceProcess
 from headgate_lab.demo.tables import busiest_agent, holders
 from headgate_lab.demo.watch import Chronicle
 
-__all__ = [
-    "an_agent",
-    "another_decides",
-    "elsewhere",
-    "held_by",
-    "jvm_of",
-    "part_of_agent",
-    "thaw",
-    "the_owner",
-    "worker_of",
-]
-
 HEAD_START_SECONDS: Final = 1.0
 """How long the writers of a thawed service run before the service itself, whose lease would stop them."""
 

@@ -35,8 +35,6 @@ from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.ports import HOST, free_ports
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
-__all__ = ["AGENTS", "Options", "Server", "World", "running_world"]
-
 AGENTS: Final = 3
 WRITERS: Final = 2
 

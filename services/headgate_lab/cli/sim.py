@@ -13,8 +13,6 @@ from headgate.cli.output import Output, note, show_object, show_value
 from headgate_lab.simulation.campaign import TICKS, Campaign, Played, play, shrink
 from headgate_lab.simulation.profile import Profile, draw_profile
 
-__all__ = ["sim"]
-
 TRACE_LINES_SHOWN = 60
 
 STEPS_PER_S_GOAL = 15_000

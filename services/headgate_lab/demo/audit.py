@@ -29,17 +29,6 @@ from psycopg.sql import SQL, Identifier
 from headgate.records.control import Epoch
 from headgate_lab.demo.schema import TABLES
 
-__all__ = [
-    "LABEL",
-    "AuditReport",
-    "Entry",
-    "Finding",
-    "FindingKind",
-    "audit",
-    "examine",
-    "read_deletions",
-]
-
 ENTRIES_PER_FETCH: Final = 5_000
 FINDINGS_SHOWN_MAX: Final = 20
 """Kept with their details; all are counted."""

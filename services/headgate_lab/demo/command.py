@@ -21,8 +21,6 @@ from headgate_lab.demo.services import CONNECTION
 from headgate_lab.demo.stack import FEED
 from headgate_lab.demo.watch import WatchError
 
-__all__ = ["demo", "up"]
-
 DURATION_SECONDS_DEFAULT: Final = 48.0
 DURATION_SECONDS_SHORT: Final = 12.0
 RATE_DEFAULT: Final = 150.0

@@ -13,8 +13,6 @@ from psycopg.sql import SQL, Identifier
 
 from headgate_lab.demo.schema import VERSION, Table
 
-__all__ = ["Comparison", "Difference", "compare"]
-
 ROWS_PER_FETCH: Final = 1_000
 DIFFERENCES_SHOWN_MAX: Final = 20
 """Kept with their details; all are counted."""

@@ -20,8 +20,6 @@ from headgate_lab.demo.load import Load
 from headgate_lab.demo.tables import RowRate, TableView, views
 from headgate_lab.demo.watch import Watch
 
-__all__ = ["Display", "Tell"]
-
 REDRAWS_PER_SECOND: Final = 2.0
 SPINS_PER_SECOND: Final = 8.0
 LINE_EVERY_SECONDS: Final = 10.0

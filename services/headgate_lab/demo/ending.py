@@ -19,8 +19,6 @@ from headgate_lab.demo.tables import passed
 from headgate_lab.demo.watch import Watch, WatchError
 from headgate_lab.embedded.clients import postgres_client
 
-__all__ = ["await_drained", "examine_all", "row_stands"]
-
 DRAIN_SECONDS_MAX: Final = 600.0
 """From the last commit in the source until the feed has passed it."""
 

@@ -20,8 +20,6 @@ from headgate_lab.demo.tables import busiest_agent, holders
 from headgate_lab.demo.watch import Chronicle, Watch, WatchError
 from headgate_lab.embedded.clients import postgres_client
 
-__all__ = ["FaultKind", "Faults", "Takeover"]
-
 TAKEOVER_SECONDS_MAX: Final = 300.0
 """Far beyond the goals: past this something does not work at all."""
 

@@ -12,8 +12,6 @@ import psutil
 from headgate_lab.demo.orphans import no_orphans
 from headgate_lab.demo.processes import terminated_as_interrupt, uninterrupted
 
-__all__ = ["ClusterAt", "Scratch", "scratch_parts"]
-
 
 class ClusterAt(msgspec.Struct, frozen=True):
     """What the run's own reader must know of its cluster; the user's settings are for another one."""

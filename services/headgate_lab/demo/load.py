@@ -22,8 +22,6 @@ from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.schema import TABLES, Row, Table
 from headgate_lab.embedded.clients import postgres_client
 
-__all__ = ["Key", "Load", "LoadError", "Operation", "Writer", "fill", "write_markers"]
-
 OPERATIONS_PER_TRANSACTION_MAX: Final = 4
 LIVE_ROWS_MIN: Final = 20
 """Below this a writer only inserts, so that there is always something to change."""

@@ -20,8 +20,6 @@ import psutil
 
 from headgate.provisioning.time_scale import scaled_seconds
 
-__all__ = ["MARK", "marked", "no_orphans"]
-
 MARK: Final = "STARTED_BY_HEADGATE"
 """Environment variable of everything that is started here."""
 

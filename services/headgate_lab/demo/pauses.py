@@ -9,8 +9,6 @@ from typing import Final
 
 from psycopg import Connection
 
-__all__ = ["longest_pauses"]
-
 _LONGEST: Final = """
 SELECT extract(epoch FROM max(at - before))::float8
 FROM (SELECT at, lag(at) OVER (ORDER BY id) AS before FROM audit.entries

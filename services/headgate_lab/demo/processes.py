@@ -23,18 +23,6 @@ from headgate.provisioning.jvm import tail
 from headgate.provisioning.time_scale import TIME_SCALE_VARIABLE, scaled_seconds
 from headgate_lab.demo.orphans import marked
 
-__all__ = [
-    "HEADGATE",
-    "Fate",
-    "ServiceError",
-    "ServiceProcess",
-    "environment",
-    "interrupts_deferred",
-    "stop_all",
-    "terminated_as_interrupt",
-    "uninterrupted",
-]
-
 STOP_SECONDS_MAX: Final = 80.0
 """A service gives itself 10 s for a clean stop (settings.shutdown_seconds); then the tree is killed."""
 

@@ -13,8 +13,6 @@ from headgate_lab.demo.compare import Comparison
 from headgate_lab.demo.faults import FaultKind, Takeover
 from headgate_lab.demo.stack import FEED
 
-__all__ = ["Figure", "Report", "show_report"]
-
 
 class Figure(msgspec.Struct, frozen=True):
     """One figure as every bench gives it. ``goal`` None where there is none; ``must`` says it decides over success."""

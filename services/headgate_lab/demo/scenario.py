@@ -28,8 +28,6 @@ from headgate_lab.demo.tables import all_apply, all_replicate, views
 from headgate_lab.demo.watch import Watch
 from headgate_lab.embedded.clients import postgres_client
 
-__all__ = ["Options", "Shop", "demonstrate", "running_shop"]
-
 REPLICATING_SECONDS_MAX: Final = 400.0
 """From the feed's creation until every table replicates: a few seconds."""
 

@@ -19,8 +19,6 @@ from psycopg import Connection
 from psycopg.sql import SQL, Composed, Identifier
 from psycopg.types.json import Jsonb
 
-__all__ = ["SCHEMA", "TABLES", "Column", "Row", "Table", "create_source", "create_target"]
-
 SCHEMA: Final = "shop"
 
 VERSION: Final = "version"

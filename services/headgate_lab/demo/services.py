@@ -30,18 +30,6 @@ from headgate_lab.demo.schema import TABLES
 from headgate_lab.demo.stack import FEED, TOPIC_PREFIX
 from headgate_lab.embedded.ports import HOST, free_ports
 
-__all__ = [
-    "COORDINATORS",
-    "LEASE_SECONDS",
-    "PASSWORD_FILE",
-    "Services",
-    "SinkAddress",
-    "create_feed",
-    "feed_text",
-    "postgresql_sink",
-    "sessions_lost",
-]
-
 COORDINATORS: Final = ("coordinator-1", "coordinator-2")
 
 LEASE_SECONDS: Final = 5.0

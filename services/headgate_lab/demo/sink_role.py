@@ -12,8 +12,6 @@ from psycopg.sql import SQL, Identifier, Literal
 
 from headgate_lab.demo.schema import SCHEMA
 
-__all__ = ["SINK_ROLE", "create_sink_role", "set_password"]
-
 SINK_ROLE: Final = "headgate"
 
 

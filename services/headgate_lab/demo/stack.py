@@ -21,8 +21,6 @@ from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.connect import ConnectWorker
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
-__all__ = ["DATABASE", "FEED", "TOPIC_PREFIX", "Stack", "make_database", "running_stack"]
-
 FEED: Final = "shop"
 """Name of the demo's feed."""
 

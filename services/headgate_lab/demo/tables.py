@@ -10,8 +10,6 @@ from headgate.records.control import Assignment, FeedProgressed, FeedRecorded, R
 from headgate.records.keys import FeedKey, FeedProgressKey
 from headgate_lab.demo.stack import FEED
 
-__all__ = ["RowRate", "TableView", "all_apply", "all_replicate", "busiest_agent", "holders", "passed", "views"]
-
 
 class TableView(msgspec.Struct, frozen=True):
     """One table as the log knows it. ``rows`` applied under the present assignment; None what nobody has said."""

@@ -18,8 +18,6 @@ from headgate.provisioning.jvm import Jvm, reason, tail
 from headgate_lab.embedded.connect import ConnectWorker
 from headgate_lab.embedded.ports import HOST, free_ports, require_free
 
-__all__ = ["EmbeddedKafka"]
-
 # 256 MB works for broker and Connect together but costs twice the CPU during a snapshot.
 DEFAULT_HEAP_MB = 512
 _LOG4J = """\

@@ -9,8 +9,6 @@ from pymysql.cursors import Cursor
 
 from headgate.databases.mysql.address import parse_address
 
-__all__ = ["mariadb_client", "postgres_client"]
-
 
 def postgres_client(dsn: str, *, autocommit: bool = True, name: str | None = None) -> psycopg.Connection[Any]:
     """A client at a PostgreSQL, with that application name. Raises psycopg.Error."""

@@ -15,8 +15,6 @@ from headgate.provisioning.jvm import Jvm, reason
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded.ports import HOST, free_ports, require_free
 
-__all__ = ["ConnectWorker"]
-
 # A connector validates its database before it answers.
 _ANSWER_SECONDS = 180
 _POLL_SECONDS = 0.2

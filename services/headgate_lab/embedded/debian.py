@@ -15,8 +15,6 @@ from typing import Final
 from headgate.provisioning.cache import cache_folder, exclusive
 from headgate.provisioning.errors import ArtifactError
 
-__all__ = ["library_path", "unpacked"]
-
 _APT_SECONDS: Final = 300
 _DONE: Final = ".complete"
 _TOOLS: Final = ("apt-get", "apt-cache", "dpkg", "dpkg-query")

@@ -14,8 +14,6 @@ import psutil
 from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.time_scale import scaled_seconds
 
-__all__ = ["kill_guarded", "start_guarded", "stop_guarded"]
-
 GONE_SECONDS: Final = 60
 """For the operating system to take away what was killed."""
 

@@ -12,8 +12,6 @@ from typing import Final
 from headgate.provisioning.errors import ArtifactError
 from headgate_lab.embedded import debian
 
-__all__ = ["pt_online_schema_change"]
-
 _PACKAGE: Final = "libdbd-mysql-perl"
 _LIBRARY: Final = "usr/lib/*/perl5/*/auto/DBD/mysql/mysql.so"
 _BESIDE: Final = ("percona-toolkit", "libdbi-perl", "libterm-readkey-perl")

@@ -17,8 +17,6 @@ from headgate.provisioning.cache import cache_folder, exclusive
 from headgate.provisioning.errors import ArtifactError
 from headgate.provisioning.ivy import Coordinate
 
-__all__ = ["JDBC_SINK", "Archive", "ensure_archive", "ensure_jdbc_sink"]
-
 
 class Archive(msgspec.Struct, frozen=True):
     """One tar.gz of the registry; ``name`` is what its folder begins with."""

@@ -9,8 +9,6 @@ import socket
 
 from headgate.provisioning.errors import EmbeddedError, PortTakenError
 
-__all__ = ["HOST", "free_ports", "require_free"]
-
 HOST = "127.0.0.1"
 # Linux numbers outgoing connections from 32768 on, macOS from 49152 on.
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000

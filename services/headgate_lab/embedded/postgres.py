@@ -26,8 +26,6 @@ from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.guard import kill_guarded, start_guarded, stop_guarded
 from headgate_lab.embedded.ports import HOST, free_ports, require_free
 
-__all__ = ["EmbeddedPostgres"]
-
 # The wheel has 16 in `pginstall` and 18 in `pginstall18`.
 _SERVER = "pginstall18"
 _UNPRIVILEGED = "nobody"

@@ -18,8 +18,6 @@ from headgate.provisioning.jvm import Jvm, reason
 from headgate_lab.embedded.plugin_archive import Archive, ensure_archive
 from headgate_lab.embedded.ports import HOST, free_ports, require_free
 
-__all__ = ["EmbeddedRegistry", "avro_plugin"]
-
 _VERSION: Final = "2.6.13.Final"
 REGISTRY: Final = Archive(
     "apicurio-registry",

@@ -10,9 +10,6 @@ import msgspec
 from headgate.eventlog.log import Partition
 from headgate.records.base import Key, Record
 
-__all__ = ["Entry", "Fate", "PartitionLog", "Transaction"]
-
-
 _OFFSET: Final = attrgetter("offset")
 
 

@@ -5,8 +5,6 @@ from typing import Final
 from headgate.app.exit_codes import MEANINGS
 from headgate.records.error_codes import ERROR_CODES
 
-__all__ = ["error_codes_page", "exit_codes_page"]
-
 _ERROR_CODES_HEAD: Final = (
     "# Error codes of tables",
     "",

@@ -5,8 +5,6 @@ from typing import Final
 
 import grimp
 
-__all__ = ["page"]
-
 _GENERATION: Final = ("generation", "generation/owner", "generation/changelog", "generation/timestamps")
 _DIVIDED: Final = ("coordinator", "agent", *_GENERATION, "migration")
 """Folders whose inner folders are layers of their own."""

@@ -6,8 +6,6 @@ from typing import Final
 
 from headgate_lab.pages import codes, imports, metrics, rights, settings, topics, transitions
 
-__all__ = ["DOCS", "PAGES"]
-
 DOCS: Final = Path(__file__).parents[3] / "docs"
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {

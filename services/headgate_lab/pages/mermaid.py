@@ -4,8 +4,6 @@ from zipfile import ZipFile
 
 from headgate.provisioning.artifacts import ensure
 
-__all__ = ["script"]
-
 
 def script() -> bytes:
     """mermaid.min.js. Raises ArtifactError."""

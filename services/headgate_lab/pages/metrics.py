@@ -21,8 +21,6 @@ from headgate.runtime.role import RoleState, RoleStatus
 from headgate.runtime.settings import RoleCounters
 from headgate.views.metrics import ViewsMetrics
 
-__all__ = ["page"]
-
 _PAGE_HEAD: Final = (
     "# Metrics",
     "",

@@ -2,8 +2,6 @@
 
 from headgate.config.rights import RIGHTS, Right, Topics
 
-__all__ = ["page"]
-
 CLUSTER = "headgate"
 
 

@@ -6,8 +6,6 @@ from pydantic_core import PydanticUndefined
 from headgate.config.settings import known_variables
 from headgate.eventlog.connection import FIXED_PROPERTIES
 
-__all__ = ["page"]
-
 
 def page() -> str:
     """The page."""

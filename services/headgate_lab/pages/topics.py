@@ -7,8 +7,6 @@ from headgate.records import generation, keys, migration, timestamps
 from headgate.records.base import Key
 from headgate.records.registry import KEY_FORMS
 
-__all__ = ["page"]
-
 _OWNERS: Final = {
     keys.__name__: "the shard's coordinator",
     generation.__name__: "the shard's owner of change logs",

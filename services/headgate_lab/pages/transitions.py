@@ -15,8 +15,6 @@ from headgate.migration.core import transitions as migration
 from headgate.records.control import Assignment, Epoch, ReplicationState, SpanDispatched
 from headgate.records.migration import MigrationRecorded, MigrationState
 
-__all__ = ["page"]
-
 _FORMS: Final = {
     replication.Phase.ABSENT: (ReplicationState.ABSENT, False, False),
     replication.Phase.PREPARE: (ReplicationState.PREPARE, True, True),

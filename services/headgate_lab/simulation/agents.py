@@ -22,8 +22,6 @@ from headgate.runtime.machine import Arrived
 from headgate_lab.simulation.executor import SimulatedExecutor
 from headgate_lab.simulation.processes import Process, Stage
 
-__all__ = ["AgentProcess", "Sessions"]
-
 WRITE_SECONDS: Final = 2.0
 """As in agent/shell/life.py, like the next three."""
 

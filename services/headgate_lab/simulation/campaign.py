@@ -12,8 +12,6 @@ from headgate_lab.simulation.profile import Profile
 from headgate_lab.simulation.sink_audit import Violation
 from headgate_lab.simulation.world import World
 
-__all__ = ["TICKS", "Campaign", "Finding", "Played", "play", "shrink"]
-
 TICKS: Final = 400
 """Length of the safety phase: long enough for several leases, moves and owners (40-200 s of the world's clock)."""
 

@@ -12,8 +12,6 @@ from headgate_lab.simulation.agents import AgentProcess
 if TYPE_CHECKING:
     from headgate_lab.simulation.world import World
 
-__all__ = ["what_is_missing"]
-
 
 def what_is_missing(world: "World") -> list[str]:
     """Every wish that is not fulfilled, and every trace that should be gone."""

@@ -40,8 +40,6 @@ from headgate.records.keys import AgentKey
 from headgate.sinks.contract import Claim, FeedIdentity, OffsetRange, SinkError
 from headgate_lab.simulation.sink_audit import end_of, ts_of
 
-__all__ = ["EXPIRED", "Request", "Run", "SimulatedExecutor", "Surroundings"]
-
 FAILURES_MAX: Final = 2
 """Fewer than in a lane, so that failures come to the owner often enough."""
 

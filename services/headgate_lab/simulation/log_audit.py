@@ -49,8 +49,6 @@ from headgate.records.spans import plan_of, unite, wholes
 from headgate_lab.memory_log.partition import Entry
 from headgate_lab.simulation.sink_audit import SinkAudit, Violation, end_of, ts_of
 
-__all__ = ["LogAudit"]
-
 _ENDED_WITHOUT_SINK: Final = re.compile(r"its rows of feed_id (\S+) in ")
 """In the outcome of ``feed remove --abandon-sink`` (coordinator/core/spans/abandoning.py)."""
 

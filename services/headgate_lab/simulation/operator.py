@@ -32,8 +32,6 @@ from headgate_lab.simulation.sink import HELD_OPEN
 from headgate_lab.simulation.sink_audit import ts_of
 from headgate_lab.simulation.source import SimulatedSource
 
-__all__ = ["Operator", "resolve"]
-
 KINDS: Final = (
     *[OperationKind.MOVE_TABLE] * 5,
     *[OperationKind.SPLIT_TABLE] * 3,

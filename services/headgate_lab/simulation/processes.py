@@ -27,8 +27,6 @@ from headgate_lab.simulation.executor import Surroundings
 from headgate_lab.simulation.profile import Profile
 from headgate_lab.worlds.kernel import role_settings
 
-__all__ = ["CoordinatorProcess", "KilledError", "Process", "Stage", "transactional_id"]
-
 TURNS_MAX: Final = 4
 """Turns that a role takes at a time while it says that there is more to do."""
 

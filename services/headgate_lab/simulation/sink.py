@@ -11,8 +11,6 @@ import msgspec
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import Claim, OffsetRange, SinkConflictError, SinkFencedError, SinkMovedError
 
-__all__ = ["HELD_OPEN", "SimulatedSink", "SinkObserver"]
-
 HELD_OPEN: Final = "held open by feed "
 """What a refused claim says before the id of the feed that writes the table."""
 

@@ -9,8 +9,6 @@ from collections.abc import Collection
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import Claim
 
-__all__ = ["SinkAudit", "Violation", "end_of", "ts_of"]
-
 
 class Violation(Exception):  # noqa: N818 - a finding, not an error of the program
     """A guarantee does not hold; the message begins with its number in docs/guarantees.md."""

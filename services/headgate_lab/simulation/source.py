@@ -11,8 +11,6 @@ from headgate_lab.simulation.sink_audit import end_of
 if TYPE_CHECKING:
     from headgate_lab.simulation.world import World
 
-__all__ = ["SimulatedSource"]
-
 EVENTS_AT_ONCE: Final = 3
 
 

@@ -15,8 +15,6 @@ from headgate_lab.simulation.sink_audit import Violation
 if TYPE_CHECKING:
     from headgate_lab.simulation.world import World
 
-__all__ = ["Upgrades"]
-
 NEWEST: Final = schemas().level
 
 SEEN_SECONDS: Final = 60.0

@@ -15,8 +15,6 @@ from headgate.runtime.role import Role, RoleEndedError, TermEffect
 from headgate.runtime.settings import RoleSettings
 from headgate_lab.memory_log.log import MemoryBroker
 
-__all__ = ["LEASE_SECONDS", "OwnerProcess", "OwnerWorld", "ReplayError", "replayed", "role_settings"]
-
 StateT = TypeVar("StateT")
 
 LEASE_SECONDS: Final = 5.0

@@ -16,7 +16,8 @@ from headgate.config.crash_points import ArmedPoints
 from headgate.provisioning.java import java_home_for_spark
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import Epoch, SpanPlan, TaskState
-from headgate.replication.executor import ExecutorSettings, SparkExecutor
+from headgate.replication.executor import SparkExecutor
+from headgate.replication.queries import ExecutorSettings
 from headgate.replication.spark import SparkRuntime
 from headgate.replication.spark_options import SparkOptions
 from support.kafka_cluster import ANSWER_SECONDS

@@ -11,7 +11,8 @@ from fixtures.capture import Sources
 from fixtures.services import mariadb_execute
 from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.records.control import Epoch, SpanPlan
-from headgate.replication.executor import ExecutorSettings, SparkExecutor
+from headgate.replication.executor import SparkExecutor
+from headgate.replication.queries import ExecutorSettings
 from headgate.replication.spark import SparkRuntime
 from support.waiting import eventually
 

@@ -31,7 +31,8 @@ from headgate.records.generation import (
     StreamsRecut,
 )
 from headgate.records.spans import divide, unite
-from headgate.replication.executor import ExecutorSettings, SparkExecutor
+from headgate.replication.executor import SparkExecutor
+from headgate.replication.queries import ExecutorSettings
 from headgate.runtime.service import ServiceSettings
 from headgate.sources.change_logs import reader_of_feed
 from support.kafka_cluster import ANSWER_SECONDS, Cluster

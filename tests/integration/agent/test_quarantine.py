@@ -14,8 +14,9 @@ from headgate.eventlog.snapshot import all_partitions
 from headgate.eventlog.topics import create_topics
 from headgate.records.control import ChangeQuarantined, TaskState
 from headgate.records.keys import DeadLetterKey
-from headgate.replication.executor import ExecutorSettings, SparkExecutor
+from headgate.replication.executor import SparkExecutor
 from headgate.replication.plan import DeadLetterTarget
+from headgate.replication.queries import ExecutorSettings
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
 from support.waiting import eventually
 

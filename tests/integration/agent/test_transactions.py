@@ -15,7 +15,8 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import Epoch, SpanPlan
 from headgate.records.ts import ts_of_ms
-from headgate.replication.executor import ExecutorSettings, SparkExecutor
+from headgate.replication.executor import SparkExecutor
+from headgate.replication.queries import ExecutorSettings
 from headgate.replication.spark import SparkRuntime
 from headgate.sources.topics import plan_spans
 

@@ -23,13 +23,14 @@ from headgate.sources.offsets import (
     OffsetExpiredError,
     StartInFutureError,
     StartPartitionsError,
+    TopicMissingError,
     check_retention,
     end_offsets,
     offsets_at,
     start_offsets,
 )
 from headgate.sources.preview import FormatMismatchError, check_formats, preview
-from headgate.sources.topics import TableClashError, TopicMissingError, find_topics, plan_spans, present_topics
+from headgate.sources.topics import TableClashError, find_topics, plan_spans, present_topics
 from support.kafka_cluster import ANSWER_SECONDS
 
 pytestmark = pytest.mark.integration

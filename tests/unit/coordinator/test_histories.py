@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from headgate.coordinator.core.machine import State, digest, evolve, new_state
+from headgate.coordinator.core.machine import State
+from headgate.coordinator.core.state import digest, evolve, new_state
 from headgate.records.control import (
     Assignment,
     FeedProgressed,

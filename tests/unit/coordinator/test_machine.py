@@ -9,7 +9,8 @@ from headgate.agent.core.messages import AddTable, CloseTable, RemoveTable, Sess
 from headgate.agent.core.state import evolve
 from headgate.agent.core.state import new_state as new_session
 from headgate.coordinator.core.feeds.explain import UnknownFeedError, explain
-from headgate.coordinator.core.machine import decide, new_state
+from headgate.coordinator.core.machine import decide
+from headgate.coordinator.core.state import new_state
 from headgate.eventlog.log import Delivery
 from headgate.records.base import Fact
 from headgate.records.control import Epoch, ReplicationState, TaskState

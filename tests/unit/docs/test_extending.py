@@ -15,7 +15,8 @@ import pytest
 from headgate.config.feed import FeedSpecError, SinkSpec, parse_feed
 from headgate.config.plugs import FORMATS, SCHEDULERS, SINKS, PlugError
 from headgate.config.settings import Settings, SettingsError, load_settings
-from headgate.coordinator.core.machine import decide, digest, evolve, new_state
+from headgate.coordinator.core.machine import decide
+from headgate.coordinator.core.state import digest, evolve, new_state
 from headgate.coordinator.schedulers.contract import Division, Move, Scheduler
 from headgate.coordinator.schedulers.standard import STANDARD
 from headgate.coordinator.shell.service import load_schedulers

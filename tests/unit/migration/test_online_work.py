@@ -8,7 +8,8 @@ import pytest
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import DatabaseUnavailableError, Memory
 from headgate.migration.strategies.online.lane_plan import lane_plan
-from headgate.migration.strategies.online.steps import Note, OnlineWork, Parts
+from headgate.migration.strategies.online.marked import Note, Parts
+from headgate.migration.strategies.online.steps import OnlineWork
 from headgate.migration.strategies.planning import make_plan
 from headgate.migration.strategies.statement import parse_statement
 from headgate.records.migration import MigrationStrategy

@@ -7,8 +7,6 @@ from headgate import SCHEMA_VERSION, __version__
 from headgate.records.control import AgentAnnounced, Liveness, SyncAnswered
 from headgate.records.levels import withheld
 
-__all__ = ["announced", "answered"]
-
 
 def announced(
     liveness: Liveness,

@@ -13,8 +13,6 @@ import msgspec
 
 from headgate.records.control import Epoch, Positions, SpanPlan, TaskState
 
-__all__ = ["SpanId", "SpanTask", "TableExecutor", "TaskStatus"]
-
 
 class SpanId(msgspec.Struct, frozen=True, order=True):
     """A span of a feed."""

@@ -47,8 +47,6 @@ from headgate.records.spans import plan_of
 from headgate.runtime.machine import Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.runtime.table import UnknownTransitionError
 
-__all__ = ["PROGRESS_SECONDS", "PROGRESS_TIMER", "EpochWentBackError", "decide", "directive_of"]
-
 PROGRESS_TIMER: Final = "progress"
 
 PROGRESS_SECONDS: Final = 1.0

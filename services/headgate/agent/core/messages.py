@@ -6,21 +6,6 @@ from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
 from headgate.records.control import Epoch
 from headgate.runtime.machine import Arrived, TimerFired
 
-__all__ = [
-    "AddTable",
-    "AgentInput",
-    "CheckNotRun",
-    "CloseTable",
-    "EndSession",
-    "ForgetTable",
-    "NotRun",
-    "ProgressDue",
-    "ReadProgress",
-    "RemoveTable",
-    "SessionStarted",
-    "TaskObserved",
-]
-
 
 class SessionStarted(msgspec.Struct, frozen=True):
     """The log has been read to an end captured after this session's first heartbeat."""

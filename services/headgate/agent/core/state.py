@@ -22,8 +22,6 @@ from headgate.records.control import (
 )
 from headgate.records.keys import AnswerKey, FeedKey, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
 
-__all__ = ["AgentState", "evolve", "new_state", "role_of", "task_count"]
-
 
 class AgentState(msgspec.Struct):
     """What one session knows: the newest record per key, of the keys that concern it.

@@ -11,8 +11,6 @@ from typing import Final
 from headgate.records.control import TaskState
 from headgate.runtime.table import read_rows
 
-__all__ = ["TRANSITIONS", "Action", "Directive"]
-
 
 class Directive(StrEnum):
     """What the newest dispatch record of a span asks of this session.

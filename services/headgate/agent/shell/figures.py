@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from headgate.agent.core.executor import SpanId, TaskStatus
 from headgate.records.control import Epoch, TaskState
 
-__all__ = ["FeedFigures"]
-
 
 class FeedFigures:
     """Counts by feed: ``rows``, ``bytes``, ``failures``; and as of now ``lag_ms`` (the worst table's), ``tables``.

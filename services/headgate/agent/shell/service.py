@@ -10,8 +10,6 @@ from headgate.agent.shell.warming import Warming
 from headgate.eventlog.log import Log
 from headgate.observability.probes import Probes
 
-__all__ = ["AgentCounters", "AgentOptions", "run_agent"]
-
 SESSION_PAUSE_SECONDS: Final = 1.0
 """Before the next session when one could not live: a broken broker is not hammered."""
 

@@ -20,17 +20,6 @@ from headgate.records.keys import AgentKey, SessionKey
 from headgate.runtime.clocks import elapsed_seconds
 from headgate.supervision.threads import BackgroundThread
 
-__all__ = [
-    "AGENT_LEASE_SECONDS",
-    "SETTLE_LEASES_MAX",
-    "Clock",
-    "Heartbeat",
-    "IdInUseError",
-    "IdWatch",
-    "Lease",
-    "SessionLostError",
-]
-
 _log = logging.getLogger(__name__)
 _log.addFilter(Repeats(logging.WARNING))  # that a session has lost its lease is always news
 

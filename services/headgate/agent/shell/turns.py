@@ -34,8 +34,6 @@ from headgate.records.keys import AnswerKey, ProgressKey, TaskKey
 from headgate.runtime.machine import OFFSET_UNKNOWN, Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.runtime.timers import Timers
 
-__all__ = ["Turns", "place_word"]
-
 
 def place_word(fact: Fact, shards: int) -> Placed:
     """A session's fact with its partition: an answer goes to the shard it answers, a span's word to its feed's."""

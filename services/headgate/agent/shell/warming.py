@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from headgate.supervision.threads import BackgroundThread
 
-__all__ = ["Warming"]
-
 
 class Warming:
     """Runs ``warm`` on a thread of its own whenever it is asked whether that is finished; one at a time."""

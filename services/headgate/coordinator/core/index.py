@@ -35,8 +35,6 @@ from headgate.records.identifiers import normal_table
 from headgate.records.keys import SpanKey
 from headgate.records.spans import overlap, table_of
 
-__all__ = ["LAG_HOLDS_MS", "FeedIndex", "Indexes"]
-
 LAG_HOLDS_MS: Final = 10_000
 """A span whose last batch was older than this when it became visible is said to hold the checkpoint (TiCDC calls a
 lag below 10 s normal in TiCDC's documentation)."""

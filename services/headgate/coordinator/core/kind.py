@@ -7,8 +7,6 @@ from headgate.records.control import SESSION_LEFT, AgentAnnounced, SessionEnded
 from headgate.records.keys import AgentKey, FeedProgressKey, MemberKey, OutcomeKey, OwnerKey, SessionKey
 from headgate.runtime.kind import OwnerKind, Sign, SignOfLife
 
-__all__ = ["COORDINATOR_KIND", "sign_of_session"]
-
 
 def sign_of_session(key: Key, value: Record | None) -> SignOfLife | None:
     """What a record says about an agent's session, named (agent, session)."""

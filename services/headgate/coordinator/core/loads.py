@@ -12,8 +12,6 @@ from headgate.coordinator.schedulers.contract import Heat
 from headgate.records.control import Epoch
 from headgate.records.keys import SpanKey
 
-__all__ = ["Loads"]
-
 
 @dataclass(slots=True)
 class Loads:

@@ -42,17 +42,6 @@ from headgate.runtime.machine import (
     TimerFired,
 )
 
-__all__ = [
-    "COORDINATOR",
-    "CoordinatorState",
-    "State",
-    "coordinator",
-    "decide",
-    "digest",
-    "evolve",
-    "new_state",
-]
-
 
 def decide(state: CoordinatorState, given: Any, now: Now, schedulers: Sequence[Scheduler] = STANDARD) -> Decision:
     """What follows from one input. Changes nothing of ``state`` but its term's memory (state.py)."""

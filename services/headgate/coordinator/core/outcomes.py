@@ -11,18 +11,6 @@ from headgate.records.keys import FeedKey
 from headgate.records.levels import level_of
 from headgate.records.refusals import NOT_FOUND, coded, is_warning
 
-__all__ = [
-    "FINISHED_ADVICE",
-    "NAMES_SHOWN_MAX",
-    "change_wish",
-    "no_such_agent",
-    "no_such_feed",
-    "no_such_table",
-    "refuse",
-    "supersede",
-    "waits_for_upgrade",
-]
-
 FINISHED_ADVICE: Final = (
     "it can go back and come up to it again (`headgate feed resume --from`, once it is finished), or be removed; "
     "to go beyond, make another feed"

@@ -9,8 +9,6 @@ import heapq
 from collections.abc import Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["Ranking"]
-
 
 class _Sortable(Protocol):
     def __lt__(self, other: Any, /) -> bool: ...

@@ -46,18 +46,6 @@ from msgspec.structs import replace
 from headgate.records.control import Assignment, Epoch, OutcomeStatus, ReplicationState, SpanDispatched
 from headgate.runtime.table import UnknownTransitionError, read_grid
 
-__all__ = [
-    "ACTIONS",
-    "TRANSITIONS",
-    "Action",
-    "Cause",
-    "Phase",
-    "Signal",
-    "Step",
-    "apply",
-    "phase",
-]
-
 
 class Phase(StrEnum):
     """A ReplicationState, with the forms that answer differently told apart."""

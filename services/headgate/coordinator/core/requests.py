@@ -38,8 +38,6 @@ from headgate.records.control import (
 from headgate.records.keys import OutcomeKey, SpanKey
 from headgate.runtime.machine import ResignOwner
 
-__all__ = ["answer_request", "catch_up", "forget_outcome"]
-
 
 def answer_request(draft: Draft, request: str) -> None:
     """Look at a request without an outcome."""

@@ -16,18 +16,6 @@ from headgate.coordinator.core.term import SessionId
 from headgate.records.control import Assignment, ReplicationState, SpanDispatched, TaskReported, TaskState
 from headgate.records.keys import SpanKey
 
-__all__ = [
-    "CONFLICT_CODE",
-    "Pace",
-    "cause",
-    "cause_of",
-    "is_of_the_sink",
-    "is_refused",
-    "pace_of",
-    "session_of",
-    "signals",
-]
-
 CONFLICT_CODE: Final = "sink_conflict"
 """Code of SinkConflictError (sinks/contract.py): another writer holds the row."""
 

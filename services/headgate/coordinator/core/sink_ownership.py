@@ -7,8 +7,6 @@ import msgspec
 from headgate.records.control import FeedRecorded, SpanPlan
 from headgate.records.identifiers import normal_table
 
-__all__ = ["SinkName", "Written", "sink_names", "sink_of", "written_by_others"]
-
 SinkName = tuple[str, str | None]
 """Its type and address (or named connection), or ("id", its own identity)."""
 

@@ -2,8 +2,6 @@
 
 from headgate.records.control import Assignment, ReplicationState, SpanDispatched, TaskReported
 
-__all__ = ["is_broken", "is_erring", "is_failing", "is_moving", "is_open", "is_starting", "is_word_of", "takes_agent"]
-
 
 def is_open(record: SpanDispatched | None) -> bool:
     """Somebody may still write the span: it was dispatched once and is not sealed."""

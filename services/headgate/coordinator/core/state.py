@@ -52,15 +52,6 @@ from headgate.records.keys import (
     TaskKey,
 )
 
-__all__ = [
-    "CoordinatorState",
-    "PlacedRequest",
-    "digest",
-    "evolve",
-    "new_state",
-    "start_counting",
-]
-
 LEASE_SECONDS_DEFAULT: Final = 5.0
 """The default lease, until an owner's record has said another."""
 

@@ -16,8 +16,6 @@ from headgate.coordinator.core.ranking import Ranking
 from headgate.records.control import Assignment, Epoch
 from headgate.records.keys import SpanKey
 
-__all__ = ["Drain", "Joiner", "Rebalance", "SessionId", "Spread", "TermMemory", "TimerPurpose", "Wait"]
-
 SessionId = tuple[str, str]
 """(agent, session)."""
 

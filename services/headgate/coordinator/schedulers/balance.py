@@ -11,17 +11,6 @@ from typing import Final
 from headgate.coordinator.schedulers.contract import Asked, Move, Scheduler, View
 from headgate.records.keys import SpanKey
 
-__all__ = [
-    "BALANCE",
-    "BALANCE_SECONDS",
-    "BAND",
-    "BYTES_PER_S_MIN",
-    "MOVES_PER_ROUND_MAX",
-    "STREAK_MIN",
-    "hottest",
-    "relieve",
-]
-
 BALANCE_SECONDS: Final = 15.0
 """Length of a round: longer than a batch that catches up, shorter than people wait."""
 

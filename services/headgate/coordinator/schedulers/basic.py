@@ -8,8 +8,6 @@ from headgate.coordinator.schedulers.contract import Asked, Move, Scheduler, Vie
 from headgate.records.keys import SpanKey
 from headgate.records.spans import table_of
 
-__all__ = ["BASIC", "place"]
-
 
 def place(
     needy: Iterable[SpanKey],

@@ -6,8 +6,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["MOVING_PER_FEED_MAX", "STARTING_PER_AGENT_MAX", "Capacity", "FeedQuota", "SessionCapacity"]
-
 STARTING_PER_AGENT_MAX: Final = 64
 """Spans an agent opens at the same time. Opening costs connections and memory (800 feeds started at once took 96 GB in
 TiCDC: ticdc#4831); 64 on 8 agents keep an owner's commits full all the same."""

@@ -7,8 +7,6 @@ from headgate.coordinator.schedulers.capacity import Capacity, FeedQuota
 from headgate.coordinator.schedulers.contract import Asked, Move, Scheduler, View
 from headgate.records.keys import SpanKey
 
-__all__ = ["DRAIN", "leave"]
-
 
 def leave(
     leaving: Iterable[tuple[str, str]],

@@ -13,17 +13,6 @@ from typing import Final
 from headgate.coordinator.schedulers.contract import Asked, Move, Scheduler, View
 from headgate.records.keys import SpanKey
 
-__all__ = [
-    "EVEN",
-    "EVEN_SECONDS",
-    "FAILURES_MAX",
-    "JOINED_SECONDS",
-    "JOIN_SECONDS_MAX",
-    "MOVING_PER_JOINER_MAX",
-    "fill",
-    "has_share",
-]
-
 JOINED_SECONDS: Final = 10.0
 """From an agent's joining to its first table from others: several that start together have come by then, and who ends
 again at once costs nobody anything."""

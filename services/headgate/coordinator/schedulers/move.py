@@ -4,8 +4,6 @@ from collections.abc import Iterable
 
 from headgate.coordinator.schedulers.capacity import Capacity
 
-__all__ = ["session_with_capacity"]
-
 
 def session_with_capacity(sessions: Iterable[tuple[str, str]], capacity: Capacity) -> tuple[str, str] | None:
     """The first of the target's sessions that has capacity left by the schedulers before; None if none has.

@@ -6,8 +6,6 @@ from typing import Final
 from headgate.coordinator.schedulers.contract import Asked, Move, Scheduler, View
 from headgate.records.keys import SpanKey
 
-__all__ = ["REBALANCE", "spread"]
-
 
 def spread(
     held: Iterable[tuple[SpanKey, tuple[str, str]]], targets: Sequence[tuple[str, str]]

@@ -13,8 +13,6 @@ from typing import Final
 from headgate.coordinator.schedulers.balance import BYTES_PER_S_MIN
 from headgate.coordinator.schedulers.contract import Asked, Division, Heat, Scheduler, TableLoad, View
 
-__all__ = ["COLD_ROUNDS_MIN", "DIVISIONS_PER_FEED_MAX", "HOT_ROUNDS_MIN", "SPLIT", "choose", "heat"]
-
 DIVISIONS_PER_FEED_MAX: Final = 4
 """Tables of one feed that are divided otherwise at the same time: each rests for about a second, and holds the feed's
 checkpoint meanwhile."""

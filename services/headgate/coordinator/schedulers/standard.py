@@ -13,6 +13,4 @@ from headgate.coordinator.schedulers.even import EVEN
 from headgate.coordinator.schedulers.rebalance import REBALANCE
 from headgate.coordinator.schedulers.split import SPLIT
 
-__all__ = ["STANDARD"]
-
 STANDARD: Final[tuple[Scheduler, ...]] = (BASIC, DRAIN, REBALANCE, EVEN, SPLIT, BALANCE)

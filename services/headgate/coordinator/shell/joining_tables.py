@@ -16,8 +16,6 @@ from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailable
 from headgate.sources.offsets import SourceError, SourceUnreachableError
 from headgate.sources.preview import FormatMismatchError
 
-__all__ = ["CircleError", "JoiningTables"]
-
 CHECKS_MAX: Final = 50
 """Checks in one look at a feed's source. Each opens a session at the sink and reads the newest records, some 50 ms."""
 

@@ -18,8 +18,6 @@ from headgate.records.control import FeedState, WantedState
 from headgate.records.error_codes import PARTITIONS_GROWN
 from headgate.runtime.service import OwnerObserver
 
-__all__ = ["CoordinatorMetrics", "FeedFigures"]
-
 FIGURES_SECONDS: Final = 5.0
 """How often the numbers are taken, by the thread that decides; scrapes are usually 15 s apart."""
 

@@ -15,8 +15,6 @@ from msgspec.structs import replace
 from headgate.databases.address import SINK, Address, Options, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 
-__all__ = ["SCHEMES", "TLS_FILES", "MysqlAddress", "address_of", "parse_address", "with_tls"]
-
 DEFAULT_PORT: Final = 3306
 _SCHEMES: Final = ("mysql", "mariadb")
 SCHEMES: Final = tuple(f"{scheme}://" for scheme in _SCHEMES)

@@ -18,8 +18,6 @@ from pymysql.constants import CR
 
 from headgate.databases import network_timeouts
 
-__all__ = ["Wire"]
-
 PACKET_BYTES: Final = 1 << 20
 """One packet of a LOAD: far below any server's limit, and large enough to cost nothing."""
 

@@ -17,8 +17,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from headgate.databases.address import SINK, Address, Options, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 
-__all__ = ["SCHEMES", "address_of", "url_of", "with_tls"]
-
 SCHEMES: Final = ("postgresql://", "postgres://")
 """How a URL of this kind begins. libpq's other form has no scheme."""
 

@@ -8,8 +8,6 @@ import psycopg
 
 from headgate.databases import network_timeouts as limits
 
-__all__ = ["BoundedConnection"]
-
 
 class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     """Until ``is_at_work`` is set a silent server is given up at once; it says whether the server is at work for us."""

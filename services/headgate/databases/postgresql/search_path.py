@@ -14,8 +14,6 @@ from typing import Any, Final, Protocol
 
 from headgate.records.identifiers import split_table
 
-__all__ = ["find_table", "pin_search_path"]
-
 _CONFIGURED: Final = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"
 _PINNED: Final = "SET search_path = pg_catalog, pg_temp"
 """``pg_temp`` last: it would come first if it was not named."""

@@ -20,8 +20,6 @@ import msgspec
 from headgate.generation.core.stream_id import INDEX_MAX, StreamId
 from headgate.generation.core.tokens import MAX_TOKEN, MIN_TOKEN
 
-__all__ = ["FIRST_TOKEN", "LAST_TOKEN", "LogMap", "LogStream", "MapError", "MapSwitch", "Recut", "check_switch"]
-
 FIRST_TOKEN: Final = MIN_TOKEN + 1
 LAST_TOKEN: Final = MAX_TOKEN - 1
 """The smallest and the largest token that a key can have."""

@@ -5,8 +5,6 @@ The generator is splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom n
 
 from typing import Final
 
-__all__ = ["Splitmix"]
-
 _MASK: Final = (1 << 64) - 1
 
 

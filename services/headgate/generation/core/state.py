@@ -42,20 +42,6 @@ from headgate.records.generation import (
     WriterReported,
 )
 
-__all__ = [
-    "GenerationState",
-    "PlacedPolicy",
-    "PlacedRequest",
-    "chunks_of",
-    "current_of",
-    "digest",
-    "evolve",
-    "map_of_chunks",
-    "new_state",
-    "open_switch_of",
-    "state_for_writer",
-]
-
 CHUNK_STREAMS: Final = 5_000
 """Streams in one record: at 150 bytes each, and a few parents, under a megabyte, which every topic takes."""
 

@@ -9,8 +9,6 @@ from typing import Final, Self
 
 import msgspec
 
-__all__ = ["INDEX_MAX", "RANDOM_MAX", "StreamId", "StreamIdError"]
-
 VERSION: Final = 1
 VERSION_BITS: Final = 4
 INDEX_BITS: Final = 22

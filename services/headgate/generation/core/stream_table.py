@@ -16,8 +16,6 @@ from headgate.generation.core.ranges import LogMap, LogStream, MapSwitch
 from headgate.generation.core.stream_id import StreamId
 from headgate.records.generation import GenerationPhase, GenerationRecorded, SetRecorded
 
-__all__ = ["Gate", "KnownStream", "StreamTable", "Unread"]
-
 Links = Mapping[tuple[int, int], MapSwitch]
 """What the switches have changed, by the numbers of the generations before and after each."""
 
@@ -25,7 +23,8 @@ Links = Mapping[tuple[int, int], MapSwitch]
 class Maps(Protocol):
     """Gives the map of a generation of the set. Raises MapError for a chunk that is missing or corrupt."""
 
-    def __call__(self, epoch: int) -> LogMap: ...
+    def __call__(self, epoch: int) -> LogMap:
+        """The map of generation ``epoch``."""
 
 
 class KnownStream(msgspec.Struct, frozen=True):

@@ -10,8 +10,6 @@ from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.topology import Topology
 from headgate.records.timestamps import DescriptionKey, StreamsKey
 
-__all__ = ["AutomaticMemory", "Proposal", "Term"]
-
 
 class Proposal(msgspec.Struct, frozen=True):
     """What automatic mode wants to change of generation ``epoch``."""

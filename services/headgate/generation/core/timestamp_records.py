@@ -31,17 +31,6 @@ from headgate.records.timestamps import (
     TimestampsRequestKey,
 )
 
-__all__ = [
-    "LEEWAY_MS",
-    "PlacedTimestamps",
-    "Removal",
-    "RowKey",
-    "TimestampRecords",
-    "missing_row",
-    "removal_of",
-    "writes_over_ms",
-]
-
 LEEWAY_MS: Final = 5_000
 """How far clocks of writers may be apart."""
 

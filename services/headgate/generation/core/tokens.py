@@ -13,15 +13,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = [
-    "MAX_TOKEN",
-    "MIN_TOKEN",
-    "Sharding",
-    "ShardingError",
-    "first_token_of_shard",
-    "token_of_key",
-]
-
 MIN_TOKEN: Final = -(1 << 63)
 """Before all keys."""
 

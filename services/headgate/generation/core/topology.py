@@ -17,8 +17,6 @@ import msgspec
 from headgate.generation.core.stream_id import INDEX_MAX, StreamId
 from headgate.generation.core.tokens import MAX_TOKEN, MIN_TOKEN, Sharding, first_token_of_shard
 
-__all__ = ["Draw", "RangeStreams", "Topology", "TopologyError", "make_topology"]
-
 Draw = Callable[[int], int]
 """Of a number of bits, a number of so many random bits; given by the caller, because a topology is a pure value."""
 

@@ -34,8 +34,6 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["CopyStage", "FeedSeen", "Position", "Step", "may_write", "next_step"]
-
 CopyStage = Literal["begun", "paused", "copied", "level", "keyed", "returning"]
 """As the database remembers it: the copy was made; the feed's position is known; every row was written; the feed has
 come past all that was read; the unique keys were added (both only where there are such).

@@ -5,8 +5,6 @@ from typing import Final
 from headgate.records.migration import MigrationMemberKey, MigrationOutcomeKey, MigrationOwnerKey
 from headgate.runtime.kind import OwnerKind
 
-__all__ = ["MIGRATION_KIND"]
-
 MIGRATION_KIND: Final = OwnerKind(
     name="migration",
     topics=("migration",),

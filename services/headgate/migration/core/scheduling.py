@@ -14,17 +14,6 @@ from headgate.migration.core.state import PENDING, TERMINAL
 from headgate.migration.core.transitions import Signal
 from headgate.records.migration import FEED, MigrationRecorded, MigrationState
 
-__all__ = [
-    "CUTOVER_BACKOFF_SECONDS",
-    "RUNNING_MAX",
-    "STALE_SECONDS",
-    "changed_since",
-    "cut_over_if_due",
-    "has_changed",
-    "stop",
-    "tick",
-]
-
 STALE_SECONDS: Final = 600.0
 """A running migration without a sign of life for so long is ended. The seed's number; Vitess has gone to 180 minutes,
 because its liveness stops while one long statement runs. Ours asks the server whether that statement runs

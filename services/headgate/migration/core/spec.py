@@ -10,8 +10,6 @@ import msgspec
 
 from headgate.records.migration import MigrationStrategy
 
-__all__ = ["CHUNK_ROWS_DEFAULT", "TOOLS", "MigrationSpec", "MigrationSpecError", "Registry", "parse_spec", "written"]
-
 THRESHOLD_SECONDS_MIN: Final = 1.0
 THRESHOLD_SECONDS_MAX: Final = 30.0
 """Writers of the table may wait this long for a cut-over; Vitess allows 5 to 30 s, ours takes less than one."""

@@ -24,8 +24,6 @@ from headgate.records.migration import (
 )
 from headgate.runtime.machine import OFFSET_UNKNOWN
 
-__all__ = ["PENDING", "TERMINAL", "MigrationsState", "PlacedRequest", "Term", "digest", "evolve", "new_state"]
-
 PENDING: Final = frozenset({MigrationState.QUEUED, MigrationState.READY, MigrationState.RUNNING})
 """Those that are expected to run and complete."""
 

@@ -35,8 +35,6 @@ from msgspec.structs import replace
 from headgate.records.migration import Artifact, MigrationRecorded, MigrationState
 from headgate.runtime.table import UnknownTransitionError, read_grid
 
-__all__ = ["TRANSITIONS", "Action", "Cause", "Phase", "Signal", "UnknownTransitionError", "apply", "phase"]
-
 
 class Phase(StrEnum):
     """A MigrationState, with the form of running that answers differently told apart."""

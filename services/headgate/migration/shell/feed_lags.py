@@ -16,8 +16,6 @@ from headgate.records.control import FeedRecorded, FeedState, SpanPlan
 from headgate.records.keys import FeedKey
 from headgate.sources.offsets import SourceError, offsets_since
 
-__all__ = ["FeedLags"]
-
 _TOPICS = ("changefeed", "dispatch", "checkpoint")
 
 

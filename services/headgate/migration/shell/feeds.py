@@ -45,8 +45,6 @@ from headgate.sources.origin import Origin, origins
 from headgate.sources.topic_ids import TopicReplacedError, check_given_id, topic_id_of
 from headgate.sources.topics import present_topics
 
-__all__ = ["ChangeFeeds"]
-
 REQUEST_SECONDS_MAX: Final = 60.0
 """For the final outcome of a request. Taking over from a lost coordinator and draining a batch fit in."""
 

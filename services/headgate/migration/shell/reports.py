@@ -25,8 +25,6 @@ from headgate.migration.core.effects import ToolReported, ToolStatus
 from headgate.migration.core.state import MigrationsState
 from headgate.migration.core.transitions import Phase, phase
 
-__all__ = ["PATH", "Answer", "ToolReports"]
-
 PATH: Final = "/schema-migration/report-status"
 
 TOKENS_MAX: Final = 1_000

@@ -12,7 +12,7 @@ from headgate.migration.core.state import MigrationsState
 from headgate.migration.shell.feeds import ChangeFeeds
 from headgate.migration.shell.reports import ToolReports
 from headgate.migration.shell.work import MigrationWork
-from headgate.migration.strategies.online.steps import Copier
+from headgate.migration.strategies.online.marked import Copier
 from headgate.migration.strategies.tools.tool import Tools
 from headgate.observability.logs import logger
 from headgate.observability.probes import Probes

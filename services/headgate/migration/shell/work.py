@@ -27,7 +27,7 @@ from headgate.migration.strategies.direct import DirectStrategy
 from headgate.migration.strategies.instant import InstantFirst
 from headgate.migration.strategies.mariadb.cutover import MariadbOnline
 from headgate.migration.strategies.mariadb.server import MariadbServer
-from headgate.migration.strategies.online.steps import Copier
+from headgate.migration.strategies.online.marked import Copier
 from headgate.migration.strategies.online.strategy import OnlineStrategy
 from headgate.migration.strategies.postgresql.cutover import PostgresOnline
 from headgate.migration.strategies.postgresql.server import PostgresServer

@@ -16,8 +16,6 @@ from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.pace import Lags, Pace
 from headgate.supervision.threads import BackgroundThread
 
-__all__ = ["CopyWork", "CopyingStrategy", "noted_key", "read_key"]
-
 
 class CopyWork(ABC):
     """The thread; everybody else only reads its fields. ``rows_before`` were copied by an earlier owner."""

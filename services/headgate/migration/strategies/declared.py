@@ -19,8 +19,6 @@ from headgate.migration.strategies.delegating import Delegating
 from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
 from headgate.records.migration import MigrationRecorded, MigrationStrategy
 
-__all__ = ["Declared"]
-
 
 class Declared(Delegating):
     """``other``, with the ALTER that was found; see contract.Strategy."""

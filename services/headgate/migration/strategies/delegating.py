@@ -6,8 +6,6 @@ from typing import Any
 from headgate.migration.core import effects as fx
 from headgate.migration.strategies.direct import DirectStrategy
 
-__all__ = ["Delegating"]
-
 
 class Delegating(ABC):
     """See contract.Strategy; what is asked may be put in other words on the way."""

@@ -23,8 +23,6 @@ from headgate.migration.strategies.statement import Statement, StatementError, p
 from headgate.records.migration import MigrationRecorded
 from headgate.supervision.threads import BackgroundThread
 
-__all__ = ["DirectStrategy"]
-
 
 class _Run:
     """One statement on its thread; ``error`` once it has failed."""

@@ -8,8 +8,6 @@ from headgate.migration.strategies.planning import added_unique_keys, make_plan,
 from headgate.migration.strategies.room import check_room
 from headgate.migration.strategies.statement import Statement, parse_statement
 
-__all__ = ["checked_plan", "plan_copy"]
-
 
 def checked_plan(server: Any, migration: str, spec: MigrationSpec, feeds: Any = None) -> tuple[Statement, Plan]:
     """The plan, once it is known that the rows fit. Raises RefusedError, StatementError, DatabaseUnavailableError.

@@ -17,8 +17,6 @@ from headgate.migration.strategies.delegating import Delegating
 from headgate.migration.strategies.statement import StatementError, parse_statement
 from headgate.records.migration import MigrationRecorded, MigrationStrategy
 
-__all__ = ["InstantFirst"]
-
 _ALGORITHM: Final = ", ALGORITHM=INSTANT"
 """If the table itself cannot (it has been changed so too often), MariaDB refuses, instead of copying under a lock."""
 

@@ -12,8 +12,6 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.records.migration import MigrationRecorded, MigrationStrategy
 
-__all__ = ["revert_refused"]
-
 _OPPOSITE: Final = (
     "submit the opposite change (or the CREATE TABLE of before, with --declarative, and the ALTER is found)"
 )

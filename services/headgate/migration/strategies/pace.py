@@ -8,8 +8,6 @@ from typing import Any, Final, Protocol
 
 from headgate.migration.core.spec import MigrationSpec
 
-__all__ = ["Lags", "Pace"]
-
 THROTTLED_POLL_SECONDS: Final = 0.1
 """How soon a copy that stands still notices that it may go on."""
 

@@ -12,8 +12,6 @@ from typing import Final
 from headgate.migration.strategies.contract import Plan, RefusedError, Table
 from headgate.migration.strategies.statement import Statement
 
-__all__ = ["added_unique_keys", "make_plan", "shadow_name"]
-
 _INTEGERS: Final = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "integer": 4, "bigint": 8}
 _TEXTS: Final = {"tinytext": 255, "text": 65_535, "mediumtext": 2**24 - 1, "longtext": 2**32 - 1}
 _FLOATS: Final = {"real": 4, "float": 4, "double precision": 8, "double": 8}

@@ -8,8 +8,6 @@ from headgate.migration.strategies.mariadb import ranges as mariadb_ranges
 from headgate.migration.strategies.online.range_work import RangeWork
 from headgate.migration.strategies.postgresql import ranges as postgresql_ranges
 
-__all__ = ["read_range", "write_range"]
-
 
 def read_range(work: RangeWork, chunk: Chunk) -> Iterator[bytes]:
     """The range's rows, a line each. Raises DatabaseUnavailableError, RefusedError, LockUnavailableError."""

@@ -11,8 +11,6 @@ from typing import Final
 
 from headgate.migration.strategies.contract import RefusedError, Stored
 
-__all__ = ["check_room"]
-
 HERE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 """Addresses of this machine. A container behind such a port has other files, which are not found here."""
 

@@ -15,8 +15,6 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 from sqlglot.tokens import Tokenizer
 
-__all__ = ["DialectName", "Statement", "StatementError", "parse_statement"]
-
 DialectName = Literal["mysql", "postgres"]
 
 _VERBS: Final = ("ALTER", "CREATE", "DROP")

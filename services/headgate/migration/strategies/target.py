@@ -9,8 +9,6 @@ from headgate.databases.address import Options, Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.migration.strategies.contract import RefusedError
 
-__all__ = ["DATABASE", "REPLICA", "password_refused", "refusing", "target_of"]
-
 DATABASE: Final = Options("--database", "--password-file", "database")
 REPLICA: Final = Options("--replica", "--password-file", "replica")
 

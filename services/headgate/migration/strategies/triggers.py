@@ -35,8 +35,6 @@ from headgate.migration.strategies.pace import Lags
 from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
 from headgate.records.migration import MigrationRecorded
 
-__all__ = ["TriggersStrategy"]
-
 LOCKED_PAUSE_SECONDS_MIN: Final = 0.01
 LOCKED_PAUSE_SECONDS_MAX: Final = 0.5
 """Pause of the copy after a lock was refused, doubled each time: a row is held for milliseconds, a table for longer."""

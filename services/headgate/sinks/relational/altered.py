@@ -8,8 +8,6 @@ out until the commit. If it is another one, nothing is committed, and the batch 
 
 from headgate.sinks.contract import SinkUnavailableError
 
-__all__ = ["TableAlteredError"]
-
 
 class TableAlteredError(SinkUnavailableError):
     """The table is not what the batch was prepared for: look at it again. Retryable, if it goes on being altered."""

@@ -10,8 +10,6 @@ from headgate.records.spans import parse_span
 from headgate.sinks.contract import ChangeBatch, ChangeRefusedError, Claim, OffsetRange
 from headgate.sinks.relational.grouping import OrphanRowsError, UnwritableError
 
-__all__ = ["ORPHANS", "check_ranges", "check_truncates", "last_words", "places_of", "refused_change", "unmoved"]
-
 ORPHANS: Final = (OrphanRowError, OrphanRowsError)
 """A partial update of a row that is not there. Its delete may follow: it is tried again, as what only a rule between
 rows refuses."""

@@ -16,20 +16,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = [
-    "CLOCK",
-    "DAY",
-    "DIVIDER",
-    "INTEGER_KEYS",
-    "IPV4",
-    "NULL_MARK",
-    "NUMBER",
-    "NUMBERS",
-    "UUID_KEYS",
-    "ZONE",
-    "Form",
-]
-
 NULL_MARK: Final = "\x1e"
 """Stands for NULL while a column is searched."""
 DIVIDER: Final = "\x1f"

@@ -7,17 +7,6 @@ import msgspec
 
 from headgate.formats.change import ABSENT, Absent, Change, Row
 
-__all__ = [
-    "ColumnsMissingError",
-    "Group",
-    "Merged",
-    "OrphanRowsError",
-    "Semantics",
-    "UnwritableError",
-    "group_keys",
-    "group_rows",
-]
-
 Semantics = dict[str, str] | None
 
 

@@ -18,8 +18,6 @@ from typing import Final
 from headgate.sinks.relational.text import ToText
 from headgate.sinks.relational.times import PER_SECOND, SECONDS_PER_DAY, NotTextError
 
-__all__ = ["FoldedKeysError", "at_precision", "at_scale", "single_precision", "unpadded", "whole_days"]
-
 _FRACTION: Final = re.compile(r"\.([0-9]+)")
 
 

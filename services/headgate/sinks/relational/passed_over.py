@@ -5,8 +5,6 @@ its absence. Where something fires on our writes, it may also write a row under 
 under its own key after the merge.
 """
 
-__all__ = ["PassedOverError"]
-
 
 class PassedOverError(Exception):
     """A ``statement`` of the merge (INSERT, UPDATE, DELETE) left rows as they were. Its text is for people."""

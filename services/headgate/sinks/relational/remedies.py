@@ -2,8 +2,6 @@
 
 from enum import StrEnum
 
-__all__ = ["Remedy", "advised"]
-
 
 class Remedy(StrEnum):
     """One sentence for people."""

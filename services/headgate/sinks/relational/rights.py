@@ -5,8 +5,6 @@ from typing import Final
 
 from headgate.sinks.contract import SinkRefusedError
 
-__all__ = ["RightsMissingError", "all_missing"]
-
 GRANTS_SHOWN_MAX: Final = 20
 """Statements in one error. A feed of thousands of tables usually lacks the same right on all of them."""
 

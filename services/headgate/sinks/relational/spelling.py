@@ -12,8 +12,6 @@ from msgspec.structs import replace
 from headgate.formats.change import Change, Row
 from headgate.sinks.relational.table import Table
 
-__all__ = ["respelled"]
-
 Names = dict[str, str]
 
 

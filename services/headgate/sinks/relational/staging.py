@@ -31,8 +31,6 @@ from headgate.sinks.relational.table import Table
 from headgate.sinks.relational.text import ColumnText
 from headgate.sinks.relational.times import NotTextError
 
-__all__ = ["GROUP", "Stage"]
-
 ROWS_PER_WRITE: Final = 8_192
 """Rows formatted at once: bounds memory, and lets the server read one part while the next is formatted."""
 

@@ -8,8 +8,6 @@ import msgspec
 
 from headgate.sinks.contract import SinkRefusedError, TableShape
 
-__all__ = ["Equality", "Table", "check_generated", "nearest", "without_key"]
-
 C = TypeVar("C")
 
 

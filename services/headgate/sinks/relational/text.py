@@ -18,32 +18,6 @@ from headgate.formats.change import DATA_ERRORS, TEXT_ONLY, reason_of
 from headgate.sinks.relational.forms import DIVIDER, NULL_MARK, Form
 from headgate.sinks.relational.times import NotTextError
 
-__all__ = [
-    "DECIMAL",
-    "MAXWELL",
-    "NULL",
-    "UNSIGNED_DIGITS",
-    "ColumnText",
-    "Room",
-    "ToText",
-    "base64_bytes",
-    "bit_digits",
-    "bytes_of",
-    "check_element",
-    "decimal_scale",
-    "escape",
-    "is_of_mysql",
-    "json_text",
-    "json_value",
-    "may_be_wrapped",
-    "not_wrapped",
-    "numeric",
-    "scalar",
-    "scale_in",
-    "unreadable",
-    "unscaled_digits",
-]
-
 NULL: Final = "\\N"
 _ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal("

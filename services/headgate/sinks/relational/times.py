@@ -9,29 +9,6 @@ from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Final
 
-__all__ = [
-    "DATES",
-    "DURATION",
-    "MICROS",
-    "MILLIS",
-    "OFFSET",
-    "PER_SECOND",
-    "SECONDS_PER_DAY",
-    "NotTextError",
-    "check_zero_date",
-    "clock",
-    "fraction",
-    "infinite_date",
-    "infinite_timestamp",
-    "iso_day",
-    "known_unit",
-    "microseconds",
-    "number_of_units",
-    "utc_clock",
-    "utc_day",
-    "utc_wall",
-]
-
 SECONDS_PER_DAY: Final = 86_400
 MILLIS: Final = 1_000
 MICROS: Final = 1_000_000

@@ -22,8 +22,6 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate_lab.benchmarks.shapes import SHAPES
 from headgate_lab.embedded.clients import mariadb_client, postgres_client
 
-__all__ = ["ByHand", "run_by_hand"]
-
 BATCH_CHANGES: Final = 100_000
 """Changes per transaction and process: Headgate's batches of 200 000 over two tasks."""
 

@@ -23,8 +23,6 @@ from headgate_lab.benchmarks.targets import JdbcAddress
 from headgate_lab.embedded.connect import ConnectWorker
 from headgate_lab.embedded.plugin_archive import ensure_jdbc_sink
 
-__all__ = ["DEBEZIUM_SETTINGS", "DebeziumPeer"]
-
 HEAP: Final = "-Xmx2g"
 
 _TUNED: Final = {

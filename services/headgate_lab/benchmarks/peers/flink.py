@@ -22,8 +22,6 @@ from headgate_lab.benchmarks.parts import BenchError
 from headgate_lab.benchmarks.shapes import Shape
 from headgate_lab.benchmarks.targets import JdbcAddress
 
-__all__ = ["FlinkPeer"]
-
 HEAP: Final = "-Xmx2g"
 _OPENED: Final = (
     "java.util",

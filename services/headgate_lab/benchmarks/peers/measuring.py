@@ -9,8 +9,6 @@ import psutil
 
 from headgate_lab.benchmarks.cpu import CpuClock
 
-__all__ = ["Members", "Run", "measured"]
-
 MEMORY_SECONDS: Final = 0.2
 """How often memory is looked at: a look at a dozen processes costs a millisecond."""
 

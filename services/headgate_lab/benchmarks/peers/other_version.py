@@ -17,8 +17,6 @@ from headgate_lab.benchmarks.cpu import tree
 from headgate_lab.benchmarks.parts import BenchError, Parts
 from headgate_lab.benchmarks.workload import Workload
 
-__all__ = ["OtherVersion"]
-
 PROGRAM: Final = Path(__file__).with_name("other_version_program.py")
 
 PACKAGES: Final = ("headgate_lab", "headgate")

@@ -26,8 +26,6 @@ from headgate_lab.benchmarks.pipeline import run_headgate
 from headgate_lab.benchmarks.shapes import SHAPES
 from headgate_lab.benchmarks.workload import Expected, Workload, create_topic, fill_topic
 
-__all__ = ["RACES", "SIDES", "PeersOptions", "bench_peers"]
-
 OTHER: Final = "other_version"
 SIDES: Final = ("headgate", *(f"debezium_{name}" for name in DEBEZIUM_SETTINGS), "flink", "bare_hands")
 

@@ -9,8 +9,6 @@ from headgate_lab.benchmarks.peers.flink import FlinkPeer
 from headgate_lab.benchmarks.peers.other_version import OtherVersion
 from headgate_lab.benchmarks.targets import PostgresTarget, Target, mariadb_target
 
-__all__ = ["Peers"]
-
 
 class Peers:
     """Each is started when first needed, and all are gone at the end of the stack."""

@@ -4,8 +4,6 @@ from headgate.verify.comparing import Side, compare_table
 from headgate_lab.demo.compare import Comparison, Difference
 from headgate_lab.demo.schema import Table
 
-__all__ = ["compare_across"]
-
 
 def compare_across(source: Side, target: Side, table: Table) -> Comparison:
     """All rows and columns of a table; a column that only one side has is a difference too. Raises as verify does."""

@@ -21,8 +21,6 @@ from headgate_lab.demo.stack import DATABASE, make_database
 from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
-__all__ = ["PostgresTarget"]
-
 
 class PostgresTarget:
     """See Target."""

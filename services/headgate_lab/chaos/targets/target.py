@@ -17,8 +17,6 @@ from headgate_lab.demo.compare import Comparison
 from headgate_lab.demo.schema import Row, Table
 from headgate_lab.demo.services import SinkAddress
 
-__all__ = ["NO_VARIABLES", "SinkType", "Span", "Target", "Way"]
-
 NO_VARIABLES: Final[Mapping[str, str]] = {}
 
 Span = tuple[float, float]

@@ -14,8 +14,6 @@ from headgate_lab.simulation.exhaustive.bounds import AGENTS, NOBODY, Frame, Ste
 from headgate_lab.simulation.exhaustive.owner import announcement
 from headgate_lab.simulation.exhaustive.parts import Parts
 
-__all__ = ["AgentSteps"]
-
 
 class AgentSteps:
     """See the module's docstring."""

@@ -25,8 +25,6 @@ from headgate.sinks.contract import Claim, SinkError
 from headgate_lab.simulation.executor import Request, Run, SimulatedExecutor
 from headgate_lab.simulation.sink_audit import Violation
 
-__all__ = ["UNTOLD", "AgentPart", "Outcome", "Wish"]
-
 CLUSTER_ID: Final = "search"
 
 UNTOLD: Final = frozenset(

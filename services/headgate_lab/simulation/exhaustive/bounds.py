@@ -6,8 +6,6 @@ import msgspec
 
 from headgate.records.control import OperationKind, OperationRequested
 
-__all__ = ["AGENTS", "COMMANDS", "FEED", "FEED_ID", "NOBODY", "Bounds", "Frame", "Step"]
-
 AGENTS: Final = ("a1", "a2")
 NOBODY: Final = -1
 FEED: Final = "f"

@@ -16,8 +16,6 @@ import msgspec
 
 from headgate.coordinator.core.ranking import Ranking
 
-__all__ = ["Numbers", "Pool", "freeze"]
-
 PartT = TypeVar("PartT")
 
 _ATOMS: Final = frozenset((int, str, bool, float, bytes, type(None)))

@@ -27,8 +27,6 @@ from headgate.runtime.machine import OFFSET_UNKNOWN, Arrived, CancelTimer, Now, 
 from headgate_lab.simulation.sink import SimulatedSink
 from headgate_lab.simulation.sink_audit import SinkAudit, Violation
 
-__all__ = ["DERIVED", "NOW", "Books", "WatchedSink", "adopt", "announcement", "decide", "judge", "take_over"]
-
 NOW: Final = Now(0.0, 0)
 
 LATE_SECONDS: Final = 1_000.0

@@ -13,8 +13,6 @@ from headgate_lab.simulation.exhaustive.bounds import NOBODY, Frame, Step
 from headgate_lab.simulation.exhaustive.owner import announcement, decide, take_over
 from headgate_lab.simulation.exhaustive.parts import Parts
 
-__all__ = ["OwnerSteps"]
-
 HOUSEKEEPING: Final = ("checkpoint", "sweep")
 """Timers that neither give nor take a role."""
 

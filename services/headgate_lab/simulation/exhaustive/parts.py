@@ -20,8 +20,6 @@ from headgate_lab.simulation.exhaustive.bounds import AGENTS, FEED, FEED_ID, NOB
 from headgate_lab.simulation.exhaustive.freezing import Numbers, Pool
 from headgate_lab.simulation.exhaustive.owner import DERIVED, WatchedSink, adopt, judge
 
-__all__ = ["Parts"]
-
 
 class Parts:
     """See the module's docstring."""

@@ -6,8 +6,6 @@ import msgspec
 
 from headgate_lab.simulation.exhaustive.bounds import Bounds
 
-__all__ = ["DEEP", "QUICK", "THOROUGH", "Scope"]
-
 
 class Scope(msgspec.Struct, frozen=True):
     """Bounds of a search and where it stops: at a depth, or after the level that reaches ``states_max``."""

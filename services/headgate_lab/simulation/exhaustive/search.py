@@ -14,8 +14,6 @@ from headgate_lab.simulation.exhaustive.bounds import Bounds, Frame
 from headgate_lab.simulation.exhaustive.world import World
 from headgate_lab.simulation.sink_audit import Violation
 
-__all__ = ["Finding", "Result", "search"]
-
 SAY_EVERY: int = 100_000
 
 

@@ -19,8 +19,6 @@ from headgate_lab.simulation.exhaustive.owner import WatchedSink, adopt
 from headgate_lab.simulation.exhaustive.owner_steps import OwnerSteps
 from headgate_lab.simulation.exhaustive.parts import Parts
 
-__all__ = ["World"]
-
 NOT_RETRIED: Final = "not tried again by itself"
 """In the error of a table that waits for an operator (spans/span_lifecycle.py), which is an end too."""
 

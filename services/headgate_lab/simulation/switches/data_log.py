@@ -9,8 +9,6 @@ from headgate.generation.changelog.core.outbox import Written
 from headgate.generation.changelog.core.reading import Marker
 from headgate.generation.core.effects import LogSeen
 
-__all__ = ["DataLog", "DataRecord", "FencedWriterError", "PromiseBrokenError"]
-
 TRANSACTION_MARK: Final = 1
 """Offsets that the end of a transaction takes on each of its partitions."""
 

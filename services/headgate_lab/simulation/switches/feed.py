@@ -17,8 +17,6 @@ from headgate_lab.memory_log.log import MemoryBroker
 from headgate_lab.simulation.switches.actors import SET, Follower, has_current
 from headgate_lab.simulation.switches.data_log import DataLog, DataRecord
 
-__all__ = ["FeedAgent", "FeedCoordinator", "SinkOfFeed"]
-
 READER: Final = "feed"
 ROWS_MAX: Final = 4
 

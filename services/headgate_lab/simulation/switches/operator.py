@@ -23,8 +23,6 @@ from headgate.records.generation import (
 from headgate_lab.memory_log.log import MemoryBroker
 from headgate_lab.simulation.switches.actors import GENERATION_TOPIC, SET
 
-__all__ = ["Operator"]
-
 POLICY: Final = LoadPolicy(
     split_above_per_second=0.5,
     merge_below_per_second=0.25,

@@ -7,8 +7,6 @@ itself how often it was stopped without having moved; the span's number is that 
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-__all__ = ["FAILURES_MAX", "Failures", "back_off", "counted", "went_on", "worst"]
-
 Failures: TypeAlias = Mapping[int, int]
 """Partition → failures in a row. Never changed."""
 

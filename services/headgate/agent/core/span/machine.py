@@ -16,9 +16,6 @@ from headgate.agent.core.span.steps import Step
 from headgate.agent.core.span.transitions import TRANSITIONS, Action, signal_of
 from headgate.runtime.table import UnknownTransitionError
 
-__all__ = ["ACTIONS", "Step", "decide"]
-
-
 ACTIONS: Final[dict[Action, Callable[[Any, Any, float], Step]]] = {
     action: getattr(steps, action.value) for action in Action
 }

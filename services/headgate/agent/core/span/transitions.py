@@ -53,8 +53,6 @@ from headgate.agent.core.span.inputs import (
 from headgate.agent.core.span.states import OVER, Phase, Span, Stop
 from headgate.runtime.table import read_rows
 
-__all__ = ["TRANSITIONS", "Action", "LowerEpochError", "Signal", "signal_of"]
-
 
 class LowerEpochError(ValueError):
     """A task under a lower epoch than the span already had here: the log contradicts itself."""

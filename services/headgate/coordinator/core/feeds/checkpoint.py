@@ -25,8 +25,6 @@ from headgate.records.keys import FeedProgressKey, SpanKey
 from headgate.records.levels import withheld
 from headgate.records.ts import ts_of_ms
 
-__all__ = ["CHECKPOINT_SECONDS", "POSITIONS_SPANS_MAX", "note_change", "write"]
-
 CHECKPOINT_SECONDS: Final = 1.0
 """Pace of a feed's checkpoint: a person sees it move; agents report at the same pace."""
 

@@ -13,8 +13,6 @@ from headgate.coordinator.core.state import CoordinatorState
 from headgate.coordinator.core.term import TermMemory
 from headgate.runtime.machine import Now
 
-__all__ = ["would_refuse_create", "would_refuse_update"]
-
 NO_REQUEST: Final = ""
 """No request of an operator has this id."""
 

@@ -13,8 +13,6 @@ from headgate.coordinator.core.state import CoordinatorState
 from headgate.records.control import FeedState, WantedState
 from headgate.records.keys import SpanKey
 
-__all__ = ["Explanation", "Reason", "UnknownFeedError", "explain"]
-
 REASONS_MAX: Final = 50
 """Tables named at once; ``held_count`` says how many there are."""
 

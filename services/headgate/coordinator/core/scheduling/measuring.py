@@ -9,8 +9,6 @@ from headgate.coordinator.schedulers import balance, split
 from headgate.coordinator.schedulers.contract import Measured
 from headgate.records.keys import SpanKey
 
-__all__ = ["judge", "take"]
-
 
 def take(draft: Draft, may_move: Callable[[SpanKey], bool], *, is_settled: bool) -> Measured | None:
     """End the round that is due, and begin the next one while anything moves; None if nothing follows from it.

@@ -19,8 +19,6 @@ from headgate.coordinator.schedulers.balance import BALANCE_SECONDS
 from headgate.records.control import Liveness, OperationRequested, OutcomeStatus, WantedState
 from headgate.records.keys import SpanKey
 
-__all__ = ["ask_drain", "ask_rebalance", "end_hold", "measure", "settle", "take_back"]
-
 DRAINED_SECONDS: Final = 60.0
 """How long an emptied agent is given nothing once its request is gone: time to stop it, and an end if nobody does."""
 

@@ -17,8 +17,6 @@ from headgate.coordinator.schedulers.capacity import STARTING_PER_AGENT_MAX, Cap
 from headgate.coordinator.schedulers.contract import Asked, Measured
 from headgate.records.keys import SpanKey
 
-__all__ = ["RoundView", "capacity_of", "free_of", "is_anyone_leaving"]
-
 
 class RoundView:
     """The ``View`` of one round; see the module's docstring."""

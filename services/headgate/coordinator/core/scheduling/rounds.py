@@ -24,8 +24,6 @@ from headgate.coordinator.core.spans import dividing, span_lifecycle
 from headgate.coordinator.schedulers.contract import Asked, Division, Move, Proposal, Scheduler
 from headgate.records.keys import SpanKey
 
-__all__ = ["run_round"]
-
 CLOSES_PER_ROUND_MAX: Final = 2_000
 """Spans closed in one decision; the transaction of a turn stays below the client's queue bound (runtime/term.py)."""
 

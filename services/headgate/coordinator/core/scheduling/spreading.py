@@ -10,8 +10,6 @@ from headgate.coordinator.schedulers.contract import Move, View
 from headgate.coordinator.schedulers.rebalance import spread
 from headgate.records.keys import SpanKey
 
-__all__ = ["make_plans", "note_begun"]
-
 
 def make_plans(draft: Draft) -> None:
     """Of feeds that have none yet, as soon as they can have one."""

@@ -18,8 +18,6 @@ from headgate.coordinator.schedulers import even
 from headgate.coordinator.schedulers.contract import Move
 from headgate.records.keys import SpanKey
 
-__all__ = ["look", "may_join", "note_answered", "note_begun", "note_present"]
-
 
 def note_answered(draft: Draft, session: SessionId) -> None:
     """A session has answered this owner, after the barrier: the first time it is one that has joined."""

@@ -45,8 +45,6 @@ from headgate.coordinator.core.term import SessionId
 from headgate.records.control import SESSION_LEFT, SessionEnded, SyncAnswered
 from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, SessionKey, SpanKey, TaskKey
 
-__all__ = ["await_answers", "end_session", "note_agent", "note_answer", "note_word_of", "sweep"]
-
 _NO_SPANS: Final[Ranking[SpanKey]] = Ranking()
 
 SWEEP_SECONDS: Final = 60.0

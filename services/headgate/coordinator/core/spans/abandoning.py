@@ -17,8 +17,6 @@ from headgate.coordinator.core.replication import Action
 from headgate.records.control import FeedRecorded, SpanDispatched, TaskState
 from headgate.records.keys import SpanKey
 
-__all__ = ["LOOK_SECONDS", "action_of", "is_over", "known_spans", "outcome_of"]
-
 LOOK_SECONDS: Final = 5.0
 """Between two looks whether everybody has stopped: who has lost its role says so without the span's record changing."""
 

@@ -23,8 +23,6 @@ from headgate.coordinator.core.term import Wait
 from headgate.records.control import ReplicationState
 from headgate.records.keys import SpanKey
 
-__all__ = ["DRAIN_CODE", "START_CODE", "expire_drains", "expire_prepare", "expire_starts", "expire_stops"]
-
 START_CODE: Final = "start_timeout"
 
 DRAIN_CODE: Final = "drain_timeout"

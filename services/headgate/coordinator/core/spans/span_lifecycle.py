@@ -33,24 +33,6 @@ from headgate.coordinator.core.term import SessionId
 from headgate.records.control import FeedRecorded, FeedState, ReplicationState, SpanDispatched, TaskState
 from headgate.records.keys import SpanKey
 
-__all__ = [
-    "PREPARE_SECONDS_MAX",
-    "act",
-    "add",
-    "begin_move",
-    "close",
-    "is_given_up",
-    "is_movable",
-    "note_progress",
-    "note_recovered",
-    "outsiders",
-    "rearm",
-    "review",
-    "review_piece",
-    "review_soon",
-    "writers",
-]
-
 PREPARE_SECONDS_MAX: Final = 60.0
 """Opening a source and warming up takes seconds; a target that needs a minute would not serve the table well."""
 

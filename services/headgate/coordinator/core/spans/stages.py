@@ -28,8 +28,6 @@ from headgate.records.error_codes import PARTITIONS_GROWN, Stage, error_code_of
 from headgate.records.keys import SpanKey
 from headgate.records.refusals import is_warning
 
-__all__ = ["FLOWING", "Standing", "feed_held_by", "standing_of", "unapplied_since"]
-
 FLOWING: Final = "replicating"
 """The stage that holds nothing."""
 

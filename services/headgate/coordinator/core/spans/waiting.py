@@ -22,19 +22,6 @@ from headgate.coordinator.core.term import SessionId, Wait
 from headgate.records.control import Assignment, Epoch, SpanDispatched, TaskReported, TaskState
 from headgate.records.keys import SpanKey
 
-__all__ = [
-    "DRAIN_SECONDS_MAX",
-    "MAY_WRITE",
-    "START_SECONDS_MAX",
-    "STOP_SECONDS_MAX",
-    "await_stops",
-    "forgive",
-    "is_passed_over",
-    "pass_over",
-    "passed_over",
-    "watch",
-]
-
 START_SECONDS_MAX: Final = 120.0
 """From a role as primary to writing: a cold Spark (12 s), a claim that ends a blocking session, many tables at once. An
 agent that takes longer has hung while its heartbeats go on; elsewhere, or tried again, the table may begin."""

@@ -14,18 +14,6 @@ from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.stream_table import Gate, KnownStream, StreamTable
 from headgate.records.generation import SetRecorded
 
-__all__ = [
-    "Bounds",
-    "Standing",
-    "Wait",
-    "bounds_of",
-    "gaps_of",
-    "read_epoch_of",
-    "standings_of",
-    "starts_of",
-    "waits_of",
-]
-
 
 class Bounds(msgspec.Struct, frozen=True):
     """Offsets from ``first`` on, below ``limit``, may be applied; all that come, where it is None."""

@@ -21,8 +21,6 @@ from headgate.generation.core.ranges import MapSwitch
 from headgate.generation.core.state import GenerationState, current_of
 from headgate.records.generation import GenerationPhase, GenerationRecorded
 
-__all__ = ["Followed", "Step", "StepKind", "next_step"]
-
 
 class StepKind(Enum):
     """See the module's docstring. ``JOIN``: ask to be admitted, and wait. ``START``: take the transactional.id.

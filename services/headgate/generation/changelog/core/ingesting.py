@@ -5,8 +5,6 @@ A partition of an input topic is one source, so it is one writer of the change l
 
 from headgate.records.places import Place
 
-__all__ = ["keyless", "writer_of"]
-
 
 def writer_of(name: str, topic: str, partition: int, topic_id: str | None) -> str:
     """The id of the writer of one input partition. A topic that was deleted and made again is another source."""

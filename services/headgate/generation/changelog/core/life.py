@@ -25,18 +25,6 @@ from headgate.generation.core.ranges import LogStream
 from headgate.generation.core.state import GenerationState
 from headgate.records.generation import StreamLoad, WriterReported
 
-__all__ = [
-    "REPORT_SECONDS",
-    "Act",
-    "LifeOverError",
-    "LogDeletedError",
-    "Report",
-    "Simple",
-    "Turn",
-    "Write",
-    "WriterLife",
-]
-
 REPORT_SECONDS: Final = 10.0
 """Between two reports of load. All who follow the log fetch each of them, some 3 KB: a hundred writers make ten a
 second. A shorter time has fewer changes in it, and a log is not re-partitioned for a burst of seconds."""

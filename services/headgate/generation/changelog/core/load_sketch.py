@@ -22,8 +22,6 @@ from headgate.generation.core.ranges import LogMap
 from headgate.generation.core.splitmix import Splitmix
 from headgate.records.generation import KeyLoad, StreamLoad
 
-__all__ = ["SAMPLE_CHANGES", "LoadSketch"]
-
 SAMPLE_CHANGES: Final = 256
 """In a report: the error above, in 3 KB if each has another key; a stream that was written to takes 45 bytes more."""
 

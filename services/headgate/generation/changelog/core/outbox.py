@@ -17,18 +17,6 @@ import msgspec
 
 from headgate.generation.core.ranges import LogMap, LogStream
 
-__all__ = [
-    "OUTBOX_BYTES",
-    "POSITION_MAX",
-    "Batch",
-    "Change",
-    "Outbox",
-    "OutboxFullError",
-    "PositionError",
-    "PositionsLostError",
-    "Written",
-]
-
 OUTBOX_BYTES: Final = 64 * 1024 * 1024
 """Keys, values and headers that may wait, by default: some seconds of a switch, and what a process can bear."""
 

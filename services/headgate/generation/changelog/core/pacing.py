@@ -13,8 +13,6 @@ from typing import Final
 
 from headgate.generation.changelog.core.outbox import Batch
 
-__all__ = ["BATCH_BYTES", "BATCH_CHANGES", "COMMIT_SECONDS", "COMMIT_SECONDS_MAX", "BatchPace"]
-
 BATCH_CHANGES: Final = 1_000
 """Changes in one transaction. With far more, its readers wait; with far fewer, its fixed cost dominates."""
 

@@ -30,8 +30,6 @@ from typing import Final
 from headgate.records.generation import GenerationPhase
 from headgate.runtime.table import UnknownTransitionError, read_grid
 
-__all__ = ["TRANSITIONS", "Action", "Phase", "Signal", "action_for"]
-
 
 class Phase(StrEnum):
     """Where a generation stands; ``none`` before its first record."""

@@ -17,8 +17,6 @@ from msgspec.structs import replace
 from headgate.generation.core.ranges import FIRST_TOKEN, LAST_TOKEN, LogMap, LogStream, MapError, Recut
 from headgate.generation.core.stream_id import StreamId
 
-__all__ = ["Load", "Plan", "Policy", "PolicyError", "first_map", "next_map", "plan", "resize"]
-
 RANDOM_BITS: Final = 38
 
 COOL_DOWN_SECONDS_MIN: Final = 1.0

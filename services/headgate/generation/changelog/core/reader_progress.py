@@ -27,8 +27,6 @@ from headgate.generation.changelog.core.reading import (
 )
 from headgate.generation.core.state import GenerationState
 
-__all__ = ["GAPS_MAX", "ReaderProgress"]
-
 GAPS_MAX: Final = 1_000
 """Gaps that are kept, the newest. Each is logged as well, and a reader rarely has more than one."""
 

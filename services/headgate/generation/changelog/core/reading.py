@@ -20,19 +20,6 @@ from headgate.generation.core.state import GenerationState
 from headgate.generation.core.stream_id import StreamId, StreamIdError
 from headgate.generation.core.stream_table import Gate, KnownStream, StreamTable
 
-__all__ = [
-    "FINISHED",
-    "Gap",
-    "Marker",
-    "PositionsError",
-    "Reading",
-    "StreamReading",
-    "UnknownStreamError",
-    "Verdict",
-    "parse_positions",
-    "position_of",
-]
-
 FINISHED: Final = -1
 """The position of a stream that is read to its end."""
 

@@ -20,8 +20,6 @@ from headgate.generation.core.ranges import LogMap
 from headgate.generation.core.stream_id import StreamId, StreamIdError
 from headgate.records.generation import SetRecorded, StreamLoad, WriterReported
 
-__all__ = ["SILENT_SECONDS", "LoadError", "ReportedLoads", "WriterLoad", "ages_of", "check_loads", "sum_loads"]
-
 SILENT_SECONDS: Final = 3 * REPORT_SECONDS
 """A writer reports within REPORT_SECONDS if it turns at all; two reports may be late."""
 

@@ -15,8 +15,6 @@ from headgate.records.generation import (
     SetRecorded,
 )
 
-__all__ = ["Waiting", "adopt_partitions", "drawer", "settle_all", "waiting_of", "what_is_wrong"]
-
 Waiting = tuple[GenerationOutcomeKey, GenerationRequested]
 
 

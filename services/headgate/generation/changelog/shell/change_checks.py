@@ -11,8 +11,6 @@ from headgate.generation.changelog.core.outbox import POSITION_MAX, Change, Posi
 from headgate.generation.changelog.shell.wire import change_headers, check_headers
 from headgate.generation.core.tokens import token_of_key
 
-__all__ = ["ChangeTooLargeError", "ChangeTypeError", "check_size", "checked_change"]
-
 BATCH_OVERHEAD_BYTES: Final = 61
 """Of a record batch, which Kafka's limit counts with its records."""
 

@@ -7,8 +7,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-__all__ = ["IngestMetrics", "TopicFigures"]
-
 
 class TopicFigures(msgspec.Struct):
     """Of one input topic, as this process has it."""

@@ -15,25 +15,6 @@ import msgspec
 from headgate.generation.changelog.core.outbox import Written
 from headgate.generation.changelog.core.reading import Marker
 
-__all__ = [
-    "END",
-    "MESSAGE_BYTES_MAX",
-    "POSITIONS_PARTITIONS",
-    "WRITER",
-    "NotOursError",
-    "ReservedHeaderError",
-    "change_headers",
-    "check_headers",
-    "decode_written",
-    "encode_written",
-    "end_headers",
-    "given_headers",
-    "marker_in",
-    "positions_partition",
-    "positions_topic",
-    "writer_in",
-]
-
 WRITER: Final = "headgate-writer"
 POSITION: Final = "headgate-position"
 END: Final = "headgate-end"

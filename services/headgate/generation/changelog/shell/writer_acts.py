@@ -31,8 +31,6 @@ from headgate.records.base import Fact
 from headgate.records.generation import WriterKey
 from headgate.sources.topic_settings import topic_settings
 
-__all__ = ["ChangeRefusedError", "WriterActs"]
-
 
 class ChangeRefusedError(LogError):
     """Kafka does not take a change, however often it is tried. ``position``: which one."""

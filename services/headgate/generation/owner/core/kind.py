@@ -5,8 +5,6 @@ from typing import Final
 from headgate.records.generation import GenerationMemberKey, GenerationOutcomeKey, GenerationOwnerKey
 from headgate.runtime.kind import OwnerKind
 
-__all__ = ["GENERATION_KIND"]
-
 GENERATION_KIND: Final = OwnerKind(
     name="generation",
     topics=("generation",),

@@ -21,8 +21,6 @@ from headgate.records.base import Fact
 from headgate.records.generation import GenerationPhase, GenerationRecorded, SetKey, SetRecorded
 from headgate.runtime.service import OwnerObserver
 
-__all__ = ["GenerationMetrics", "LogFigures", "TimestampFigures"]
-
 FIGURES_SECONDS: Final = 5.0
 """How often figures are made: sums over all writers, by the thread that decides; scrapes are usually 15 s apart."""
 

@@ -24,8 +24,6 @@ from headgate.records.timestamps import (
     TimestampKey,
 )
 
-__all__ = ["DescriptionRow", "described_topology", "row_of", "wrong_rows"]
-
 DescriptionRow = RangesDescribed | StreamsListed
 
 

@@ -14,8 +14,6 @@ from headgate.generation.core.topology import Topology, make_topology
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.timestamps import RingNode
 
-__all__ = ["STREAMS_MAX", "TOKENS_MAX", "RingError", "chunks_of_ring", "owners_of", "same_ring", "topology_for"]
-
 TOKENS_MAX: Final = 65_536
 """Of a ring: 256 nodes of 256 vnodes. A ring is one record, and at ten bytes a token that is 650 KB of its megabyte."""
 

@@ -20,18 +20,6 @@ from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.timestamp_records import LEEWAY_MS
 from headgate.generation.core.topology import Topology
 
-__all__ = [
-    "RING_DELAY_MS",
-    "GenerationError",
-    "GenerationTimeline",
-    "GenerationUnreadError",
-    "Learned",
-    "NoGenerationError",
-    "WriteTooNewError",
-    "WriteTooOldError",
-    "next_generation_ms",
-]
-
 RING_DELAY_MS: Final = 30_000
 """How long news takes to reach everybody."""
 

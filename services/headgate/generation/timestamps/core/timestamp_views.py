@@ -8,8 +8,6 @@ from headgate.generation.core.topology import TopologyError
 from headgate.generation.timestamps.core.descriptions import described_topology
 from headgate.generation.timestamps.core.timeline import GenerationError, GenerationTimeline
 
-__all__ = ["GenerationLate", "PublishedGeneration", "StreamsOfRange", "learn", "published_of"]
-
 
 class GenerationLate(msgspec.Struct, frozen=True):
     """Generation ``timestamp_ms`` was heard of after a write at ``write_us`` that belongs to it had got a stream.

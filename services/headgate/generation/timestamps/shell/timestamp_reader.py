@@ -25,8 +25,6 @@ from headgate.generation.timestamps.core.timestamp_views import PublishedGenerat
 from headgate.records.base import Fact
 from headgate.records.timestamps import TimestampLeft, TimestampReaderKey
 
-__all__ = ["TimestampReader"]
-
 NONE_LEFT: Final = -1
 
 

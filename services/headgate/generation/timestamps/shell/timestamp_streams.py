@@ -27,8 +27,6 @@ from headgate.generation.timestamps.core.timestamp_views import GenerationLate, 
 from headgate.runtime.clocks import elapsed_seconds
 from headgate.supervision.threads import BackgroundThread
 
-__all__ = ["GenerationsUnheardError", "TimestampStreams"]
-
 LOOK_SECONDS: Final = 0.2
 """Longest wait for records: so soon the thread notices that it is to end."""
 

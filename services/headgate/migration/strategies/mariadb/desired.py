@@ -11,8 +11,6 @@ import msgspec
 
 from headgate.migration.strategies.contract import RefusedError
 
-__all__ = ["Form", "change", "read_form", "same"]
-
 _NAME: Final = r"(`(?:[^`]|``)+`)"
 _KEY: Final = re.compile(rf"^(?:PRIMARY KEY|(?:UNIQUE |FULLTEXT |SPATIAL )?KEY {_NAME})")
 _CHECK: Final = re.compile(rf"^CONSTRAINT {_NAME} CHECK")

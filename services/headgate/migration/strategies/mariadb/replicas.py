@@ -12,8 +12,6 @@ from headgate.migration.strategies.contract import DatabaseUnavailableError, Ref
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
 from headgate.migration.strategies.target import REPLICA, refusing
 
-__all__ = ["MariadbReplicas"]
-
 ANSWER_SECONDS: Final = 5.0
 """A replica that is silent for so long is asked what it does; a copy waits until then."""
 

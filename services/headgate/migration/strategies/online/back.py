@@ -20,8 +20,6 @@ from headgate.migration.strategies.statement import Statement
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import MigrationRecorded
 
-__all__ = ["OnlineBack", "back_feed", "forth_feed"]
-
 
 def forth_feed(migration: str) -> str:
     """The feed into a migration's copy."""

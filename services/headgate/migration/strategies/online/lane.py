@@ -16,29 +16,6 @@ from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
 from headgate.sources.origin import Origin
 
-__all__ = [
-    "HOT_KEYS_MAX",
-    "CutOver",
-    "FeedBehindError",
-    "Held",
-    "Lane",
-    "LastChange",
-    "Mark",
-    "Marked",
-    "Marks",
-    "Place",
-    "Row",
-    "Target",
-    "TopicTail",
-    "check_same",
-    "differs_at_rest",
-    "not_in_copy",
-    "not_on_topic",
-    "reached",
-    "too_slow",
-    "without_mark",
-]
-
 HOT_KEYS_MAX: Final = 1_000
 """Rows that are compared while the table is locked; so many take some ten milliseconds."""
 

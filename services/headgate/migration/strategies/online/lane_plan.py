@@ -13,9 +13,6 @@ from msgspec.structs import replace
 from headgate.migration.core.spec import Registry
 from headgate.migration.strategies.contract import Plan, RefusedError
 
-__all__ = ["ChangeTopic", "LanePlan", "aside_name", "lane_plan", "several_and_unique"]
-
-
 _OLD: Final = "_old"
 
 

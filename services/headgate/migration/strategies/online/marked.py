@@ -20,8 +20,6 @@ from headgate.migration.strategies.online.lane_plan import LanePlan, several_and
 from headgate.migration.strategies.online.marks import TopicMarks
 from headgate.migration.strategies.online.range_work import RangeWork
 
-__all__ = ["ADDING_KEYS", "POLL_SECONDS", "Copier", "MarkedWork", "Note", "Parts"]
-
 POLL_SECONDS: Final = 0.2
 
 REACH_SECONDS: Final = 60.0

@@ -13,8 +13,6 @@ from typing import Final
 from headgate.migration.strategies.online.lane import Lane, Marked, Row, TopicTail
 from headgate.migration.strategies.online.lane_plan import LanePlan
 
-__all__ = ["TopicMarks"]
-
 ROWS_PER_PARTITION: Final = 20
 """Rows that are tried: with keys that are spread evenly, that one of 64 partitions has none of 1 280 happens once in
 ten million times."""

@@ -23,11 +23,9 @@ from headgate.migration.strategies.contract import (
 from headgate.migration.strategies.copying import noted_key, read_key
 from headgate.migration.strategies.online.lane import HOT_KEYS_MAX, Held, Row
 from headgate.migration.strategies.online.lane_plan import LanePlan
-from headgate.migration.strategies.online.marked import ADDING_KEYS, POLL_SECONDS, Copier, MarkedWork, Note, Parts
+from headgate.migration.strategies.online.marked import ADDING_KEYS, POLL_SECONDS, MarkedWork, Note, Parts
 from headgate.migration.strategies.online.range_work import RangeWork
 from headgate.records.identifiers import show_identifier
-
-__all__ = ["Copier", "Note", "OnlineWork", "Parts"]
 
 PROOF_SECONDS: Final = 600.0
 """For a change to come by connector, topic and agent into the copy: a busy machine starts an agent in minutes."""

@@ -32,12 +32,11 @@ from headgate.migration.strategies.examining import checked_plan, plan_copy
 from headgate.migration.strategies.online.back import OnlineBack, back_feed, forth_feed
 from headgate.migration.strategies.online.lane import CutOver, FeedBehindError, Lane
 from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan, several_and_unique
-from headgate.migration.strategies.online.steps import Copier, Note, OnlineWork, Parts
+from headgate.migration.strategies.online.marked import Copier, Note, Parts
+from headgate.migration.strategies.online.steps import OnlineWork
 from headgate.migration.strategies.online.way_back import plan_back
 from headgate.migration.strategies.statement import StatementError, parse_statement
 from headgate.records.migration import FEED, Artifact, MigrationRecorded
-
-__all__ = ["OnlineStrategy"]
 
 
 class OnlineStrategy(CopyingStrategy):

@@ -19,8 +19,6 @@ from msgspec.structs import replace
 from headgate.migration.strategies.contract import Column, Plan, RefusedError, Table
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
 
-__all__ = ["OPPOSITE", "WayBack", "fingerprint", "plan_back", "read_way_back"]
-
 OPPOSITE: Final = "submit the opposite change"
 
 

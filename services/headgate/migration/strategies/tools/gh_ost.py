@@ -28,8 +28,6 @@ from headgate.migration.strategies.statement import Statement
 from headgate.migration.strategies.tools.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name
 from headgate.records.migration import MigrationRecorded
 
-__all__ = ["HOOKS", "GhOstStrategy"]
-
 HOOK: Final = Path(__file__).with_name("gh_ost_hook.py")
 
 HOOKS: Final = (

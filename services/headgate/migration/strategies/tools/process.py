@@ -22,8 +22,6 @@ import psutil
 
 from headgate.migration.strategies.contract import DatabaseUnavailableError, RefusedError
 
-__all__ = ["ToolFolder", "ToolProcess"]
-
 KILL_SECONDS_MAX: Final = 10.0
 """For a killed process to be gone; longer only if it hangs in the kernel, and then it is asked again."""
 

@@ -20,8 +20,6 @@ from headgate.migration.strategies.statement import Statement
 from headgate.migration.strategies.tools.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name
 from headgate.records.migration import MigrationRecorded
 
-__all__ = ["PtOscStrategy"]
-
 PLUGIN: Final = Path(__file__).with_name("pt_osc_plugin.pm")
 
 TRIGGER_PREFIX_MAX: Final = 60

@@ -34,8 +34,6 @@ from headgate.migration.strategies.tools import at_mariadb as at_table
 from headgate.migration.strategies.tools.process import ToolFolder, ToolProcess
 from headgate.records.migration import MigrationRecorded
 
-__all__ = ["CHECK_SECONDS_MAX", "Run", "ToolStrategy", "Tools", "copy_name", "option_file", "said_by_tool"]
-
 CHECK_SECONDS_MAX: Final = 60.0
 """For a program to try a change out."""
 

@@ -11,8 +11,6 @@ from typing import Final
 from headgate.sinks.relational.forms import CLOCK, DAY, INTEGER_KEYS, IPV4, NUMBERS, UUID_KEYS, Form
 from headgate.sinks.relational.text import Room
 
-__all__ = ["form_of", "labels_of", "room_of"]
-
 _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _TIMESTAMPS: Final = Form(f"{DAY}(?: {CLOCK})?", "a timestamp as YYYY-MM-DD hh:mm:ss")
 

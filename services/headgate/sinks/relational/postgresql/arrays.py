@@ -7,8 +7,6 @@ from typing import Final
 from headgate.sinks.relational.text import ColumnText, check_element, unreadable
 from headgate.sinks.relational.times import NotTextError
 
-__all__ = ["array_text"]
-
 _BOUNDS: Final = re.compile(r"(?:\[[+-]?[0-9]+:[+-]?[0-9]+\])+=")
 """Of an array that does not begin at 1: ``[5:6]={1,2}``."""
 _TOKEN: Final = re.compile(r'\s*(?:(?P<mark>[{},])|"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^{},"\\]+))\s*', re.DOTALL)

@@ -21,8 +21,6 @@ from headgate.sinks.relational.forms import (
 )
 from headgate.sinks.relational.text import Room
 
-__all__ = ["CONTAINER_FORM", "form_of", "room_of"]
-
 _LONG_DAY: Final = "(?!0000-)[0-9]{4,7}-(?!00)[0-9]{2}-(?!00)[0-9]{2}"
 _INFINITY: Final = "-?(?i:infinity)"
 _DATE: Final = f"{_LONG_DAY}(?: BC)?|{_INFINITY}"

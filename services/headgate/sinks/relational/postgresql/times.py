@@ -25,8 +25,6 @@ from headgate.sinks.relational.times import (
     utc_wall,
 )
 
-__all__ = ["days_text", "time_text", "timestamp_text", "unit_per_second"]
-
 _JULIAN_1970: Final = 2_440_588
 _MILLIS: Final = 1_000
 _ADAPTIVE_MILLIS_PRECISION: Final = 3

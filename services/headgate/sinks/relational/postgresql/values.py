@@ -42,8 +42,6 @@ from headgate.sinks.relational.text import (
 )
 from headgate.sinks.relational.times import DURATION, MICROS, NotTextError, microseconds
 
-__all__ = ["column_text"]
-
 _INTEGERS: Final = frozenset({"smallint", "integer", "bigint"})
 _UNSIGNED: Final = frozenset({"oid", "xid", "xid8", "cid"})
 """Types that read a negative number as a large one."""
