@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from headgate.agent.core.announcements import announced, answered
 from headgate.coordinator.core.effects import (
     DiscoverTables,
-    EffectFailed,
     FeedForgotten,
     FeedRefused,
     FeedResolved,
@@ -39,7 +38,7 @@ from headgate.records.control import (
     TaskState,
 )
 from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, RequestKey, SpanKey, TaskKey
-from headgate.runtime.machine import Decision, Machine, ResignOwner
+from headgate.runtime.machine import Decision, EffectFailed, Machine, ResignOwner
 from headgate.runtime.role import TermEffect
 from headgate_lab.worlds.kernel import OwnerProcess
 from scenarios.derived import derived, indexed

@@ -30,6 +30,7 @@ from headgate.records.migration import (
     MigrationState,
     MigrationStrategy,
 )
+from headgate.runtime.machine import EffectFailed
 from headgate.runtime.role import TermEffect
 from headgate_lab.worlds.kernel import OwnerProcess, OwnerWorld
 from support.migration_model import Database, FencedAtDatabaseError
@@ -95,14 +96,14 @@ class World(OwnerWorld[MigrationsState]):
     def _answer(self, steps: Iterator[Any]) -> Any:
         """What becomes of one more step of an effect; None while it goes on."""
         if self.is_faulty and self.random.random() < 0.05:
-            return fx.EffectFailed("no answer")
+            return EffectFailed("no answer")
         try:
             result = next(steps)
         except FencedAtDatabaseError:
-            return fx.EffectFailed("fenced")
+            return EffectFailed("fenced")
         # The answer may be lost although everything was done.
         is_lost = result is not None and self.is_faulty and self.random.random() < 0.05
-        return fx.EffectFailed("answer lost") if is_lost else result
+        return EffectFailed("answer lost") if is_lost else result
 
     def ask(self, kind: MigrationRequestKind, name: str, spec: str | None = None) -> None:
         self.requests += 1

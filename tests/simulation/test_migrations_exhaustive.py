@@ -21,7 +21,16 @@ from headgate.records.migration import (
     MigrationState,
     MigrationStrategy,
 )
-from headgate.runtime.machine import Arrived, CancelTimer, EffectFinished, Now, SetTimer, TermBegan, TimerFired
+from headgate.runtime.machine import (
+    Arrived,
+    CancelTimer,
+    EffectFailed,
+    EffectFinished,
+    Now,
+    SetTimer,
+    TermBegan,
+    TimerFired,
+)
 from support.migration_model import Database, FencedAtDatabaseError
 
 NOON_MS = 1_795_262_400_000
@@ -82,8 +91,8 @@ class Node:
         try:
             result = list(self.database.steps("o", self.owner_rev, effect))[-1]
         except FencedAtDatabaseError:
-            result = fx.EffectFailed("fenced")
-        self.give(EffectFinished(effect, fx.EffectFailed("lost") if is_lost else result))
+            result = EffectFailed("fenced")
+        self.give(EffectFinished(effect, EffectFailed("lost") if is_lost else result))
 
     def examined(self, action: str) -> None:
         """It can be done; there is nothing else to do just now."""
@@ -94,7 +103,7 @@ class Node:
     def break_down(self, effect: Any) -> None:
         """The effect was not begun."""
         self.out.remove(effect)
-        self.give(EffectFinished(effect, fx.EffectFailed("away")))
+        self.give(EffectFinished(effect, EffectFailed("away")))
 
     def tool_acts(self, *, is_heard: bool) -> None:
         """The tool makes its next step; its report may be lost."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headgate.eventlog.log import Partition
 from headgate.generation.core import timestamp_records
-from headgate.generation.core.effects import CheckRows, EffectFailed, MakeTopology, RowsChecked, TopologyMade
+from headgate.generation.core.effects import CheckRows, MakeTopology, RowsChecked, TopologyMade
 from headgate.generation.core.state import GenerationState
 from headgate.generation.core.timestamp_records import TimestampRecords
 from headgate.generation.owner.core.kind import GENERATION_KIND
@@ -32,6 +32,7 @@ from headgate.records.timestamps import (
     TimestampsRequestKey,
     TimestampsRequestKind,
 )
+from headgate.runtime.machine import EffectFailed
 from headgate_lab.memory_log.log import CommitFault
 from headgate_lab.worlds.kernel import OwnerWorld
 

@@ -10,7 +10,7 @@ from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of_refusal
 from headgate.cli.lookup import replayed
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.config.feed import FeedSpec
-from headgate.coordinator.core.effects import EffectFailed, FeedRefused, FeedResolved, ResolveFeed
+from headgate.coordinator.core.effects import FeedRefused, FeedResolved, ResolveFeed
 from headgate.coordinator.core.feeds.dry_run import would_refuse_create, would_refuse_update
 from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.eventlog.kafka import KafkaLog
@@ -19,6 +19,7 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.records.control import FeedRecorded, OperationKind, SpanPlan
 from headgate.records.keys import FeedKey
+from headgate.runtime.machine import EffectFailed
 
 __all__ = ["rehearse"]
 

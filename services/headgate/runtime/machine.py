@@ -30,6 +30,7 @@ __all__ = [
     "CancelTimer",
     "Decision",
     "Effect",
+    "EffectFailed",
     "EffectFinished",
     "HolderSilent",
     "Input",
@@ -84,6 +85,15 @@ class HolderSilent(msgspec.Struct, frozen=True):
 
     holder: tuple[str, ...]
     lease_seconds: float
+
+
+class EffectFailed(msgspec.Struct, frozen=True):
+    """A result that every effect may have: it could not be run now, and what is true outside is not known.
+
+    The machine asks for the effect again.
+    """
+
+    reason: str
 
 
 class EffectFinished(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from headgate.observability.logs import logger
 from headgate.observability.probes import Probes
 from headgate.records.base import Fact
 from headgate.runtime.kind import OwnerKind
-from headgate.runtime.machine import Machine, Now, ResignOwner
+from headgate.runtime.machine import EffectFailed, Machine, Now, ResignOwner
 from headgate.runtime.metrics import RoleMetrics
 from headgate.runtime.presence import Presence
 from headgate.runtime.role import Role, RoleEndedError, TermEffect
@@ -64,10 +64,13 @@ SILENCE_SECONDS_MAX: Final = 60.0
 
 
 class EffectRunner(Protocol):
-    """Runs one effect of a machine, to its end."""
+    """Runs one effect of a machine, to its end. Called from several threads."""
 
     def run(self, effect: Any) -> Any:
-        """The result, of a type that the effect names. Raises nothing that can be expected."""
+        """The result, of a type that the effect names, or EffectFailed.
+
+        Whatever it raises is a bug: it is logged and counted, and the effect ends as ``crashed`` says.
+        """
         ...
 
 
@@ -120,17 +123,18 @@ class OwnerService(Generic[StateT]):
         log: Log,
         effects: EffectRunner,
         *,
-        busy: Any,
         tell: Callable[[int, Any, Any], None],
         probes: Probes,
         registry: CollectorRegistry,
         observer: OwnerObserver[StateT] | None = None,
         workers: int = WORKERS,
         waits_for: Callable[[Any], str] = lambda _effect: "",
+        crashed: Callable[[Any, str], Any] = lambda _effect, reason: EffectFailed(reason),
     ) -> None:
-        """``busy`` is the result of an effect when too many wait; ``tell`` hears (shard, effect, result) of each.
+        """``tell`` hears (shard, effect, result) of each effect.
 
         ``workers``: effects that run at once. ``waits_for``: what an effect may have to wait for, such as a server.
+        ``crashed``: the result of an effect that ended with an unexpected error, from its reason.
         Effects that wait for something else run beside those that wait for it.
         """
         self._waits_for = waits_for
@@ -138,7 +142,7 @@ class OwnerService(Generic[StateT]):
         self._settings = settings
         self._effects = effects
         self._kind = kind
-        self._busy = busy
+        self._crashed = crashed
         self._tell = tell
         self._probes = probes
         self._metrics = RoleMetrics(registry)
@@ -292,18 +296,27 @@ class OwnerService(Generic[StateT]):
                 self._work.submit(self._waits_for(effect.effect), self._work_off, shard, effect)
             else:
                 self._count(effect, "busy")
-                self._finish(shard, effect, self._busy)
+                self._finish(shard, effect, EffectFailed(f"the {self._kind.name} has too many effects waiting"))
             self._metrics.effects_waiting.set(self._work.waiting)
 
         return submit
 
     def _work_off(self, shard: int, effect: TermEffect) -> None:
-        result = self._effects.run(effect.effect)
+        result = self._run(shard, effect.effect)
         self._count(effect, type(result).__name__)
         self._tell(shard, effect.effect, result)
         while not self._finish(shard, effect, result) and not self._stop.is_set():
             self._stop.wait(RESULT_RETRY_SECONDS)
         self._metrics.effects_waiting.set(self._work.waiting)
+
+    def _run(self, shard: int, effect: Any) -> Any:
+        try:
+            return self._effects.run(effect)
+        except Exception as error:  # noqa: BLE001 - what one effect meets, even a bug, must not end the owner of all
+            kind = type(effect).__name__
+            logger(service=self._kind.name, shard=shard).exception("effect_crashed", effect=kind)
+            reason = f"unexpected {type(error).__name__}: {error}; this is a bug, see the owner's log"
+            return self._crashed(effect, reason)
 
     def _finish(self, shard: int, effect: TermEffect, result: Any) -> bool:
         return self._roles[shard].finish(effect, result)

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.coordinator.core.effects import (
     DiscoverTables,
-    EffectFailed,
     FeedForgotten,
     FeedRefused,
     ForgetFeed,
     TablesDiscovered,
 )
 from headgate.records.control import Positions
-from headgate.runtime.machine import ResignOwner
+from headgate.runtime.machine import EffectFailed, ResignOwner
 from headgate.runtime.role import Role, TermEffect
 from headgate.sinks.contract import SinkError, SinkUnavailableError
 from headgate_lab.simulation.agents import AgentProcess

@@ -27,6 +27,7 @@ from headgate.runtime.machine import (
     Arrived,
     CancelTimer,
     Decision,
+    EffectFailed,
     EffectFinished,
     SetTimer,
     TermBegan,
@@ -145,7 +146,7 @@ class World(Script[MigrationsState]):
             if verdict == "refused":
                 return fx.ExamineRefused(reason.replace("_", " "))
             if verdict == "failed":
-                return fx.EffectFailed(reason.replace("_", " "))
+                return EffectFailed(reason.replace("_", " "))
             spec = effect.spec
             table = spec.statement.split()[2] if effect.reverted is None else effect.reverted.table
             action = "revert" if spec.reverts else spec.statement.split()[0].lower()
@@ -184,7 +185,7 @@ class World(Script[MigrationsState]):
             "cutover_failed": fx.CutOverFailed(reason),
             "stopped": fx.Stopped(left, way_back=(Artifact(FEED, options["begun"]),) if "begun" in options else ()),
             "cleaned": fx.CleanedUp(left),
-            "failed": fx.EffectFailed(reason),
+            "failed": EffectFailed(reason),
         }
         owner.role.finish(effect, results[kind])
 

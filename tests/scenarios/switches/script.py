@@ -11,7 +11,6 @@ from headgate.generation.changelog.core.planning import resize
 from headgate.generation.core.effects import (
     CreateLog,
     DeleteLog,
-    EffectFailed,
     EndsMeasured,
     EndsWritten,
     FenceWriter,
@@ -51,6 +50,7 @@ from headgate.runtime.machine import (
     Arrived,
     CancelTimer,
     Decision,
+    EffectFailed,
     EffectFinished,
     SetTimer,
     TermBegan,

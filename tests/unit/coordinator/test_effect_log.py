@@ -9,7 +9,6 @@ import pytest
 
 from headgate.coordinator.core.effects import (
     DiscoverTables,
-    EffectFailed,
     FeedRefused,
     FeedResolved,
     ResolveFeed,
@@ -18,6 +17,7 @@ from headgate.coordinator.core.effects import (
 from headgate.coordinator.shell.effect_log import EffectLog
 from headgate.observability.logs import configure_logs
 from headgate.records.control import SpanPlan
+from headgate.runtime.machine import EffectFailed
 
 LOOK = DiscoverTables("shop", "0-1", "{}", ())
 PLAN = SpanPlan(span="public.goods", topic="shop.public.goods", table="public.goods", start={0: 3})

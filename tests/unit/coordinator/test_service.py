@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headgate.coordinator.core.effects import EffectFailed, FeedRefused, ForgetFeed, ResolveFeed
+from headgate.coordinator.core.effects import FeedRefused, ForgetFeed, ResolveFeed
 from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.coordinator.shell.service import CoordinatorService
 from headgate.eventlog.log import Delivery, Partition, Placed
@@ -13,7 +13,8 @@ from headgate.observability.metrics import new_registry
 from headgate.observability.probes import Probes
 from headgate.records.base import Fact
 from headgate.records.control import OperationKind, OwnerAnnounced, SessionEnded
-from headgate.records.keys import RequestKey, SessionKey
+from headgate.records.keys import OutcomeKey, RequestKey, SessionKey
+from headgate.runtime.machine import EffectFailed
 from headgate.runtime.role import RoleState
 from headgate.runtime.service import WORKERS, RoleCrashedError, ServiceSettings
 from headgate.supervision.threads import SUPERVISOR
@@ -169,10 +170,29 @@ class _BrokenConnection:
 
 
 def test_a_bug_met_by_one_feed_is_its_own_trouble() -> None:
+    broker = MemoryBroker(shards=1)
+    outcomes: dict[str, str] = {}
+
+    def note(_partition: Partition, entry: Any) -> None:
+        if isinstance(entry.key, OutcomeKey) and entry.value is not None:
+            outcomes[entry.key.request] = entry.value.reason
+
+    broker.on_committed = note
     work = FeedWork(_BrokenConnection(), cluster_id="x/c.", own_prefix="c.")  # type: ignore[arg-type]
-    refused = work.run(ResolveFeed(request="r", feed="f", spec=SPEC))
-    assert isinstance(refused, FeedRefused)
-    assert "unexpected ZeroDivisionError" in refused.reason
+    service = _service(broker.client(), Probes(60), work)
+    thread = threading.Thread(target=service.run)
+    thread.start()
+    try:
+        for feed in ("f", "g"):
+            spec = SPEC.replace('"f"', f'"{feed}"')
+            asked = build.operation_requested(kind=OperationKind.CREATE_FEED, feed=feed, spec=spec)
+            broker.append(Placed(Partition("changefeed", 0), Fact(RequestKey(feed), asked)))
+        eventually(lambda: sum("unexpected ZeroDivisionError" in reason for reason in outcomes.values()) == 2)
+        assert thread.is_alive()
+    finally:
+        service.stop()
+        thread.join(DEADLINE_SECONDS)
+    assert not SUPERVISOR.fatal
 
 
 def test_what_a_feed_says_is_checked_before_anything_is_asked() -> None:

@@ -9,7 +9,6 @@ from headgate.generation.changelog.core import switching
 from headgate.generation.changelog.core.planning import first_map, next_map, resize
 from headgate.generation.changelog.core.switching import DRAINED_MAX, KEPT_SECONDS, MARKERS_MAX
 from headgate.generation.core.effects import (
-    EffectFailed,
     EndsMeasured,
     EndsWritten,
     LogSeen,
@@ -35,7 +34,7 @@ from headgate.records.generation import (
     WriterAdmitted,
     WriterCut,
 )
-from headgate.runtime.machine import Arrived, Decision, EffectFinished, Now, SetTimer, TermBegan
+from headgate.runtime.machine import Arrived, Decision, EffectFailed, EffectFinished, Now, SetTimer, TermBegan
 
 BITS = random.Random(3).getrandbits  # noqa: S311 (ids, not secrets)
 DAY_MS = 86_400_000

@@ -15,7 +15,6 @@ from headgate.generation.changelog.core.switching import (
     PROMISE_SECONDS_MAX,
 )
 from headgate.generation.core.effects import (
-    EffectFailed,
     EndsMeasured,
     EndsWritten,
     FenceWriter,
@@ -36,7 +35,16 @@ from headgate.records.generation import (
     WriterKey,
     WriterReported,
 )
-from headgate.runtime.machine import Arrived, CancelTimer, EffectFinished, Now, SetTimer, TermBegan, TimerFired
+from headgate.runtime.machine import (
+    Arrived,
+    CancelTimer,
+    EffectFailed,
+    EffectFinished,
+    Now,
+    SetTimer,
+    TermBegan,
+    TimerFired,
+)
 
 BITS = random.Random(3).getrandbits  # noqa: S311 (ids, not secrets)
 ONE = first_map(8, 1, BITS)

@@ -1,12 +1,6 @@
-"""A decision while it is being made: the facts so far, laid over the state, so that later rules see earlier ones.
+"""The coordinator's draft: what is true of spans, feeds and sessions, with everything decided so far."""
 
-``decide`` must not change the state's records, yet one input can mean many steps (an agent dies, its spans are lost,
-each
-gets another agent, each agent has only so many places). A Draft collects the new record of each key, once per key, and
-answers every question as if they were true already.
-"""
-
-from typing import Any, Final, cast
+from typing import Any
 
 from headgate.coordinator.core.span_predicates import (
     is_broken,
@@ -19,30 +13,24 @@ from headgate.coordinator.core.span_predicates import (
 )
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.coordinator.core.term import SessionId, TermMemory, TimerPurpose
-from headgate.records.base import Fact, Key, Record
 from headgate.records.control import FeedRecorded, Liveness, OutcomeStatus, RequestSettled, SpanDispatched, WantedState
-from headgate.records.fitting import fitted
 from headgate.records.keys import FeedKey, OutcomeKey, ProgressKey, SessionKey, SpanKey, TaskKey
-from headgate.runtime.machine import CancelTimer, Decision, Now, SetTimer
+from headgate.runtime import draft
+from headgate.runtime.draft import timer_name
+from headgate.runtime.machine import Now
 
 __all__ = ["Draft"]
 
-_UNTOUCHED: Final = object()
 
-
-class Draft:
-    """Facts and effects of one decision; see the module's docstring."""
+class Draft(draft.Draft[CoordinatorState, TermMemory]):
+    """Facts and effects of one decision (runtime/draft.py)."""
 
     def __init__(self, state: CoordinatorState, term: TermMemory, now: Now) -> None:
         """An empty decision."""
-        self.state = state
-        self.term = term
-        self.now = now
+        super().__init__(state, term, now)
         self.feeds_touched: set[str] = set()
         self.spans_touched: dict[str, set[SpanKey]] = {}
         """By feed."""
-        self._facts: dict[Key, Record | None] = {}
-        self._effects: list[Any] = []
         self._role_counts: dict[SessionId, int] = {}
         self._starting_counts: dict[SessionId, int] = {}
 
@@ -50,15 +38,15 @@ class Draft:
 
     def span(self, key: SpanKey) -> SpanDispatched | None:
         """The span's record."""
-        return cast("SpanDispatched | None", self._look(key, self.state.spans.get(key)))
+        return self.decided(key, self.state.spans.get(key))
 
     def feed(self, name: str) -> FeedRecorded | None:
         """The feed's record."""
-        return cast("FeedRecorded | None", self._look(FeedKey(name), self.state.feeds.get(name)))
+        return self.decided(FeedKey(name), self.state.feeds.get(name))
 
     def outcome(self, request: str) -> RequestSettled | None:
         """What became of a request so far."""
-        return cast("RequestSettled | None", self._look(OutcomeKey(request), self.state.outcomes.get(request)))
+        return self.decided(OutcomeKey(request), self.state.outcomes.get(request))
 
     def is_wanted(self, key: SpanKey) -> bool:
         """The span's feed runs, and plans it."""
@@ -85,7 +73,7 @@ class Draft:
 
     def is_live(self, session: SessionId) -> bool:
         """The session is there."""
-        return self.state.is_live(session) and SessionKey(*session) not in self._facts
+        return self.state.is_live(session) and not self.is_touched(SessionKey(*session))
 
     def is_answered(self, session: SessionId) -> bool:
         """The session has answered this owner (membership.py says what counts as an answer)."""
@@ -164,13 +152,9 @@ class Draft:
 
     def has_timer(self, kind: str, subject: Any) -> bool:
         """Whether the term has this timer running."""
-        return _timer_name(kind, subject) in self.term.timers
+        return timer_name(kind, subject) in self.term.timers
 
     # --- what is to become true ---
-
-    def put(self, key: Key, value: Record | None) -> None:
-        """The key's new record; None deletes it. For spans and outcomes use the methods made for them."""
-        self._facts[key] = None if value is None else fitted(value)
 
     def forget_span(self, key: SpanKey) -> None:
         """Delete what is the owner's to delete of a span that will not be again: its record, and words of the dead.
@@ -199,7 +183,7 @@ class Draft:
         """The span's new record."""
         self._count_roles(self.span(key), -1)
         self._count_roles(record, +1)
-        self._facts[key] = None if record is None else fitted(record)
+        self.put(key, record)
         self.spans_touched.setdefault(key.feed, set()).add(key)
         self.feeds_touched.add(key.feed)
 
@@ -209,40 +193,23 @@ class Draft:
             return
         if request not in self.state.requests:
             if self.outcome(request) is not None:
-                self._facts[OutcomeKey(request)] = None
+                self.put(OutcomeKey(request), None)
             return
         known = self.outcome(request)
         if known is not None and known.status is not OutcomeStatus.ACCEPTED:
             # A request taken back and made again has an outcome of its own; what the first one began may end later.
             return
-        settled = RequestSettled(
-            owner_rev=self.term.owner_rev, status=status, reason=reason, settled_ms=self.now.wall_ms
-        )
-        self._facts[OutcomeKey(request)] = fitted(settled)
-
-    def add_effect(self, effect: Any) -> None:
-        """Something for the service to do after the commit."""
-        self._effects.append(effect)
+        self.put_outcome(OutcomeKey(request), status, reason)
 
     def set_timer(self, kind: str, subject: Any, delay_seconds: float) -> None:
         """Ask for TimerFired; the term remembers what for."""
-        name = _timer_name(kind, subject)
-        self.term.timers[name] = TimerPurpose(kind, subject)
-        self._effects.append(SetTimer(name, delay_seconds))
+        self.term.timers[timer_name(kind, subject)] = TimerPurpose(kind, subject)
+        super().set_timer(kind, subject, delay_seconds)
 
     def cancel_timer(self, kind: str, subject: Any) -> None:
         """Forget a timer, if it runs."""
-        name = _timer_name(kind, subject)
-        if self.term.timers.pop(name, None) is not None:
-            self._effects.append(CancelTimer(name))
-
-    def decision(self) -> Decision:
-        """What the loop gets."""
-        return Decision(tuple(Fact(key, value) for key, value in self._facts.items()), tuple(self._effects))
-
-    def _look(self, key: Key, otherwise: Any) -> Any:
-        found = self._facts.get(key, _UNTOUCHED)
-        return otherwise if found is _UNTOUCHED else found
+        if self.term.timers.pop(timer_name(kind, subject), None) is not None:
+            super().cancel_timer(kind, subject)
 
     def _count_roles(self, record: SpanDispatched | None, by: int) -> None:
         if record is None:
@@ -253,11 +220,3 @@ class Draft:
                 self._role_counts[session] = self._role_counts.get(session, 0) + by
                 if is_starting(record, role):
                     self._starting_counts[session] = self._starting_counts.get(session, 0) + by
-
-
-def _timer_name(kind: str, subject: Any) -> str:
-    if isinstance(subject, SpanKey):
-        return f"{kind}/{subject.text()}"
-    if isinstance(subject, tuple):
-        return "/".join((kind, *subject))
-    return f"{kind}/{subject}" if subject else kind

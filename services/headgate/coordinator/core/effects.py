@@ -10,7 +10,6 @@ from headgate.records.control import Positions, SpanPlan
 
 __all__ = [
     "DiscoverTables",
-    "EffectFailed",
     "FeedForgotten",
     "FeedRefused",
     "FeedResolved",
@@ -129,9 +128,3 @@ class FeedRefused(msgspec.Struct, frozen=True):
 
 class FeedForgotten(msgspec.Struct, frozen=True):
     """The sink holds nothing of the feed any more."""
-
-
-class EffectFailed(msgspec.Struct, frozen=True):
-    """The effect could not be run now (broker or sink unreachable); it will be asked for again."""
-
-    reason: str

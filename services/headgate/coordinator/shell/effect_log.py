@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.coordinator.core.effects import DiscoverTables, EffectFailed, TablesDiscovered
+from headgate.coordinator.core.effects import DiscoverTables, TablesDiscovered
 from headgate.observability.logs import logger
+from headgate.runtime.machine import EffectFailed
 
 __all__ = ["EffectLog"]
 

@@ -18,7 +18,6 @@ from headgate.config.start_offsets import StartOffsets, StartOffsetsError, parse
 from headgate.config.times import show_ts
 from headgate.coordinator.core.effects import (
     DiscoverTables,
-    EffectFailed,
     FeedForgotten,
     FeedRefused,
     FeedResolved,
@@ -32,13 +31,13 @@ from headgate.coordinator.shell.joining_tables import CircleError, JoiningTables
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.decoding import SchemasUnavailableError
-from headgate.observability.logs import logger
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import normal_table, split_table
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded
 from headgate.records.spans import plan_of, table_of, wholes
 from headgate.records.ts import physical_ms
+from headgate.runtime.machine import EffectFailed
 from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError
 from headgate.sinks.registry import open_sink, plug_of, same_sink, server_of
 from headgate.sinks.triggers import trigger_warnings
@@ -55,7 +54,7 @@ from headgate.sources.topic_ids import TopicReplacedError, check_given_id, topic
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables, within_change_log
 from headgate.sources.unapplied import UnappliedWatch
 
-__all__ = ["FeedWork", "server_of_effect"]
+__all__ = ["FeedWork", "crashed", "server_of_effect"]
 
 
 def server_of_effect(effect: Any) -> str:
@@ -64,6 +63,11 @@ def server_of_effect(effect: Any) -> str:
         return server_of(parse_feed(effect.spec).sink)
     except (FeedSpecError, SinkRefusedError):  # whoever runs the effect says what is wrong
         return ""
+
+
+def crashed(effect: Any, reason: str) -> FeedRefused | EffectFailed:
+    """What an effect ends with that met a bug: whoever asked is told, and only a clean-up is tried again."""
+    return EffectFailed(reason) if isinstance(effect, ForgetFeed) else FeedRefused(reason)
 
 
 LATE_MS: Final = 10_000
@@ -114,27 +118,18 @@ class FeedWork:
         self._joining = JoiningTables()
 
     def run(self, effect: Any) -> Any:
-        """The result of the effect; an error nobody expected is logged and becomes a result as well."""
-        try:
-            if isinstance(effect, ResolveFeed):
+        """The result, of a type that the effect names."""
+        match effect:
+            case ResolveFeed():
                 return self._resolve(effect)
-            if isinstance(effect, ResolveStart):
+            case ResolveStart():
                 return self._resolve_start(effect)
-            if isinstance(effect, DiscoverTables):
+            case DiscoverTables():
                 return self._discover(effect)
-            if isinstance(effect, ForgetFeed):
+            case ForgetFeed():
                 return self._forget(effect)
-        except Exception as error:  # noqa: BLE001 - one feed's trouble, even a bug met by it, is no other feed's
-            logger(service="coordinator").exception("effect_crashed", effect=type(effect).__name__, feed=effect.feed)
-            return self._failed(
-                effect, f"unexpected {type(error).__name__}: {error}; this is a bug, see the owner's log"
-            )
-        raise TypeError(f"no work is known for {effect!r}")
-
-    def _failed(
-        self, effect: ResolveFeed | ResolveStart | DiscoverTables | ForgetFeed, reason: str
-    ) -> FeedRefused | EffectFailed:
-        return EffectFailed(reason) if isinstance(effect, ForgetFeed) else FeedRefused(reason)
+            case _:
+                raise TypeError(f"no work is known for {effect!r}")
 
     def _resolve(self, effect: ResolveFeed) -> FeedResolved | FeedRefused | EffectFailed:
         try:

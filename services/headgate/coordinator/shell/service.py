@@ -5,14 +5,13 @@ from collections.abc import Callable, Sequence
 from prometheus_client import CollectorRegistry
 
 from headgate.config.plugs import SCHEDULERS, PlugError
-from headgate.coordinator.core.effects import EffectFailed
 from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.coordinator.core.machine import coordinator
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.coordinator.schedulers.contract import Scheduler
 from headgate.coordinator.schedulers.standard import STANDARD
 from headgate.coordinator.shell.effect_log import EffectLog
-from headgate.coordinator.shell.effect_runner import server_of_effect
+from headgate.coordinator.shell.effect_runner import crashed, server_of_effect
 from headgate.coordinator.shell.metrics import CoordinatorMetrics
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Log
@@ -43,12 +42,12 @@ class CoordinatorService(OwnerService[CoordinatorState]):
             coordinator(schedulers),
             log,
             effects,
-            busy=EffectFailed("the coordinator has too many effects waiting"),
             tell=EffectLog().tell,
             probes=probes,
             registry=registry,
             observer=CoordinatorMetrics(registry, now_ms),
             waits_for=server_of_effect,
+            crashed=crashed,
         )
 
 

@@ -1,4 +1,4 @@
-"""A decision while it is being made: facts laid over the state, so that later rules see what earlier ones decided."""
+"""The draft of the owner of generations: sets and writers as they are, with everything decided so far."""
 
 from collections.abc import Collection
 from typing import Any
@@ -8,9 +8,7 @@ from msgspec.structs import replace
 from headgate.generation.core.ranges import LogMap, MapSwitch
 from headgate.generation.core.state import GenerationState, chunks_of
 from headgate.generation.core.term import AutomaticMemory, Term
-from headgate.records.base import Fact, Key, Record
 from headgate.records.control import OutcomeStatus, RequestSettled
-from headgate.records.fitting import fitted
 from headgate.records.generation import (
     AutomaticKey,
     AutomaticRecorded,
@@ -25,35 +23,26 @@ from headgate.records.generation import (
     WriterReported,
 )
 from headgate.records.timestamps import RingKey, RingRecorded, TimestampSetKey, TimestampSetRecorded
-from headgate.runtime.machine import CancelTimer, Decision, Now, SetTimer
+from headgate.runtime import draft
+from headgate.runtime.machine import Now
 
 __all__ = ["Draft"]
 
 
-class Draft:
-    """Facts and effects of one decision."""
+class Draft(draft.Draft[GenerationState, Term]):
+    """Facts and effects of one decision (runtime/draft.py). Chunks are written before the set that names them."""
 
     def __init__(self, state: GenerationState, term: Term, now: Now) -> None:
-        self.state = state
-        self.term = term
-        self.now = now
-        self._facts: dict[Key, Fact] = {}
-        self._deletions: dict[Key, Fact] = {}
+        """An empty decision."""
+        super().__init__(state, term, now)
         self._maps: dict[tuple[str, int], LogMap] = {}
-        self._effects: list[Any] = []
-
-    def decision(self) -> Decision:
-        """All of it: chunks stand before the set that names them, and are deleted behind it."""
-        return Decision((*self._facts.values(), *self._deletions.values()), tuple(self._effects))
 
     # --- sets and generations ---
 
     def find(self, name: str) -> SetRecorded | None:
         """The set as it is decided so far."""
-        fact = self._facts.get(SetKey(name))
-        if fact is not None and isinstance(fact.value, SetRecorded):
-            return fact.value if fact.value.topic else None
-        return self.state.sets.get(name)
+        found = self.decided(SetKey(name), self.state.sets.get(name))
+        return found if found is not None and found.topic else None
 
     def record(self, name: str) -> SetRecorded:
         """The set, which is there."""
@@ -64,9 +53,7 @@ class Draft:
 
     def put_set(self, name: str, record: SetRecorded) -> None:
         """Decide what a set is."""
-        key = SetKey(name)
-        self._facts.pop(key, None)
-        self._facts[key] = Fact(key, replace(record, owner_rev=self.term.owner_rev))
+        self.put_last(SetKey(name), replace(record, owner_rev=self.term.owner_rev))
 
     def last_epoch(self, name: str) -> int:
         """The highest epoch that was ever given to a change log of this name."""
@@ -80,7 +67,7 @@ class Draft:
         for generation in record.generations:
             self.undescribe(name, generation)
         for writer, life in self.state.writers.get(name, {}):
-            self.forget_life(WriterKey(name, writer, life))
+            self.delete(WriterKey(name, writer, life))
         if self.automatic(name) is not None:
             self.put_automatic(name, None)
         self.term.automatic.pop(name, None)
@@ -102,16 +89,14 @@ class Draft:
         """Write a map's chunks; how many there are."""
         chunks = chunks_of(log, self.term.owner_rev)
         for number, chunk in enumerate(chunks):
-            key = ChunkKey(name, log.generation, number)
-            self._facts[key] = Fact(key, chunk)
+            self.put(ChunkKey(name, log.generation, number), chunk)
         self._maps[name, log.generation] = log
         return len(chunks)
 
     def undescribe(self, name: str, generation: GenerationRecorded) -> None:
         """Delete a generation's chunks, behind the set that does not name it any more."""
         for number in range(generation.chunks):
-            key = ChunkKey(name, generation.epoch, number)
-            self._deletions[key] = Fact(key, None)
+            self.delete(ChunkKey(name, generation.epoch, number))
 
     def map_of(self, name: str, epoch: int) -> LogMap:
         """A generation's map. Raises MapError."""
@@ -134,52 +119,28 @@ class Draft:
 
     def timestamp_set(self, name: str) -> TimestampSetRecorded | None:
         """The set as it is decided so far."""
-        fact = self._facts.get(TimestampSetKey(name))
-        if fact is not None and isinstance(fact.value, TimestampSetRecorded):
-            return fact.value
-        return self.state.timestamps.sets.get(name)
+        return self.decided(TimestampSetKey(name), self.state.timestamps.sets.get(name))
 
     def put_timestamp_set(self, name: str, record: TimestampSetRecorded) -> None:
         """Decide what a timestamp set is."""
-        self.say(TimestampSetKey(name), replace(record, owner_rev=self.term.owner_rev))
+        self.put_last(TimestampSetKey(name), replace(record, owner_rev=self.term.owner_rev))
 
     def ring(self, name: str, timestamp_ms: int) -> RingRecorded | None:
         """For which ring a generation is made; None if that was lost."""
-        fact = self._facts.get(RingKey(name, timestamp_ms))
-        if fact is not None and isinstance(fact.value, RingRecorded):
-            return fact.value
-        return self.state.timestamps.rings.get((name, timestamp_ms))
-
-    def say(self, key: Key, record: Record) -> None:
-        """Decide a record, behind those that are decided already."""
-        self._facts.pop(key, None)
-        self._facts[key] = Fact(key, record)
-
-    def delete(self, key: Key) -> None:
-        """Delete a record, behind all that is written."""
-        self._deletions[key] = Fact(key, None)
+        return self.decided(RingKey(name, timestamp_ms), self.state.timestamps.rings.get((name, timestamp_ms)))
 
     # --- automatic mode ---
 
     def automatic(self, name: str) -> AutomaticRecorded | None:
         """What automatic mode goes by, as it is decided so far; None if it is off."""
-        key = AutomaticKey(name)
-        if key in self._deletions:
-            return None
-        fact = self._facts.get(key)
-        if fact is not None and isinstance(fact.value, AutomaticRecorded):
-            return fact.value
-        return self.state.automatic.get(name)
+        return self.decided(AutomaticKey(name), self.state.automatic.get(name))
 
     def put_automatic(self, name: str, record: AutomaticRecorded | None) -> None:
         """Decide what it goes by; None: it is off."""
-        key = AutomaticKey(name)
-        self._deletions.pop(key, None)
-        self._facts.pop(key, None)
         if record is None:
-            self._deletions[key] = Fact(key, None)
+            self.delete(AutomaticKey(name))
         else:
-            self._facts[key] = Fact(key, fitted(replace(record, owner_rev=self.term.owner_rev)))
+            self.put_last(AutomaticKey(name), replace(record, owner_rev=self.term.owner_rev))
 
     def memory(self, name: str) -> AutomaticMemory:
         """What automatic mode remembers of a set in this term."""
@@ -218,32 +179,21 @@ class Draft:
             cuts = tuple(replace(cut, ended=cut.ended or cut.writer in writers) for cut in generation.cuts)
             self.change(name, epoch, cuts=cuts)
 
-    def forget_life(self, key: WriterKey) -> None:
-        """Delete the word of a life that is over."""
-        self._deletions[key] = Fact(key, None)
-
     # --- requests, timers, effects ---
 
     def settle(self, key: GenerationOutcomeKey, status: OutcomeStatus, reason: str) -> None:
         """Say what became of a request."""
-        self._facts[key] = Fact(key, fitted(RequestSettled(self.term.owner_rev, status, reason, self.now.wall_ms)))
+        self.put_outcome(key, status, reason)
 
     def outcome(self, key: GenerationOutcomeKey) -> RequestSettled | None:
         """What became of a request so far."""
-        fact = self._facts.get(key)
-        return (
-            fact.value if fact is not None and isinstance(fact.value, RequestSettled) else self.state.outcomes.get(key)
-        )
-
-    def delete_outcome(self, key: GenerationOutcomeKey) -> None:
-        """Whoever asked has read it."""
-        self._deletions[key] = Fact(key, None)
+        return self.decided(key, self.state.outcomes.get(key))
 
     def run(self, about: tuple[Any, ...], effect: Any) -> None:
         """Ask for an effect, unless one about the same is under way."""
         if about not in self.term.running:
             self.term.running.add(about)
-            self._effects.append(effect)
+            self.add_effect(effect)
 
     def finish(self, about: tuple[Any, ...]) -> None:
         """An effect has come back."""
@@ -257,23 +207,15 @@ class Draft:
         """How many effects of one kind are under way for a set."""
         return sum(about[:2] == (what, name) for about in self.term.running)
 
-    def set_timer(self, kind: str, name: str, epoch: int, delay_seconds: float) -> None:
-        """A timer about one generation."""
-        self._effects.append(SetTimer(f"{kind}/{epoch}/{name}", delay_seconds))
-
     def wait_for_writers(
         self, kind: str, name: str, epoch: int, delay_seconds: float, seconds_max: float = float("inf")
     ) -> None:
         """Set a timer again, so that it runs out at the latest ``seconds_max`` after it was set first in this term."""
         began = self.term.waiting.setdefault((kind, name, epoch), self.now.monotonic)
         left = began + seconds_max - self.now.monotonic
-        self.set_timer(kind, name, epoch, max(0.0, min(delay_seconds, left)))
+        self.set_timer(kind, (epoch, name), max(0.0, min(delay_seconds, left)))
 
     def stop_waiting(self, kind: str, name: str, epoch: int) -> None:
         """Forget such a timer."""
         self.term.waiting.pop((kind, name, epoch), None)
-        self.cancel_timer(kind, name, epoch)
-
-    def cancel_timer(self, kind: str, name: str, epoch: int) -> None:
-        """Forget it."""
-        self._effects.append(CancelTimer(f"{kind}/{epoch}/{name}"))
+        self.cancel_timer(kind, (epoch, name))

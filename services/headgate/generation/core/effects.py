@@ -13,7 +13,6 @@ __all__ = [
     "CheckRows",
     "CreateLog",
     "DeleteLog",
-    "EffectFailed",
     "EffectRefused",
     "EndsMeasured",
     "EndsWritten",
@@ -162,11 +161,5 @@ class EndsMeasured(msgspec.Struct, frozen=True):
 
 class EffectRefused(msgspec.Struct, frozen=True):
     """It cannot be done, and asking again does not help: what is wrong, where, and what to do."""
-
-    reason: str
-
-
-class EffectFailed(msgspec.Struct, frozen=True):
-    """It could not be done now (a broker is unreachable); it is asked for again."""
 
     reason: str

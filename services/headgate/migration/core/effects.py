@@ -33,7 +33,6 @@ __all__ = [
     "Completed",
     "CutOverFailed",
     "CutOverMigration",
-    "EffectFailed",
     "ExamineMigration",
     "ExamineRefused",
     "Examined",
@@ -230,9 +229,3 @@ class CleanedUp(msgspec.Struct, frozen=True):
     """What could be dropped is gone; ``artifacts`` are left."""
 
     artifacts: tuple[Artifact, ...] = ()
-
-
-class EffectFailed(msgspec.Struct, frozen=True):
-    """It could not be done now."""
-
-    reason: str

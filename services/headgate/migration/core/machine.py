@@ -21,7 +21,6 @@ from headgate.migration.core.effects import (
     CleanUpMigration,
     Completed,
     CutOverFailed,
-    EffectFailed,
     ExamineMigration,
     NotThere,
     Progressed,
@@ -47,6 +46,7 @@ from headgate.records.migration import (
 from headgate.runtime.machine import (
     Arrived,
     Decision,
+    EffectFailed,
     EffectFinished,
     HolderSilent,
     Machine,
@@ -100,7 +100,7 @@ def decide(state: MigrationsState, given: Any, now: Now) -> Decision:
 
 def _open(draft: Draft) -> None:
     """A new owner: everything that was running is taken over or ended, then it goes on as always."""
-    draft.set_timer("tick", TICK_SECONDS)
+    draft.set_timer("tick", "", TICK_SECONDS)
     for name, record in draft.migrations():
         match phase(record):
             case Phase.RUNNING:
@@ -127,7 +127,7 @@ def _on_timer(draft: Draft, name: str) -> None:
     kind, _, subject = name.partition("/")
     match kind:
         case "tick":
-            draft.set_timer("tick", TICK_SECONDS)
+            draft.set_timer("tick", "", TICK_SECONDS)
             tick(draft)
         case "burst":
             tick(draft)
@@ -180,7 +180,7 @@ def _on_result(draft: Draft, effect: Any, result: Any) -> None:
     if after is not None and phase(after) is Phase.ENDING and name not in draft.term.busy:
         # A stop that could not be done is asked again after a pause; one that nobody has asked for yet, at once.
         if isinstance(effect, StopMigration):
-            draft.set_timer(f"again/{name}", AGAIN_SECONDS)
+            draft.set_timer("again", name, AGAIN_SECONDS)
         else:
             stop(draft, name, is_forced=after.ending is MigrationState.FAILED)
 
@@ -241,16 +241,16 @@ def _cut_over_failed(draft: Draft, name: str, reason: str) -> None:
     record = draft.signal(name, Signal.CUTOVER_FAILED, draft.cause(reason))
     pause = CUTOVER_BACKOFF_SECONDS[min(record.cutover_attempts, len(CUTOVER_BACKOFF_SECONDS)) - 1]
     draft.term.cutover_after[name] = draft.now.monotonic + pause
-    draft.set_timer(f"watch/{name}", WATCH_SECONDS)
+    draft.set_timer("watch", name, WATCH_SECONDS)
 
 
 def _not_done(draft: Draft, name: str, effect: Any) -> None:
     """It is not known what is true. A stop is asked for by _on_result; all else is found out by adopting."""
     if isinstance(effect, WatchMigration):
-        draft.set_timer(f"watch/{name}", WATCH_SECONDS)
+        draft.set_timer("watch", name, WATCH_SECONDS)
     elif not isinstance(effect, StopMigration):
         draft.term.uncertain.add(name)
-        draft.set_timer(f"again/{name}", AGAIN_SECONDS)
+        draft.set_timer("again", name, AGAIN_SECONDS)
 
 
 def _cleaned_up(draft: Draft, name: str, effect: CleanUpMigration, result: Any) -> None:

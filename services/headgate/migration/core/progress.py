@@ -43,7 +43,7 @@ def progressed(draft: Draft, name: str, effect: Any, result: Progressed) -> None
     if record is None:
         return
     _note(draft, name, record, result, is_first=isinstance(effect, StartMigration | AdoptMigration))
-    draft.set_timer(f"watch/{name}", WATCH_SECONDS)
+    draft.set_timer("watch", name, WATCH_SECONDS)
     cut_over_if_due(draft, name)
 
 

@@ -8,7 +8,7 @@ A request with an outcome is never looked at again; when its writer deletes it, 
 from typing import Final
 
 from headgate.migration.core.draft import Draft
-from headgate.migration.core.effects import CleanUpMigration, EffectFailed, Examined, ExamineMigration, ExamineRefused
+from headgate.migration.core.effects import CleanUpMigration, Examined, ExamineMigration, ExamineRefused
 from headgate.migration.core.scheduling import changed_since, cut_over_if_due, has_changed, reverted, stop
 from headgate.migration.core.spec import TOOLS, MigrationSpec, MigrationSpecError, parse_spec, written
 from headgate.migration.core.state import PENDING, TERMINAL
@@ -25,6 +25,7 @@ from headgate.records.migration import (
 )
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import NOT_FOUND, coded
+from headgate.runtime.machine import EffectFailed
 
 __all__ = ["answer", "catch_up", "examined", "forget_outcome", "settle_waiting"]
 
@@ -241,7 +242,7 @@ def _examine_later(draft: Draft, effect: ExamineMigration, reason: str) -> bool:
         )
         return False
     draft.term.examining[effect.spec.database] = effect.request
-    draft.set_timer(f"examine/{effect.request}", EXAMINE_AGAIN_SECONDS)
+    draft.set_timer("examine", effect.request, EXAMINE_AGAIN_SECONDS)
     return True
 
 
@@ -320,9 +321,9 @@ def _follow(draft: Draft, name: str, wish: MigrationRequested) -> None:
         case MigrationRequestKind.COMPLETE | MigrationRequestKind.FORCE_CUTOVER:
             cut_over_if_due(draft, name)
         case MigrationRequestKind.THROTTLE if wish.expires_seconds is not None:
-            draft.set_timer(f"unthrottle/{name}", max(wish.expires_seconds, 0.0))
+            draft.set_timer("unthrottle", name, max(wish.expires_seconds, 0.0))
         case MigrationRequestKind.THROTTLE:
-            draft.cancel_timer(f"unthrottle/{name}")
+            draft.cancel_timer("unthrottle", name)
         case _:
             pass
 

@@ -5,7 +5,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from headgate.eventlog.kafka import KafkaLog
-from headgate.migration.core.effects import EffectFailed, WatchMigration
+from headgate.migration.core.effects import WatchMigration
 from headgate.migration.core.kind import MIGRATION_KIND
 from headgate.migration.core.machine import MIGRATIONS
 from headgate.migration.core.state import MigrationsState
@@ -54,7 +54,6 @@ class MigrationService(OwnerService[MigrationsState]):
             MIGRATIONS,
             log,
             self._migration_work,
-            busy=EffectFailed("the owner has too many effects waiting"),
             tell=_tell,
             probes=probes,
             registry=registry,

@@ -36,8 +36,8 @@ from headgate.migration.strategies.tools.gh_ost import GhOstStrategy
 from headgate.migration.strategies.tools.pt_osc import PtOscStrategy
 from headgate.migration.strategies.tools.tool import Tools
 from headgate.migration.strategies.triggers import TriggersStrategy
-from headgate.observability.logs import logger
 from headgate.records.migration import MigrationStrategy
+from headgate.runtime.machine import EffectFailed
 
 __all__ = ["MigrationWork", "open_strategy"]
 
@@ -108,7 +108,7 @@ class MigrationWork:
         self._open: dict[str, tuple[int, Any]] = {}
 
     def run(self, effect: Any) -> Any:
-        """The result of the effect; an error nobody expected is logged, and becomes a result as well."""
+        """The result, of a type that the effect names."""
         try:
             if isinstance(effect, fx.ExamineMigration):
                 return self._examine(effect)
@@ -120,15 +120,12 @@ class MigrationWork:
                 else self._refused(effect, error)
             )
         except (DatabaseUnavailableError, LockUnavailableError, SupersededError) as error:
-            return fx.EffectFailed(str(error))
-        except Exception as error:  # noqa: BLE001 - a bug in one strategy must not end the owner of all migrations
-            logger(service="migration").exception("effect_crashed", effect=type(effect).__name__)
-            return fx.EffectFailed(f"{type(error).__name__}: {error}")
+            return EffectFailed(str(error))
 
     def _refused(self, effect: Any, error: RefusedError) -> Any:
         """The database will not do it, whoever asks: the migration cannot go on; a stop is asked again."""
         if isinstance(effect, fx.StopMigration | fx.CleanUpMigration):
-            return fx.EffectFailed(str(error))
+            return EffectFailed(str(error))
         if isinstance(effect, fx.CutOverMigration):
             return fx.CutOverFailed(str(error))
         return fx.Broke(str(error), effect.record.artifacts)

@@ -27,7 +27,6 @@ from headgate.generation.changelog.core.reading import Gap, Marker
 from headgate.generation.core.effects import (
     CreateLog,
     DeleteLog,
-    EffectFailed,
     EffectRefused,
     EndsMeasured,
     EndsWritten,
@@ -45,7 +44,7 @@ from headgate.generation.owner.core.kind import GENERATION_KIND
 from headgate.generation.owner.core.machine import GENERATION
 from headgate.records.base import Fact
 from headgate.records.generation import ReaderKey, ReaderReported, WriterKey
-from headgate.runtime.machine import Now
+from headgate.runtime.machine import EffectFailed, Now
 from headgate_lab.memory_log.log import MemoryBroker
 from headgate_lab.simulation.switches.data_log import DataLog, DataRecord, FencedWriterError
 from headgate_lab.worlds.kernel import OwnerProcess, role_settings

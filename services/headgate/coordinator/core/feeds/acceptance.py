@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.effects import (
-    EffectFailed,
     FeedRefused,
     FeedResolved,
     ResolveFeed,
@@ -51,6 +50,7 @@ from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded, is_warning
 from headgate.records.spans import table_of
 from headgate.records.ts import TS_MAX
+from headgate.runtime.machine import EffectFailed
 
 __all__ = ["FIXED", "ask_again", "create", "finish", "rewind", "update", "why_not_created", "why_not_updated"]
 

@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.coordinator.core.draft import Draft
-from headgate.coordinator.core.effects import DiscoverTables, EffectFailed, FeedRefused, TablesDiscovered
+from headgate.coordinator.core.effects import DiscoverTables, FeedRefused, TablesDiscovered
 from headgate.coordinator.core.outcomes import change_wish
 from headgate.coordinator.core.sink_ownership import written_by_others
 from headgate.coordinator.core.spans import span_lifecycle
@@ -33,6 +33,7 @@ from headgate.records.levels import withheld
 from headgate.records.refusals import is_warning
 from headgate.records.spans import table_of
 from headgate.records.ts import ts_of_ms
+from headgate.runtime.machine import EffectFailed
 
 __all__ = ["DISCOVER_SECONDS", "begin", "finish", "has_all", "look", "reads_change_log", "watch", "why_not_resumed"]
 

@@ -23,7 +23,6 @@ from msgspec.structs import replace
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.effects import (
     DiscoverTables,
-    EffectFailed,
     FeedForgotten,
     ForgetFeed,
     ResolveFeed,
@@ -42,6 +41,7 @@ from headgate.records.control import (
 )
 from headgate.records.error_codes import PARTITIONS_GROWN
 from headgate.records.keys import FeedKey, FeedProgressKey, SpanKey
+from headgate.runtime.machine import EffectFailed
 
 __all__ = [
     "conclude",

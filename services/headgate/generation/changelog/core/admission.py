@@ -62,4 +62,4 @@ def let_leave(draft: Draft, name: str, writer: str, position: int) -> None:
 def _forget_earlier(draft: Draft, name: str, writer: str, life: int) -> None:
     for other, earlier in sorted(draft.state.writers.get(name, {})):
         if other == writer and earlier < life:
-            draft.forget_life(WriterKey(name, writer, earlier))
+            draft.delete(WriterKey(name, writer, earlier))

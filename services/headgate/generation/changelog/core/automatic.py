@@ -61,7 +61,7 @@ def answer(draft: Draft, key: PolicyRequestKey, request: PolicyRequested) -> Non
         was_on = draft.automatic(key.set) is not None
         if was_on:
             draft.put_automatic(key.set, None)
-            draft.cancel_timer(TIMER, key.set, 0)
+            draft.cancel_timer(TIMER, (0, key.set))
         draft.settle(outcome, OutcomeStatus.DONE, f"automatic mode is off{'' if was_on else ', as it was'}")
     else:
         draft.put_automatic(
@@ -101,7 +101,7 @@ def look(draft: Draft, name: str) -> None:
     automatic = draft.automatic(name)
     if automatic is None:
         return
-    draft.set_timer(TIMER, name, 0, LOOK_SECONDS)
+    draft.set_timer(TIMER, (0, name), LOOK_SECONDS)
     memory = draft.memory(name)
     before, memory.wanted = memory.wanted, frozenset()
     record = draft.record(name)
@@ -130,7 +130,7 @@ def look(draft: Draft, name: str) -> None:
 def _begin(draft: Draft, name: str, *, rests_until: float) -> None:
     memory = draft.memory(name)
     memory.rests_until, memory.wanted = rests_until, frozenset()
-    draft.set_timer(TIMER, name, 0, LOOK_SECONDS)
+    draft.set_timer(TIMER, (0, name), LOOK_SECONDS)
 
 
 def _plan(draft: Draft, name: str, record: SetRecorded, log: LogMap, policy: LoadPolicy) -> Plan:

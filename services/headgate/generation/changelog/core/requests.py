@@ -85,7 +85,7 @@ def forget_settled(draft: Draft) -> None:
         is_over = settled is not None and settled.status is not OutcomeStatus.ACCEPTED
         if settled is not None and is_over and draft.now.wall_ms - settled.settled_ms > FORGOTTEN_MS:
             draft.delete(key)
-            draft.delete_outcome(outcome)
+            draft.delete(outcome)
 
 
 def begin_waiting(draft: Draft, name: str) -> None:

@@ -239,7 +239,7 @@ def _supersede(draft: Draft, name: str, generation: GenerationRecorded, _reason:
 def _drain(draft: Draft, name: str, generation: GenerationRecorded, _reason: str) -> None:
     draft.change(name, generation.epoch, phase=GenerationPhase.DRAINED)
     _forget_cuts(draft, name, generation)
-    draft.set_timer("expire", name, generation.epoch, KEPT_SECONDS)
+    draft.set_timer("expire", (generation.epoch, name), KEPT_SECONDS)
     drained = [each.epoch for each in draft.record(name).generations if each.phase is GenerationPhase.DRAINED]
     for epoch in drained[:-DRAINED_MAX]:
         raise_signal(draft, name, epoch, Signal.EXPIRED)
@@ -248,7 +248,7 @@ def _drain(draft: Draft, name: str, generation: GenerationRecorded, _reason: str
 def _expire_later(draft: Draft, name: str, generation: GenerationRecorded) -> None:
     """Counted from when it was drained: a new owner's term must not give it another seven days."""
     drained_seconds = (draft.now.wall_ms - generation.changed_ms) / 1_000
-    draft.set_timer("expire", name, generation.epoch, min(KEPT_SECONDS, max(0.0, KEPT_SECONDS - drained_seconds)))
+    draft.set_timer("expire", (generation.epoch, name), min(KEPT_SECONDS, max(0.0, KEPT_SECONDS - drained_seconds)))
 
 
 def _forget_cuts(draft: Draft, name: str, drained: GenerationRecorded) -> None:

@@ -19,7 +19,6 @@ from headgate.generation.core.effects import (
     CheckRows,
     CreateLog,
     DeleteLog,
-    EffectFailed,
     EffectRefused,
     EndsMeasured,
     EndsWritten,
@@ -53,6 +52,7 @@ from headgate.records.timestamps import TimestampReaderKey, TimestampsRequested,
 from headgate.runtime.machine import (
     Arrived,
     Decision,
+    EffectFailed,
     EffectFinished,
     HolderSilent,
     Machine,
@@ -124,7 +124,7 @@ def _on_record(draft: Draft, delivery: Delivery) -> None:
         case GenerationRequestKey() | PolicyRequestKey() | TimestampsRequestKey():
             outcome = GenerationOutcomeKey(key.set, key.request)
             if draft.outcome(outcome) is not None:
-                draft.delete_outcome(outcome)
+                draft.delete(outcome)
         case _:
             pass
 
@@ -182,7 +182,7 @@ def _on_result(draft: Draft, effect: Any, result: Any) -> None:
         draft.term.failures[about] = result.reason
         if not epoch:
             log_requests.note_failure(draft, effect, result.reason)
-        draft.set_timer("retry" if epoch else "look", effect.set, epoch, RETRY_SECONDS)
+        draft.set_timer("retry" if epoch else "look", (epoch, effect.set), RETRY_SECONDS)
         return
     draft.term.failures.pop(about, None)
     if epoch and draft.find(effect.set) is None:
@@ -236,7 +236,7 @@ def _on_rows(draft: Draft, effect: MakeTopology | CheckRows, result: Any) -> Non
         case CheckRows(), EffectFailed():
             timestamp_sets.fail_check(draft, effect.set, result.reason)
         case MakeTopology(), EffectFailed():
-            draft.set_timer(timestamp_publishing.TIMER, effect.set, 0, RETRY_SECONDS)
+            draft.set_timer(timestamp_publishing.TIMER, (0, effect.set), RETRY_SECONDS)
             return
         case _:
             raise TypeError(f"{type(effect).__name__} cannot come back as {type(result).__name__}")

@@ -18,7 +18,6 @@ from headgate.generation.core.effects import (
     CheckRows,
     CreateLog,
     DeleteLog,
-    EffectFailed,
     EffectRefused,
     EndsMeasured,
     EndsWritten,
@@ -37,6 +36,7 @@ from headgate.generation.core.effects import (
 from headgate.generation.shell.tail import GenerationTail
 from headgate.generation.timestamps.core.descriptions import wrong_rows
 from headgate.generation.timestamps.core.rings import topology_for
+from headgate.runtime.machine import EffectFailed
 
 __all__ = ["GenerationEffects"]
 

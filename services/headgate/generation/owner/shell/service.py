@@ -5,7 +5,6 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 
 from headgate.eventlog.log import Log
-from headgate.generation.core.effects import EffectFailed
 from headgate.generation.core.state import GenerationState
 from headgate.generation.owner.core.kind import GENERATION_KIND
 from headgate.generation.owner.core.machine import GENERATION
@@ -39,7 +38,6 @@ class GenerationService(OwnerService[GenerationState]):
             GENERATION,
             log,
             effects,
-            busy=EffectFailed("the owner of generations has too many effects waiting"),
             tell=_tell,
             probes=probes,
             registry=registry,

@@ -85,9 +85,9 @@ def _write(draft: Draft, name: str, generation: TimestampGeneration, key: RowKey
             effect = MakeTopology(name, generation.timestamp_ms, ring.nodes)
             draft.run(about(effect), effect)
             return
-        draft.say(key, row_of(topology, chunks_of_ring(ring.nodes), key, draft.term.owner_rev))
+        draft.put_last(key, row_of(topology, chunks_of_ring(ring.nodes), key, draft.term.owner_rev))
         draft.term.wrong.discard(key)
-    draft.set_timer(TIMER, name, 0, 0.0)
+    draft.set_timer(TIMER, (0, name), 0.0)
 
 
 def heal(draft: Draft, name: str, generation: TimestampGeneration, key: RowKey | RingKey) -> None:
@@ -98,13 +98,13 @@ def heal(draft: Draft, name: str, generation: TimestampGeneration, key: RowKey |
     elif isinstance(key, DescriptionKey | StreamsKey):
         draft.term.wrong.add(key)
     elif ring is not None:
-        draft.say(key, replace(ring, owner_rev=draft.term.owner_rev))
+        draft.put_last(key, replace(ring, owner_rev=draft.term.owner_rev))
 
 
 def publish(draft: Draft, name: str, generation: TimestampGeneration) -> None:
     """The row that readers look for."""
     seen = TimestampPublished(draft.term.owner_rev, generation.chunks, generation.expired_ms)
-    draft.say(TimestampKey(name, generation.timestamp_ms), seen)
+    draft.put_last(TimestampKey(name, generation.timestamp_ms), seen)
 
 
 def _settle_published(draft: Draft, name: str, generation: TimestampGeneration) -> None:
@@ -130,10 +130,10 @@ def _clean(draft: Draft, name: str, record: TimestampSetRecorded) -> None:
     removal = removal_of(draft.state.timestamps, name, record, draft.now.wall_ms)
     if removal.due:
         _remove(draft, name, record, removal.due[0])
-        draft.set_timer(TIMER, name, 0, 0.0)
+        draft.set_timer(TIMER, (0, name), 0.0)
     elif removal.next_ms is not None:
         seconds = (removal.next_ms - draft.now.wall_ms) / 1_000
-        draft.set_timer(TIMER, name, 0, min(max(seconds, CLEAN_SECONDS_MIN), CLEAN_SECONDS_MAX))
+        draft.set_timer(TIMER, (0, name), min(max(seconds, CLEAN_SECONDS_MIN), CLEAN_SECONDS_MAX))
 
 
 def _remove(draft: Draft, name: str, record: TimestampSetRecorded, timestamp_ms: int) -> None:

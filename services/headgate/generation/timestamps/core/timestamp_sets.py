@@ -198,7 +198,7 @@ def _begin(
     chunks, why = len(chunks_of_ring(nodes)), fitted_text(reason)[:REASON_LENGTH_MAX]
     made = TimestampGeneration(timestamp_ms, chunks, None, (outcome.request,), why)
     earlier = record.generations
-    draft.say(RingKey(outcome.set, timestamp_ms), RingRecorded(draft.term.owner_rev, tuple(nodes)))
+    draft.put_last(RingKey(outcome.set, timestamp_ms), RingRecorded(draft.term.owner_rev, tuple(nodes)))
     if before is not None:
         earlier = (*earlier[:-1], replace(before, expired_ms=timestamp_ms))
     draft.put_timestamp_set(outcome.set, replace(record, generations=(*earlier, made)))
