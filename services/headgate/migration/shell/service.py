@@ -5,7 +5,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from headgate.eventlog.kafka import KafkaLog
-from headgate.migration.core.effects import WatchMigration
+from headgate.migration.core.effects import Progressed, WatchMigration
 from headgate.migration.core.kind import MIGRATION_KIND
 from headgate.migration.core.machine import MIGRATIONS
 from headgate.migration.core.state import MigrationsState
@@ -14,8 +14,8 @@ from headgate.migration.shell.reports import ToolReports
 from headgate.migration.shell.work import MigrationWork
 from headgate.migration.strategies.online.marked import Copier
 from headgate.migration.strategies.tools.tool import Tools
-from headgate.observability.logs import logger
 from headgate.observability.probes import Probes
+from headgate.runtime.effect_log import EffectLog
 from headgate.runtime.service import OwnerObserver, OwnerService, ServiceSettings
 
 __all__ = ["MigrationService"]
@@ -54,7 +54,7 @@ class MigrationService(OwnerService[MigrationsState]):
             MIGRATIONS,
             log,
             self._migration_work,
-            tell=_tell,
+            tell=_EffectLog("migration", "migration").tell,
             probes=probes,
             registry=registry,
             observer=_Standing(reports),
@@ -70,10 +70,17 @@ class MigrationService(OwnerService[MigrationsState]):
             self._migration_work.close()
 
 
-def _tell(_shard: int, effect: Any, result: Any) -> None:
-    log = logger(service="migration")
-    write = log.debug if isinstance(effect, WatchMigration) else log.info
-    reason = getattr(result, "reason", None) or getattr(result, "message", None) or None
-    write(
-        "effect", effect=type(effect).__name__, migration=effect.migration, result=type(result).__name__, reason=reason
-    )
+class _EffectLog(EffectLog):
+    """See the runtime's. What runs is watched every second."""
+
+    def is_repeated(self, effect: Any) -> bool:
+        """A migration is watched until it ends."""
+        return isinstance(effect, WatchMigration)
+
+    def answer(self, result: Any) -> str:
+        """Progress is on the log already, as records."""
+        return "Progressed" if isinstance(result, Progressed) else super().answer(result)
+
+    def usual(self, effect: Any) -> str | None:
+        """A migration that goes on."""
+        return "Progressed" if isinstance(effect, WatchMigration) else None

@@ -1,6 +1,6 @@
 """The owner of generations as a process: the runtime's service, with the machine and effects of generations."""
 
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 
@@ -9,8 +9,8 @@ from headgate.generation.core.state import GenerationState
 from headgate.generation.owner.core.kind import GENERATION_KIND
 from headgate.generation.owner.core.machine import GENERATION
 from headgate.generation.owner.shell.metrics import GenerationMetrics
-from headgate.observability.logs import logger
 from headgate.observability.probes import Probes
+from headgate.runtime.effect_log import EffectLog
 from headgate.runtime.service import EffectRunner, OwnerService, ServiceSettings
 
 __all__ = ["GenerationService"]
@@ -38,17 +38,9 @@ class GenerationService(OwnerService[GenerationState]):
             GENERATION,
             log,
             effects,
-            tell=_tell,
+            tell=EffectLog("generation", "set", "writer", "timestamp_ms").tell,
             probes=probes,
             registry=registry,
             observer=GenerationMetrics(registry),
             workers=WORKERS,
         )
-
-
-def _tell(shard: int, effect: Any, result: Any) -> None:
-    write = logger(service="generation").info
-    reason = getattr(result, "reason", None)
-    name = type(result).__name__
-    said = f"{name}: {reason}" if reason else name
-    write("effect", shard=shard, effect=type(effect).__name__, set=effect.set, result=said)
