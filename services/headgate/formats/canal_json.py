@@ -30,7 +30,8 @@ from headgate.formats.decoding import Watermark, decode_each
 from headgate.formats.json_values import PARSE_ERRORS, exact_decoder
 from headgate.formats.mysql_types import NotAValueError, reader_of
 from headgate.formats.registry import FormatPlug
-from headgate.formats.tables import OneTable, SourceTable, show_table
+from headgate.formats.tables import OneTable, show_table
+from headgate.records.source_tables import SourceTable
 from headgate.records.ts import TS_MAX
 
 __all__ = ["CANAL", "TICDC", "Decoder", "look"]

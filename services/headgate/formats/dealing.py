@@ -19,8 +19,9 @@ from typing import Any, Final, Literal
 import msgspec
 
 from headgate.formats.change import DATA_ERRORS, ChangeError, reason_of
-from headgate.formats.tables import SourceTable, show_table
+from headgate.formats.tables import show_table
 from headgate.records.identifiers import parse_identifier
+from headgate.records.source_tables import SourceTable
 
 __all__ = ["Columns", "Dealer", "Dealt", "Look", "Whose", "named"]
 

@@ -35,7 +35,8 @@ from headgate.formats.debezium import (
 from headgate.formats.decoding import Watermark, decode_columns
 from headgate.formats.meaning import check_columns
 from headgate.formats.registry import DecoderNeeds, FormatPlug
-from headgate.formats.tables import UNNAMED, OneTable, SourceTable
+from headgate.formats.tables import UNNAMED, OneTable
+from headgate.records.source_tables import SourceTable
 
 __all__ = ["FORMAT", "FRAME_BYTES", "Decoder", "Fields", "Look", "SchemaById", "schema_id_of"]
 

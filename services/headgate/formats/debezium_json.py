@@ -40,8 +40,9 @@ from headgate.formats.debezium_schema import OPENING, KnownSchemas, with_head
 from headgate.formats.decoding import Watermark, decode_columns
 from headgate.formats.json_values import PARSE_ERRORS, exact_decoder
 from headgate.formats.registry import FormatPlug
-from headgate.formats.tables import UNNAMED, OneTable, SourceTable
+from headgate.formats.tables import UNNAMED, OneTable
 from headgate.formats.transactions import TransactionRun, transaction_key
+from headgate.records.source_tables import SourceTable
 
 __all__ = ["FORMAT", "UNAVAILABLE_VALUE", "Decoder", "Look"]
 

@@ -40,7 +40,8 @@ from headgate.formats.dealing import Whose, named
 from headgate.formats.decoding import Watermark, decode_each
 from headgate.formats.json_values import PARSE_ERRORS, exact_decoder
 from headgate.formats.registry import FormatPlug
-from headgate.formats.tables import OneTable, SourceTable, show_table
+from headgate.formats.tables import OneTable, show_table
+from headgate.records.source_tables import SourceTable
 
 __all__ = ["FORMAT", "Decoder", "look"]
 

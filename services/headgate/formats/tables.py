@@ -11,12 +11,9 @@ from typing import Final
 
 from headgate.formats.change import ChangeError
 from headgate.records.identifiers import show_identifier
+from headgate.records.source_tables import SourceTable
 
-__all__ = ["UNNAMED", "OneTable", "SourceTable", "show_table"]
-
-SourceTable = tuple[str | None, ...]
-"""The parts of a table's name, the largest first, as the format has them: (database, schema, table), or without schema.
-What the event does not say is None."""
+__all__ = ["UNNAMED", "OneTable", "show_table"]
 
 UNNAMED: Final[SourceTable] = (None, None, None)
 """Of an event of Debezium that does not say it, because a transform has taken ``source`` out."""

@@ -28,8 +28,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from headgate.formats.change import DATA_ERRORS, ChangeError, reason_of, source_time
+from headgate.records.source_tables import Tail
 
-__all__ = ["End", "Standing", "TableEvidence", "Tail", "TransactionRun", "decode_end", "standing_of", "transaction_key"]
+__all__ = ["End", "Standing", "TableEvidence", "TransactionRun", "decode_end", "standing_of", "transaction_key"]
 
 T = TypeVar("T")
 
@@ -40,13 +41,6 @@ _NOT_A_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 _LAST_OF_SNAPSHOT: Final = frozenset({"last", "last_in_data_collection"})
 """``source.snapshot`` of a table's last row; but of the first table's, where that is its only row, it is "first"."""
-
-
-class Tail(msgspec.Struct, frozen=True):
-    """Applied up to change number ``order`` of its table in ``transaction`` (0: all before that transaction)."""
-
-    transaction: str
-    order: int
 
 
 class Standing(msgspec.Struct, frozen=True):

@@ -13,8 +13,8 @@ import msgspec
 
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import SpanResult
-from headgate.formats.tables import SourceTable
 from headgate.records.control import Positions
+from headgate.records.source_tables import SourceTable
 from headgate.sinks.contract import Claim
 
 __all__ = ["HEAD_ROWS_MIN", "BatchPlan", "DeadLetterTarget", "SpanWork", "TaskResult"]

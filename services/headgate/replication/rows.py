@@ -10,8 +10,9 @@ from headgate.config.times import show_ts
 from headgate.eventlog.clock import wall_ms
 from headgate.formats.change import Change
 from headgate.formats.decoding import Watermark
-from headgate.formats.transactions import Tail, TransactionRun
+from headgate.formats.transactions import TransactionRun
 from headgate.records.control import Positions
+from headgate.records.source_tables import Tail
 from headgate.records.ts import ts_of_ms
 from headgate.replication.frames import Chunk
 from headgate.replication.plan import SpanWork

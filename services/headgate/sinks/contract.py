@@ -25,8 +25,8 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from headgate.formats.change import Change
-from headgate.formats.tables import SourceTable
 from headgate.records.control import Epoch, Positions
+from headgate.records.source_tables import SourceTable
 
 __all__ = [
     "Applied",

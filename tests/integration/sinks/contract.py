@@ -20,8 +20,8 @@ import psutil
 import pytest
 
 from headgate.formats.change import Change, ChangeError, Operation
-from headgate.formats.tables import SourceTable
 from headgate.records.control import Epoch, Positions
+from headgate.records.source_tables import SourceTable
 from headgate.sinks.contract import (
     ChangeBatch,
     ChangeRefusedError,

@@ -11,7 +11,8 @@ from confluent_kafka.admin import NewTopic
 
 from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
 from headgate.eventlog.connection import KafkaConnection
-from headgate.formats.transactions import Standing, Tail
+from headgate.formats.transactions import Standing
+from headgate.records.source_tables import Tail
 from headgate.sources.discovery import look_again
 from headgate.sources.offsets import RECORD_TIME_MARGIN_MS, SourceUnreachableError
 from headgate.sources.topics import plan_spans, present_topics

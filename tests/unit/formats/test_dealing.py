@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headgate.formats import canal_json, debezium_avro, debezium_json, maxwell_json
 from headgate.formats.change import ChangeError
 from headgate.formats.dealing import Columns, Dealer, Look, Whose
-from headgate.formats.tables import SourceTable
+from headgate.records.source_tables import SourceTable
 from unit.formats.test_debezium_avro import PARTS, ROW, Registry, routed
 
 

@@ -10,12 +10,12 @@ from headgate.formats.transactions import (
     End,
     Standing,
     TableEvidence,
-    Tail,
     TransactionRun,
     decode_end,
     standing_of,
     transaction_key,
 )
+from headgate.records.source_tables import Tail
 
 END = {
     "status": "END",

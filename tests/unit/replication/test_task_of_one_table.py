@@ -8,7 +8,8 @@ import pytest
 
 from headgate.formats import canal_json, debezium_json, maxwell_json
 from headgate.formats.decoding import Decoder
-from headgate.formats.tables import NAME_LENGTH_MAX, SourceTable
+from headgate.formats.tables import NAME_LENGTH_MAX
+from headgate.records.source_tables import SourceTable
 from headgate.replication.merging import merge_results
 from headgate.replication.plan import BatchPlan, SpanResult, SpanWork
 from headgate.replication.task_run import run_task

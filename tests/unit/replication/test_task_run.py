@@ -8,7 +8,7 @@ import pytest
 
 from headgate.formats import canal_json, debezium_json
 from headgate.formats.decoding import SchemasUnavailableError
-from headgate.formats.transactions import Tail
+from headgate.records.source_tables import Tail
 from headgate.replication import task_run
 from headgate.replication.frames import Chunk
 from headgate.replication.plan import BatchPlan, SpanResult

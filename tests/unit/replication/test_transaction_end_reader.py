@@ -7,8 +7,9 @@ import pytest
 
 from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.agent.core.span.inputs import BatchOver, Opened, Placed, Planned, SentBack, Served, SpanResult
-from headgate.formats.transactions import End, Standing, Tail
+from headgate.formats.transactions import End, Standing
 from headgate.records.control import Epoch, Positions, SpanPlan
+from headgate.records.source_tables import Tail
 from headgate.records.ts import ts_of_ms
 from headgate.replication import transaction_end_reader as reader
 from headgate.replication.queries import Queries

@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Generic, TypeVar
 
-from headgate.formats.tables import SourceTable
 from headgate.records.control import Epoch, Positions
 from headgate.records.identifiers import split_table
+from headgate.records.source_tables import SourceTable
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange
 from headgate.sinks.fence import (
     FenceRow,

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Generic, TypeVar
 
-from headgate.formats.tables import SourceTable
 from headgate.records.control import Epoch, Positions
+from headgate.records.source_tables import SourceTable
 from headgate.sinks.contract import Claim, FeedIdentity, TableShape
 from headgate.sinks.relational.contention import run_past_blockers
 from headgate.sinks.relational.dialect import Dialect

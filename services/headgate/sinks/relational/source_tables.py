@@ -8,7 +8,8 @@ once meet at the row's key: the second one is refused, and starts again knowing 
 
 import json
 
-from headgate.formats.tables import SourceTable, show_table
+from headgate.formats.tables import show_table
+from headgate.records.source_tables import SourceTable
 from headgate.sinks.contract import Claim, SinkMovedError
 
 __all__ = ["check_same", "source_table_of", "text_of"]

@@ -11,9 +11,8 @@ import msgspec
 
 from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.agent.core.span.failures import FAILURES_MAX
-from headgate.formats.tables import SourceTable
-from headgate.formats.transactions import Tail
 from headgate.records.control import Epoch, Positions
+from headgate.records.source_tables import SourceTable, Tail
 
 __all__ = [
     "Add",

@@ -10,9 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.agent.core.span.inputs import Limited, Opened, SpanResult
-from headgate.formats.tables import SourceTable
-from headgate.formats.transactions import Tail
 from headgate.records.control import Positions
+from headgate.records.source_tables import SourceTable, Tail
 
 __all__ = ["SpanProgress", "adopted", "completed", "limited", "opened", "passed", "quarantined_lately", "settled"]
 
