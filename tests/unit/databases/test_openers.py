@@ -19,10 +19,13 @@ from headgate.config.feed import SinkSpec
 from headgate.databases.address import Target
 from headgate.databases.mysql.wire import Wire
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
+from headgate.migration.core.spec import MigrationSpec
+from headgate.migration.shell.work import open_strategy
 from headgate.migration.strategies.mariadb.replicas import MariadbReplicas
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions
 from headgate.migration.strategies.target import target_of
+from headgate.records.migration import MigrationStrategy
 from headgate.sinks.registry import open_sink
 from headgate.sinks.relational.mysql import connection as mysql_sink
 from headgate.sinks.relational.postgresql import connection as postgresql_sink
@@ -55,6 +58,10 @@ OTHERS: Final[dict[str, Opener]] = {
     "a migration's replicas": lambda dsn, file: MariadbReplicas("m", (dsn,), file).check(),
     "a feed's connection, postgresql": lambda dsn, file: open_sink(_of_connection("postgresql", dsn, file)).check([]),
     "a feed's connection, mysql": lambda dsn, file: open_sink(_of_connection("mysql", dsn, file)).check([]),
+    "a migration's connection, postgresql": lambda dsn, file: _change_at(
+        _of_connection("postgresql", dsn, file)
+    ).open(),
+    "a migration's connection, mysql": lambda dsn, file: _change_at(_of_connection("mysql", dsn, file)).open(),
     "a feed, postgresql": lambda dsn, file: open_sink(SinkSpec(type="postgresql", dsn=dsn, password_file=file)).check(
         []
     ),
@@ -68,6 +75,12 @@ def _of_connection(kind: str, dsn: str, file: Path) -> SinkSpec:
     described = {"kind": kind, "address": dsn, "password_file": str(file), "use": ["sink", "migration"]}
     Path(os.environ["HEADGATE_CONNECTIONS"]).write_text(json.dumps({"connections": {"shop": described}}))
     return SinkSpec(type=kind, connection="shop")
+
+
+def _change_at(sink: SinkSpec) -> Any:
+    """Sessions of a schema change at the database of that connection."""
+    spec = MigrationSpec(statement="DROP TABLE t", strategy=MigrationStrategy.DIRECT, connection=sink.connection)
+    return open_strategy("m", spec)._server.sessions
 
 
 OPENING: Final = {"open_connection", "open_session", "Wire"}
