@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError, field_validator, model_validator
 
 from headgate.config.feed import Strict
-from headgate.config.secrets import CONNECTIONS, setting
+from headgate.config.secrets import CONNECTIONS, NotPermittedError, secret, setting
 from headgate.config.wording import explained, one_of
 from headgate.databases.address import Options, Target
 from headgate.databases.errors import DatabaseRefusedError
@@ -37,7 +37,7 @@ class TlsFiles(Strict):
     ca_file: Path | None = None
     certificate_file: Path | None = None
     key_file: Path | None = None
-    """The client's private key, in the folder for secrets."""
+    """The client's private key: a name in the folder for secrets, or a whole path in it."""
 
     @model_validator(mode="after")
     def _fit_together(self) -> "TlsFiles":
@@ -83,6 +83,11 @@ class Connection(Strict):
         if self.tls is None:
             return self.address
         files = {name: str(file) for name, file in self.tls if file is not None}
+        if self.tls.key_file is not None:
+            try:
+                files["key_file"] = str(secret(self.tls.key_file, "tls.key_file"))
+            except NotPermittedError as error:
+                raise DatabaseRefusedError(str(error)) from error
         return KINDS[self.kind].with_tls(self.address, files, _options("", Use.SINK))
 
 

@@ -47,14 +47,19 @@ def _refused(name: str = "shop", use: Use = Use.SINK) -> str:
 
 
 def test_a_connection_has_an_address_a_password_and_tls(file: File) -> None:
-    tls = {"ca_file": "/etc/ca.pem", "certificate_file": "/etc/cert.pem", "key_file": str(file.path.parent / "key")}
+    tls = {"ca_file": "/etc/ca.pem", "certificate_file": "/etc/cert.pem", "key_file": "key"}
     file.write(
         shop={**SHOP, "password_file": "shop", "tls": tls},
         items={"kind": "mysql", "address": "mysql://ann@db/items", "tls": tls, "use": ["sink"]},
     )
     shop, items = _target(), _target("items")
     assert shop.password_file == Path("shop")
-    for option in ("sslmode=verify-full", "sslrootcert=/etc/ca.pem", "sslcert=/etc/cert.pem", "sslkey="):
+    for option in (
+        "sslmode=verify-full",
+        "sslrootcert=/etc/ca.pem",
+        "sslcert=/etc/cert.pem",
+        f"sslkey={file.path.parent}/key",
+    ):
         assert option in shop.dsn
     for option in ("ssl_ca=/etc/ca.pem", "ssl_cert=/etc/cert.pem", "ssl_key="):
         assert option in items.dsn
@@ -91,6 +96,7 @@ def test_without_a_file_it_is_said_how_to_name_one(file: File, monkeypatch: pyte
         ({"address": "postgresql://ann@db/shop?passfile=/x"}, "passfile is refused"),
         ({"tls": {"ca_file": "/ca"}, "address": "postgresql://ann@db/shop?sslmode=require"}, "sslmode beside tls"),
         ({"tls": {"key_file": "/key"}}, "give both or neither"),
+        ({"tls": {"ca_file": "/ca", "certificate_file": "/c", "key_file": "/key"}}, "tls.key_file /key is not in"),
         ({"pasword_file": "x"}, "did you mean 'password_file'"),
         ({"use": ["sinks"]}, "did you mean 'sink'"),
     ],
