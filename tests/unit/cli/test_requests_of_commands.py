@@ -19,12 +19,13 @@ from headgate.app import cluster
 from headgate.app.exit_codes import MEANINGS, ExitCode
 from headgate.cli.main import LAB_COMMANDS, app
 from headgate.cli.requests import requester
+from headgate.config.feed import parse_feed
 from headgate.eventlog.log import Partition, Placed
 from headgate.generation.changelog.core.planning import first_map
 from headgate.generation.core.state import chunks_of
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.records.base import Fact, Key, Record
-from headgate.records.control import OutcomeStatus, RequestSettled
+from headgate.records.control import OutcomeStatus, RequestSettled, SpanPlan
 from headgate.records.generation import (
     ChunkKey,
     GenerationOutcomeKey,
@@ -41,7 +42,7 @@ from headgate.records.generation import (
     WriterKey,
     WriterReported,
 )
-from headgate.records.keys import OutcomeKey, OwnerKey, RequestKey
+from headgate.records.keys import FeedKey, OutcomeKey, OwnerKey, RequestKey
 from headgate.records.migration import (
     MigrationKey,
     MigrationOutcomeKey,
@@ -66,6 +67,13 @@ from support.migration_records import recorded
 
 DATABASE = "postgresql://me@localhost/shop"
 ALTER = "alter table items add column note text"
+FEED = json.dumps(
+    {
+        "feed": "shop",
+        "source": {"topics": ["shop.public.items"], "format": "debezium-json"},
+        "sink": {"type": "postgresql", "dsn": "host=localhost", "table": "public.items"},
+    }
+)
 RING = ("--vnodes", "2", "--shards", "1")
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -74,6 +82,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "feed pause": ("shop",),
     "feed resume": ("shop",),
     "feed remove": ("shop",),
+    "feed skip": ("shop", "shop.public.items/0/3"),
     "feed rebalance": (),
     "table move": ("shop", "public.items", "a1"),
     "table split": ("shop", "public.items", "--parts", "2"),
@@ -185,7 +194,9 @@ def outcome_of(key: Key | str) -> Key | None:
 
 
 def known() -> Iterator[tuple[Key, Record]]:
-    """A change log, a timestamp set and a migration that can be asked about."""
+    """A feed, a change log, a timestamp set and a migration that can be asked about."""
+    plan = SpanPlan(span="public.items", topic="shop.public.items", table="public.items", start={0: 0})
+    yield FeedKey("shop"), build.feed_recorded(spec=parse_feed(FEED).to_json(), spans=(plan,))
     log = first_map(8, 1, random.Random(1).getrandbits)  # noqa: S311 (ids, not secrets)
     generation = GenerationRecorded(1, GenerationPhase.COMMITTED, 1, 0, (), {}, (), "", 0)
     yield ChunkKey("s", 1, 0), chunks_of(log, 0)[0]
@@ -220,11 +231,7 @@ def owners(monkeypatch: pytest.MonkeyPatch) -> Owners:
 @pytest.fixture
 def feed_file(tmp_path: Path) -> Path:
     file = tmp_path / "shop.yaml"
-    file.write_text(
-        "feed: shop\nsource: {topics: [shop.public.items], format: debezium-json}\n"
-        "sink: {type: postgresql, dsn: host=localhost, table: public.items}\n",
-        encoding="utf-8",
-    )
+    file.write_text(FEED, encoding="utf-8")
     return file
 
 
