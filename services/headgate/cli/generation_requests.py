@@ -60,11 +60,11 @@ def opened(name: str, cluster: ClusterOptions) -> Iterator[tuple[KafkaLog, Gener
 
 
 def record_of(tail: GenerationTail, name: str) -> SetRecorded:
-    """What is recorded of a change log. Raises CommandError if it is not there."""
+    """The record of a change log. Raises CommandError if it does not exist."""
     record = tail.state.sets.get(name)
     if record is None:
         known = ", ".join(sorted(tail.state.sets)) or "none"
-        raise CommandError(ExitCode.NOT_FOUND, f"there is no change log {name!r}; known beside it are: {known}")
+        raise CommandError(ExitCode.NOT_FOUND, f"change log {name!r} does not exist. Known change logs: {known}")
     return record
 
 
@@ -91,7 +91,7 @@ def waits_for(record: SetRecorded, generation: GenerationRecorded, readers: Mapp
 def commit(log: Log, tail: GenerationTail, name: str, changes: tuple[Recut, ...], *, yes: bool, timeout: float) -> None:
     """Ask for a switch that makes these changes, or say what it would do. Raises CommandError, RequestError."""
     if not changes:
-        note("nothing is to be changed")
+        note("nothing to change")
         return
     if not yes:
         opened = sum(len(change.cuts) + 1 for change in changes)

@@ -85,12 +85,12 @@ def ask_shards(
 
 
 def _said_by(outcomes: Mapping[int, RequestSettled]) -> str:
-    """What the shards say, one sentence for all that say the same: "…" or "shards 0, 2: …; shard 1: …"."""
+    """The reasons of the shards, equal ones once: "…" or "shards 0, 2: …; shard 1: …"."""
     return _by_shards({shard: outcome.reason for shard, outcome in outcomes.items()})
 
 
 def show_settled(what: str, facts: Mapping[str, Any], outcome: RequestSettled, output: Output) -> None:
-    """Say what has become of a request about ``what``; to programs with ``facts``, the request's own words."""
+    """Print the outcome of a request about ``what``. Programs get the fields of the request, ``facts``, too."""
     if output is not Output.TABLE:
         show_value(output, {**facts, "status": outcome.status.value, "reason": outcome.reason})
     else:
@@ -98,7 +98,7 @@ def show_settled(what: str, facts: Mapping[str, Any], outcome: RequestSettled, o
 
 
 def show_done(what: str, facts: Mapping[str, Any], outcomes: Mapping[int, RequestSettled], output: Output) -> None:
-    """The same of a request to several shards, which is done in all of them."""
+    """Print the outcomes of a request to several shards, which is done in all of them."""
     if output is not Output.TABLE:
         shards = [{"shard": shard, "reason": outcome.reason} for shard, outcome in outcomes.items()]
         show_value(output, {**facts, "status": "done", "reason": _said_by(outcomes), "shards": shards})
@@ -118,7 +118,7 @@ def _by_shards(texts: Mapping[int, str]) -> str:
 
 
 def _gathered(done: Mapping[int, RequestSettled], errors: Mapping[int, RequestError]) -> CommandError:
-    """One error for all shards. It is a refusal only if nothing was changed anywhere."""
+    """One error for all shards. It is a refusal only if no shard changed anything."""
     codes = {exit_code_of(error) or ExitCode.BUG for error in errors.values()}
     code = ExitCode.REQUEST_FAILED
     if ExitCode.REQUEST_TIMED_OUT in codes:

@@ -45,11 +45,11 @@ class Draft(draft.Draft[CoordinatorState, TermMemory]):
         return self.decided(FeedKey(name), self.state.feeds.get(name))
 
     def outcome(self, request: str) -> RequestSettled | None:
-        """What became of a request so far."""
+        """The latest outcome of a request."""
         return self.decided(OutcomeKey(request), self.state.outcomes.get(request))
 
     def is_wanted(self, key: SpanKey) -> bool:
-        """The span's feed runs, and plans it."""
+        """Whether the span's feed runs and plans it."""
         feed = self.feed(key.feed)
         if feed is None or feed.wanted is not WantedState.RUNNING:
             return False
@@ -57,36 +57,36 @@ class Draft(draft.Draft[CoordinatorState, TermMemory]):
         return index is not None and key.span in index.plans
 
     def is_abandoned(self, name: str) -> bool:
-        """The feed is to end without its sink (abandoning.py)."""
+        """Whether the feed must end without its sink (abandoning.py)."""
         feed = self.feed(name)
         return feed is not None and feed.abandoned
 
     def takes_agent(self, key: SpanKey) -> bool:
-        """Nobody has the span and somebody should, and nobody can write a partition of it as part of another span."""
+        """Whether the span needs an agent: it is wanted, unassigned, and no open span shares a partition with it."""
         if self.is_abandoned(key.feed):
             return False
         return takes_agent(self.span(key), is_wanted=self.is_wanted(key)) and not self.is_covered(key)
 
     def is_covered(self, key: SpanKey) -> bool:
-        """Another span with a partition of this one is not sealed yet."""
+        """Whether another span with a partition of this one is not sealed yet."""
         return any(is_open(self.span(other)) for other in self.state.index.overlapping(key))
 
     def is_live(self, session: SessionId) -> bool:
-        """The session is there."""
+        """Whether the session is alive."""
         return self.state.is_live(session) and not self.is_touched(SessionKey(*session))
 
     def is_answered(self, session: SessionId) -> bool:
-        """The session has answered this owner (membership.py says what counts as an answer)."""
+        """Whether the session has answered this owner (membership.py says what counts as an answer)."""
         answer = self.state.answers.get(session)
         is_mine = answer is not None and answer.owner_rev == self.term.owner_rev
         return is_mine or session in self.term.newcomers
 
     def is_lost(self, session: SessionId) -> bool:
-        """The session's roles count as lost: it is gone, or has not answered by the end of the barrier."""
+        """Whether the session's roles count as lost: it is dead, or has not answered by the end of the barrier."""
         return not self.is_live(session) or (self.term.is_open and not self.is_answered(session))
 
     def is_target(self, session: SessionId) -> bool:
-        """The session may be given roles: it lives, has answered, stays, and is its agent's only or first one."""
+        """Whether the session can be assigned roles: alive, answered, not stopping, its agent's only or first one."""
         if not self.is_live(session) or not self.is_answered(session):
             return False
         if self.state.agents[session].liveness is not Liveness.ALIVE or session in self.term.drains:
@@ -94,7 +94,7 @@ class Draft(draft.Draft[CoordinatorState, TermMemory]):
         return len(self.state.index.namesakes[session[0]]) == 1 or not self._has_elder(session)
 
     def targets(self) -> list[SessionId]:
-        """Sessions that may be given roles, in order."""
+        """Sessions that can be assigned roles, in order."""
         return [session for session in self.state.index.live.in_order() if self.is_target(session)]
 
     def _has_elder(self, session: SessionId) -> bool:
@@ -106,15 +106,15 @@ class Draft(draft.Draft[CoordinatorState, TermMemory]):
         return holder != session and self.has_name(holder)
 
     def has_name(self, session: SessionId) -> bool:
-        """The session lives, and stays: no other of its agent's is given anything meanwhile."""
+        """Whether the session is alive and stays. Until it ends, no other session of its agent is assigned anything."""
         return self.is_live(session) and self.state.agents[session].liveness is Liveness.ALIVE
 
     def role_count(self, session: SessionId) -> int:
-        """Roles the session has."""
+        """How many roles the session has."""
         return len(self.state.index.roles.get(session, ())) + self._role_counts.get(session, 0)
 
     def starting_count(self, session: SessionId) -> int:
-        """Roles whose span the session is still opening."""
+        """How many of the session's roles are for spans that it is still opening."""
         return self.state.index.starting.get(session, 0) + self._starting_counts.get(session, 0)
 
     def count_spans(self, feed: str) -> tuple[int, int]:
@@ -188,7 +188,7 @@ class Draft(draft.Draft[CoordinatorState, TermMemory]):
         self.feeds_touched.add(key.feed)
 
     def settle(self, request: str | None, status: OutcomeStatus, reason: str) -> None:
-        """What became of a request. Nobody is told whose request is gone: it was taken back."""
+        """Decide the outcome of a request. A withdrawn request gets none."""
         if request is None:
             return
         if request not in self.state.requests:
@@ -202,12 +202,12 @@ class Draft(draft.Draft[CoordinatorState, TermMemory]):
         self.put_outcome(OutcomeKey(request), status, reason)
 
     def set_timer(self, kind: str, subject: Any, delay_seconds: float) -> None:
-        """Ask for TimerFired; the term remembers what for."""
+        """Set a timer; the term remembers its purpose."""
         self.term.timers[timer_name(kind, subject)] = TimerPurpose(kind, subject)
         super().set_timer(kind, subject, delay_seconds)
 
     def cancel_timer(self, kind: str, subject: Any) -> None:
-        """Forget a timer, if it runs."""
+        """Cancel a timer, if it runs."""
         if self.term.timers.pop(timer_name(kind, subject), None) is not None:
             super().cancel_timer(kind, subject)
 

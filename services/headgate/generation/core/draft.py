@@ -45,14 +45,14 @@ class Draft(draft.Draft[GenerationState, Term]):
         return found if found is not None and found.topic else None
 
     def record(self, name: str) -> SetRecorded:
-        """The set, which is there."""
+        """The set. Raises LookupError if it does not exist."""
         found = self.find(name)
         if found is None:
-            raise LookupError(f"there is no set {name}")
+            raise LookupError(f"set {name} does not exist")
         return found
 
     def put_set(self, name: str, record: SetRecorded) -> None:
-        """Decide what a set is."""
+        """Decide the record of a set."""
         self.put_last(SetKey(name), replace(record, owner_rev=self.term.owner_rev))
 
     def last_epoch(self, name: str) -> int:
@@ -61,7 +61,7 @@ class Draft(draft.Draft[GenerationState, Term]):
         return 0 if known is None else known.last_epoch
 
     def delete_set(self, name: str) -> None:
-        """Delete all that is known of a set, but its last epoch."""
+        """Delete everything about a set except its last epoch."""
         record = self.record(name)
         self.put_set(name, SetRecorded(0, "", None, 0, record.last_epoch, (), ()))
         for generation in record.generations:
@@ -78,7 +78,7 @@ class Draft(draft.Draft[GenerationState, Term]):
         return next((each for each in self.record(name).generations if each.epoch == epoch), None)
 
     def change(self, name: str, epoch: int, **changes: Any) -> None:
-        """Decide what a generation is."""
+        """Decide fields of a generation."""
         record = self.record(name)
         if "phase" in changes:
             changes["changed_ms"] = self.now.wall_ms
@@ -86,7 +86,7 @@ class Draft(draft.Draft[GenerationState, Term]):
         self.put_set(name, replace(record, generations=generations))
 
     def describe(self, name: str, log: LogMap) -> int:
-        """Write a map's chunks; how many there are."""
+        """Decide a map's chunks. Returns their number."""
         chunks = chunks_of(log, self.term.owner_rev)
         for number, chunk in enumerate(chunks):
             self.put(ChunkKey(name, log.generation, number), chunk)
@@ -94,7 +94,7 @@ class Draft(draft.Draft[GenerationState, Term]):
         return len(chunks)
 
     def undescribe(self, name: str, generation: GenerationRecorded) -> None:
-        """Delete a generation's chunks, behind the set that does not name it any more."""
+        """Delete a generation's chunks, after the set that no longer names it."""
         for number in range(generation.chunks):
             self.delete(ChunkKey(name, generation.epoch, number))
 
@@ -122,21 +122,21 @@ class Draft(draft.Draft[GenerationState, Term]):
         return self.decided(TimestampSetKey(name), self.state.timestamps.sets.get(name))
 
     def put_timestamp_set(self, name: str, record: TimestampSetRecorded) -> None:
-        """Decide what a timestamp set is."""
+        """Decide the record of a timestamp set."""
         self.put_last(TimestampSetKey(name), replace(record, owner_rev=self.term.owner_rev))
 
     def ring(self, name: str, timestamp_ms: int) -> RingRecorded | None:
-        """For which ring a generation is made; None if that was lost."""
+        """The ring that a generation is made for; None if its record was lost."""
         return self.decided(RingKey(name, timestamp_ms), self.state.timestamps.rings.get((name, timestamp_ms)))
 
     # --- automatic mode ---
 
     def automatic(self, name: str) -> AutomaticRecorded | None:
-        """What automatic mode goes by, as it is decided so far; None if it is off."""
+        """The policy of automatic mode, as it is decided so far; None if it is off."""
         return self.decided(AutomaticKey(name), self.state.automatic.get(name))
 
     def put_automatic(self, name: str, record: AutomaticRecorded | None) -> None:
-        """Decide what it goes by; None: it is off."""
+        """Decide the policy of automatic mode. None turns it off."""
         if record is None:
             self.delete(AutomaticKey(name))
         else:
@@ -156,24 +156,24 @@ class Draft(draft.Draft[GenerationState, Term]):
     # --- writers ---
 
     def report_of(self, name: str, writer: str, life: int | None) -> WriterReported | None:
-        """The word of one life of a writer."""
+        """The report of one incarnation of a writer."""
         return None if life is None else self.state.writers.get(name, {}).get((writer, life))
 
     def admit(self, name: str, admitted: WriterAdmitted) -> None:
-        """Decide which life of a writer may write."""
+        """Decide which incarnation of a writer may write."""
         record = self.record(name)
         others = [each for each in record.writers if each.writer != admitted.writer]
         self.put_set(name, replace(record, writers=tuple(sorted((*others, admitted), key=lambda each: each.writer))))
 
     def change_cut(self, name: str, epoch: int, writer: str, **changes: Any) -> None:
-        """Decide what a switch needs of one writer."""
+        """Decide fields of one writer's cut in a switch."""
         generation = self.generation(name, epoch)
         if generation is not None:
             cuts = tuple(replace(cut, **changes) if cut.writer == writer else cut for cut in generation.cuts)
             self.change(name, epoch, cuts=cuts)
 
     def end_cuts(self, name: str, epoch: int, writers: Collection[str]) -> None:
-        """END markers of these writers stand on what a switch closes."""
+        """Record that these writers' END markers are on the streams that a switch closes."""
         generation = self.generation(name, epoch)
         if generation is not None:
             cuts = tuple(replace(cut, ended=cut.ended or cut.writer in writers) for cut in generation.cuts)
@@ -182,40 +182,40 @@ class Draft(draft.Draft[GenerationState, Term]):
     # --- requests, timers, effects ---
 
     def settle(self, key: GenerationOutcomeKey, status: OutcomeStatus, reason: str) -> None:
-        """Say what became of a request."""
+        """Decide the outcome of a request."""
         self.put_outcome(key, status, reason)
 
     def outcome(self, key: GenerationOutcomeKey) -> RequestSettled | None:
-        """What became of a request so far."""
+        """The latest outcome of a request."""
         return self.decided(key, self.state.outcomes.get(key))
 
     def run(self, about: tuple[Any, ...], effect: Any) -> None:
-        """Ask for an effect, unless one about the same is under way."""
+        """Run an effect, unless one about the same thing is running."""
         if about not in self.term.running:
             self.term.running.add(about)
             self.add_effect(effect)
 
     def finish(self, about: tuple[Any, ...]) -> None:
-        """An effect has come back."""
+        """Record that an effect has returned."""
         self.term.running.discard(about)
 
     def is_running(self, about: tuple[Any, ...]) -> bool:
-        """Whether an effect about this is under way."""
+        """Whether an effect about this is running."""
         return about in self.term.running
 
     def count_running(self, what: str, name: str) -> int:
-        """How many effects of one kind are under way for a set."""
+        """How many effects of one kind are running for a set."""
         return sum(about[:2] == (what, name) for about in self.term.running)
 
     def wait_for_writers(
         self, kind: str, name: str, epoch: int, delay_seconds: float, seconds_max: float = float("inf")
     ) -> None:
-        """Set a timer again, so that it runs out at the latest ``seconds_max`` after it was set first in this term."""
+        """Set a timer again. It fires no later than ``seconds_max`` after it was first set in this term."""
         began = self.term.waiting.setdefault((kind, name, epoch), self.now.monotonic)
         left = began + seconds_max - self.now.monotonic
         self.set_timer(kind, (epoch, name), max(0.0, min(delay_seconds, left)))
 
     def stop_waiting(self, kind: str, name: str, epoch: int) -> None:
-        """Forget such a timer."""
+        """Cancel such a timer."""
         self.term.waiting.pop((kind, name, epoch), None)
         self.cancel_timer(kind, (epoch, name))

@@ -27,7 +27,7 @@ class Draft(draft.Draft[MigrationsState, Term]):
         return self.decided(MigrationKey(name), self.state.migrations.get(name))
 
     def migrations(self) -> Iterator[tuple[str, MigrationRecorded]]:
-        """All of them, in the order of submission."""
+        """All migrations, in the order of submission."""
         names = {*self.state.migrations, *(key.migration for key in self._facts if isinstance(key, MigrationKey))}
         found = ((name, self.migration(name)) for name in names)
         known = [(name, record) for name, record in found if record is not None]
@@ -45,7 +45,7 @@ class Draft(draft.Draft[MigrationsState, Term]):
         return self.spec(record)
 
     def outcome(self, request: str) -> RequestSettled | None:
-        """What became of a request so far."""
+        """The latest outcome of a request."""
         return self.decided(MigrationOutcomeKey(request), self.state.outcomes.get(request))
 
     def cause(self, message: str = "", **more: Any) -> Cause:
@@ -53,7 +53,7 @@ class Draft(draft.Draft[MigrationsState, Term]):
         return Cause(owner_rev=self.term.owner_rev, now_ms=self.now.wall_ms, message=message, **more)
 
     def signal(self, name: str, signal: Signal, cause: Cause | None = None) -> MigrationRecorded:
-        """Let the table answer; the migration's record after it. Raises UnknownTransitionError."""
+        """Apply the transition of a signal, and return the record after it. Raises KeyError, UnknownTransitionError."""
         record = self.migration(name)
         if record is None:
             raise KeyError(name)
@@ -63,16 +63,16 @@ class Draft(draft.Draft[MigrationsState, Term]):
         return changed
 
     def settle(self, request: str, status: OutcomeStatus, reason: str) -> None:
-        """What became of a request."""
+        """Decide the outcome of a request."""
         self.put_outcome(MigrationOutcomeKey(request), status, reason)
 
     def ask(self, name: str, effect: Any) -> None:
-        """An effect about a migration; until it returns there is no other about it."""
+        """Run an effect about a migration. No other effect about it may run until it returns."""
         stamped = replace(effect, owner_rev=self.term.owner_rev)
         self.term.busy[name] = stamped
         self.add_effect(stamped)
 
     def burst(self) -> None:
-        """Several ticks soon; a burst that is under way begins again."""
+        """Schedule several ticks soon. A burst that is under way starts again."""
         for number, seconds in enumerate(BURST_SECONDS):
             self.set_timer("burst", number, seconds)
