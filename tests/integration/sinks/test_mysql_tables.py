@@ -9,32 +9,24 @@ import pytest
 from fixtures.services import mariadb_execute
 from headgate.formats import maxwell_json
 from headgate.formats.change import ABSENT, Change, Operation
-from headgate.formats.reducing import Reduced
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
-    Applied,
     ChangeBatch,
-    Claim,
     ConstraintViolatedError,
-    FeedIdentity,
     OffsetRange,
-    SinkColumnMissingError,
-    SinkConflictError,
     SinkRefusedError,
-    SinkUnavailableError,
     ValueRefusedError,
 )
-from headgate.sinks.relational.grouping import Group
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.session import RelationalSettings
-from headgate.sinks.relational.staging import Stage
+from integration.sinks.tables_contract import TableBench, TablesContract, drop, named, put
 from support import build
 
 pytestmark = pytest.mark.integration
 
 
-class Database:
-    """A sink and a session beside it."""
+class Database(TableBench):
+    widening = "MODIFY v int"
 
     def __init__(self, url: str, **settings: object) -> None:
         self.url = url
@@ -46,21 +38,6 @@ class Database:
         return mariadb_execute(self.url, statement)
 
     rows = execute
-
-    def claim(self, table: str, partitions: int = 1) -> Claim:
-        start = dict.fromkeys(range(partitions), 0)
-        claim = build.claim(table=table, topic=f"shop.{table}", start=start)
-        self.sink.claim(claim)
-        return claim
-
-    def apply(self, claim: Claim, *changes: Change) -> Applied:
-        """All changes, from the sink's positions on."""
-        positions = self.sink.positions(claim)
-        ranges = {
-            p: OffsetRange(position, max((c.offset + 1 for c in changes if c.partition == p), default=position))
-            for p, position in positions.items()
-        }
-        return self.writer.apply(ChangeBatch(claim, ranges, changes))
 
 
 @pytest.fixture
@@ -80,12 +57,8 @@ def either(mariadb_database: str, request: pytest.FixtureRequest) -> Iterator[Da
     database.writer.close()
 
 
-def put(offset: int, partition: int = 0, **row: object) -> Change:
-    return Change(partition, offset, Operation.UPSERT, {"id": row["id"]}, row, None, 0)
-
-
-def drop(offset: int, partition: int = 0, **key: object) -> Change:
-    return Change(partition, offset, Operation.DELETE, key, None, None, 0)
+class TestMysqlTables(TablesContract):
+    """Every relational sink's contract."""
 
 
 # --- what check refuses, and what it says to do ---
@@ -222,26 +195,6 @@ def test_numbered_columns_take_the_values_of_the_source_zero_too(database: Datab
     assert database.rows("SELECT id, v FROM t ORDER BY id") == [(0, "zero"), (7, "c"), (41, "b")]
 
 
-def test_a_table_of_nothing_but_its_key(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    claim = database.claim("t")
-    database.apply(claim, put(0, id=1))
-    database.apply(claim, put(1, id=1), put(2, id=2), drop(3, id=1))
-    assert database.rows("SELECT id FROM t") == [(2,)]
-
-
-def test_a_column_the_sink_lacks_is_refused_until_it_is_added(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-    claim = database.claim("t")
-    database.apply(claim, put(0, id=1, v="a"))
-    with pytest.raises(SinkColumnMissingError, match=r"no column w.*partition 0, offset 1.*ADD COLUMN `w`"):
-        database.apply(claim, put(1, id=2, v="b", w=1))
-    assert database.rows("SELECT id FROM t") == [(1,)]
-    database.execute("ALTER TABLE t ADD COLUMN w int DEFAULT 5")
-    database.apply(claim, put(1, id=2, v="b", w=1), put(2, id=3, v="old shape"))
-    assert database.rows("SELECT * FROM t ORDER BY id") == [(1, "a", 5), (2, "b", 1), (3, "old shape", 5)]
-
-
 def test_a_table_dropped_under_a_writer_is_refused_by_name(database: Database) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     claim = database.claim("t")
@@ -252,13 +205,6 @@ def test_a_table_dropped_under_a_writer_is_refused_by_name(database: Database) -
         database.writer.apply(batch)
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     assert database.writer.apply(batch).positions == {0: 2}
-
-
-def test_a_key_that_is_not_the_tables_is_refused(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int, part int, PRIMARY KEY (id, part))")
-    claim = database.claim("t")
-    with pytest.raises(ValueRefusedError, match=r"key columns \(id\) are not the table's \(id, part\).*offset 0"):
-        database.apply(claim, put(0, id=1, part=1))
 
 
 # --- rows left partly alone ---
@@ -276,52 +222,6 @@ def test_absent_columns_keep_what_the_sink_has(either: Database) -> None:
     assert either.rows("SELECT * FROM t ORDER BY id") == [(1, "a", "B1"), (2, "b", "B3")]
     either.apply(claim, put(5, id=1, v=None, big=ABSENT))
     assert either.rows("SELECT * FROM t WHERE id = 1") == [(1, None, "B1")]
-
-
-def test_an_absent_column_without_a_row_at_the_sink_is_refused_by_name(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text, big text)")
-    claim = database.claim("t")
-    applied = database.apply(claim, put(0, id=1, v="a", big="B"), put(1, id=9, v="b", big=ABSENT), put(2, id=3, v="c"))
-    assert applied.positions == {0: 1}
-    with pytest.raises(ConstraintViolatedError, match=r"no such row.*partition 0, offset 1"):
-        database.apply(claim, put(1, id=9, v="b", big=ABSENT))
-    assert database.rows("SELECT * FROM t") == [(1, "a", "B")]
-
-
-def test_deleted_and_made_again_is_a_new_row(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text, extra varchar(9) DEFAULT 'fresh')")
-    claim = database.claim("t")
-    database.apply(claim, put(0, id=1, v="a"))
-    database.execute("UPDATE t SET extra = 'old'")
-    database.apply(claim, put(1, id=1, v="b"))
-    assert database.rows("SELECT * FROM t") == [(1, "b", "old")]
-    applied = database.apply(claim, drop(2, id=1), put(3, id=1, v="c"))
-    assert (applied.deletes, applied.upserts) == (1, 1)
-    assert database.rows("SELECT * FROM t") == [(1, "c", "fresh")]
-    database.apply(claim, put(4, id=1, v="d"), drop(5, id=1))
-    assert database.rows("SELECT * FROM t") == []
-
-
-def test_a_partial_update_that_comes_again_after_the_delete_waits_until_that_comes_again(database: Database) -> None:
-    """As after a crash of the connector: the row must neither stop the table for good, nor come back."""
-    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text, big text)")
-    claim = database.claim("t")
-    database.apply(claim, put(0, id=1, v="a", big="B"), put(1, id=1, v="b", big=ABSENT), drop(2, id=1))
-    again = put(3, id=1, v="b", big=ABSENT)
-    with pytest.raises(ConstraintViolatedError, match=r"delete follows.*partition 0, offset 3"):
-        database.apply(claim, again)
-    assert (database.sink.positions(claim), database.rows("SELECT * FROM t")) == ({0: 3}, [])
-    assert database.apply(claim, again, put(4, id=2, v="c", big="C"), drop(5, id=1)).positions == {0: 6}
-    assert [tuple(row) for row in database.rows("SELECT * FROM t")] == [(2, "c", "C")]
-
-
-def test_truncate_empties_the_table(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-    claim = database.claim("t")
-    database.apply(claim, put(0, id=1, v="a"))
-    truncate = Change(0, 2, Operation.TRUNCATE, {}, None, None, 0)
-    database.apply(claim, put(1, id=2, v="b"), truncate, put(3, id=3, v="c"))
-    assert database.rows("SELECT * FROM t") == [(3, "c")]
 
 
 # --- rules between rows ---
@@ -486,15 +386,6 @@ def test_what_maxwell_leaves_out_is_null_or_refused_and_never_an_old_value(eithe
     assert [(row[0], row[1]) for row in either.rows("SELECT id, v FROM t ORDER BY id")] == [(1, None), (2, None)]
 
 
-def test_a_column_that_was_widened_takes_what_it_refused_before(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY, v smallint)")
-    claim = database.claim("t")
-    with pytest.raises(ValueRefusedError, match=r"Out of range"):
-        database.apply(claim, put(0, id=1, v=70_000))
-    database.execute("ALTER TABLE t MODIFY v int")
-    assert database.apply(claim, put(0, id=1, v=70_000)).positions == {0: 1}
-
-
 def test_rows_without_key_are_added_each_once_if_so_chosen(database: Database) -> None:
     database.execute("CREATE TABLE t (v int, w text)")
     with pytest.raises(SinkRefusedError, match=r"no primary key.*sink.keyless: append"):
@@ -525,18 +416,7 @@ def test_the_sink_says_who_it_is_and_what_others_read_of_it(database: Database) 
     assert database.sink.published(name, ["t", f"{name}.t"]) == (["t"] if readers != [(0,)] else [])
 
 
-def test_a_conflict_names_the_feed_that_holds_the_table(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    database.claim("t")
-    with pytest.raises(SinkConflictError, match=r"feed shop \(0-1\)"):
-        database.sink.check(["t"], FeedIdentity("c", "0-2", "second"))
-
-
 # --- keys that the sink's collation takes for one, and tables that are altered meanwhile ---
-
-
-def named(offset: int, key: str, **row: object) -> Change:
-    return Change(0, offset, Operation.UPSERT, {"k": key}, {"k": key, **row}, None, 0)
 
 
 @pytest.mark.parametrize("declared", ["varchar(9) COLLATE utf8mb4_bin", "varchar(9) COLLATE utf8mb4_general_ci"])
@@ -615,24 +495,3 @@ def test_a_column_that_became_narrower_refuses_what_it_would_round(either: Datab
     either.apply(claim, put(1, id=1, v=5_000_000_000))
     assert either.writer._stages["t"].table.version != before
     assert either.rows("SELECT v FROM t") == [(5_000_000_000,)]
-
-
-def test_a_table_that_never_stops_being_altered_is_unavailable_not_written(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
-    claim = database.claim("t")
-    database.apply(claim, put(0, id=1, v=1))
-    fill, count = Stage.fill, iter(range(99))
-
-    def altered_meanwhile(self: Stage, reduced: Reduced) -> list[Group]:
-        groups = fill(self, reduced)
-        database.execute(f"ALTER TABLE t ADD COLUMN c{next(count)} int")
-        return groups
-
-    monkeypatch.setattr(Stage, "fill", altered_meanwhile)
-    with pytest.raises(SinkUnavailableError, match=r"t was altered while") as altered:
-        database.apply(claim, put(1, id=1, v=2))
-    assert altered.value.retryable
-    assert database.rows("SELECT v FROM t") == [(1,)]
-    assert database.sink.positions(claim) == {0: 1}

@@ -8,34 +8,27 @@ import psycopg
 import pytest
 
 from headgate.formats.change import ABSENT, LACKING, LACKING_NULL, LACKING_UNKNOWN, Change, Operation
-from headgate.formats.reducing import Reduced
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
-    Applied,
     ChangeBatch,
-    Claim,
     ConstraintViolatedError,
-    FeedIdentity,
     OffsetRange,
     Quarantine,
-    SinkColumnMissingError,
-    SinkConflictError,
     SinkRefusedError,
-    SinkUnavailableError,
     ValueRefusedError,
 )
-from headgate.sinks.relational import writer
-from headgate.sinks.relational.grouping import Group
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.sinks.relational.staging import Stage
+from integration.sinks.tables_contract import TableBench, TablesContract, named, put
 from support import build
 
 pytestmark = pytest.mark.integration
 
 
-class Database:
-    """A sink and a session beside it."""
+class Database(TableBench):
+    schema = "public."
+    widening = "ALTER v TYPE int"
 
     def __init__(self, dsn: str, connection: psycopg.Connection) -> None:
         self.dsn = dsn
@@ -46,20 +39,6 @@ class Database:
     def rows(self, query: str) -> list[tuple]:
         return self.execute(query).fetchall()
 
-    def claim(self, table: str, partitions: int = 1) -> Claim:
-        claim = build.claim(table=table, topic=f"shop.{table}", start=dict.fromkeys(range(partitions), 0))
-        self.sink.claim(claim)
-        return claim
-
-    def apply(self, claim: Claim, *changes: Change) -> Applied:
-        """All changes, from the sink's positions on."""
-        positions = self.sink.positions(claim)
-        ranges = {
-            p: OffsetRange(position, max((c.offset + 1 for c in changes if c.partition == p), default=position))
-            for p, position in positions.items()
-        }
-        return self.writer.apply(ChangeBatch(claim, ranges, changes))
-
 
 @pytest.fixture
 def database(postgres_database: str) -> Iterator[Database]:
@@ -69,12 +48,8 @@ def database(postgres_database: str) -> Iterator[Database]:
         database.writer.close()
 
 
-def put(offset: int, partition: int = 0, **row: object) -> Change:
-    return Change(partition, offset, Operation.UPSERT, {"id": row["id"]}, row, None, 0)
-
-
-def drop(offset: int, partition: int = 0, **key: object) -> Change:
-    return Change(partition, offset, Operation.DELETE, key, None, None, 0)
+class TestPostgresTables(TablesContract):
+    """Every relational sink's contract."""
 
 
 # --- what check refuses, and what it says to do ---
@@ -240,26 +215,6 @@ def test_identity_columns_take_the_values_of_the_source(database: Database) -> N
     assert database.rows("SELECT id, v FROM t ORDER BY id") == [(7, "c"), (41, "b")]
 
 
-def test_a_table_of_nothing_but_its_key(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    claim = database.claim("public.t")
-    database.apply(claim, put(0, id=1))
-    database.apply(claim, put(1, id=1), put(2, id=2), drop(3, id=1))
-    assert database.rows("SELECT id FROM t") == [(2,)]
-
-
-def test_a_column_the_sink_lacks_is_refused_until_it_is_added(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-    claim = database.claim("public.t")
-    database.apply(claim, put(0, id=1, v="a"))
-    with pytest.raises(SinkColumnMissingError, match=r"no column w.*partition 0, offset 1.*ADD COLUMN \"w\""):
-        database.apply(claim, put(1, id=2, v="b", w=1))
-    assert database.rows("SELECT id FROM t") == [(1,)]
-    database.execute("ALTER TABLE t ADD COLUMN w int DEFAULT 5")
-    database.apply(claim, put(1, id=2, v="b", w=1), put(2, id=3, v="old shape"))
-    assert database.rows("SELECT * FROM t ORDER BY id") == [(1, "a", 5), (2, "b", 1), (3, "old shape", 5)]
-
-
 @pytest.mark.parametrize("ddl", ["ALTER COLUMN v TYPE numeric(6,1) USING 0", "ALTER COLUMN v TYPE varchar(9)"])
 def test_a_column_altered_between_batches(database: Database, ddl: str) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v text, gone int)")
@@ -268,13 +223,6 @@ def test_a_column_altered_between_batches(database: Database, ddl: str) -> None:
     database.execute(f"ALTER TABLE t {ddl}, DROP COLUMN gone")
     database.apply(claim, put(1, id=1, v="2.5"), put(2, id=2, v="3.5"))
     assert [(i, str(v)) for i, v in database.rows("SELECT id, v FROM t ORDER BY id")] == [(1, "2.5"), (2, "3.5")]
-
-
-def test_a_key_that_is_not_the_tables_is_refused(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int, part int, PRIMARY KEY (id, part))")
-    claim = database.claim("public.t")
-    with pytest.raises(ValueRefusedError, match=r"key columns \(id\) are not the table's \(id, part\).*offset 0"):
-        database.apply(claim, put(0, id=1, part=1))
 
 
 # --- rows left partly alone ---
@@ -289,57 +237,6 @@ def test_absent_columns_keep_what_the_sink_has(database: Database) -> None:
     )
     assert (applied.upserts, applied.updates) == (1, 1)
     assert database.rows("SELECT * FROM t ORDER BY id") == [(1, "b", "B1"), (2, "b", "B3")]
-
-
-def test_an_absent_column_without_a_row_at_the_sink_is_refused_by_name(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text, big text)")
-    claim = database.claim("public.t")
-    applied = database.apply(claim, put(0, id=1, v="a", big="B"), put(1, id=9, v="b", big=ABSENT), put(2, id=3, v="c"))
-    assert applied.positions == {0: 1}
-    with pytest.raises(ConstraintViolatedError, match=r"no such row.*partition 0, offset 1"):
-        database.apply(claim, put(1, id=9, v="b", big=ABSENT))
-    assert database.apply(claim, drop(1, id=1), put(2, id=1, v="b", big=ABSENT)).positions == {0: 2}
-    assert database.rows("SELECT * FROM t") == []
-
-
-def test_deleted_and_made_again_is_a_new_row(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text, extra text DEFAULT 'fresh')")
-    claim = database.claim("public.t")
-    database.apply(claim, put(0, id=1, v="a"))
-    database.execute("UPDATE t SET extra = 'old'")
-    database.apply(claim, put(1, id=1, v="b"))
-    assert database.rows("SELECT * FROM t") == [(1, "b", "old")]
-    applied = database.apply(claim, drop(2, id=1), put(3, id=1, v="c"))
-    assert (applied.deletes, applied.upserts) == (1, 1)
-    assert database.rows("SELECT * FROM t") == [(1, "c", "fresh")]
-    database.apply(claim, put(4, id=1, v="d"), drop(5, id=1))
-    assert database.rows("SELECT * FROM t") == []
-
-
-def test_a_partial_update_that_comes_again_after_the_delete_waits_until_that_comes_again(database: Database) -> None:
-    """As after a crash of the connector: the row must neither stop the table for good, nor come back."""
-    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text, big text)")
-    claim = database.claim("public.t")
-    database.apply(claim, put(0, id=1, v="a", big="B"), put(1, id=1, v="b", big=ABSENT), drop(2, id=1))
-    again = put(3, id=1, v="b", big=ABSENT)
-    with pytest.raises(ConstraintViolatedError, match=r"delete follows.*partition 0, offset 3"):
-        database.apply(claim, again)
-    assert (database.sink.positions(claim), database.rows("SELECT * FROM t")) == ({0: 3}, [])
-    assert database.apply(claim, again, put(4, id=2, v="c", big="C"), drop(5, id=1)).positions == {0: 6}
-    assert [tuple(row) for row in database.rows("SELECT * FROM t")] == [(2, "c", "C")]
-
-
-def test_truncate_empties_the_table(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-    claim = database.claim("public.t")
-    database.apply(claim, put(0, id=1, v="a"))
-    truncate = Change(0, 2, Operation.TRUNCATE, {}, None, None, 0)
-    database.apply(claim, put(1, id=2, v="b"), truncate, put(3, id=3, v="c"))
-    assert database.rows("SELECT * FROM t") == [(3, "c")]
-    database.execute("CREATE TABLE two (id int PRIMARY KEY)")
-    claim = database.claim("public.two", partitions=2)
-    with pytest.raises(ValueRefusedError, match="has several partitions"):
-        database.apply(claim, truncate)
 
 
 # --- rules between rows ---
@@ -415,15 +312,6 @@ def test_one_bad_value_among_many_is_found_and_nothing_before_it_is_held_back(da
     with pytest.raises(ValueRefusedError, match=r"column v: null value.*offset 900"):
         database.apply(claim, *changes[900:])
     assert database.rows("SELECT count(*), max(id) FROM t") == [(900, 899)]
-
-
-def test_a_column_that_was_widened_takes_what_it_refused_before(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY, v smallint)")
-    claim = database.claim("public.t")
-    with pytest.raises(ValueRefusedError, match="out of range"):
-        database.apply(claim, put(0, id=1, v=70_000))
-    database.execute("ALTER TABLE t ALTER v TYPE int")
-    assert database.apply(claim, put(0, id=1, v=70_000)).positions == {0: 1}
 
 
 def test_every_kind_of_bad_change_is_found_in_few_attempts_and_the_rest_applied(
@@ -535,18 +423,7 @@ def test_foreign_keys_are_ignored_if_so_chosen_and_if_the_user_may(database: Dat
         careless.check(["public.t"])
 
 
-def test_a_conflict_names_the_feed_that_holds_the_table(database: Database) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    database.claim("public.t")
-    with pytest.raises(SinkConflictError, match=r"feed shop \(0-1\)"):
-        database.sink.check(["public.t"], FeedIdentity("c", "0-2", "second"))
-
-
 # --- keys that the sink takes for one, and tables that are altered meanwhile ---
-
-
-def named(offset: int, key: str, **row: object) -> Change:
-    return Change(0, offset, Operation.UPSERT, {"k": key}, {"k": key, **row}, None, 0)
 
 
 CITEXT = """
@@ -623,28 +500,6 @@ def test_a_table_that_has_taken_anothers_name_is_looked_at_anew(database: Databa
     database.execute("ALTER TABLE t RENAME TO old; CREATE TABLE t (id int PRIMARY KEY, v int)")
     with pytest.raises(ValueRefusedError, match=r"invalid input syntax"):
         database.apply(claim, put(1, id=1, v=2.5))
-
-
-def test_a_table_that_never_stops_being_altered_is_unavailable_not_written(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
-    claim = database.claim("public.t")
-    database.apply(claim, put(0, id=1, v=1))
-    fill, count = Stage.fill, iter(range(99))
-
-    def altered_meanwhile(self: Stage, reduced: Reduced) -> list[Group]:
-        groups = fill(self, reduced)
-        database.execute(f"ALTER TABLE t ADD COLUMN c{next(count)} int")
-        return groups
-
-    monkeypatch.setattr(writer, "CHANGES_AT_ONCE_MAX", -1)
-    monkeypatch.setattr(Stage, "fill", altered_meanwhile)
-    with pytest.raises(SinkUnavailableError, match=r"public\.t was altered while") as altered:
-        database.apply(claim, put(1, id=1, v=2))
-    assert altered.value.retryable
-    assert database.rows("SELECT v FROM t") == [(1,)]
-    assert database.sink.positions(claim) == {0: 1}
 
 
 # --- keys that an event has as objects or lists ---
