@@ -40,7 +40,12 @@ def campaign(wanted: list[Trial], trials: Trials, jobs: int, tell: Callable[[Ver
     _run([(trial, trials.early(trial)) for trial in early], jobs, tell)
 
     def work(items: dict[str, pytest.Item]) -> None:
+        gc.unfreeze()  # tests/conftest.py has frozen what was collected, and what is frozen cannot be listed
         functions = live_functions(sorted({trial.file for trial in late}))
+        if late and not functions:
+            raise BrokenCodeError(
+                "flipping in place: no function of the machines can be found, so nothing would be flipped"
+            )
         gc.collect()
         gc.freeze()
         runs: list[tuple[Trial | None, Run]] = [(None, trials.baseline(items))]
