@@ -189,13 +189,16 @@ class World(Script[MigrationsState]):
         }
         owner.role.finish(effect, results[kind])
 
-    def do_report(self, migration: str, status: str, *, stage: str = "", rows: str = "", reason: str = "") -> None:
-        """``report m1 running [stage=] [rows=]``: the tool of m1 says so to every process that owns."""
+    def do_report(
+        self, migration: str, status: str, *, stage: str = "", rows: str = "", percent: str = "", reason: str = ""
+    ) -> None:
+        """``report m1 running [stage=] [rows=] [percent=]``: the tool of m1 reports to every process that owns."""
         report = fx.ToolReported(
             migration,
             fx.ToolStatus(status),
             stage,
             number(rows),
+            progress_percent=float(percent) if percent else None,
             is_ready_to_complete=stage == "ready",
             message=reason.replace("_", " "),
         )

@@ -155,7 +155,7 @@ def _why_not_revertible(draft: Draft, name: str) -> str | None:
     database = draft.spec(record).database
     for other, theirs in draft.migrations():
         is_of_table = theirs.table == record.table and draft.spec(theirs).database == database
-        if is_of_table and theirs.state in PENDING and other != name:
+        if is_of_table and theirs.state in PENDING:
             return f"{other} of the same table is {theirs.state}"
     if (later := changed_since(draft, name, record)) is not None:
         return f"{later} has changed the same table since: only the last change of a table can be reverted"
