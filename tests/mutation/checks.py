@@ -38,6 +38,7 @@ KINDS = {
         *("unit/coordinator", "unit/agent/test_machine.py", "unit/agent/test_span.py"),
         *("unit/runtime/test_leases.py", "unit/runtime/test_kind.py"),
         *("unit/generation", "unit/migration/test_transitions.py", "unit/migration/test_copy_steps.py"),
+        "unit/migration/test_spec.py",
         *(
             "unit/migration/test_feed_seen.py",
             "unit/migration/test_way_back.py",
