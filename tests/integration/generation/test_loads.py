@@ -186,8 +186,7 @@ def test_a_hot_range_is_split_by_itself_and_merged_when_it_is_cold(
     assert found == expected, "each key's changes once, in their order"
 
 
-def test_without_an_owner_a_command_says_so(log: KafkaLog, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.generation.shell.tail.LEVEL_SECONDS_MAX", 0.5)
-    told = generation(cluster, "create", "--partitions", "4")
-    assert told.exit_code == ExitCode.LOG
-    assert "is `headgate serve generation` running?" in told.output
+def test_without_an_owner_a_command_says_so(log: KafkaLog, cluster: Cluster) -> None:
+    told = generation(cluster, "create", "--partitions", "4", "--timeout", "1")
+    assert told.exit_code == ExitCode.REQUEST_TIMED_OUT
+    assert "Start an owner with `headgate serve generation`" in told.output
