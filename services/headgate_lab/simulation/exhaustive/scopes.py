@@ -22,21 +22,14 @@ QUICK: Final = (
     Scope(Bounds(commands=("move", "remove"), faults=0)),
     Scope(Bounds(events=2, faults=0, housekeeping=True)),
     Scope(Bounds(events=2, faults=1, housekeeping=True), depth=12),
-    Scope(Bounds(commands=("move",), faults=1), depth=16),
-    Scope(Bounds(commands=("pause", "resume"), faults=1), depth=13),
-    Scope(Bounds(commands=("move",), faults=2), depth=9),
+    Scope(Bounds(commands=("move",), faults=1), depth=18),
+    Scope(Bounds(commands=("pause", "resume"), faults=1), depth=15),
+    Scope(Bounds(commands=("move",), faults=2), depth=11),
     Scope(Bounds(spans=2, faults=1), depth=13),
     Scope(Bounds(commands=("split",), faults=0, partitions=2)),
     Scope(Bounds(commands=("split",), faults=1, partitions=2), depth=12),
 )
 """For ``make test``: seconds each."""
-
-THOROUGH: Final = (
-    Scope(Bounds(commands=("move",), faults=1), depth=18),
-    Scope(Bounds(commands=("pause", "resume"), faults=1), depth=15),
-    Scope(Bounds(commands=("move",), faults=2), depth=11),
-)
-"""For ``make test-long``: the dearest of these, two steps further."""
 
 DEEP: Final = (
     Scope(Bounds(faults=2)),
