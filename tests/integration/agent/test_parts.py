@@ -230,7 +230,7 @@ class PartsBench:
         assert plan is not None
         return self._bed.task(plan, n)
 
-    def eventually(self, fact: Callable[[], bool], what: str) -> None:
+    def until(self, fact: Callable[[], bool], what: str) -> None:
         eventually(fact, what)
 
 
