@@ -36,7 +36,7 @@ SECONDS = 10.0
 
 PROGRESS = (
     "CREATE TABLE IF NOT EXISTS headgate.progress (feed_id varchar(64), table_name varchar(129), part int, next_offset "
-    "bigint, closed boolean)"
+    "bigint, closed boolean, topic_id varchar(64))"
 )
 
 
@@ -74,7 +74,8 @@ class Change:
     def copied(self) -> "Change":
         """Every row is in the copy, and the feed goes on."""
         self.run(PROGRESS)
-        self.run(f"REPLACE INTO headgate.progress VALUES ('f', '{self.schema}.{self.plan.plan.shadow}', 0, 7, TRUE)")
+        row = f"'f', '{self.schema}.{self.plan.plan.shadow}', 0, 7, TRUE, NULL"
+        self.run(f"REPLACE INTO headgate.progress VALUES ({row})")
         self.note("paused")
         work = RangeWork(
             self.migration, self.server.address, self.server.password_file, self.plan.held, self.owner_rev, 1, self.held
