@@ -24,6 +24,9 @@ NAMES = {"feed", "table", "agent", "topic", "place", "places"}
 
 MORE = {"verify": ("--source-dsn", "host=127.0.0.1"), "table split": ("--parts", "2")}
 
+WELL_FORMED = {"feed skip": {"places": "no-topic/0/0"}}
+"""Names that are checked before anybody is asked."""
+
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """Command line → command, of all that answer without Spark."""
@@ -43,8 +46,9 @@ def calls() -> list[tuple[str, ...]]:
     found = []
     for path, command in commands(get_command(app)):
         names = [one.name for one in command.params if one.param_type_name == "argument" and one.name in NAMES]
+        spelled = WELL_FORMED.get(path, {})
         if names:
-            found.append((*path.split(), *MORE.get(path, ()), *(f"no-{name}" for name in names)))
+            found.append((*path.split(), *MORE.get(path, ()), *(spelled.get(name, f"no-{name}") for name in names)))
     return found
 
 
