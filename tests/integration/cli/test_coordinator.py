@@ -164,11 +164,11 @@ class _Shop:
     def make_topic(self, name: str, **settings: str) -> None:
         make_topics(self._log, NewTopic(name, 2, 1, config=settings))
 
-    def put(self, topic: str, value: bytes) -> None:
+    def put(self, topic: str, value: bytes, key: bytes = b"1") -> None:
         """A new topic with one record."""
         self.make_topic(topic)
         with closing(self._log.connection.client(Producer)) as producer:
-            producer.produce(topic, value, b"1", 0)
+            producer.produce(topic, value, key, 0)
             assert producer.flush(ANSWER_SECONDS) == 0
 
     def file(self, feed: str, **changes: Any) -> str:
@@ -419,7 +419,8 @@ def test_a_feed_without_tables_gets_them_when_their_topics_come(
     assert headgate("feed", "pause", "late").exit_code == 0
     shop.make_topic(f"{prefix}public.orders", **{"cleanup.policy": "compact"})
     shop.make_topic(f"{prefix}x.public.orders")
-    shop.put(f"{prefix}public.stray", b'{"database":"d","table":"t","type":"insert","ts":1,"data":{"id":1}}')
+    maxwell = b'{"database":"d","table":"t","type":"insert","ts":1,"data":{"id":1}}'
+    shop.put(f"{prefix}public.stray", maxwell, b'{"database":"d","table":"t","pk.id":1}')
     assert headgate("feed", "resume", "late").exit_code == 0
 
     def tables() -> list[tuple[str, str]]:
