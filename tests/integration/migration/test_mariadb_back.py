@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from fixtures.services import mariadb_connect
+from headgate.config.start_offsets import StartOffsets
 from headgate.migration.core.copy_steps import FeedSeen
 from headgate.migration.strategies.contract import Memory, RefusedError
 from headgate.migration.strategies.online.back import OnlineBack
@@ -39,11 +40,11 @@ class Feeds:
     def seen(self, _record: None) -> FeedSeen:
         return FeedSeen.ABSENT
 
-    def check_start(self, _topic: str, offsets: dict[int, int]) -> None:
-        self.offsets = offsets
+    def check_start(self, _topic: str, start: StartOffsets) -> None:
+        self.offsets = start.offsets
 
-    def create(self, feed: str, _topic: str, *more: Any, offsets: dict[int, int]) -> None:
-        self.begun.append((feed, more[-1], offsets))
+    def create(self, feed: str, _topic: str, *more: Any, start: StartOffsets) -> None:
+        self.begun.append((feed, more[-1], start.offsets))
 
 
 @pytest.fixture
@@ -87,7 +88,8 @@ def back(change: Change, record: MigrationRecorded, feeds: Feeds) -> Change:
     revert.plan, revert.held = plan, held.position
     before, after = (msgspec.json.encode(part).decode() for part in (plan, held))
     revert.memory = revert.lane.take(plan, Memory(2, 1, "returning", before, after), 10.0)
-    revert.run(f"REPLACE INTO headgate.progress VALUES ('f', '{change.schema}.{plan.plan.shadow}', 0, 7, FALSE)")
+    row = f"'f', '{change.schema}.{plan.plan.shadow}', 0, 7, FALSE, NULL"
+    revert.run(f"REPLACE INTO headgate.progress VALUES ({row})")
     return revert
 
 
