@@ -154,7 +154,7 @@ def test_a_killed_demo_leaves_nothing_running(demo: Demo) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(RUN_SECONDS_MAX)
 def test_what_is_up_says_where_it_is_and_ends_when_its_broker_is_gone(tmp_path: Path) -> None:
-    with running(tmp_path, (sys.executable, "-m", "headgate", "up", "--agents", "1")) as up:
+    with running(tmp_path, (sys.executable, "-m", "headgate", "up", "--agents", "2")) as up:
         deadline = time.monotonic() + RUN_SECONDS_MAX
         while "Ctrl-C stops everything" not in (said := up.answer.read_text()):
             assert up.process.poll() is None, said
