@@ -32,6 +32,9 @@ LARGE_ROWS = 40
 
 SMALL_ROWS = 5_000
 
+BATCH_ROWS = 20
+"""A lane says that it reads in small portions once it has finished a batch."""
+
 
 @pytest.fixture
 def small_heap(spark_runtime: SparkRuntime) -> Iterator[None]:
@@ -58,6 +61,8 @@ def test_after_two_ends_for_want_of_memory_everything_arrives_and_polls_grow_aga
             producer.produce(plan.topic, value, b'{"id":%d}' % number)
             producer.flush(60)
     executor, task = bed.executor(), bed.task(plan, 1)
+    spec = {**msgspec.json.decode(task.spec), "batch_rows_max": BATCH_ROWS}
+    task = msgspec.structs.replace(task, spec=msgspec.json.encode(spec).decode())
     executor.add_table(task, prepare=False)
 
     def code() -> str | None:
