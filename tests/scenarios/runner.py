@@ -38,6 +38,7 @@ from headgate.records.control import (
     TaskState,
 )
 from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, RequestKey, SpanKey, TaskKey
+from headgate.records.spans import parse_span, table_of
 from headgate.runtime.machine import Decision, EffectFailed, Machine, ResignOwner
 from headgate.runtime.role import TermEffect
 from headgate_lab.worlds.kernel import OwnerProcess
@@ -393,12 +394,22 @@ class World(Script[State]):
             )
         )
 
-    def do_found(self, feed: str, tables: str = "", notices: str = "", grown: str = "", waits: str = "") -> None:
-        """What every look at a source finds: ``found f [tables=t2,t3:4] [notices=] [grown=] [waits=t1:5000]``."""
+    def do_found(  # noqa: PLR0917 - words of a script
+        self, feed: str, tables: str = "", notices: str = "", grown: str = "", waits: str = "", added: str = ""
+    ) -> None:
+        """What every look at a source finds.
+
+        ``found f [tables=t2,t3:4] [notices=] [grown=] [waits=t1:5000] [added=t1~4-5]``.
+        """
         plans = planned(tables) if tables else ()
         said = tuple(text.replace("_", " ") for text in notices.split(",") if text)
         unapplied = {text.partition(":")[0]: int(text.partition(":")[2]) for text in waits.split(",") if text}
-        self.found[feed] = TablesDiscovered(plans, said, grown.replace("_", " ") or None, unapplied)
+        found = TablesDiscovered(plans, said, grown.replace("_", " ") or None, unapplied)
+        if added:
+            table, partitions = table_of(added), parse_span(added).partitions or ()
+            part = SpanPlan(added, f"db.{table}", table, dict.fromkeys(partitions, 0))
+            found = replace(found, added=part)
+        self.found[feed] = found
 
     def do_effects_fail(self) -> None:
         self.answer_effects(lambda _effect: EffectFailed("broker away"))

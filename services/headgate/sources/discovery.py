@@ -8,18 +8,27 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from headgate.config.feed import FeedSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.identifiers import normal_table
-from headgate.records.spans import wholes
+from headgate.records.spans import SpanName, wholes
+from headgate.sources.change_logs import ChangeLogs
 from headgate.sources.offsets import SourceError, start_offsets
 from headgate.sources.topic_ids import topic_ids
-from headgate.sources.topics import TableNameError, matching, no_match, present_topics, table_name
+from headgate.sources.topics import (
+    TableNameError,
+    matching,
+    no_match,
+    present_topics,
+    table_name,
+    within_change_log,
+)
 from headgate.sources.transactions import unusable
 
-__all__ = ["Discovery", "look_again"]
+__all__ = ["Discovery", "added_partitions", "look_again"]
 
 NOTICES_MAX: Final = 20
 """Topics that are told about one by one: a pattern that is wrong can match thousands."""
@@ -42,10 +51,11 @@ def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[Span
     present = present_topics(connection)
     known = {plan.topic: plan for plan in wholes(spans)}
     replaced = _replaced(connection, known)
+    is_fixed = spec.source.change_log is None  # streams of a change log say themselves what follows what
     grown = [
         f"{topic} has {present[topic]} partitions, the feed began with {len(plan.start)}"
         for topic, plan in sorted(known.items())
-        if present.get(topic, 0) > len(plan.start) and topic not in replaced
+        if is_fixed and present.get(topic, 0) > len(plan.start) and topic not in replaced
     ]
     notices = [
         f"source topic {plan.topic} does not exist any more: table {plan.table} gets no changes"
@@ -75,6 +85,23 @@ def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[Span
         )
         notices += untold + wrong + missing
     return Discovery(joined, _shortened(notices), "; ".join(_shortened(grown)) or None)
+
+
+def added_partitions(
+    connection: KafkaConnection, change_logs: ChangeLogs, name: str, spans: Sequence[SpanPlan]
+) -> SpanPlan | None:
+    """The part of partitions that a change log has gained since its feed was planned, None if there are none.
+
+    It begins where the oldest stream on each of them does. Raises SourceError.
+    """
+    whole, seen = wholes(spans)[0], change_logs.look(name)
+    new = [partition for partition in range(seen.partitions) if partition not in whole.start]
+    if not new or seen.topic != whole.topic or _replaced(connection, {whole.topic: whole}):
+        return None
+    earliest = start_offsets(connection, {seen.topic: seen.partitions}, "earliest")[seen.topic]
+    start = within_change_log(connection, change_logs, name, earliest)
+    span = SpanName(whole.span, tuple(new)).text()
+    return replace(whole, span=span, start={partition: start[partition] for partition in new})
 
 
 def _replaced(connection: KafkaConnection, known: Mapping[str, SpanPlan]) -> list[str]:

@@ -177,6 +177,45 @@ def test_a_feed_follows_one_sixteen_four_sixty_four_and_one_stream_while_agent_a
     eventually(lambda: "superseded" not in {each["phase"] for each in generations()}, "nobody is waited for")
 
 
+def test_a_feed_reads_the_partitions_that_its_change_log_gains_while_it_runs(
+    settings: Settings, log: KafkaLog, feed_file: Path, database: psycopg.Connection, serve: Callable[..., Service]
+) -> None:
+    serve("coordinator", "coordinator")
+    serve("owner", "generation")
+    agent = serve("a1", "agent", "--name", "a1")
+    topic = f"{log.cluster}-changes.public.goods"
+    done("generation", "create", SET, "--topic", topic, "--partitions", "2", "--streams", "2", "--timeout", "120")
+    eventually(lambda: agent.get("/readyz")[0] == 200, "the agent is ready", 300)
+    done("feed", "create", str(feed_file), "--timeout", "60")
+    given = {"bootstrap": settings.bootstrap, "cluster": settings.cluster}
+
+    def write(writer: ChangeWriter, first: int) -> None:
+        for number in range(first, first + 10 * KEYS):
+            row = {"id": number % KEYS, "qty": number}
+            event = {"before": None, "after": row, "source": {"ts_ms": 1_700_000_000_000}, "op": "c"}
+            writer.write(json.dumps({"id": row["id"]}).encode(), json.dumps(event).encode(), number)
+        writer.flush()
+
+    def spans() -> dict[str, str]:
+        return {row["span"]: row["state"] for row in json.loads(done("table", "list", FEED, "-o", "json"))}
+
+    with ChangeWriter.open(SET, "w0", **given) as writer:
+        write(writer, 0)
+        eventually(lambda: spans() == {"public.goods": "replicating"}, "the table is replicated")
+        done("generation", "grow", SET, "--partitions", "6", "--timeout", "120")
+        write(writer, 300)
+        done("generation", "commit", SET, "--streams", "4", "--yes", "--timeout", "120")
+        write(writer, 600)
+        wanted = dict.fromkeys(("public.goods~0-1", "public.goods~2-5"), "replicating")
+        eventually(lambda: spans() == wanted, "the new partitions are a part of the table")
+        _is_applied_in_order(database, {key: 900 - KEYS + key for key in range(KEYS)})
+        done("table", "merge", FEED, "public.goods", "--timeout", "120")
+        done("generation", "commit", SET, "--streams", "1", "--yes", "--timeout", "120")
+        write(writer, 900)
+    _is_applied_in_order(database, {key: 1_200 - KEYS + key for key in range(KEYS)})
+    assert spans() == {"public.goods": "replicating"}
+
+
 def test_why_names_the_stream_that_others_wait_for(
     settings: Settings, log: KafkaLog, feed_file: Path, database: psycopg.Connection, serve: Callable[..., Service]
 ) -> None:

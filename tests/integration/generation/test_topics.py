@@ -1,5 +1,6 @@
 """The topics of change logs on a broker: which are refused, how they grow, and that a deleted name is free again."""
 
+import uuid
 from contextlib import closing
 from typing import Any
 
@@ -10,16 +11,25 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import FencedError
 from headgate.generation import ChangeReader, ChangeWriter
+from headgate.generation.changelog.shell import log_topics
 from headgate.generation.changelog.shell.producer import Outgoing
+from headgate.generation.changelog.shell.topic_claims import TopicClaims
 from headgate.generation.changelog.shell.wire import MESSAGE_BYTES_MAX, change_headers, positions_topic
 from headgate.generation.changelog.shell.writer import LogGoneError
 from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus
-from headgate.records.generation import GenerationRequestKind, ReaderKey
+from headgate.records.generation import (
+    GenerationOutcomeKey,
+    GenerationRequested,
+    GenerationRequestKey,
+    GenerationRequestKind,
+    ReaderKey,
+)
 from headgate.sources.topic_settings import topic_settings
-from support.kafka_cluster import ANSWER_SECONDS
+from support.kafka_cluster import ANSWER_SECONDS, Cluster
 from support.waiting import eventually
 
+from .conftest import running_owner
 from .test_change_log import SET, Operator, read_all
 
 pytestmark = pytest.mark.integration
@@ -153,3 +163,52 @@ def test_a_writer_that_paused_while_its_change_log_was_deleted_writes_nothing_in
         operator.create()
         with pytest.raises(FencedError):
             paused.commit([Outgoing(operator.topic, 0, b"k", b"old", change_headers("w", 0))])
+
+
+def test_of_two_change_logs_that_are_created_on_one_topic_at_once_only_one_is(
+    log: KafkaLog, cluster: Cluster, logs_apart: None
+) -> None:
+    topic = f"{log.cluster}.contested"
+    asked = {}
+    for name in ("one", "two", "three"):
+        key = GenerationRequestKey(name, uuid.uuid4().hex)
+        given = GenerationRequested(GenerationRequestKind.CREATE, topic, 4, 1, 0, (), "test", 0)
+        operator = Operator(log, name)
+        operator.tail.say(Fact(key, given))
+        asked[key] = operator
+    with running_owner(log, cluster):
+        eventually(lambda: all(settled(key, operator) for key, operator in asked.items()), "all are answered")
+    found = {key: operator.tail.state.outcomes[outcome_of(key)] for key, operator in asked.items()}
+    done = [key for key, outcome in found.items() if outcome.status is OutcomeStatus.DONE]
+    assert done == [min(asked, key=lambda key: key.request)]
+    for key in asked.keys() - set(done):
+        assert found[key].status is OutcomeStatus.REFUSED
+        assert f"created on topic {topic} at the same" in found[key].reason or "belongs to" in found[key].reason
+
+
+def test_repair_tells_of_a_topic_that_two_change_logs_have_and_deleting_one_leaves_it_to_the_other(
+    log: KafkaLog, owner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = Operator(log, "one"), Operator(log, "two")
+    one.create(4)
+    with monkeypatch.context() as patched:  # as owners did that could not tell
+        patched.setattr(log_topics, "read_claims", lambda _log: TopicClaims({}, {}))
+        shared = two.ask(GenerationRequestKind.CREATE, topic=one.topic, partitions=4, streams=1)
+        assert shared.status is OutcomeStatus.DONE, shared.reason
+    for operator, other in ((one, "two"), (two, "one")):
+        told = operator.ask(GenerationRequestKind.REPAIR)
+        assert f"topic {one.topic} belongs to change log '{other}' as well" in told.reason
+    deleted = two.ask(GenerationRequestKind.DELETE)
+    assert (deleted.status, "stays, because another" in deleted.reason) == (OutcomeStatus.DONE, True)
+    assert one.topic in log.connection.admin.list_topics(timeout=ANSWER_SECONDS).topics
+    assert "nothing is wrong" in one.ask(GenerationRequestKind.REPAIR).reason
+
+
+def outcome_of(key: GenerationRequestKey) -> GenerationOutcomeKey:
+    return GenerationOutcomeKey(key.set, key.request)
+
+
+def settled(key: GenerationRequestKey, operator: Operator) -> bool:
+    operator.tail.read_to_end()
+    found = operator.tail.state.outcomes.get(outcome_of(key))
+    return found is not None and found.status is not OutcomeStatus.ACCEPTED

@@ -100,7 +100,8 @@ class TablesDiscovered(msgspec.Struct, frozen=True):
 
     ``grown`` names topics with more partitions than planned: order per key is lost. None if there are none.
     ``unapplied``: span → append time (ms) of its oldest change not applied, for spans that do not get on (as in
-    FeedProgressed); None if that could not be found out. ``warnings``: what an operator should know about tables that
+    FeedProgressed); None if that could not be found out. ``added``: partitions that a change log has gained, as a part
+    of its table; None if there are none. ``warnings``: what an operator should know about tables that
     join, a sentence each; they stay with the feed. ``complete``: spans that had applied everything when the look
     began, at ``looked_ms`` by the broker's clock.
     """
@@ -112,6 +113,7 @@ class TablesDiscovered(msgspec.Struct, frozen=True):
     complete: tuple[str, ...] = ()
     looked_ms: int = 0
     warnings: tuple[str, ...] = ()
+    added: SpanPlan | None = None
 
 
 class StartResolved(msgspec.Struct, frozen=True):

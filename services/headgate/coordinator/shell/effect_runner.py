@@ -44,7 +44,7 @@ from headgate.sinks.triggers import trigger_warnings
 from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, reader_of_feed
 from headgate.sources.compaction import compaction_warnings
 from headgate.sources.connector_warnings import SinkTable, connector_warnings
-from headgate.sources.discovery import look_again
+from headgate.sources.discovery import added_partitions, look_again
 from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, offsets_at, start_offsets
 from headgate.sources.origin import origins
 from headgate.sources.preview import Seen, check_formats, preview
@@ -172,14 +172,16 @@ class FeedWork:
             joined, wrong, warnings = self._joining.fit(
                 effect.feed_id, joined, lambda plans: self._check(spec, plans)[2]
             )
+            added = None
             if spec.source.change_log is not None and self._change_logs is not None:
                 self._change_logs.report(spec.source.change_log, reader_of_feed(effect.feed), effect.positions)
+                added = added_partitions(self._connection, self._change_logs, spec.source.change_log, effect.spans)
         except (SourceUnreachableError, ChangeLogUnavailableError) as error:
             return EffectFailed(f"{error.code}: {error}")
         except (FeedSpecError, SourceError) as error:
             return FeedRefused(str(error))
         notices = (*found.notices, *others, *wrong)
-        told = TablesDiscovered(joined, notices, found.grown, warnings=warnings)
+        told = TablesDiscovered(joined, notices, found.grown, warnings=warnings, added=added)
         return self._with_unapplied(spec, effect, told)
 
     def _with_unapplied(self, spec: FeedSpec, effect: DiscoverTables, told: TablesDiscovered) -> TablesDiscovered:

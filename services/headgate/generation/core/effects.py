@@ -31,11 +31,15 @@ __all__ = [
 
 
 class CreateLog(msgspec.Struct, frozen=True):
-    """Create the topic of a change log and its positions, or check those that exist. Result: LogSeen, EffectRefused."""
+    """Create the topic of a change log and its positions, or check those that exist. Result: LogSeen, EffectRefused.
+
+    ``request`` is the id of the request that asks for it.
+    """
 
     set: str
     topic: str
     partitions: int
+    request: str
 
 
 class GrowLog(msgspec.Struct, frozen=True):
@@ -59,10 +63,14 @@ class DeleteLog(msgspec.Struct, frozen=True):
 
 
 class LookAtLog(msgspec.Struct, frozen=True):
-    """Find out what a change log's topic is like now. Result: LogSeen, EffectRefused (it is gone)."""
+    """Find out what a change log's topic is like now. Result: LogSeen, EffectRefused (it is gone).
+
+    With ``is_check`` also whether another change log has it, which reads the whole topic generation.
+    """
 
     set: str
     topic: str
+    is_check: bool = False
 
 
 class FenceWriter(msgspec.Struct, frozen=True):
@@ -140,7 +148,9 @@ class LogSeen(msgspec.Struct, frozen=True):
 
 
 class LogDeleted(msgspec.Struct, frozen=True):
-    """The topics of a change log do not exist any more."""
+    """The topics of a change log do not exist any more, or, ``is_shared``, stay with another change log."""
+
+    is_shared: bool = False
 
 
 class WriterFenced(msgspec.Struct, frozen=True):

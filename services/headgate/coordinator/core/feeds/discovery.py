@@ -3,6 +3,7 @@
     timer discover ──DiscoverTables──▶ tables that are new join: wanted spans, each from its earliest change
           ▲                     │────▶ what is wrong is told (``FeedRecorded.notices``), and holds nobody else
           └──── after each ─────┘────▶ a topic has more partitions than planned: the feed stops, and says the way out
+                                  │──▶ a change log has more partitions than planned: they become a part of its table
                                   └──▶ of a change log: what the sink has is reported, so that the rest is not retired
 
 That a table joins is one record, the feed's. From that record on the feed's checkpoint cannot move past it: a wanted
@@ -24,7 +25,7 @@ from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.effects import DiscoverTables, FeedRefused, TablesDiscovered
 from headgate.coordinator.core.outcomes import change_wish
 from headgate.coordinator.core.sink_ownership import written_by_others
-from headgate.coordinator.core.spans import span_lifecycle
+from headgate.coordinator.core.spans import dividing, span_lifecycle
 from headgate.records.control import FeedRecorded, Positions, SpanPlan, WantedState
 from headgate.records.error_codes import PARTITIONS_GROWN
 from headgate.records.fitting import fitted, why_unwritable
@@ -47,11 +48,6 @@ WARNINGS_MAX: Final = 20
 _WAY_OUT: Final = (
     "changes of a key may be in two partitions now, and their order is lost; let the source write to a new topic with "
     "as many partitions as wanted, remove this feed, copy the table afresh and make a feed again"
-)
-
-_WAY_OUT_OF_CHANGE_LOG: Final = (
-    "a feed reads the partitions of a change log that there were when it was created; remove this feed and create it "
-    "again from a fresh copy of the table"
 )
 
 
@@ -134,7 +130,8 @@ def finish(draft: Draft, effect: DiscoverTables, result: Any) -> None:
                 return
             case TablesDiscovered():
                 _note_unapplied(draft, name, feed, result)
-                has_joined = _join(draft, name, feed, result)
+                found = _with_partitions(draft, name, result)
+                has_joined = _join(draft, name, draft.feed(name) or feed, found)
                 _note_last(draft, effect, has_joined=has_joined)
             case EffectFailed(reason=reason) | FeedRefused(reason=reason):
                 notice = f"the source could not be checked: {reason}"
@@ -171,6 +168,17 @@ def _note_last(draft: Draft, effect: DiscoverTables, *, has_joined: bool) -> Non
         looks[name] = True
     else:
         look(draft, name)
+
+
+def _with_partitions(draft: Draft, name: str, found: TablesDiscovered) -> TablesDiscovered:
+    """``found`` after partitions that a change log has gained are planned, or with a notice why they are not yet."""
+    if found.added is None:
+        return found
+    reason = dividing.add_partitions(draft, name, found.added)
+    if reason is None:
+        return found
+    notice = f"partitions {sorted(found.added.start)} of topic {found.added.topic} are not read yet: {reason}"
+    return replace(found, notices=(*found.notices, notice))
 
 
 def _join(draft: Draft, name: str, feed: FeedRecorded, found: TablesDiscovered) -> bool:
@@ -218,11 +226,12 @@ def _why_left_out(draft: Draft, name: str, feed: FeedRecorded, plan: SpanPlan) -
 
 def _stop(draft: Draft, name: str, feed: FeedRecorded, grown: str) -> None:
     """What has been read so far is in order; what comes now may not be."""
-    way_out = _WAY_OUT_OF_CHANGE_LOG if reads_change_log(feed) else _WAY_OUT
-    changed = replace(feed, error_code=PARTITIONS_GROWN, error=f"{grown}: {way_out}")
+    changed = replace(feed, error_code=PARTITIONS_GROWN, error=f"{grown}: {_WAY_OUT}")
     change_wish(draft, name, changed, WantedState.STOPPED, None)
 
 
 def why_not_resumed(feed: FeedRecorded, name: str) -> str | None:
-    """Why the feed can never go on; None if it can."""
-    return f"feed {name!r} cannot go on: {feed.error}" if feed.error_code == PARTITIONS_GROWN else None
+    """Why the feed can never be resumed; None if it can."""
+    if feed.error_code != PARTITIONS_GROWN or reads_change_log(feed):  # older versions stopped those, too
+        return None
+    return f"feed {name!r} cannot go on: {feed.error}"

@@ -12,7 +12,7 @@ keeps positions by partition.
 A division lives in the term only as far as somebody waits for its end; a new owner takes up what was accepted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -34,9 +34,19 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import FeedKey, SpanKey
-from headgate.records.spans import divide, table_of, unite
+from headgate.records.spans import SpanName, divide, table_of, unite
 
-__all__ = ["ask", "begin", "holders", "settle", "table_loads", "take_up", "try_division", "why_not_now"]
+__all__ = [
+    "add_partitions",
+    "ask",
+    "begin",
+    "holders",
+    "settle",
+    "table_loads",
+    "take_up",
+    "try_division",
+    "why_not_now",
+]
 
 _WITH_OTHERS: Final = (
     "its topic carries other tables, too (source.tables): every part would read all of them again. Give the table a "
@@ -123,13 +133,42 @@ def begin(draft: Draft, name: str, table: str, parts: int, request: str | None) 
     if feed is None:
         raise RuntimeError(f"feed {name} is gone: nothing of it can be divided")
     whole = unite([plan for plan in feed.spans if plan.table == table])
-    others = [plan for plan in feed.spans if plan.table != table]
-    planned = [*others, *(divide(whole, parts) if parts > 1 else (whole,))]
     pinned = feed.pinned if request is None else tuple(sorted({*feed.pinned, table}))
-    _write(draft, name, replace(feed, spans=tuple(sorted(planned, key=lambda plan: plan.span)), pinned=pinned))
+    _plan(draft, name, replace(feed, pinned=pinned), table, divide(whole, parts) if parts > 1 else (whole,))
     draft.term.divisions[name, table] = request
     into = f"{parts} parts" if parts > 1 else "one"
     draft.settle(request, OutcomeStatus.ACCEPTED, f"becomes {into}: what writes it now drains and is sealed first")
+
+
+def add_partitions(draft: Draft, name: str, added: SpanPlan) -> str | None:
+    """Give new partitions of a table's topic a part of their own. Returns why that cannot be now, None if it is done.
+
+    A table that is whole becomes a part with the partitions that it has: a span's name says which those are. So what
+    writes it drains and is sealed, as when an operator divides it.
+    """
+    feed = draft.feed(name)
+    plans = [] if feed is None else [plan for plan in feed.spans if plan.table == added.table]
+    if feed is None or not plans:
+        return no_such_feed(draft, name)
+    if not set(added.start).isdisjoint(unite(plans).start):
+        return None  # another look was quicker
+    reason = why_not_now(draft, name, plans)
+    if reason is not None:
+        return reason
+    _plan(draft, name, feed, added.table, (*map(_as_part, plans), added))
+    draft.term.divisions[name, added.table] = None
+    return None
+
+
+def _as_part(plan: SpanPlan) -> SpanPlan:
+    return replace(plan, span=SpanName(table_of(plan.span), tuple(sorted(plan.start))).text())
+
+
+def _plan(draft: Draft, name: str, feed: FeedRecorded, table: str, plans: Iterable[SpanPlan]) -> None:
+    """Record other spans of a table; see the module's picture for what follows."""
+    others = [plan for plan in feed.spans if plan.table != table]
+    spans = tuple(sorted((*others, *plans), key=lambda plan: plan.span))
+    _write(draft, name, replace(feed, spans=spans))
     draft.feeds_touched.add(name)
     # The spans concerned are in the index once this is evolved; the next round, at once, takes them from there.
     draft.set_timer("schedule", "", 0.0)

@@ -14,7 +14,15 @@ from headgate.generation.changelog.core.request_queue import (
 )
 from headgate.generation.changelog.core.switching import advance, prepare
 from headgate.generation.core.draft import Draft
-from headgate.generation.core.effects import CreateLog, DeleteLog, EffectRefused, GrowLog, LogSeen, LookAtLog
+from headgate.generation.core.effects import (
+    CreateLog,
+    DeleteLog,
+    EffectRefused,
+    GrowLog,
+    LogDeleted,
+    LogSeen,
+    LookAtLog,
+)
 from headgate.generation.core.ranges import LogMap, MapError
 from headgate.records.control import OutcomeStatus
 from headgate.records.generation import (
@@ -28,9 +36,6 @@ __all__ = ["check", "create", "delete", "exists", "grow", "note_failure", "take_
 
 TOLD_MAX: Final = 100
 """Characters by which two reasons count as the same: longer ones may be shortened on the log."""
-
-FEED_PREFIX: Final = "feed."
-"""How the name of a reader that is a feed begins (sources/change_logs.py)."""
 
 NO_ROOM: Final = (
     "Every partition has a stream, so there is no room for a switch: add partitions with `headgate generation grow`"
@@ -53,7 +58,7 @@ def create(
         )
     else:
         _accept(draft, outcome, f"creating topic {request.topic}")
-        draft.run(("create", outcome.set), CreateLog(outcome.set, request.topic, request.partitions))
+        draft.run(("create", outcome.set), CreateLog(outcome.set, request.topic, request.partitions, outcome.request))
 
 
 def take_created(draft: Draft, name: str, result: LogSeen | EffectRefused) -> None:
@@ -82,19 +87,11 @@ def take_created(draft: Draft, name: str, result: LogSeen | EffectRefused) -> No
 
 def grow(draft: Draft, outcome: GenerationOutcomeKey, request: GenerationRequested, record: SetRecorded) -> None:
     """Add partitions to a change log's topic."""
-    feeds = sorted(reader for reader in draft.state.readers.get(outcome.set, {}) if reader.startswith(FEED_PREFIX))
     if request.partitions <= record.partitions:
         draft.settle(
             outcome,
             OutcomeStatus.REFUSED,
             f"topic {record.topic} has {record.partitions} partitions already, and a topic cannot lose any",
-        )
-    elif feeds:
-        draft.settle(
-            outcome,
-            OutcomeStatus.REFUSED,
-            f"{', '.join(feeds)}: a feed reads the partitions that there were when it was created, and would stop. "
-            "Remove it, add the partitions, then create it again from a fresh copy of the table",
         )
     else:
         _accept(draft, outcome, f"adding partitions to topic {record.topic}")
@@ -130,13 +127,16 @@ def delete(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) -> 
     draft.run(("delete", outcome.set), DeleteLog(outcome.set, record.topic, record.topic_id, writers))
 
 
-def take_deleted(draft: Draft, name: str) -> None:
+def take_deleted(draft: Draft, name: str, result: LogDeleted) -> None:
     """The topics are deleted: so is all that is recorded, whether or not somebody still waits for it."""
     waiting = waiting_of(draft, name, GenerationRequestKind.DELETE)
     others = [*waiting_of(draft, name), *waiting_of(draft, name, GenerationRequestKind.GROW)]
     others += waiting_of(draft, name, GenerationRequestKind.REPAIR)
     topic = draft.record(name).topic
-    settle_all(draft, waiting, OutcomeStatus.DONE, f"change log {name!r} and its topic {topic} are deleted")
+    said = f"change log {name!r} and its topic {topic} are deleted"
+    if result.is_shared:
+        said = f"change log {name!r} is deleted. Its topic {topic} stays, because another change log has it as well"
+    settle_all(draft, waiting, OutcomeStatus.DONE, said)
     settle_all(draft, others, OutcomeStatus.FAILED, f"change log {name!r} was deleted")
     draft.delete_set(name)
 
@@ -144,7 +144,7 @@ def take_deleted(draft: Draft, name: str) -> None:
 def check(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) -> None:
     """Compare what is recorded with the topic."""
     _accept(draft, outcome, "checking the topic and the chunks")
-    draft.run(("repair", outcome.set), LookAtLog(outcome.set, record.topic))
+    draft.run(("repair", outcome.set), LookAtLog(outcome.set, record.topic, is_check=True))
 
 
 def note_failure(draft: Draft, effect: CreateLog | GrowLog | DeleteLog | LookAtLog, reason: str) -> None:

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from headgate.eventlog.log import Log, LogError
-from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.generation.changelog.core.bounds import read_epoch_of, starts_of
-from headgate.generation.changelog.shell.wire import positions_topic
+from headgate.generation.changelog.shell.topic_claims import read_claims
 from headgate.generation.core.ranges import MapError
 from headgate.generation.shell.tail import GenerationTail
 from headgate.records.base import Fact
 from headgate.records.control import Positions
-from headgate.records.generation import ReaderKey, ReaderReported, SetKey, SetRecorded
+from headgate.records.generation import ReaderKey, ReaderReported
 from headgate.sources.change_logs import ChangeLogMissingError, ChangeLogSeen, ChangeLogUnavailableError
 
 __all__ = ["FeedChangeLogs"]
@@ -46,16 +45,9 @@ class FeedChangeLogs:
     def names_by_topic(self) -> Mapping[str, str]:
         """Topic → name of each change log; that of its writers' positions holds no table either."""
         try:
-            found = read_snapshot(self._log, all_partitions(self._log, ("generation",)))
+            return {topic: names[0] for topic, names in read_claims(self._log).sets.items()}
         except LogError as error:
             raise ChangeLogUnavailableError(f"the topic generation cannot be read: {error}") from error
-        sets = [(read.key, read.value) for read in found.standing()]
-        return {
-            topic: key.set
-            for key, value in sets
-            if isinstance(key, SetKey) and isinstance(value, SetRecorded) and value.topic
-            for topic in (value.topic, positions_topic(value.topic))
-        }
 
     def report(self, name: str, reader: str, positions: Positions) -> None:
         """Let nothing be retired that ``reader`` has yet to read."""

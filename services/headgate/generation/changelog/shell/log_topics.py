@@ -11,16 +11,24 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec, TopicDescription
+from msgspec.structs import replace
 
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.leaders import ask_offsets
 from headgate.eventlog.log import LogError
 from headgate.eventlog.topics import CONTROL_TOPICS, topic_name
-from headgate.generation.changelog.shell.feeds import FeedChangeLogs
+from headgate.generation.changelog.shell.topic_claims import read_claims
 from headgate.generation.changelog.shell.wire import MESSAGE_BYTES_MAX, POSITIONS_PARTITIONS, positions_topic
-from headgate.generation.core.effects import CreateLog, DeleteLog, EffectRefused, GrowLog, LogDeleted, LogSeen
-from headgate.sources.change_logs import ChangeLogUnavailableError
+from headgate.generation.core.effects import (
+    CreateLog,
+    DeleteLog,
+    EffectRefused,
+    GrowLog,
+    LogDeleted,
+    LogSeen,
+    LookAtLog,
+)
 from headgate.sources.topic_settings import topic_settings
 
 __all__ = ["LogTopics", "TopicRefusedError"]
@@ -95,11 +103,13 @@ class LogTopics:
         return self._await(effect.topic, effect.partitions)
 
     def delete(self, effect: DeleteLog) -> LogDeleted:
-        """Delete both topics, unless the first is another one by now: then the second may be that one's.
+        """Delete both topics, unless the first is another one by now, or another change log has it as well.
 
         An owner whose term is over may come here late, when the name is used again. Raises TopicRefusedError, LogError.
         """
         found = self._describe(effect.topic)
+        if read_claims(self._log).owners([effect.topic], effect.set):
+            return LogDeleted(is_shared=True)
         if found is not None and effect.topic_id not in (None, _id_of(found)):
             return LogDeleted()
         for topic in (positions_topic(effect.topic), effect.topic):
@@ -123,6 +133,14 @@ class LogTopics:
         ends = self.ends(topic, tuple(range(len(found.partitions))))
         return LogSeen(_id_of(found), ends, secrets.randbits(63), self._wrong_policy(topic))
 
+    def check(self, effect: LookAtLog) -> LogSeen | EffectRefused:
+        """The same, and whether another change log has the topic. Raises LogError."""
+        seen = self.look(effect.topic)
+        others = read_claims(self._log).owners([effect.topic], effect.set)
+        if isinstance(seen, EffectRefused) or not others:
+            return seen
+        return replace(seen, problem=_shared(effect.topic, others[effect.topic]))
+
     def ends(self, topic: str, partitions: tuple[int, ...]) -> dict[int, int]:
         """Partition → the offset behind its last record. Raises LogError."""
         asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in partitions}
@@ -140,15 +158,19 @@ class LogTopics:
                 f"topic {topic}: names that end in {positions_topic('')!r} are kept for the positions of change logs' "
                 "writers. Choose another with --topic"
             )
-        try:
-            owners = FeedChangeLogs(self._log).names_by_topic()
-        except ChangeLogUnavailableError as error:
-            raise LogError(str(error)) from error
-        for each in (topic, positions):
-            if owners.get(each, effect.set) != effect.set:
+        claims = read_claims(self._log)
+        for each, name in claims.owners((topic, positions), effect.set).items():
+            raise TopicRefusedError(f"topic {each} belongs to change log {name!r}. Choose another with --topic")
+        for rival in claims.rivals((topic, positions), effect.set):
+            if rival.request < effect.request:
                 raise TopicRefusedError(
-                    f"topic {each} belongs to change log {owners[each]!r}. Choose another with --topic"
+                    f"change log {rival.set!r} is being created on topic {topic} at the same moment. Choose another "
+                    "with --topic"
                 )
+            raise LogError(
+                f"change log {rival.set!r} is to be created on topic {topic}, too: waiting until its owner has refused "
+                "that. Is its `headgate serve generation` running?"
+            )
 
     def _check_found(self, effect: CreateLog, found: TopicDescription) -> None:
         if len(found.partitions) != effect.partitions:
@@ -231,6 +253,14 @@ class LogTopics:
         if error.args[0].code() in _IMPOSSIBLE:
             return TopicRefusedError(f"{what} is not possible: {error.args[0].str()}")
         return self._connection.failed(what, error)
+
+
+def _shared(topic: str, other: str) -> str:
+    return (
+        f"topic {topic} belongs to change log {other!r} as well. Neither knows the other's streams and writers, so a "
+        "key's changes may be read out of order. Stop the writers of one, and `headgate generation delete` it: its "
+        "topics stay with the other one"
+    )
 
 
 def _id_of(found: TopicDescription) -> str | None:

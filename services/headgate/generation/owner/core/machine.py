@@ -209,7 +209,7 @@ def _on_topic(draft: Draft, effect: Any, result: Any, about: str) -> None:
         case GrowLog(), LogSeen() | EffectRefused():
             log_requests.take_grown(draft, name, result)
         case DeleteLog(), LogDeleted():
-            log_requests.take_deleted(draft, name)
+            log_requests.take_deleted(draft, name, result)
         case _:
             raise TypeError(f"{type(effect).__name__} cannot come back as {type(result).__name__}")
 

@@ -100,7 +100,7 @@ class GenerationEffects:
                     self._take(effect.set, writer).close()
                 return self._topics.delete(effect)
             case LookAtLog():
-                return self._topics.look(effect.topic)
+                return self._topics.check(effect) if effect.is_check else self._topics.look(effect.topic)
 
     def _run_for_timestamps(self, effect: MakeTopology | CheckRows) -> TopologyMade | RowsChecked:
         """Effects that would take too much of an owner's turn."""

@@ -1,0 +1,70 @@
+"""Which change logs have a topic, or ask for it: read from the topic generation, whoever owns them.
+
+Change logs have owners in different processes, and each creates its own. Two that are created on one topic at the same
+moment are told apart by their requests, which are on the topic generation before any owner acts: whoever checks
+afterwards sees the other's request, or what became of it. Of two that see each other the lower request id wins, and it
+waits until the other one is refused. So one that did not see the other is never overruled.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from headgate.eventlog.log import Log
+from headgate.eventlog.snapshot import all_partitions, read_snapshot
+from headgate.generation.changelog.shell.wire import positions_topic
+from headgate.records.control import OutcomeStatus, RequestSettled
+from headgate.records.generation import (
+    GenerationOutcomeKey,
+    GenerationRequested,
+    GenerationRequestKey,
+    GenerationRequestKind,
+    SetKey,
+    SetRecorded,
+)
+
+__all__ = ["Rival", "TopicClaims", "read_claims"]
+
+
+class Rival(msgspec.Struct, frozen=True, order=True):
+    """A request to create a change log that is not settled."""
+
+    request: str
+    set: str
+
+
+class TopicClaims(msgspec.Struct, frozen=True):
+    """Topic → change logs that have it, and requests that ask for it. Topics of writers' positions count, too."""
+
+    sets: dict[str, tuple[str, ...]]
+    requests: dict[str, tuple[Rival, ...]]
+
+    def owners(self, topics: Iterable[str], other_than: str) -> dict[str, str]:
+        """Topic → name of a change log other than ``other_than`` that has it."""
+        found = {topic: [name for name in self.sets.get(topic, ()) if name != other_than] for topic in topics}
+        return {topic: names[0] for topic, names in found.items() if names}
+
+    def rivals(self, topics: Iterable[str], other_than: str) -> list[Rival]:
+        """Requests of change logs other than ``other_than`` that ask for one of ``topics``, the lowest id first."""
+        return sorted({rival for topic in topics for rival in self.requests.get(topic, ()) if rival.set != other_than})
+
+
+def read_claims(log: Log) -> TopicClaims:
+    """As they are now. Raises LogError."""
+    placed = {read.key: read.value for read in read_snapshot(log, all_partitions(log, ("generation",))).standing()}
+    sets: dict[str, tuple[str, ...]] = {}
+    requests: dict[str, tuple[Rival, ...]] = {}
+    for key, record in placed.items():
+        if isinstance(key, SetKey) and isinstance(record, SetRecorded):
+            for topic in _both(record.topic):
+                sets[topic] = (*sets.get(topic, ()), key.set)
+        elif isinstance(key, GenerationRequestKey) and isinstance(record, GenerationRequested):
+            outcome = placed.get(GenerationOutcomeKey(key.set, key.request))
+            is_open = not isinstance(outcome, RequestSettled) or outcome.status is OutcomeStatus.ACCEPTED
+            for topic in _both(record.topic) if is_open and record.kind is GenerationRequestKind.CREATE else ():
+                requests[topic] = (*requests.get(topic, ()), Rival(key.request, key.set))
+    return TopicClaims(sets, requests)
+
+
+def _both(topic: str) -> tuple[str, ...]:
+    return (topic, positions_topic(topic)) if topic else ()
