@@ -380,21 +380,15 @@ def _history(log: Log) -> list[Delivery]:
 
 
 def _all(log: Log) -> list[tuple[str, MigrationRecorded]]:
-    snapshot = read_snapshot(log, [TOPIC])
-    found = [
-        (key.migration, read.value)
-        for key, places in snapshot.current.items()
-        for read in places.values()
-        if isinstance(key, MigrationKey) and isinstance(read.value, MigrationRecorded)
-    ]
-    return sorted(found, key=lambda item: (item[1].sequence, item[0]))
+    found = read_snapshot(log, [TOPIC]).each(MigrationKey, MigrationRecorded)
+    return sorted(((key.migration, record) for key, record in found), key=lambda item: (item[1].sequence, item[0]))
 
 
 def _one(log: Log, migration: str) -> MigrationRecorded:
-    for name, record in _all(log):
-        if name == migration:
-            return record
-    raise CommandError(ExitCode.NOT_FOUND, f"no migration {migration}: see `headgate migration list`")
+    record = read_snapshot(log, [TOPIC]).get(MigrationKey(migration), MigrationRecorded)
+    if record is None:
+        raise CommandError(ExitCode.NOT_FOUND, f"migration {migration} does not exist: see `headgate migration list`")
+    return record
 
 
 def _progress(record: MigrationRecorded) -> float:

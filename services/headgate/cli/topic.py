@@ -68,7 +68,10 @@ def show(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Show the current record of every key, decoded; garbage is shown as such."""
+    """Show the current record of every key, decoded.
+
+    Records that cannot be understood are shown as garbage, the newest 1 000 of them. The others are counted.
+    """
     topics = _topics(topic)
     with connected(cluster) as (_, log):
         snapshot = read_snapshot(log, all_partitions(log, topics))
@@ -77,6 +80,12 @@ def show(
     if output is Output.TABLE:
         rows = [row | {"record": _text(row)} for row in rows]
     show_rows(("topic", "partition", "offset", "key", "record"), rows, output)
+    if left_out := snapshot.garbage_left_out:
+        note(
+            f"{left_out} older records that cannot be understood are not shown. See all of them with "
+            f"`headgate topic tail {topic or ''}".rstrip()
+            + " --from-beginning`"
+        )
 
 
 @app.command()

@@ -25,8 +25,6 @@ from headgate.records.control import (
 from headgate.records.keys import (
     AgentKey,
     AnswerKey,
-    FeedKey,
-    MemberKey,
     OwnerKey,
     ProgressKey,
     SessionKey,
@@ -35,11 +33,10 @@ from headgate.records.keys import (
 )
 
 RecordT = TypeVar("RecordT")
-KindT = TypeVar("KindT", bound=Key)
-KeyT = TypeVar("KeyT", OwnerKey, MemberKey, AgentKey, SpanKey, FeedKey)
+KeyT = TypeVar("KeyT", bound=Key)
 
 GARBAGE_KEPT_MAX: Final = 1_000
-"""Enough to see what somebody else writes to a control topic; each may be as large as a record may be."""
+"""Enough to see what somebody else writes to a control topic. Only place and reason are kept, a few hundred bytes."""
 
 
 def _is_over(record: Announced) -> bool:
@@ -69,6 +66,11 @@ class Snapshot:
         """The newest records that could not be understood; ``garbage_counts`` has how many there were, by topic."""
         self.garbage_counts: Counter[str] = Counter()
 
+    @property
+    def garbage_left_out(self) -> int:
+        """How many records that could not be understood are not in ``garbage`` any more."""
+        return self.garbage_counts.total() - len(self.garbage)
+
     def take(self, read: Delivery | Garbage) -> None:
         """One record more, in the order of its partition."""
         if isinstance(read, Garbage):
@@ -89,7 +91,7 @@ class Snapshot:
             del self.current[key]
             self._by_kind[type(key)].discard(key)
 
-    def keys(self, kind: type[KindT]) -> Iterator[KindT]:
+    def keys(self, kind: type[KeyT]) -> Iterator[KeyT]:
         """The keys of one kind that have a record, in no order; other kinds are not looked through."""
         return (key for key in self._by_kind.get(kind, ()) if isinstance(key, kind))
 

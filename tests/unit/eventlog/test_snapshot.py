@@ -129,6 +129,7 @@ def test_garbage_is_counted_and_the_newest_kept() -> None:
         snapshot.take(Garbage(Partition("dispatch", 0), offset, "no record"))
     assert snapshot.garbage_counts == {"dispatch": GARBAGE_KEPT_MAX + 5}
     assert (len(snapshot.garbage), snapshot.garbage[0].offset) == (GARBAGE_KEPT_MAX, 5)
+    assert snapshot.garbage_left_out == 5
 
 
 class _Unwalked(dict[Key, dict[Partition, Delivery]]):

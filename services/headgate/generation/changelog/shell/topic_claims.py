@@ -51,18 +51,17 @@ class TopicClaims(msgspec.Struct, frozen=True):
 
 def read_claims(log: Log) -> TopicClaims:
     """As they are now. Raises LogError."""
-    placed = {read.key: read.value for read in read_snapshot(log, all_partitions(log, ("generation",))).standing()}
+    snapshot = read_snapshot(log, all_partitions(log, ("generation",)))
     sets: dict[str, tuple[str, ...]] = {}
+    for key, record in snapshot.each(SetKey, SetRecorded):
+        for topic in _both(record.topic):
+            sets[topic] = (*sets.get(topic, ()), key.set)
     requests: dict[str, tuple[Rival, ...]] = {}
-    for key, record in placed.items():
-        if isinstance(key, SetKey) and isinstance(record, SetRecorded):
-            for topic in _both(record.topic):
-                sets[topic] = (*sets.get(topic, ()), key.set)
-        elif isinstance(key, GenerationRequestKey) and isinstance(record, GenerationRequested):
-            outcome = placed.get(GenerationOutcomeKey(key.set, key.request))
-            is_open = not isinstance(outcome, RequestSettled) or outcome.status is OutcomeStatus.ACCEPTED
-            for topic in _both(record.topic) if is_open and record.kind is GenerationRequestKind.CREATE else ():
-                requests[topic] = (*requests.get(topic, ()), Rival(key.request, key.set))
+    for asked, request in snapshot.each(GenerationRequestKey, GenerationRequested):
+        outcome = snapshot.get(GenerationOutcomeKey(asked.set, asked.request), RequestSettled)
+        is_open = outcome is None or outcome.status is OutcomeStatus.ACCEPTED
+        for topic in _both(request.topic) if is_open and request.kind is GenerationRequestKind.CREATE else ():
+            requests[topic] = (*requests.get(topic, ()), Rival(asked.request, asked.set))
     return TopicClaims(sets, requests)
 
 
