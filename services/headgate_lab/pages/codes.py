@@ -14,7 +14,7 @@ _ERROR_CODES_HEAD: Final = (
     "- `sink_refused` is tried again once a minute, by another agent first. Passwords are read again each time.",
     "- Every other error waits for `headgate feed resume`.",
     "",
-    "A feed whose broken tables make no progress for 30 minutes is `failed`. Its other tables go on. Tables with",
+    "A feed whose broken tables make no progress for 30 minutes is `failed`. Its other tables continue. Tables with",
     "`sink_refused` or `sink_unavailable` are still tried once a minute, and the feed recovers by itself. The others",
     "wait for `headgate feed resume`.",
     "",

@@ -52,7 +52,7 @@ class TimestampFigures(msgspec.Struct, frozen=True):
 
 _TIMESTAMP_GAUGES: Final[dict[str, str]] = {
     "generations": "generations of a timestamp set that are not removed",
-    "unpublished": "generations of a timestamp set whose rows are not all written: their writes are refused meanwhile",
+    "unpublished": "generations of a timestamp set whose rows are not all written: their writes are refused until then",
 }
 
 _GAUGES: Final[dict[str, str]] = {
