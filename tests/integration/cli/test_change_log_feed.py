@@ -202,7 +202,7 @@ def test_a_feed_reads_the_partitions_that_its_change_log_gains_while_it_runs(
     with ChangeWriter.open(SET, "w0", **given) as writer:
         write(writer, 0)
         eventually(lambda: spans() == {"public.goods": "replicating"}, "the table is replicated")
-        done("generation", "grow", SET, "--partitions", "6", "--timeout", "120")
+        done("generation", "grow", SET, "--partitions", "6", "--yes", "--timeout", "120")
         write(writer, 300)
         done("generation", "commit", SET, "--streams", "4", "--yes", "--timeout", "120")
         write(writer, 600)
