@@ -39,8 +39,10 @@ __all__ = ["CANAL", "TICDC", "Decoder", "look"]
 WATERMARK: Final = "TIDB_WATERMARK"
 _TRUNCATE: Final = "TRUNCATE"
 _ROWS: Final = {"INSERT": Operation.UPSERT, "UPDATE": Operation.UPSERT, "DELETE": Operation.DELETE}
-_PASSED_OVER: Final = frozenset({"QUERY", "CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX", "XACOMMIT"})
-"""Canal's words for statements; with ``isDdl`` any other is passed over too."""
+_PASSED_OVER: Final = frozenset(
+    {"QUERY", "CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX", "GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT"}
+)
+"""Canal's types of messages without rows. With ``isDdl`` any other type is passed over, too."""
 
 TYPE_SHOWN_MAX: Final = 100
 """Characters of a column's type in an error; the labels of an enum can take a megabyte."""

@@ -164,6 +164,11 @@ def test_statements_are_passed_over(kind: str) -> None:
     assert decode(None) == []
 
 
+@pytest.mark.parametrize("kind", ["GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT"])
+def test_messages_without_rows_are_passed_over(kind: str) -> None:
+    assert decode(message(kind, isDdl=False, data=None, pkNames=None)) == []
+
+
 def test_truncate_is_a_change_whatever_its_partition_for_only_the_sink_knows_how_many_there_are() -> None:
     for partition in (0, 3):
         (change,) = Decoder(tidb=False).decode(None, message("TRUNCATE", isDdl=True), partition, 1, 2)

@@ -29,10 +29,14 @@ IPV4: Final = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
 
 
 class Form(msgspec.Struct, frozen=True):
-    """``pattern`` matches a text that is taken as it is; ``expected`` says for people what that is."""
+    """``pattern`` matches a text that is taken as it is; ``expected`` says for people what that is.
+
+    ``advice`` says what to do about another text.
+    """
 
     pattern: str
     expected: str
+    advice: str = "Correct it at the source, or give the column a text type"
 
     def takes(self, text: str) -> bool:
         """Whether the server reads the text as the value that it is."""
@@ -43,7 +47,11 @@ class Form(msgspec.Struct, frozen=True):
         return _misfit(self.pattern).search(DIVIDER + column) is None
 
 
-NUMBERS: Final = Form(NUMBER, "decimal digits, with a point and an exponent if there is one")
+DECIMALS_ADVICE: Final = (
+    "If it is a decimal in base64, set decimal.handling.mode=string at the connector or let its events have a schema. "
+    "Otherwise correct it at the source, or give the column a text type"
+)
+NUMBERS: Final = Form(NUMBER, "decimal digits, with a point and an exponent if there is one", DECIMALS_ADVICE)
 INTEGER_KEYS: Final = Form("0|-?[1-9][0-9]*", "an integer without sign +, leading zeros or spaces, as part of a key")
 UUID_KEYS: Final = Form(
     "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "a UUID in lower case with hyphens, as part of a key"

@@ -375,7 +375,7 @@ class ColumnText:
         if self._form is not None and not self._form.takes(text):
             raise NotTextError(
                 f"the text is invalid input for this column, which takes {self._form.expected}. The database would "
-                "refuse it or read another value. Correct it at the source, or give the column a text type"
+                f"refuse it or read another value. {self._form.advice}"
             )
         if self._room is not None:
             self._room.check(text)

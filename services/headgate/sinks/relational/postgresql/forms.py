@@ -10,6 +10,7 @@ from typing import Final
 
 from headgate.sinks.relational.forms import (
     CLOCK,
+    DECIMALS_ADVICE,
     DIVIDER,
     INTEGER_KEYS,
     IPV4,
@@ -55,7 +56,7 @@ def _multirange(bound: str) -> str:
 
 
 _INTEGERS: Final = Form("[+-]?[0-9]+", "decimal digits")
-_FLOATS: Final = Form(f"{NUMBER}|(?i:NaN|[+-]?inf(?:inity)?)", "decimal digits, NaN or Infinity")
+_FLOATS: Final = Form(f"{NUMBER}|(?i:NaN|[+-]?inf(?:inity)?)", "decimal digits, NaN or Infinity", DECIMALS_ADVICE)
 _UNSIGNED: Final = Form("[0-9]+", "decimal digits without a sign")
 _NETWORKS: Final = Form(
     f"{IPV4}(?:/[0-9]+)?|{_IPV6}(?:/[0-9]+)?", "an address with all of its parts, with or without a /length"
