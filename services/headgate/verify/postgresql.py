@@ -8,6 +8,7 @@ import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 
 from headgate.databases.address import Target
+from headgate.databases.postgresql.errors import message
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import open_connection
 from headgate.records.identifiers import split_table
@@ -125,7 +126,7 @@ class PostgresSide:
         try:
             yield
         except psycopg.errors.InsufficientPrivilege as error:
-            raise UncomparableError(f"{self.name}: {error.diag.message_primary}. {_GRANT}") from error
+            raise UncomparableError(f"{self.name}: {message(error)}. {_GRANT}") from error
         except psycopg.Error as error:
             raise SideError(f"{self.name}: {error}".rstrip()) from error
 

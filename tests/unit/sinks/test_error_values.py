@@ -4,12 +4,17 @@ import ast
 from pathlib import Path
 
 import psycopg
+import pymysql
 import pytest
 from psycopg import errors
 
 import headgate
 from headgate.config.error_values import VALUES_IN_ERRORS, rules
+from headgate.databases.mysql import errors as mysql_errors
 from headgate.formats.change import Change, Operation
+from headgate.migration.strategies.contract import RefusedError
+from headgate.migration.strategies.mariadb.sessions import _translating
+from headgate.migration.strategies.postgresql.sessions import translating
 from headgate.sinks.contract import ValueRefusedError
 from headgate.sinks.relational.batches import refused_change
 from headgate.sinks.relational.grouping import UnwritableError
@@ -48,9 +53,9 @@ def test_an_operator_may_have_values_but_never_keys(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("number", sorted(mysql.BAD_VALUES))
 def test_mariadbs_words_on_values_are_not_passed_on(number: int) -> None:
     quoting = f"Incorrect value: '{SECRET} for column x at row 1' for column `db`.`t`.`card` at row 7"
-    if number in mysql._QUOTES_VALUES:
-        assert SECRET not in mysql.without_values(number, quoting)
-        assert "column `db`.`t`.`card`" in mysql.without_values(number, quoting)
+    if number in mysql_errors._QUOTES_VALUES:
+        assert SECRET not in mysql_errors.without_values(number, quoting)
+        assert "column `db`.`t`.`card`" in mysql_errors.without_values(number, quoting)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +68,38 @@ def test_postgresqls_words_on_values_are_not_passed_on(kind: type[psycopg.Error]
     for told in (postgresql.words_of(error)[1], str(postgresql.sink_error(error, "merging"))):
         assert SECRET not in told
         assert f"SQLSTATE {error.sqlstate}" in told
+
+
+@pytest.mark.parametrize("kind", [errors.UniqueViolation, errors.NotNullViolation, errors.RaiseException])
+def test_a_schema_change_at_postgresql_passes_no_value_on(kind: type[psycopg.Error]) -> None:
+    with pytest.raises(RefusedError) as raised, translating("copying a range"):
+        raise kind(f"Failing row contains ({SECRET})")
+    assert SECRET not in str(raised.value)
+    assert str(raised.value).count(str(kind.sqlstate)) == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [f"INSERT INTO items VALUES ({SECRET})", f"UPDATE items SET a = '{SECRET}'", f"SELECT a\nFROM items -- {SECRET}"],
+)
+def test_a_schema_change_at_mariadb_passes_no_value_on(statement: str) -> None:
+    with pytest.raises(RefusedError) as raised, _translating(statement):
+        raise pymysql.err.DataError(1366, f"Incorrect integer value: '{SECRET}' for column `d`.`t`.`a` at row 1")
+    assert SECRET not in str(raised.value)
+    assert "column `d`.`t`.`a`" in str(raised.value)
+    assert str(raised.value).count("error 1366") == 1
+
+
+def test_only_databases_reads_what_a_server_said() -> None:
+    """Others take it from ``without_values`` or ``message``."""
+    folder = Path(headgate.__file__).parent
+    raw = {
+        str(module.relative_to(folder))
+        for module in folder.glob("**/*.py")
+        if module.relative_to(folder).parts[0] != "databases"
+        and any(word in module.read_text() for word in ("message_primary", "message_detail", "error.args[1]"))
+    }
+    assert raw == set()
 
 
 def test_nothing_but_the_one_place_quotes_a_value() -> None:

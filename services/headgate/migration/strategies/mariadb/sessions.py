@@ -6,6 +6,7 @@ owner that was frozen cannot open new ones once its successor has them.
 """
 
 import math
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from pymysql.cursors import DictCursor, SSCursor
 
 from headgate.databases.address import Target
 from headgate.databases.mysql.address import address_of, parse_address
+from headgate.databases.mysql.errors import errno, message, without_values
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.migration.strategies.contract import (
     DatabaseUnavailableError,
@@ -46,6 +48,12 @@ PARTS: Final = ("main", "lock", "rename", "mark", "copy", "keys", "tool", *TASKS
 """Sessions that a new owner ends, ``tool`` is that of a program which it does not know. That of a direct statement
 (``direct``) is left: the server goes on with it."""
 
+STATEMENT_CHARACTERS_MAX: Final = 80
+"""Of a statement, in an error: enough to find it in the code."""
+
+_VALUES: Final = re.compile(r"\n| (?:VALUES|WHERE|SET)\b", re.IGNORECASE)
+"""Behind these a statement may have values of rows."""
+
 _SETTINGS: Final = "SET SESSION time_zone = '+00:00', sql_notes = 0, wait_timeout = 86400"
 _LOST: Final = frozenset({1053, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 1040, 1129, 4031, 0})
 _LOCKED: Final = frozenset({1205, 1213, 3024, 1969})
@@ -58,22 +66,22 @@ def quoted(*names: str) -> str:
 
 def translated(error: pymysql.Error, doing: str) -> Exception:
     """What a server's error means to a strategy."""
-    number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-    text = f"{doing}: {error.args[1] if len(error.args) > 1 else error}"
+    number = errno(error)
+    text = f"{doing}: {without_values(number, message(error))}"
     if number in _LOCKED:
         return LockUnavailableError(text)
     if number in _LOST or number in (1317, 1028):
         return DatabaseUnavailableError(text)
-    return RefusedError(f"{text} (error {number})")
+    return RefusedError(text if text.endswith(f"(error {number})") else f"{text} (error {number})")
 
 
 @contextmanager
 def _translating(statement: str) -> Iterator[None]:
-    """Raise a server's errors as ``translated`` gives them."""
+    """Raise a server's errors as ``translated`` gives them, named by the statement's beginning, without any value."""
     try:
         yield
     except pymysql.Error as error:
-        raise translated(error, statement.strip().split("\n")[0][:80]) from error
+        raise translated(error, _VALUES.split(statement.strip())[0][:STATEMENT_CHARACTERS_MAX]) from error
 
 
 def why_not_mariadb(version: str) -> str | None:

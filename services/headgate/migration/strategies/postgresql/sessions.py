@@ -12,6 +12,7 @@ from psycopg import errors, sql
 from headgate.databases.address import Target
 from headgate.databases.postgresql.address import address_of, url_of
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
+from headgate.databases.postgresql.errors import without_values
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import open_connection
 from headgate.migration.strategies.contract import (
@@ -70,11 +71,15 @@ def translating(doing: str) -> Iterator[None]:
         if error.sqlstate is None or error.sqlstate[:2] in ("08", "53", "57", "58"):
             raise DatabaseUnavailableError(f"{doing}: {_said(error)}") from error
         hint = QUALIFY if isinstance(error, _NOT_FOUND) else ""
-        raise RefusedError(f"{doing}: {_said(error)} ({error.sqlstate}){hint}") from error
+        said = _said(error)
+        state = "" if error.sqlstate in said else f" ({error.sqlstate})"
+        raise RefusedError(f"{doing}: {said}{state}{hint}") from error
 
 
 def _said(error: psycopg.Error) -> str:
-    return (error.diag.message_primary or str(error) or type(error).__name__).strip()
+    """What the server said, less the values of rows: a migration's errors are records on a topic."""
+    column = error.diag.column_name
+    return without_values(error) if column is None else f"{without_values(error)}, column {column}"
 
 
 class PostgresSessions:

@@ -1,12 +1,10 @@
 """What MySQL's and MariaDB's errors mean: whose fault they are, and what is said of them."""
 
-import re
 from typing import Final
 
 import pymysql
-from pymysql.constants import ER
 
-from headgate.databases.mysql.errors import UNAVAILABLE, errno, is_clients, message
+from headgate.databases.mysql.errors import UNAVAILABLE, errno, is_clients, message, without_values
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkSilentError, SinkUnavailableError
 from headgate.sinks.relational.remedies import Remedy, advised
 from headgate.sinks.relational.session import Fault
@@ -16,7 +14,6 @@ __all__ = [
     "fault_of",
     "remedy_of",
     "sink_error",
-    "without_values",
     "words_of",
 ]
 
@@ -35,19 +32,6 @@ _FAULTS: Final = (
 )
 
 _RIGHTS: Final = frozenset({1044, 1142, 1143, 1227, 1370, 1410, 1698})
-
-_QUOTES_VALUES: Final = frozenset(
-    {1062, 1292, 1366, 1367, 1411, 1525, 1526, 1586, 1644, 1690, 1761, 1762, 3140, 3156, 3903, 4078}
-)
-"""Errors and warnings whose text quotes a value of the row, or is a trigger's own (SIGNAL)."""
-
-_SAID: Final = {1062: "duplicate entry", 1292: "incorrect value", 1366: "incorrect value", 1586: "duplicate entry"}
-"""The commonest refusals as the server words them, less the value. Others are called by their error's name."""
-
-_NAMES: Final = {number: name for name, number in vars(ER).items() if isinstance(number, int)}
-
-_AT_END: Final = re.compile(r"for (?P<what>key|column) (?P<name>[^ ]+)(?= at row \d+$|$)")
-"""The name behind the value, read from the text's end, which no value can reach."""
 
 _INCORRECT_VALUE: Final = 1366
 _REMEDIES: Final[dict[int, Remedy]] = {
@@ -69,15 +53,6 @@ def words_of(error: pymysql.Error) -> tuple[str | None, str]:
     number, text = errno(error), message(error)
     reason = without_values(number, text)
     return None, advised(reason, remedy_of(number, text)) if fault_of(error) is Fault.VALUE else reason
-
-
-def without_values(number: int, text: str) -> str:
-    """What the server said, without the value that some messages quote: the error's name, key or column."""
-    if number not in _QUOTES_VALUES:
-        return text
-    name = _SAID.get(number) or _NAMES.get(number, "value refused").replace("_", " ").lower()
-    named = [f"{place['what']} {place['name']}" for place in _AT_END.finditer(text)]
-    return f"{', '.join([name, *named])} (error {number})"
 
 
 def remedy_of(number: int, text: str) -> Remedy:

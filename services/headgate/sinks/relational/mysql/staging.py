@@ -14,11 +14,11 @@ from typing import Final
 
 import pymysql
 
-from headgate.databases.mysql.errors import errno, message
+from headgate.databases.mysql.errors import errno, message, without_values
 from headgate.sinks.relational.grouping import Group, UnwritableError
 from headgate.sinks.relational.mysql.catalog import DATABASE, Column, read_version
 from headgate.sinks.relational.mysql.connection import MysqlSession, quoted
-from headgate.sinks.relational.mysql.faults import BAD_VALUES, remedy_of, without_values
+from headgate.sinks.relational.mysql.faults import BAD_VALUES, remedy_of
 from headgate.sinks.relational.mysql.values import BYTES, NUMBERS_SENT, column_text
 from headgate.sinks.relational.remedies import advised
 from headgate.sinks.relational.staging import Stage

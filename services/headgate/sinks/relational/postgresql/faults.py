@@ -1,17 +1,16 @@
 """What PostgreSQL's errors mean: whose fault they are, and what is said of them."""
 
-import re
 from typing import Final
 
 import psycopg
 from psycopg import errors
 
-from headgate.databases.postgresql.errors import message
+from headgate.databases.postgresql.errors import without_values
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkSilentError, SinkUnavailableError
 from headgate.sinks.relational.remedies import Remedy, advised
 from headgate.sinks.relational.session import Fault
 
-__all__ = ["fault_of", "remedy_of", "sink_error", "without_values", "words_of"]
+__all__ = ["fault_of", "remedy_of", "sink_error", "words_of"]
 
 _FAULTS: Final[tuple[tuple[Fault, tuple[type[psycopg.Error], ...]], ...]] = (
     (Fault.BETWEEN_ROWS, (errors.UniqueViolation, errors.ForeignKeyViolation, errors.ExclusionViolation)),
@@ -52,24 +51,6 @@ _UNAVAILABLE: Final = (
     errors.TransactionTimeout,
 )
 _UNAVAILABLE_CLASSES: Final = ("08", "53", "57", "58")
-
-_ON_SCHEMA: Final = frozenset({"08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "54", "55", "57", "58"})
-"""Classes of SQLSTATE whose messages quote names, never values. An extension's own, and a trigger's, may quote any."""
-
-_ON_VALUES: Final = "22"
-_RAISED_BY_A_FUNCTION: Final = "pl_exec.c"
-"""Where PL/pgSQL raises: a function's own text may quote a value anywhere, under any SQLSTATE."""
-
-_BEFORE_THE_VALUE: Final = re.compile("[^:\"'(]*")
-_SAID: Final = {
-    "22001": "value too long",
-    "22003": "value out of range",
-    "23502": "null value in a column that is NOT NULL",
-    "23505": "duplicate key value",
-}
-"""Refusals that the server words with the value in front."""
-
-_WORD: Final = re.compile("([A-Z][a-z]+)")
 
 _NOT_FOUND: Final = (errors.UndefinedTable, errors.UndefinedFunction, errors.UndefinedObject)
 _RAISED_CLASSES: Final = ("P0", "38", "39", "2F")
@@ -114,28 +95,6 @@ def words_of(error: psycopg.Error) -> tuple[str | None, str]:
     reason = without_values(error)
     is_value = fault_of(error) is Fault.VALUE and not isinstance(error, errors.CardinalityViolation)
     return error.diag.column_name, advised(reason, remedy_of(error)) if is_value else reason
-
-
-def without_values(error: psycopg.Error) -> str:
-    """What the server said, if such a message names parts of the schema only; else the condition's name."""
-    state = error.sqlstate
-    if state is None or state[:2] in _ON_SCHEMA:
-        return message(error)
-    named = [
-        f"{what} {name}"
-        for what, name in (("constraint", error.diag.constraint_name), ("type", error.diag.datatype_name))
-        if name
-    ]
-    return f"{', '.join([_condition(error, state), *named])} (SQLSTATE {state})"
-
-
-def _condition(error: psycopg.Error, state: str) -> str:
-    """What PostgreSQL itself says of a value before it quotes it; else the name of the condition."""
-    if state[:2] == _ON_VALUES and error.diag.source_file != _RAISED_BY_A_FUNCTION:
-        said = _BEFORE_THE_VALUE.match(error.diag.message_primary or "")
-        if said is not None and " " in said[0].strip():
-            return said[0].strip()
-    return _SAID.get(state) or _WORD.sub(r" \1", type(error).__name__).strip().lower()
 
 
 def sink_error(error: psycopg.Error, doing: str) -> SinkError:

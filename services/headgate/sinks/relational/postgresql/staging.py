@@ -11,10 +11,11 @@ from typing import Final
 
 import psycopg
 
+from headgate.databases.postgresql.errors import without_values
 from headgate.sinks.relational.grouping import Group, UnwritableError
 from headgate.sinks.relational.postgresql.catalog import Column, read_version
 from headgate.sinks.relational.postgresql.connection import PostgresSession, quoted
-from headgate.sinks.relational.postgresql.faults import remedy_of, sink_error, without_values
+from headgate.sinks.relational.postgresql.faults import remedy_of, sink_error
 from headgate.sinks.relational.postgresql.values import column_text
 from headgate.sinks.relational.remedies import advised
 from headgate.sinks.relational.staging import Stage
