@@ -4,18 +4,17 @@ Only the last records of each partition are read, and for a few seconds at most:
 and says nothing in either direction.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
-from confluent_kafka import IsolationLevel
+from confluent_kafka import IsolationLevel, Message
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.eventlog.connection import KafkaConnection
-from headgate.eventlog.lasting_reader import PartitionError
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.partition_reader import PartitionReader
+from headgate.sources.brief_read import read_briefly
 from headgate.sources.offsets import SourceUnreachableError
 
 __all__ = ["look_at_newest"]
@@ -25,9 +24,6 @@ LOOK_SECONDS_MAX: Final = 5.0
 
 LOOK_BACK_RECORDS: Final = 10
 """The last of a partition may be a tombstone, a marker or a message; hardly ever ten in a row."""
-
-POLL_RECORDS_MAX: Final = 500
-POLL_SECONDS: Final = 0.2
 
 T = TypeVar("T")
 
@@ -52,26 +48,12 @@ def look_at_newest(connection: KafkaConnection, topics: Mapping[str, int], look:
     if not waiting:
         return {}
     start = {at: max(begins[at], end - LOOK_BACK_RECORDS) for at, end in waiting.items()}
-    with PartitionReader(connection, start, client_id="headgate-newest") as reader:
-        return _read(reader, waiting, look)
-
-
-def _read(reader: PartitionReader, waiting: dict[Partition, int], look: Look[T]) -> dict[str, T]:
-    """``waiting``: partition → its end. A partition that cannot be read tells nothing."""
     found: dict[str, T] = {}
-    deadline = time.monotonic() + LOOK_SECONDS_MAX
-    while waiting and time.monotonic() < deadline:
-        try:
-            messages = reader.poll(POLL_RECORDS_MAX, POLL_SECONDS)
-        except PartitionError as error:
-            waiting.pop(error.partition, None)
-            continue
-        except LogError as error:
-            raise SourceUnreachableError(str(error)) from error
-        for message in messages:
-            topic = str(message.topic())
-            if (told := look(topic, message.key(), message.value())) is not None:
-                found[topic] = told
-        positions = reader.positions()
-        waiting = {at: end for at, end in waiting.items() if at.topic not in found and positions[at] < end}
+
+    def take(at: Partition, message: Message) -> None:
+        if (told := look(at.topic, message.key(), message.value())) is not None:
+            found[at.topic] = told
+
+    with PartitionReader(connection, start, client_id="headgate-newest") as reader:
+        read_briefly(reader, waiting, LOOK_SECONDS_MAX, take, lambda at: at.topic in found)
     return found

@@ -6,21 +6,20 @@ place for the second time. Then the first record at that place is read, for its 
 """
 
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
-from confluent_kafka import IsolationLevel
+from confluent_kafka import IsolationLevel, Message
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.eventlog.connection import KafkaConnection
-from headgate.eventlog.lasting_reader import PartitionError
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.partition_reader import PartitionReader
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.spans import table_of
+from headgate.sources.brief_read import read_briefly
 from headgate.sources.offsets import SourceUnreachableError, end_offsets
 
 __all__ = ["SourceLook", "UnappliedWatch"]
@@ -33,9 +32,6 @@ READ_SECONDS_MAX: Final = 5.0
 
 READ_PARTITIONS_MAX: Final = 1_000
 """Partitions whose first record is read at a time; the others follow the next time."""
-
-POLL_RECORDS_MAX: Final = 500
-POLL_SECONDS: Final = 0.2
 
 FEEDS_MAX: Final = 10_000
 """Feeds that are remembered; a feed that was removed is not asked about again, and goes first."""
@@ -135,23 +131,21 @@ def _first_times(connection: KafkaConnection, places: Mapping[Place, int]) -> di
         raise SourceUnreachableError(str(error)) from error
     waiting = {at: offset for at, offset in start.items() if offset < ends[at]}
     found: dict[Place, int | None] = {(at.topic, at.number): None for at in start.keys() - waiting.keys()}
-    deadline = time.monotonic() + READ_SECONDS_MAX
+
+    def take(at: Partition, message: Message) -> None:
+        found.setdefault((at.topic, at.number), message.timestamp()[1])
+
     with PartitionReader(
         connection, waiting, client_id="headgate-unapplied", fetch_message_max_bytes=FETCH_BYTES
     ) as reader:
-        while waiting and time.monotonic() < deadline:
-            try:
-                messages = reader.poll(POLL_RECORDS_MAX, POLL_SECONDS)
-            except PartitionError as error:
-                waiting.pop(error.partition, None)
-                continue
-            except LogError as error:
-                raise SourceUnreachableError(str(error)) from error
-            for message in messages:
-                found.setdefault((str(message.topic()), int(message.partition() or 0)), message.timestamp()[1])
-            for at, position in reader.positions().items():
-                if position >= ends[at]:
-                    found.setdefault((at.topic, at.number), None)
-                if (at.topic, at.number) in found:
-                    waiting.pop(at, None)
+        read_briefly(
+            reader,
+            {at: ends[at] for at in waiting},
+            READ_SECONDS_MAX,
+            take,
+            lambda at: (at.topic, at.number) in found,
+        )
+        for at, position in reader.positions().items():
+            if position >= ends[at]:
+                found.setdefault((at.topic, at.number), None)
     return found
