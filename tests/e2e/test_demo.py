@@ -154,7 +154,7 @@ def test_a_killed_demo_leaves_nothing_running(demo: Demo) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(RUN_SECONDS_MAX)
 def test_what_is_up_says_where_it_is_and_ends_when_its_broker_is_gone(tmp_path: Path) -> None:
-    with running(tmp_path, (sys.executable, "-m", "headgate", "up", "--agents", "2")) as up:
+    with running(tmp_path, (sys.executable, "-m", "headgate", "up", "--agents", "1")) as up:
         deadline = time.monotonic() + RUN_SECONDS_MAX
         while "Ctrl-C stops everything" not in (said := up.answer.read_text()):
             assert up.process.poll() is None, said
@@ -169,7 +169,8 @@ def test_what_is_up_says_where_it_is_and_ends_when_its_broker_is_gone(tmp_path: 
             connection.request("GET", "/readyz")
             assert connection.getresponse().status == 200
             connection.close()
-        assert _a_feed_of_ones_own(said, tmp_path) == (0, "")
+        told = _a_feed_of_ones_own(said, tmp_path)
+        assert told == (0, ""), told[1]
         words = {process: " ".join(_words(process)) for process in psutil.process_iter()}
         jvms = [process for process, said in words.items() if folder[1] in said and "GatewayServer" in said]
         assert len(jvms) == 1, jvms

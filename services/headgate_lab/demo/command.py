@@ -59,6 +59,7 @@ class Output(StrEnum):
 
 Rate = Annotated[float, typer.Option(min=1, max=2_000, help="changes written to the source per second")]
 Agents = Annotated[int | None, typer.Option(min=2, max=8, help="agents to start; one is killed, another frozen")]
+UpAgents = Annotated[int | None, typer.Option("--agents", min=1, max=8, help="agents to start")]
 Seed = Annotated[int | None, typer.Option(help="of everything the writers do; a random one is chosen and printed")]
 Keep = Annotated[bool, typer.Option("--keep", help="keep the folder with databases, broker and logs")]
 
@@ -103,7 +104,7 @@ def demo(
         raise typer.Exit(EXIT_FAILED)
 
 
-def up(*, rate: Rate = RATE_GENTLE, agents: Agents = None, seed: Seed = None, keep: Keep = False) -> None:
+def up(*, rate: Rate = RATE_GENTLE, agents: UpAgents = None, seed: Seed = None, keep: Keep = False) -> None:
     """Start what the demo runs on, with a gentle load, and leave it running until Ctrl-C.
 
     Services may be killed; when broker, Connect or a database is gone it says so, stops the rest and ends with code 50.

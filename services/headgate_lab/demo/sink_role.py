@@ -23,6 +23,8 @@ def create_sink_role(target: Connection, target_dsn: str) -> str:
         "CREATE SCHEMA headgate AUTHORIZATION {role}",
         "GRANT USAGE ON SCHEMA {schema} TO {role}",
         "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
+        # Who tries a feed of their own at `headgate up` creates its table here.
+        "ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role}",
     ):
         names = {"database": target.info.dbname, "schema": SCHEMA, "role": SINK_ROLE}
         target.execute(SQL(statement).format(**{name: Identifier(text) for name, text in names.items()}))
