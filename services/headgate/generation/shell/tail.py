@@ -18,13 +18,12 @@ from headgate.records.base import Fact
 from headgate.records.generation import WriterKey
 
 __all__ = [
-    "LEVEL_SECONDS_MAX",
     "RECORDS_MAX",
     "WRITE_SECONDS_MAX",
     "GenerationTail",
-    "no_owner",
     "open_generation_log",
     "partition_of_set",
+    "write_at_level",
 ]
 
 RECORDS_MAX: int = 1_000
@@ -37,12 +36,27 @@ LEVEL_SECONDS_MAX: float = 30.0
 """How long an owner's first announcement is waited for: it campaigns and announces itself within some seconds."""
 
 
-def no_owner() -> LogError:
-    """Nobody has announced the level at which something about generations may be said."""
-    return LogError(
-        f"no owner of change logs has announced itself within {LEVEL_SECONDS_MAX:g} s: is `headgate serve generation` "
-        "running?"
-    )
+def write_at_level(write: Callable[[], None], follow: Callable[[], object], state: GenerationState) -> None:
+    """Write, and until an owner has announced the schema level for it, ``follow`` the topic into ``state``.
+
+    Raises LogError: no owner has, or LevelTooLowError.
+    """
+    deadline = time.monotonic() + LEVEL_SECONDS_MAX
+    while True:
+        try:
+            write()
+        except LevelTooLowError as error:
+            if time.monotonic() < deadline:
+                follow()
+                continue
+            if state.owner_rev >= 0:
+                raise
+            raise LogError(
+                f"no owner of change logs has announced itself within {LEVEL_SECONDS_MAX:g} s: is `headgate serve "
+                "generation` running?"
+            ) from error
+        else:
+            return
 
 
 def partition_of_set(log: Log, name: str) -> Partition:
@@ -123,20 +137,9 @@ class GenerationTail:
 
         Raises LogError: no owner has, or LevelTooLowError.
         """
-        if self._writer is None:  # most only read
-            self._writer = self._log.writer(self._client)
-        deadline = time.monotonic() + LEVEL_SECONDS_MAX
-        while True:
-            try:
-                self._writer.write([Placed(self._partition, fact)], WRITE_SECONDS_MAX)
-            except LevelTooLowError as error:
-                if time.monotonic() >= deadline and self.state.owner_rev < 0:
-                    raise no_owner() from error
-                if time.monotonic() >= deadline:
-                    raise
-                self.follow(0.2)
-            else:
-                return
+        writer = self._writer = self._writer or self._log.writer(self._client)  # most only read
+        placed = [Placed(self._partition, fact)]
+        write_at_level(lambda: writer.write(placed, WRITE_SECONDS_MAX), lambda: self.follow(0.2), self.state)
 
     def close(self) -> None:
         """Let go. Idempotent."""

@@ -11,7 +11,7 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError, LogReader, Partition
 from headgate.eventlog.replay import read_on_to
 from headgate.eventlog.sharding import shard_of
-from headgate.eventlog.snapshot import Snapshot, read_snapshot
+from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedRecorded, FeedState, SpanPlan
 from headgate.records.keys import FeedKey
 from headgate.sources.offsets import SourceError, offsets_since
@@ -58,8 +58,7 @@ class FeedLags:
         partitions = [Partition(topic, shard) for topic in _TOPICS]
         ends = self._log.end_offsets(partitions)
         if shard not in self._shards:
-            self._shards[shard] = (self._log.reader(ends), read_snapshot(self._log, partitions))
-            return self._shards[shard][1]
+            self._shards[shard] = (self._log.reader(dict.fromkeys(partitions, 0)), Snapshot())
         reader, snapshot = self._shards[shard]
         for read in read_on_to(reader, ends):
             snapshot.take(read)

@@ -22,16 +22,15 @@ from typing import ClassVar, Final
 import msgspec
 
 from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.log import Delivery, LevelTooLowError, LogError, Partition, Placed, Writer
+from headgate.eventlog.log import Delivery, LogError, Partition, Placed, Writer
 from headgate.eventlog.replay import READ_STALL_SECONDS_MAX
 from headgate.eventlog.sharding import ANNOUNCE
 from headgate.generation.core.state import GenerationState, evolve, new_state, state_for_writer
 from headgate.generation.shell.tail import (
-    LEVEL_SECONDS_MAX,
     RECORDS_MAX,
     WRITE_SECONDS_MAX,
-    no_owner,
     partition_of_set,
+    write_at_level,
 )
 from headgate.records.base import Fact, Key
 from headgate.records.generation import GenerationOwnerKey, WriterKey
@@ -87,9 +86,7 @@ class WriterTail:
         self.awaited, moved_at, seen = end, time.monotonic(), -1
         try:
             while self._shared.position < end:
-                self.wake.wait(LOOK_SECONDS)
-                self.wake.clear()
-                self.take()
+                self._wait_and_take()
                 if self._shared.position != seen:
                     seen, moved_at = self._shared.position, time.monotonic()
                 if time.monotonic() - moved_at > READ_STALL_SECONDS_MAX:
@@ -103,21 +100,12 @@ class WriterTail:
 
         Raises LogError: no owner has, or LevelTooLowError.
         """
-        deadline = time.monotonic() + LEVEL_SECONDS_MAX
-        while True:
-            try:
-                self._shared.write(Placed(self._partition, fact))
-            except LevelTooLowError as error:
-                if time.monotonic() < deadline:
-                    self.wake.wait(LOOK_SECONDS)
-                    self.wake.clear()
-                    self.take()
-                    continue
-                if self.state.owner_rev < 0:
-                    raise no_owner() from error
-                raise
-            else:
-                return
+        write_at_level(lambda: self._shared.write(Placed(self._partition, fact)), self._wait_and_take, self.state)
+
+    def _wait_and_take(self) -> None:
+        self.wake.wait(LOOK_SECONDS)
+        self.wake.clear()
+        self.take()
 
     def give(self, item: Delivery | LogError) -> None:
         """Called by the shared thread, with its lock held."""
