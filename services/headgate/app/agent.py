@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from headgate.agent.shell.life import AgentCounters, AgentOptions
-from headgate.agent.shell.service import run_agent
+from headgate.agent.shell.service import AgentCounters, AgentOptions, run_agent
 from headgate.app.process import Part, Surroundings
 from headgate.config.security import java_properties
 from headgate.observability.metrics import AgentFeeds, AgentMemory, AgentMetrics, AgentRestraint, AgentStream

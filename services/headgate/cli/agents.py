@@ -6,8 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from headgate.cli.option_groups import CommandGroup
-from headgate.cli.options import ClusterOptions, Format, Timeout, Watch, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, age, show_rows
 from headgate.cli.requests import MOVES_SECONDS_DEFAULT, ask_shards, operation, show_done
 from headgate.eventlog.snapshot import read_snapshot

@@ -9,8 +9,7 @@ import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.lookup import find_feed
-from headgate.cli.option_groups import CommandGroup
-from headgate.cli.options import ClusterOptions, Format, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, age, note, show_object, show_rows
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Delivery, Log, Partition

@@ -10,8 +10,7 @@ import typer
 
 from headgate.cli.dry_run import rehearse
 from headgate.cli.lookup import find_feed
-from headgate.cli.option_groups import CommandGroup
-from headgate.cli.options import ClusterOptions, Format, Timeout, Watch, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, show_object, show_rows, show_value
 from headgate.cli.requests import (
     MOVES_SECONDS_DEFAULT,

@@ -1,8 +1,12 @@
 """``headgate generation``: change logs and their generations, shown and changed.
 
 What changes something says first what it would do; ``--yes`` does it.
+
+A reader's progress: a feed's positions are those of its checkpoint and its agents. A program that reads with
+ChangeReader keeps its own, and reports only up to which switch it has read everything that was closed.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +14,6 @@ import typer
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.generation_loads import automatic, show_plan
 from headgate.cli.generation_pictures import picture
-from headgate.cli.generation_readers import readers
 from headgate.cli.generation_requests import (
     SetName,
     Yes,
@@ -24,24 +27,48 @@ from headgate.cli.generation_requests import (
     waits_for,
 )
 from headgate.cli.generation_timestamps import app as timestamps
-from headgate.cli.option_groups import CommandGroup
-from headgate.cli.options import ClusterOptions, Format, Timeout, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
+from headgate.cli.source_topics import positions_of
+from headgate.config.feed import parse_feed
+from headgate.eventlog.snapshot import Snapshot, read_snapshot
+from headgate.generation.changelog.core.bounds import standings_of
 from headgate.generation.changelog.core.planning import resize
 from headgate.generation.core.ranges import LogStream
+from headgate.generation.core.state import GenerationState
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.tokens import token_of_key
+from headgate.records.control import FeedRecorded
 from headgate.records.generation import GenerationRequestKind, ReaderKey
+from headgate.records.keys import FeedKey
 from headgate.records.names import InvalidNameError, check_name
+from headgate.sources.change_logs import reader_of_feed
 
 app = CommandGroup(help="Change logs: re-partitioned without breaking any key's order.", no_args_is_help=True)
 
 app.command("plan")(show_plan)
 app.command()(automatic)
 app.command()(picture)
-app.command()(readers)
 app.add_typer(timestamps, name="timestamps")
+
+
+@app.command()
+def readers(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
+    """List the readers of a change log, and of each feed the streams that it has yet to read."""
+    with opened(name, cluster) as (log, tail):
+        record_of(tail, name)
+        found = tail.state.readers.get(name, {})
+        snapshot = read_snapshot(log)
+    feeds = {reader_of_feed(key.feed): (key.feed, record) for key, record in snapshot.each(FeedKey, FeedRecorded)}
+    rows: list[dict[str, Any]] = []
+    for reader, said in sorted(found.items()):
+        told = {"reader": reader, "has_read": said.read_epoch, "reported_ms": said.reported_ms}
+        streams = (
+            [told | each for each in _streams(tail.state, name, snapshot, *feeds[reader])] if reader in feeds else []
+        )
+        rows += streams or [told]
+    show_rows(("reader", "has_read", "stream", "partition", "position", "end", "waits_for"), rows, output)
 
 
 @app.command()
@@ -251,3 +278,21 @@ def _shown(stream: LogStream) -> dict[str, Any]:
         "opened_in": stream.generation,
         "parents": [str(parent) for parent in stream.parents],
     }
+
+
+def _streams(
+    state: GenerationState, name: str, snapshot: Snapshot, feed: str, record: FeedRecorded
+) -> Iterator[dict[str, Any]]:
+    """What a feed has yet to read."""
+    positions: dict[int, int] = {}
+    for plan in record.spans:
+        positions |= positions_of(snapshot, feed, record, plan)
+    is_strict = parse_feed(record.spec).source.strict_generations
+    for each in standings_of(state, name, positions, strict=is_strict):
+        yield {
+            "stream": str(each.stream),
+            "partition": each.partition,
+            "position": each.position,
+            "end": each.end,
+            "waits_for": [str(stream) for stream in each.waits_for],
+        }

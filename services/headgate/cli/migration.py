@@ -12,13 +12,12 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.migration_target import TargetOptions
-from headgate.cli.option_groups import CommandGroup
-from headgate.cli.options import ClusterOptions, Format, Timeout, Watch, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, note, show_object, show_rows
 from headgate.cli.requests import CLIENT, OUTCOME_SECONDS_DEFAULT, requester, show_settled
-from headgate.cli.way_back import way_back_of
 from headgate.eventlog.log import Delivery, Log, Partition
 from headgate.eventlog.replay import read_to_end
+from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import (
@@ -29,8 +28,12 @@ from headgate.migration.core.spec import (
     written,
 )
 from headgate.migration.shell.work import MigrationWork
+from headgate.migration.strategies.online.way_back import read_way_back
 from headgate.migration.strategies.tools.tool import said_by_tool
+from headgate.records.control import FeedRecorded, FeedState
+from headgate.records.keys import FeedKey
 from headgate.records.migration import (
+    FEED,
     MigrationKey,
     MigrationOutcomeKey,
     MigrationOwnerKey,
@@ -38,6 +41,7 @@ from headgate.records.migration import (
     MigrationRequested,
     MigrationRequestKey,
     MigrationRequestKind,
+    MigrationState,
 )
 from headgate.runtime.requests import Request, ask
 
@@ -411,3 +415,35 @@ def _row(name: str, record: MigrationRecorded) -> dict[str, Any]:
         "progress": f"{_progress(record):.0f} %",
         "artifacts": [artifact.name for artifact in record.artifacts],
     }
+
+
+def way_back_of(log: Log, record: MigrationRecorded) -> dict[str, Any]:
+    """``state``, and ``why`` where it is not open; empty for a migration that has none to tell of. Raises LogError."""
+    found = read_way_back(record.note) if record.state is MigrationState.COMPLETE else None
+    if found is None:
+        return {}
+    if found.reason:
+        return {"state": "none", "why": found.reason}
+    if not record.artifacts:
+        return {"state": "gone", "why": f"{found.table} was dropped, or is in the table's place again"}
+    told = {"table": found.table, "from_offsets": found.offsets}
+    for artifact in record.artifacts:
+        if artifact.kind == FEED:
+            return {**_of_feed(_feed(log, artifact.name), artifact.name), "feed": artifact.name, **told}
+    if found.feed:
+        return {"state": "ended", "why": "the table was changed again", **told}
+    return {"state": "begins with the revert", **told}
+
+
+def _feed(log: Log, feed: str) -> FeedRecorded | None:
+    shard = shard_of(feed, log.shards)
+    return read_snapshot(log, [Partition("changefeed", shard)]).get(FeedKey(feed), FeedRecorded)
+
+
+def _of_feed(record: FeedRecorded | None, feed: str) -> dict[str, Any]:
+    if record is None or record.state is FeedState.REMOVED:
+        return {"state": "begins with the revert", "why": f"feed {feed} was removed"}
+    if record.state is FeedState.NORMAL:
+        return {"state": "kept"}
+    why = record.error or f"feed {feed} is {record.state.value}"
+    return {"state": "stands still", "why": f"{why}; see `headgate why {feed}`"}

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.cli.option_groups import OptionGroup
+from headgate.cli.options import OptionGroup
 from headgate.migration.core.spec import Registry
 from headgate.records.migration import MigrationStrategy
 

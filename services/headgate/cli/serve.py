@@ -13,8 +13,7 @@ from headgate.app.services import (
     run_node,
     run_views,
 )
-from headgate.cli.option_groups import CommandGroup, OptionGroup
-from headgate.cli.options import ClusterOptions, cluster_flags
+from headgate.cli.options import ClusterOptions, CommandGroup, OptionGroup, cluster_flags
 
 app = CommandGroup(help="Run a service in the foreground, until SIGTERM or Ctrl-C.", no_args_is_help=True)
 

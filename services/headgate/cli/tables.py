@@ -7,8 +7,7 @@ import msgspec
 import typer
 
 from headgate.cli.lookup import find_feed
-from headgate.cli.option_groups import CommandGroup
-from headgate.cli.options import ClusterOptions, Format, Timeout, Watch, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation, show_settled
 from headgate.eventlog.snapshot import read_snapshot

@@ -8,8 +8,7 @@ import msgspec
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.cli.option_groups import CommandGroup
-from headgate.cli.options import ClusterOptions, Format, cluster_flags, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, cluster_flags, connected
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.rights import rights
 from headgate.cli.source_topics import SOURCE_COLUMNS, source_rows

@@ -1,33 +1,143 @@
-"""The views as a service: a Faust application on a thread and an event loop of its own, until it is told to stop."""
+"""The views as a service: a Faust application on its own thread and event loop, until it is told to stop.
+
+Faust's own web server answers the routes. It runs in the loop that reads the topics, so nothing is shared.
+
+A rebuild is complete at the last records that a reader is given, found by reading from the end backwards. The end
+offset of a partition does not say that: markers of transactions and records of aborted ones come behind the last.
+"""
 
 import asyncio
 import socket
 import tempfile
 import time
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import faust
+import msgspec
 from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry
 
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.lasting_reader import LOOK_SECONDS as STALL_LOOK_SECONDS
-from headgate.eventlog.log import LogError
+from headgate.eventlog.lasting_reader import STALL_SECONDS
+from headgate.eventlog.log import Log, LogError, Partition
+from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.snapshot import all_partitions
 from headgate.observability.logs import logger
 from headgate.observability.probes import PortTakenError, Probes
-from headgate.views.ends import ReadingWatch, last_offsets
 from headgate.views.group import group_may_be_joined, group_of, group_was_forgotten
 from headgate.views.lag import LagWindows
 from headgate.views.metrics import ViewsMetrics
 from headgate.views.model import ViewsModel
-from headgate.views.pages import serve_pages
 from headgate.views.positions import Groups, positions_of
-from headgate.views.routes import Known
+from headgate.views.routes import ROUTES, BadQueryError, Failure, Known, Route, answer_to, openapi
 from headgate.views.stream import make_app, read_topics, stop_app
 
-__all__ = ["ViewsEndedError", "ViewsService"]
+LOOK_BACK_FIRST: Final = 100
+"""Offsets looked at first; ten times as many each time that none of them was visible."""
+
+
+def last_offsets(log: Log, partitions: list[Partition]) -> dict[Partition, int]:
+    """The last visible offset of each partition that has one. Raises LogError, NewerSchemaError."""
+    found: dict[Partition, int] = {}
+    ends = {partition: end for partition, end in log.end_offsets(partitions).items() if end > 0}
+    look_back = LOOK_BACK_FIRST
+    while ends:
+        start = {partition: max(0, end - look_back) for partition, end in ends.items()}
+        for read in read_to_end(log, sorted(ends), start):
+            found[read.partition] = max(read.offset, found.get(read.partition, 0))
+        ends = {partition: end for partition, end in ends.items() if partition not in found and start[partition] > 0}
+        look_back *= 10
+    return found
+
+
+class ReadingWatch:
+    """Notices that a partition is no longer read, by the rule of eventlog/lasting_reader.py.
+
+    Faust's client cannot be replaced in its process, so the process ends and its platform starts another one.
+    """
+
+    def __init__(self, log: Log, partitions: list[Partition], monotonic: Callable[[], float]) -> None:
+        self._log = log
+        self._partitions = partitions
+        self._monotonic = monotonic
+        self._looked_at = monotonic()
+        self._short: dict[Partition, tuple[int, float]] = {}
+        """Partition below its end → last offset read, since when."""
+        self._hidden: dict[Partition, int] = {}
+        """Ends behind which there is nothing but marks of transactions."""
+
+    def stopped(self, at: Mapping[Partition, int]) -> str | None:
+        """Why records are missing, None if none are. ``at``: the last offset read of each partition.
+
+        Ask every STALL_LOOK_SECONDS. Brokers that do not answer prove nothing.
+        """
+        try:
+            return self._look(at)
+        except LogError:
+            self._short.clear()
+            return None
+
+    def _look(self, at: Mapping[Partition, int]) -> str | None:
+        ends = self._log.stable_offsets(self._partitions)
+        now = self._monotonic()
+        if now - self._looked_at > 2 * STALL_LOOK_SECONDS:
+            self._short.clear()  # this process stood still, not the client
+        self._looked_at = now
+        short = {p: at.get(p, -1) for p, end in ends.items() if at.get(p, -1) + 1 < end != self._hidden.get(p)}
+        self._short = {p: (last, self._since(p, last, now)) for p, last in short.items()}
+        stalled = [p for p, (_, since) in self._short.items() if now - since >= STALL_SECONDS]
+        visible = last_offsets(self._log, stalled)
+        for partition in stalled:
+            last = short[partition]
+            if visible.get(partition, -1) > last:
+                return (
+                    f"{partition.topic}/{partition.number} has stayed at offset {last} for {STALL_SECONDS:g} s, and "
+                    f"has records up to {visible[partition]}"
+                )
+            self._hidden[partition] = ends[partition]
+        return None
+
+    def _since(self, partition: Partition, last: int, now: float) -> float:
+        before = self._short.get(partition)
+        return before[1] if before is not None and before[0] == last else now
+
+
+def serve_pages(app: faust.App, known: Known, model: ViewsModel) -> None:
+    """Answer every route, and /openapi.json, from now on."""
+    for route in ROUTES:
+        app.page(route.path)(_page(route, known, model))
+    described = openapi()
+
+    async def describe(web: Any, request: Any) -> Any:  # noqa: ARG001
+        return web.json(described)
+
+    app.page("/openapi.json")(describe)
+
+
+def _page(route: Route, known: Known, model: ViewsModel) -> Callable[..., Any]:
+    async def page(web: Any, request: Any, **path: str) -> Any:
+        if model.behind:
+            waiting = f"{len(model.behind)} partitions of the topics are still being read: {', '.join(model.behind)}"
+            return _failed(web, 503, "rebuilding", waiting)
+        try:
+            answer = answer_to(route, known, path, request.query)
+        except BadQueryError as error:
+            return _failed(web, 400, "bad_query", str(error))
+        if answer is None:
+            return _failed(web, 404, "not_found", f"the topics hold nothing for {request.path}")
+        return web.json(answer)
+
+    # Faust names a page's class after its function.
+    page.__name__ = "page_" + "_".join(part.strip("{}") for part in route.path.split("/") if part)
+    return page
+
+
+def _failed(web: Any, status: int, name: str, message: str) -> Any:
+    return web.json(msgspec.to_builtins(Failure(name=name, message=message)), status=status)
+
 
 LOOK_SECONDS: Final = 0.1
 """How often it is looked whether to stop, and whether all has been read."""

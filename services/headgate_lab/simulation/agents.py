@@ -23,7 +23,7 @@ from headgate_lab.simulation.executor import SimulatedExecutor
 from headgate_lab.simulation.processes import Process, Stage
 
 WRITE_SECONDS: Final = 2.0
-"""As in agent/shell/life.py, like the next three."""
+"""As in agent/shell/service.py, like the next three."""
 
 TURN_RECORDS_MAX: Final = 5_000
 DRAIN_SECONDS: Final = 10.0

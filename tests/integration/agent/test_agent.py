@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.agent.shell.life import AgentOptions
-from headgate.agent.shell.service import run_agent
+from headgate.agent.shell.service import AgentOptions, run_agent
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import Delivery, LogReader, Partition
 from headgate.eventlog.sharding import place

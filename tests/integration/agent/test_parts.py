@@ -12,8 +12,7 @@ from prometheus_client import CollectorRegistry
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headgate.agent.core.executor import SpanTask
-from headgate.agent.shell.life import AgentOptions
-from headgate.agent.shell.service import run_agent
+from headgate.agent.shell.service import AgentOptions, run_agent
 from headgate.cli.requests import ask, operation
 from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.coordinator.shell.service import CoordinatorService

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from headgate import SCHEMA_VERSION
-from headgate.agent.shell.life import AgentCounters, AgentOptions
-from headgate.agent.shell.service import run_agent
+from headgate.agent.shell.service import AgentCounters, AgentOptions, run_agent
 from headgate.agent.shell.session import IdInUseError
 from headgate.eventlog.log import Delivery, Partition, Placed
 from headgate.eventlog.sharding import place, shard_of

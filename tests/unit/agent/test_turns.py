@@ -52,7 +52,7 @@ class Session:
                 self.said.append((fact.value.state, fact.value.epoch))
 
     def turn(self, *records: tuple[Key, Record | None]) -> None:
-        """As agent/shell/life.py has it: what was read, then what has changed."""
+        """As agent/shell/service.py has it: what was read, then what has changed."""
         arrived = [Arrived(Delivery(Partition(key.topic, 0), 5, key, value)) for key, value in records]
         inputs: deque[AgentInput] = deque(arrived)
         inputs.extend(self.turns.changes())

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of
 from headgate.cli import main
-from headgate.cli.errors import Commands
 from headgate.cli.lookup import find_feed
+from headgate.cli.main import Commands
 from headgate.config.feed import FeedSpecError
 from headgate.config.settings import SettingsError
 from headgate.eventlog.connection import BrokerUnreachableError

@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from headgate.cli.option_groups import CommandGroup, OptionGroup
+from headgate.cli.options import CommandGroup, OptionGroup
 
 
 class Where(OptionGroup, frozen=True):

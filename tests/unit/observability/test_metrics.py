@@ -2,7 +2,7 @@
 
 from headgate.agent.core.executor import SpanId, TaskStatus
 from headgate.agent.shell.figures import FeedFigures
-from headgate.agent.shell.life import AgentCounters
+from headgate.agent.shell.service import AgentCounters
 from headgate.observability.metrics import (
     AgentFeeds,
     AgentMemory,

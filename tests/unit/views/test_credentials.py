@@ -7,7 +7,7 @@ import pytest
 import trustme
 
 from headgate.config.settings import SettingsError
-from headgate.views.credentials import credentials_of
+from headgate.views.stream import credentials_of
 
 
 def test_plain_text_needs_none() -> None:

@@ -7,7 +7,7 @@ from headgate.eventlog.log import Partition, Placed
 from headgate.records.base import Fact
 from headgate.records.control import SessionEnded
 from headgate.records.keys import SessionKey
-from headgate.views.ends import ReadingWatch
+from headgate.views.service import ReadingWatch
 from headgate_lab.memory_log.log import MemoryBroker
 
 DISPATCH = Partition("dispatch", 0)

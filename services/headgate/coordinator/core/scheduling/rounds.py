@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final
 
 from headgate.coordinator.core.draft import Draft
-from headgate.coordinator.core.scheduling import measuring, spreading
+from headgate.coordinator.core.scheduling import measuring, relocation
 from headgate.coordinator.core.scheduling.round_view import RoundView, free_of
 from headgate.coordinator.core.sessions import joining
 from headgate.coordinator.core.span_predicates import is_open
@@ -59,11 +59,11 @@ def _run(draft: Draft, scheduler: Scheduler, view: RoundView) -> bool:
 
 
 _BEFORE: Final[Mapping[str, Callable[[Draft, RoundView], None]]] = {
-    "rebalance": lambda draft, _view: spreading.make_plans(draft),
+    "rebalance": lambda draft, _view: relocation.make_plans(draft),
     "even": lambda _draft, view: view.look_at_joiners(),
 }
 _AFTER: Final[Mapping[str, Callable[[Draft, RoundView, Sequence[Move]], None]]] = {
-    "rebalance": spreading.note_begun,
+    "rebalance": relocation.note_begun,
     "even": lambda draft, _view, begun: joining.note_begun(draft, begun),
     "balance": lambda draft, view, _begun: measuring.judge(draft, view.measured),
 }
