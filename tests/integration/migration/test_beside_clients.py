@@ -81,7 +81,10 @@ def waits_for_a_row(url: str, watcher: Any) -> bool:
     if url.startswith("mysql"):
         watcher.execute("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'")
     else:
-        watcher.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event IN ('transactionid', 'tuple')")
+        watcher.execute(
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE wait_event IN ('transactionid', 'tuple') AND datname = current_database()"
+        )
     return bool(watcher.fetchone()[0])
 
 
@@ -243,7 +246,10 @@ class Sleeper(threading.Thread):
 
 def end_sleepers(url: str, watcher: Any) -> None:
     if not url.startswith("mysql"):
-        watcher.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(900)'")
+        watcher.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE query LIKE '%pg_sleep(900)' AND datname = current_database()"
+        )
         return
     watcher.execute("SELECT id FROM information_schema.processlist WHERE info = 'SELECT SLEEP(900)'")
     for (number,) in watcher.fetchall():
@@ -282,7 +288,8 @@ def sleeping(url: str, watcher: Any) -> int:
         watcher.execute("SELECT COUNT(*) FROM information_schema.processlist WHERE info = 'SELECT SLEEP(900)'")
     else:
         watcher.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT pg_sleep(900)'"
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE state = 'active' AND query = 'SELECT pg_sleep(900)' AND datname = current_database()"
         )
     return int(watcher.fetchone()[0])
 

@@ -152,5 +152,8 @@ def test_a_table_that_was_altered_is_looked_at_anew(bench: Bench) -> None:
 def test_a_session_says_for_whom_it_works_before_it_waits(bench: Bench) -> None:
     claim = bench.claim()
     bench.apply(claim, row(0, 1, "a"))
-    said = bench.execute("SELECT application_name FROM pg_stat_activity WHERE application_name LIKE 'headgate shop%'")
+    said = bench.execute(
+        "SELECT application_name FROM pg_stat_activity "
+        "WHERE application_name LIKE 'headgate shop%' AND datname = current_database()"
+    )
     assert said == [("headgate shop public.orders 1.1",)]

@@ -129,7 +129,9 @@ def test_a_writer_ended_by_the_sink_can_go_on_with_a_new_session(postgres_bench:
     writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
     label = str(Label.of(claim))
     ended = postgres_bench.execute(
-        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s", (label,)
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+        "WHERE application_name = %s AND datname = current_database()",
+        (label,),
     )
     assert ended == [(True,)]
     second = batch_of(claim, 6, upsert(6, 1, "b"))
