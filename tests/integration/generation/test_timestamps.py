@@ -2,14 +2,15 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Protocol
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -37,6 +38,7 @@ from headgate.records.generation import GenerationOutcomeKey
 from headgate.records.timestamps import (
     DescriptionKey,
     RingNode,
+    StreamsKey,
     TimestampsRequested,
     TimestampsRequestKey,
     TimestampsRequestKind,
@@ -54,8 +56,10 @@ LARGE = tuple(
     for node in range(16)
 )
 LARGE_STREAMS = 16 * 1024 * 16
-"""As many as there may be: 53 rows of each kind, a turn each, so there is time to kill their owner between them."""
+"""As many as there may be: 53 rows of each kind, a turn each."""
 DELAY_MS = 2_000
+ROWS_UNTIL_KILLED: Final = 3
+TESTS: Final = Path(__file__).parents[2]
 
 
 class Asker:
@@ -98,14 +102,19 @@ def asker(log: KafkaLog) -> Iterator[Asker]:
 
 
 class Owner:
-    """A process ``headgate serve generation``."""
+    """A process ``headgate serve generation``. With ``killed_at``, the first that gets there dies."""
 
-    def __init__(self, cluster: Cluster, folder: Path, name: str) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, name: str, killed_at: tuple[str, int] | None) -> None:
         self._file = folder / f"{name}.log"
         given = ["--bootstrap", cluster.bootstrap, "--cluster", cluster.cluster, "--http-port", "0"]
-        command = [sys.executable, "-m", "headgate", "serve", "generation", *given, "--log-format", "json"]
+        module = ["headgate"]
+        if killed_at is not None:
+            key_class, nth = killed_at
+            module = ["support.killed_owner", str(folder / "killed"), key_class, str(nth)]
+        command = [sys.executable, "-m", *module, "serve", "generation", *given, "--log-format", "json"]
+        found = f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
         with self._file.open("wb") as out:
-            self.process = subprocess.Popen(command, stderr=out, env=dict(os.environ))
+            self.process = subprocess.Popen(command, stderr=out, env={**os.environ, "PYTHONPATH": found})
 
     @property
     def owns(self) -> set[int]:
@@ -120,12 +129,16 @@ class Owner:
         self.process.wait(30)
 
 
+class StartOwner(Protocol):
+    def __call__(self, name: str, killed_at: tuple[str, int] | None = None) -> Owner: ...
+
+
 @pytest.fixture
-def owners(cluster: Cluster, log: KafkaLog, tmp_path: Path) -> Iterator[Callable[[str], Owner]]:
+def owners(cluster: Cluster, log: KafkaLog, tmp_path: Path) -> Iterator[StartOwner]:
     running: list[Owner] = []
 
-    def start(name: str) -> Owner:
-        running.append(Owner(cluster, tmp_path, name))
+    def start(name: str, killed_at: tuple[str, int] | None = None) -> Owner:
+        running.append(Owner(cluster, tmp_path, name, killed_at))
         return running[-1]
 
     yield start
@@ -145,31 +158,27 @@ def check_whole(records: TimestampRecords) -> None:
 
 @pytest.mark.parametrize("table", ["descriptions", "streams"])
 def test_an_owner_that_is_killed_between_the_rows_is_gone_on_with(
-    log: KafkaLog, asker: Asker, owners: Callable[[str], Owner], table: str
+    log: KafkaLog, asker: Asker, owners: StartOwner, table: str
 ) -> None:
-    both = [owners("one"), owners("other")]
+    row = {"descriptions": DescriptionKey, "streams": StreamsKey}[table].__name__
+    both = [owners(name, (row, ROWS_UNTIL_KILLED + 1)) for name in ("one", "other")]
     shard = shard_of(SET, log.shards)
     eventually(lambda: [len(each.owns) for each in both] == [log.shards // 2] * 2, "each owns half of the shards")
     first, second = sorted(both, key=lambda each: shard not in each.owns)
     with TimestampStreams(log, SET) as streams, closing(TimestampReader(log, SET, "r")) as reader:
+        second.process.send_signal(signal.SIGSTOP)  # it must not take over before what is half done has been looked at
         outcome = asker.say(TimestampsRequestKind.CREATE, LARGE, kept_ms=0)
-
-        def has_a_row() -> bool:
-            asker.tail.follow(0.05)
-            return bool(getattr(asker.tail.state.timestamps, table))
-
-        eventually(has_a_row, f"the first row of {table}")
-        first.kill()
+        eventually(lambda: first.process.poll() == -signal.SIGKILL, "killed between the rows")
         (timestamp_ms,) = asker.timestamps
         due = asker.records.sets[SET].generations[0].chunks
         assert due == LARGE_STREAMS // 5_000 + 1
-        assert len(getattr(asker.records, table)[SET, timestamp_ms]) < due, "killed between the rows"
+        assert len(getattr(asker.records, table)[SET, timestamp_ms]) == ROWS_UNTIL_KILLED
         assert reader.generations() == (), "no timestamp is seen yet"
-        assert second.process.poll() is None
         if table == "descriptions":
             eventually(lambda: streams.generations == {timestamp_ms: False}, "the writer knows that there is one")
             with pytest.raises(GenerationUnreadError):
                 streams.stream_of(7, now_us())
+        second.process.send_signal(signal.SIGCONT)
         assert asker.settled(outcome).status is OutcomeStatus.DONE
         check_whole(asker.records)
         (seen,) = reader.generations()
