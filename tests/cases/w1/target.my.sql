@@ -1,0 +1,1 @@
+CREATE TABLE w1 (id int PRIMARY KEY, a varchar(20));

@@ -1,0 +1,79 @@
+"""Cases of ``tests/cases``: their records, and playing them through the task function into a real sink."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.inputs import SpanResult
+from headgate.config.feed import parse_feed
+from headgate.replication.frames import Chunk
+from headgate.replication.plan import BatchPlan, SpanWork
+from headgate.replication.task_run import run_task
+from headgate.sinks.contract import Sink
+from headgate.sinks.registry import open_sink
+from support import build
+
+CASES = Path(__file__).parents[1] / "cases"
+FORMAT = re.compile(r"format ([a-z-]+)")
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One line of events.jsonl. ``tx``: how the transaction ends in which it is produced. ``wait``: not used here."""
+
+    key: str | None
+    value: str | None
+    tx: str | None = None
+    wait: Any = None
+
+
+class Case:
+    """One folder."""
+
+    def __init__(self, number: str) -> None:
+        self.number = number
+        self._folder = CASES / number
+        self.table = number if number.startswith("w") else f"c{int(number)}"
+
+    @property
+    def format(self) -> str:
+        """The ``source.format`` of its records; the README says it unless it is Debezium's JSON."""
+        said = FORMAT.search(self.text("README") or "")
+        return said[1] if said else "debezium-json"
+
+    def text(self, name: str) -> str | None:
+        """A file of the folder, None if the case has none of that name."""
+        path = self._folder / name
+        return path.read_text(encoding="utf-8") if path.exists() else None
+
+    def records(self) -> list[Record]:
+        """In the order of the topic."""
+        lines = (self.text("events.jsonl") or "").splitlines()
+        return [msgspec.json.decode(line, type=Record) for line in lines if line]
+
+    def wanted(self, sink: str) -> list[tuple[str, list[list[Any]]]]:
+        """Queries and what they must give; ``sink`` is pg or my."""
+        return [tuple(each) for each in json.loads(self.text("want.json") or "{}").get(sink, [])]
+
+
+class Player:
+    """One table of a feed: a topic of one partition, applied as an agent's tasks do."""
+
+    def __init__(self, spec: dict[str, Any], table: str) -> None:
+        self._spec = json.dumps(spec)
+        self._topic = spec["source"]["topics"][0]
+        self.sink: Sink = open_sink(parse_feed(self._spec).sink, keeps_session=False)
+        self._claim = build.claim(table=table, topic=self._topic)
+        self.sink.claim(self._claim)
+
+    def apply(self, records: Sequence[tuple[int, bytes | None, bytes | None]]) -> SpanResult:
+        """Offer (offset, key, value) of the topic from its start; what the sink has already is passed over."""
+        work = SpanWork(SpanId("shop", "t"), self._topic, self._claim, self.sink.positions(self._claim))
+        offsets, keys, values = zip(*records, strict=True)
+        chunk = Chunk(self._topic, 0, offsets, [0] * len(offsets), keys, values)
+        (result,) = run_task(BatchPlan(self._spec, (work,)), [chunk]).spans
+        return result
