@@ -1,11 +1,15 @@
-"""What MySQL's and MariaDB's errors mean."""
+"""What MySQL's and MariaDB's errors mean, and what of their text may be shown."""
 
 import re
 from typing import Final
 
+import pymysql
+from pymysql import Error as MysqlError
 from pymysql.constants import CR, ER
 
-__all__ = ["UNAVAILABLE", "errno", "is_clients", "message", "without_values"]
+from headgate.databases.faults import Fault
+
+__all__ = ["BAD_VALUES", "UNAVAILABLE", "MysqlError", "errno", "fault_of", "is_clients", "message", "without_values"]
 
 UNAVAILABLE: Final = frozenset(
     {
@@ -15,6 +19,26 @@ UNAVAILABLE: Final = frozenset(
     }
 )  # fmt: skip
 """Errors that pass: the server stops, starts, is full, is read-only for now, or a lock was not granted in time."""
+
+BAD_VALUES: Final = frozenset(
+    {1048, 1062, 1118, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1416, 1425, 1427, 1451, 1452, 1216, 1217,
+     1526, 1586, 1644, 1690, 1761, 1762, 1901, 3140, 3156, 3819, 4025, 4078}
+)  # fmt: skip
+"""Errors and warnings that rows, not the server, are to blame for."""
+
+_FAULTS: Final = (
+    (Fault.BETWEEN_ROWS, frozenset({1062, 1586, 1216, 1217, 1451, 1452, 1761, 1762})),
+    (Fault.VALUE, BAD_VALUES),
+    (Fault.TABLE_MISSING, frozenset({1146})),
+    (Fault.ALTERED, frozenset({1054, 1109, 1136, 1412})),
+    (Fault.DEADLOCK, frozenset({1213})),
+    (Fault.LOCK_WAIT, frozenset({1205})),
+    (Fault.TIME_LIMIT, frozenset({1969, 3024})),
+    (Fault.PERMISSION, frozenset({1044, 1142, 1143, 1227, 1370, 1410, 1698})),
+    (Fault.ENDED, frozenset({1028, 1040, 1053, 1129, 1317, 1927, 4031})),
+    (Fault.LOST, frozenset({2002, 2003, 2005, 2006, 2013, 2014, 2055})),
+    (Fault.PASSING, UNAVAILABLE),
+)
 
 _QUOTES_VALUES: Final = frozenset(
     {1062, 1292, 1366, 1367, 1411, 1525, 1526, 1586, 1644, 1690, 1761, 1762, 3140, 3156, 3903, 4078}
@@ -28,6 +52,14 @@ _NAMES: Final = {number: name for name, number in vars(ER).items() if isinstance
 
 _AT_END: Final = re.compile(r"for (?P<what>key|column) (?P<name>[^ ]+)(?= at row \d+$|$)")
 """The name behind the value, read from the text's end, which no value can reach."""
+
+
+def fault_of(error: MysqlError) -> Fault:
+    """Why the statement failed; the first that fits."""
+    number = errno(error)
+    if number == 0 and isinstance(error, pymysql.OperationalError | pymysql.InterfaceError | pymysql.InternalError):
+        return Fault.LOST
+    return next((fault for fault, numbers in _FAULTS if number in numbers), Fault.OTHER)
 
 
 def errno(error: BaseException | None) -> int:

@@ -11,8 +11,7 @@ from typing import Any, Final, Self, TypeVar
 
 import pymysql
 from pymysql.constants import CLIENT, CR
-from pymysql.converters import escape_string
-from pymysql.cursors import SSCursor
+from pymysql.cursors import DictCursor, SSCursor
 
 from headgate.databases.address import Target
 from headgate.databases.errors import (
@@ -59,11 +58,32 @@ class MysqlSession:
             cursor.execute(statement, parameters)
             return int(cursor.rowcount)
 
-    def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
+    def named_rows(self, statement: str) -> list[dict[str, Any]]:
+        """The rows of a statement whose columns differ from version to version, by the columns' names."""
+        with self.wire.cursor(DictCursor) as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def stream(self, statement: str, parameters: Parameters = None) -> Iterator[tuple[Any, ...]]:
         """The rows of a statement one by one, as the server sends them: to be read to the end, or closed."""
         with self.wire.cursor(SSCursor) as cursor:
-            cursor.execute(statement)
+            cursor.execute(statement, parameters)
             yield from cursor
+
+    def stream_or_close(self, statement: str, parameters: Parameters = None) -> Iterator[tuple[Any, ...]]:
+        """The same, but the session is closed if the rows are not read to the end, instead of reading the rest."""
+        cursor: Any = self.wire.cursor(SSCursor)
+        is_over = False
+        try:
+            cursor.execute(statement, parameters)
+            yield from cursor
+            is_over = True
+        finally:
+            if is_over:
+                cursor.close()
+            else:
+                cursor.connection = None  # closing the cursor would read the rest
+                self.close()
 
     def load(self, statement: str, rows: Iterable[bytes]) -> int:
         """Run a LOAD DATA LOCAL with ``rows`` for its file; the number of warnings. Raises pymysql.Error."""
@@ -74,11 +94,6 @@ class MysqlSession:
                 return int(cursor.warning_count)
         finally:
             self.wire.outgoing = None
-
-    @staticmethod
-    def literal(text: str) -> str:
-        """A text as a literal, for the mode of our sessions (backslashes escape)."""
-        return f"'{escape_string(text)}'"
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -1,11 +1,54 @@
-"""What PostgreSQL's errors mean."""
+"""What PostgreSQL's errors mean, and what of their text may be shown."""
 
 import re
 from typing import Final
 
 import psycopg
+from psycopg import Error as PostgresError
+from psycopg import errors
 
-__all__ = ["message", "without_values"]
+from headgate.databases.faults import Fault
+
+__all__ = ["PostgresError", "fault_of", "is_of_a_value", "is_raised", "message", "without_values"]
+
+_KINDS: Final[tuple[tuple[Fault, tuple[type[PostgresError], ...]], ...]] = (
+    (Fault.BETWEEN_ROWS, (errors.UniqueViolation, errors.ForeignKeyViolation, errors.ExclusionViolation)),
+    (
+        Fault.VALUE,
+        (
+            psycopg.IntegrityError,
+            psycopg.DataError,
+            errors.CardinalityViolation,  # two keys of the batch are one to the server (citext, 1.0 and 1.00)
+            errors.ProgramLimitExceeded,  # a value too long for an index
+            errors.RaiseException,  # a trigger
+        ),
+    ),
+    (Fault.TABLE_MISSING, (errors.UndefinedTable,)),
+    (
+        Fault.ALTERED,
+        (
+            errors.UndefinedColumn,
+            errors.DatatypeMismatch,
+            errors.InvalidColumnReference,
+            errors.FeatureNotSupported,  # a cached plan whose result type has changed
+        ),
+    ),
+    (Fault.NAME_MISSING, (errors.UndefinedFunction, errors.UndefinedObject)),
+    (Fault.UNPREPARED, (errors.InvalidSqlStatementName,)),
+    (Fault.DEADLOCK, (errors.DeadlockDetected, errors.SerializationFailure)),
+    (Fault.LOCK_WAIT, (errors.LockNotAvailable,)),
+    (Fault.PERMISSION, (errors.InsufficientPrivilege,)),
+    (
+        Fault.PASSING,
+        (errors.ReadOnlySqlTransaction, errors.IdleInTransactionSessionTimeout, errors.TransactionTimeout),
+    ),
+)
+
+_ENDED_CLASSES: Final = ("08", "53", "57", "58")
+"""Classes of SQLSTATE: connection, resources, an operator's intervention, the server's system."""
+
+_RAISED_CLASSES: Final = ("P0", "38", "39", "2F")
+"""Classes of SQLSTATE for errors in functions of the database: PL/pgSQL's own, and those of external routines."""
 
 _ON_SCHEMA: Final = frozenset({"08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "54", "55", "57", "58"})
 """Classes of SQLSTATE whose messages quote names, never values. An extension's own, and a trigger's, may quote any."""
@@ -26,12 +69,42 @@ _SAID: Final = {
 _WORD: Final = re.compile("([A-Z][a-z]+)")
 
 
-def message(error: psycopg.Error) -> str:
+def fault_of(error: PostgresError) -> Fault:
+    """Why the statement failed; the first that fits."""
+    state = error.sqlstate
+    found = next((fault for fault, kinds in _KINDS if isinstance(error, kinds)), None)
+    if found is not None:
+        return found
+    if state is None:
+        return Fault.LOST if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) else Fault.OTHER
+    if state[:2] in _ENDED_CLASSES:
+        return Fault.ENDED
+    return Fault.VALUE if is_raised(error) else Fault.OTHER
+
+
+def is_raised(error: PostgresError) -> bool:
+    """Whether a function of the database raised it: of a class for that, or a state that PostgreSQL does not know."""
+    state = error.sqlstate
+    if state is None or state[:2] in _RAISED_CLASSES:
+        return state is not None
+    try:
+        errors.lookup(state)
+    except KeyError:
+        return state[:2] not in (*_ENDED_CLASSES, "XX")
+    return False
+
+
+def is_of_a_value(error: PostgresError) -> bool:
+    """Whether the server refused a value or a row, by a class of SQLSTATE that is for nothing else."""
+    return isinstance(error, psycopg.DataError | psycopg.IntegrityError)
+
+
+def message(error: PostgresError) -> str:
     """What the server said."""
     return (error.diag.message_primary or str(error) or type(error).__name__).strip()
 
 
-def without_values(error: psycopg.Error) -> str:
+def without_values(error: PostgresError) -> str:
     """What the server said, if such a message names parts of the schema only; else the condition's name."""
     state = error.sqlstate
     if state is None or state[:2] in _ON_SCHEMA:
@@ -44,7 +117,7 @@ def without_values(error: psycopg.Error) -> str:
     return f"{', '.join([_condition(error, state), *named])} (SQLSTATE {state})"
 
 
-def _condition(error: psycopg.Error, state: str) -> str:
+def _condition(error: PostgresError, state: str) -> str:
     """What PostgreSQL itself says of a value before it quotes it; else the name of the condition."""
     if state[:2] == _ON_VALUES and error.diag.source_file != _RAISED_BY_A_FUNCTION:
         said = _BEFORE_THE_VALUE.match(error.diag.message_primary or "")

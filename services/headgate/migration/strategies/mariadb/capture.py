@@ -6,9 +6,10 @@ Whether a connector reads the log is not asked here: a mark shows it, once the m
 from contextlib import suppress
 from typing import Final
 
+from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import RefusedError, Table
 from headgate.migration.strategies.mariadb.mark import markable
-from headgate.migration.strategies.mariadb.sessions import Session, quoted
+from headgate.migration.strategies.mariadb.sessions import Session
 
 __all__ = ["check_capture"]
 

@@ -11,8 +11,9 @@ import threading
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import Chunk, Load, Plan, Table
-from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session, quoted
+from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
 from headgate.migration.strategies.mariadb.text import beyond, within
 
 __all__ = ["MariadbCopy", "differing_rows"]

@@ -14,9 +14,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.mariadb.lane import MariadbLane, differing_keys, prepare, to_final_form
 from headgate.migration.strategies.mariadb.mark import set_mark
-from headgate.migration.strategies.mariadb.sessions import Session, quoted
+from headgate.migration.strategies.mariadb.sessions import Session
 from headgate.migration.strategies.mariadb.text import among, inserts, row_text, texts
 from headgate.migration.strategies.online.lane import (
     CutOver,

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from headgate.databases.mysql.sql import quoted
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.strategies.contract import (
     Chunk,
@@ -26,7 +27,7 @@ from headgate.migration.strategies.mariadb.capture import check_capture
 from headgate.migration.strategies.mariadb.copy import differing_rows
 from headgate.migration.strategies.mariadb.mark import set_mark
 from headgate.migration.strategies.mariadb.server import MariadbServer
-from headgate.migration.strategies.mariadb.sessions import Session, quoted
+from headgate.migration.strategies.mariadb.sessions import Session
 from headgate.migration.strategies.mariadb.swap import TableSwap
 from headgate.migration.strategies.mariadb.text import TEXT_SETTINGS, among, kind_of, literals, within
 from headgate.migration.strategies.online.lane import Mark, Row, Target

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.databases.address import Target
+from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import (
     Column,
     Load,
@@ -30,7 +31,7 @@ from headgate.migration.strategies.contract import (
 from headgate.migration.strategies.mariadb.copy import MariadbCopy
 from headgate.migration.strategies.mariadb.desired import change, read_form, same
 from headgate.migration.strategies.mariadb.replicas import MariadbReplicas
-from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session, quoted
+from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
 from headgate.migration.strategies.mariadb.swap import TableSwap
 from headgate.migration.strategies.statement import Statement, parse_statement
 from headgate.records.migration import Artifact

@@ -14,13 +14,12 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any, Final
 
-import pymysql
 from msgspec.structs import replace
-from pymysql.cursors import DictCursor, SSCursor
 
 from headgate.databases.address import Target
+from headgate.databases.faults import Fault
 from headgate.databases.mysql.address import address_of, parse_address
-from headgate.databases.mysql.errors import errno, message, without_values
+from headgate.databases.mysql.errors import MysqlError, errno, fault_of, message, without_values
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.migration.strategies.contract import (
     DatabaseUnavailableError,
@@ -30,7 +29,7 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.target import password_refused, refusing
 
-__all__ = ["MariadbSessions", "Session", "quoted", "translated", "why_not_mariadb"]
+__all__ = ["MariadbSessions", "Session", "translated", "why_not_mariadb"]
 
 CONNECT_SECONDS: Final = 10
 END_POLL_SECONDS: Final = 0.02
@@ -55,23 +54,17 @@ _VALUES: Final = re.compile(r"\n| (?:VALUES|WHERE|SET)\b", re.IGNORECASE)
 """Behind these a statement may have values of rows."""
 
 _SETTINGS: Final = "SET SESSION time_zone = '+00:00', sql_notes = 0, wait_timeout = 86400"
-_LOST: Final = frozenset({1053, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 1040, 1129, 4031, 0})
-_LOCKED: Final = frozenset({1205, 1213, 3024, 1969})
 
 
-def quoted(*names: str) -> str:
-    """`a`.`b`."""
-    return ".".join("`" + name.replace("`", "``") + "`" for name in names)
-
-
-def translated(error: pymysql.Error, doing: str) -> Exception:
+def translated(error: MysqlError, doing: str) -> Exception:
     """What a server's error means to a strategy."""
     number = errno(error)
     text = f"{doing}: {without_values(number, message(error))}"
-    if number in _LOCKED:
-        return LockUnavailableError(text)
-    if number in _LOST or number in (1317, 1028):
-        return DatabaseUnavailableError(text)
+    match fault_of(error):
+        case Fault.LOCK_WAIT | Fault.DEADLOCK | Fault.TIME_LIMIT:
+            return LockUnavailableError(text)
+        case Fault.LOST | Fault.ENDED:
+            return DatabaseUnavailableError(text)
     return RefusedError(text if text.endswith(f"(error {number})") else f"{text} (error {number})")
 
 
@@ -80,7 +73,7 @@ def _translating(statement: str) -> Iterator[None]:
     """Raise a server's errors as ``translated`` gives them, named by the statement's beginning, without any value."""
     try:
         yield
-    except pymysql.Error as error:
+    except MysqlError as error:
         raise translated(error, _VALUES.split(statement.strip())[0][:STATEMENT_CHARACTERS_MAX]) from error
 
 
@@ -108,9 +101,8 @@ class Session:
 
     def named_rows(self, statement: str) -> list[dict[str, Any]]:
         """The rows of a statement whose columns differ from version to version."""
-        with self._lock, _translating(statement), self._session.wire.cursor(DictCursor) as cursor:
-            cursor.execute(statement)
-            return list(cursor.fetchall())
+        with self._lock, _translating(statement):
+            return self._session.named_rows(statement)
 
     def count(self, statement: str, parameters: tuple[Any, ...] | None = None) -> int:
         """How many rows a statement has changed."""
@@ -119,19 +111,8 @@ class Session:
 
     def stream(self, statement: str, parameters: tuple[Any, ...] | None = None) -> Iterator[tuple[Any, ...]]:
         """The rows one by one, as the server sends them; the session is closed if they are not read to the end."""
-        cursor: Any = self._session.wire.cursor(SSCursor)
-        is_over = False
-        try:
-            with _translating(statement):
-                cursor.execute(statement, parameters)
-                yield from cursor
-            is_over = True
-        finally:
-            if is_over:
-                cursor.close()
-            else:
-                cursor.connection = None  # closing the cursor would read the rest
-                self.close()
+        with _translating(statement):
+            yield from self._session.stream_or_close(statement, parameters)
 
     def wait_at_most(self, seconds: float) -> None:
         """Locks of tables and rows are waited for so long."""

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import DatabaseUnavailableError, LockUnavailableError, RefusedError
-from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session, quoted
+from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
 from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["TableSwap"]

@@ -7,8 +7,9 @@ are. Sessions that read or write them have ``TEXT_SETTINGS``.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import Chunk, Column, RefusedError, Table
-from headgate.migration.strategies.mariadb.sessions import Session, quoted
+from headgate.migration.strategies.mariadb.sessions import Session
 
 __all__ = [
     "TEXT_SETTINGS",

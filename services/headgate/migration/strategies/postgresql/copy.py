@@ -12,8 +12,7 @@ the comparison finds that as well, and the migration fails instead of bringing t
 import threading
 from typing import Any, Final
 
-from psycopg import sql
-
+from headgate.databases.postgresql import sql
 from headgate.migration.strategies.contract import Chunk, Load, Plan, Table
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, translating
 

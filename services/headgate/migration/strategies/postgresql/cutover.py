@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from msgspec.structs import replace
-from psycopg import sql
 
+from headgate.databases.postgresql import sql
 from headgate.migration.strategies.contract import Memory
 from headgate.migration.strategies.online.lane import (
     CutOver,

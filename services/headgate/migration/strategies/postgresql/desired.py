@@ -8,8 +8,8 @@ import re
 from typing import Any, Final
 
 import msgspec
-from psycopg import sql
 
+from headgate.databases.postgresql import sql
 from headgate.migration.strategies.contract import RefusedError
 
 __all__ = ["Form", "change", "read_form", "same"]

@@ -6,8 +6,7 @@ somebody else. A publication is whose changes Debezium reads: without it the tab
 
 from typing import Any, Final
 
-from psycopg import sql
-
+from headgate.databases.postgresql import sql
 from headgate.migration.strategies.contract import Plan, RefusedError
 from headgate.migration.strategies.postgresql.sessions import named
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
-from psycopg import sql
 
+from headgate.databases.postgresql import sql
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.strategies.contract import Chunk, Memory, RefusedError, Table
 from headgate.migration.strategies.online.lane import LastChange, Mark, Row, Target

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
 
-from psycopg import sql
-
+from headgate.databases.postgresql import sql
 from headgate.migration.strategies.contract import Chunk, Plan
 from headgate.migration.strategies.online.range_work import WRITE_LOCK_SECONDS, RangeWork, check_may_write
 from headgate.migration.strategies.postgresql.copy import casted, listed, table_of, within

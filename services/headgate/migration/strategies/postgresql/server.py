@@ -13,9 +13,9 @@ from hashlib import sha256
 from typing import Any, Final, Literal
 
 import msgspec
-from psycopg import sql
 
 from headgate.databases.address import Target
+from headgate.databases.postgresql import sql
 from headgate.migration.strategies.contract import (
     Column,
     Memory,

@@ -5,14 +5,14 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Any, Final
 
-import psycopg
 from msgspec.structs import replace
-from psycopg import errors, sql
 
 from headgate.databases.address import Target
+from headgate.databases.faults import Fault
+from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.address import address_of, url_of
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
-from headgate.databases.postgresql.errors import without_values
+from headgate.databases.postgresql.errors import PostgresError, fault_of, without_values
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import open_connection
 from headgate.migration.strategies.contract import (
@@ -29,13 +29,10 @@ __all__ = ["PostgresSessions", "named", "schema_of", "translating"]
 LOCK_SECONDS: Final = 10
 """For statements whose step does not set its own limit."""
 
-_LOCKED: Final = (errors.LockNotAvailable, errors.DeadlockDetected, errors.SerializationFailure)
-_NOT_FOUND: Final = (errors.UndefinedFunction, errors.UndefinedObject, errors.UndefinedTable)
 QUALIFY: Final = (
     ". Headgate's sessions have only pg_catalog on their search path: write the schema before names of types, "
     "functions, collations and tables"
 )
-_LOST: Final = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow, errors.QueryCanceled)
 
 
 def named(schema: str | None, name: str) -> sql.Identifier:
@@ -63,20 +60,24 @@ def translating(doing: str) -> Iterator[None]:
     """A server's errors as a strategy's."""
     try:
         yield
-    except _LOCKED as error:
-        raise LockUnavailableError(f"{doing}: {_said(error)}") from error
-    except _LOST as error:
-        raise DatabaseUnavailableError(f"{doing}: {_said(error)}") from error
-    except psycopg.Error as error:
-        if error.sqlstate is None or error.sqlstate[:2] in ("08", "53", "57", "58"):
-            raise DatabaseUnavailableError(f"{doing}: {_said(error)}") from error
-        hint = QUALIFY if isinstance(error, _NOT_FOUND) else ""
-        said = _said(error)
-        state = "" if error.sqlstate in said else f" ({error.sqlstate})"
-        raise RefusedError(f"{doing}: {said}{state}{hint}") from error
+    except PostgresError as error:
+        match fault_of(error):
+            case Fault.LOCK_WAIT | Fault.DEADLOCK:
+                raise LockUnavailableError(f"{doing}: {_said(error)}") from error
+            case Fault.LOST | Fault.ENDED:
+                raise DatabaseUnavailableError(f"{doing}: {_said(error)}") from error
+            case fault:
+                raise _refused(doing, error, fault) from error
 
 
-def _said(error: psycopg.Error) -> str:
+def _refused(doing: str, error: PostgresError, fault: Fault) -> RefusedError:
+    said = _said(error)
+    state = "" if error.sqlstate is None or error.sqlstate in said else f" ({error.sqlstate})"
+    hint = QUALIFY if fault in (Fault.TABLE_MISSING, Fault.NAME_MISSING) else ""
+    return RefusedError(f"{doing}: {said}{state}{hint}")
+
+
+def _said(error: PostgresError) -> str:
     """What the server said, less the values of rows: a migration's errors are records on a topic."""
     column = error.diag.column_name
     return without_values(error) if column is None else f"{without_values(error)}, column {column}"
@@ -161,6 +162,6 @@ class PostgresSessions:
     def close(self) -> None:
         """Let go of the migration's lock."""
         if self._main is not None:
-            with suppress(psycopg.Error):
+            with suppress(PostgresError):
                 self._main.close()
             self._main = None

@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
+from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import Memory, RefusedError
 from headgate.migration.strategies.mariadb.server import MariadbServer
-from headgate.migration.strategies.mariadb.sessions import quoted
 from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
 

@@ -15,6 +15,7 @@ from typing import Final
 import pymysql
 
 from headgate.databases.mysql.errors import errno, message, without_values
+from headgate.databases.mysql.sql import literal
 from headgate.sinks.relational.grouping import Group, UnwritableError
 from headgate.sinks.relational.mysql.catalog import DATABASE, Column, read_version
 from headgate.sinks.relational.mysql.connection import MysqlSession, quoted
@@ -151,7 +152,7 @@ class MysqlStage(Stage[MysqlSession, Column]):
         kind = self.table.columns[column].kind
         if kind in BYTES:
             return f"x'{text}'"
-        return text if kind in NUMBERS_SENT else self.session.literal(text)
+        return text if kind in NUMBERS_SENT else literal(text)
 
     # --- merge ---
 

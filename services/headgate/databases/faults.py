@@ -1,0 +1,36 @@
+"""What an error of a statement means, in the terms that callers decide by; the same for every kind of database."""
+
+from enum import Enum
+
+
+class Fault(Enum):
+    """Why a statement failed. ``fault_of`` of each kind of database gives the first that fits."""
+
+    VALUE = "value"
+    """A row, whatever else is in the table."""
+    BETWEEN_ROWS = "between rows"
+    """A row, because of other rows or tables (unique, foreign key): what it lacks may still come."""
+    TABLE_MISSING = "table missing"
+    """A table that the statement names does not exist."""
+    NAME_MISSING = "name missing"
+    """A function, type or another object that the statement names does not exist."""
+    ALTERED = "altered"
+    """The columns of a table are not what the statement was written for."""
+    UNPREPARED = "unprepared"
+    """The session does not have a prepared statement of that name."""
+    DEADLOCK = "deadlock"
+    """Two transactions wait for each other, or cannot be put in an order: the same again will do."""
+    LOCK_WAIT = "lock wait"
+    """Another session held a lock for longer than this one waits."""
+    TIME_LIMIT = "time limit"
+    """The statement took longer than the server allows."""
+    PERMISSION = "permission"
+    """The session's user lacks a right."""
+    PASSING = "passing"
+    """The server cannot do it in its present state: it is read-only or full, for example."""
+    ENDED = "ended"
+    """The server ended the statement or the session, is shutting down, or takes no more sessions for now."""
+    LOST = "lost"
+    """The session is lost, without an error of the server."""
+    OTHER = "other"
+    """Anything else."""
