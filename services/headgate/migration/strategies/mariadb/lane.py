@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from headgate.databases.mysql.progress import feed_rows
 from headgate.databases.mysql.sql import quoted
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.strategies.contract import (
@@ -263,17 +264,8 @@ class MariadbLane:
 
     def position(self, plan: LanePlan, feed_id: str) -> Position | None:
         """See Lane."""
-        main = self.server.sessions.main
-        if not main.run(
-            "SELECT 1 FROM information_schema.tables WHERE table_schema = 'headgate' AND table_name = 'progress'"
-        ):
-            return None
-        rows = main.run(
-            "SELECT feed_id, part, next_offset, closed, topic_id FROM headgate.progress WHERE feed_id = %s AND "
-            "table_name = %s",
-            (feed_id, f"{plan.held.before.schema}.{plan.held.shadow}"),
-        )
-        return position_of(rows)
+        table = f"{plan.held.before.schema}.{plan.held.shadow}"
+        return position_of(feed_id, feed_rows(self.server.sessions.main.run, feed_id, table))
 
     # --- comparing ---
 

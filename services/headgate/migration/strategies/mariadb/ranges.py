@@ -7,6 +7,7 @@ type. Conversions to the new types are the writing server's, as in an INSERT …
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 
+from headgate.databases.mysql.progress import feed_rows
 from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import Chunk
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
@@ -60,9 +61,5 @@ def _check(session: Session, work: RangeWork) -> None:
     memory = session.run(
         "SELECT owner_rev, attempt, stage FROM headgate.migration WHERE id = %s LOCK IN SHARE MODE", (work.migration,)
     )
-    progress = session.run(
-        "SELECT feed_id, part, next_offset, closed, topic_id FROM headgate.progress WHERE feed_id = %s AND "
-        "table_name = %s LOCK IN SHARE MODE",
-        (work.held.feed_id, work.table_name),
-    )
+    progress = feed_rows(session.run, work.held.feed_id, work.table_name, locks=True)
     check_may_write(work, memory[0] if memory else None, progress)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.databases.address import Target
+from headgate.databases.progress import FeedRow
 from headgate.migration.core.copy_steps import Position, may_write
 from headgate.migration.strategies.contract import Plan, RefusedError, SupersededError
 from headgate.migration.strategies.target import target_of
@@ -42,25 +43,22 @@ class RangeWork(msgspec.Struct, frozen=True):
         return f"{self.plan.before.schema}.{self.plan.shadow}"
 
 
-def position_of(rows: Sequence[tuple[Any, ...]]) -> Position | None:
-    """From a feed's rows of progress for one table: (feed id, partition, next offset, closed, topic id).
-
-    None: there are no rows.
-    """
+def position_of(feed_id: str, rows: Sequence[FeedRow]) -> Position | None:
+    """From a feed's rows of progress for one table; None if there are none."""
     if not rows:
         return None
-    feed_id, _, _, _, topic_id = rows[0]
-    return Position(feed_id, {row[1]: row[2] for row in rows}, all(row[3] for row in rows), topic_id)
+    offsets = {row.partition: row.next_offset for row in rows}
+    return Position(feed_id, offsets, all(row.closed for row in rows), rows[0].topic_id)
 
 
-def check_may_write(work: RangeWork, memory: tuple[Any, ...] | None, progress: Sequence[tuple[Any, ...]]) -> None:
-    """Both as read under locks: the migration's (owner, attempt, stage); the feed's rows (see ``position_of``).
+def check_may_write(work: RangeWork, memory: tuple[Any, ...] | None, progress: Sequence[FeedRow]) -> None:
+    """Both as read under locks: the migration's (owner, attempt, stage), and the rows of the feed into the copy.
 
     Raises SupersededError, RefusedError.
     """
     if memory != (work.owner_rev, work.attempt, "paused"):
         raise SupersededError(f"the copy is not this owner's to fill any more: {memory}")
-    seen = position_of(progress)
+    seen = position_of(work.held.feed_id, progress)
     if not may_write(work.held, seen):
         raise RefusedError(
             f"the feed into the copy was to stand still at offsets {work.held.offsets} and does not ({seen}): "

@@ -18,6 +18,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from headgate.databases.postgresql import sql
+from headgate.databases.postgresql.progress import close_feed
+from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.strategies.contract import Memory
 from headgate.migration.strategies.online.lane import (
     CutOver,
@@ -172,11 +174,8 @@ class _CutOver:
             if time.monotonic() >= deadline:
                 raise not_in_copy()
             time.sleep(POLL_SECONDS)
-        session.execute(
-            "UPDATE headgate.progress SET closed = true, updated_at = clock_timestamp() WHERE feed_id = %s AND "
-            "table_name = %s",
-            (self._feed_id, f"{self._plan.held.before.schema}.{self._plan.held.shadow}"),
-        )
+        table = f"{self._plan.held.before.schema}.{self._plan.held.shadow}"
+        close_feed(PostgresSession(session).execute, self._feed_id, table)
         if self._is_in_copy(session):
             return
         raise not_in_copy()

@@ -9,6 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from headgate.databases.postgresql import sql
+from headgate.databases.postgresql.progress import feed_rows
+from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.strategies.contract import Chunk, Memory, RefusedError, Table
 from headgate.migration.strategies.online.lane import LastChange, Mark, Row, Target
@@ -272,15 +274,8 @@ class PostgresLane:
 
     def position_in(self, session: Any, plan: LanePlan, feed_id: str) -> Position | None:
         """The same, in a transaction of the caller's."""
-        ((is_there,),) = session.execute("SELECT to_regclass('headgate.progress') IS NOT NULL").fetchall()
-        if not is_there:
-            return None
-        rows = session.execute(
-            "SELECT feed_id, partition, next_offset, closed, topic_id FROM headgate.progress WHERE feed_id = %s AND "
-            "table_name = %s",
-            (feed_id, f"{plan.held.before.schema}.{plan.held.shadow}"),
-        ).fetchall()
-        return position_of(rows)
+        table = f"{plan.held.before.schema}.{plan.held.shadow}"
+        return position_of(feed_id, feed_rows(PostgresSession(session).execute, feed_id, table))
 
     # --- comparing ---
 

@@ -9,6 +9,8 @@ from contextlib import closing
 from typing import Any, Final
 
 from headgate.databases.postgresql import sql
+from headgate.databases.postgresql.progress import feed_rows
+from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.strategies.contract import Chunk, Plan
 from headgate.migration.strategies.online.range_work import WRITE_LOCK_SECONDS, RangeWork, check_may_write
 from headgate.migration.strategies.postgresql.copy import casted, listed, table_of, within
@@ -114,9 +116,6 @@ def _check(session: Any, work: RangeWork) -> None:
     memory = session.execute(
         "SELECT owner_rev, attempt, stage FROM headgate.migration WHERE id = %s FOR SHARE", (work.migration,)
     ).fetchone()
-    progress = session.execute(
-        "SELECT feed_id, partition, next_offset, closed, topic_id FROM headgate.progress WHERE feed_id = %s AND "
-        "table_name = %s FOR SHARE",
-        (work.held.feed_id, work.table_name),
-    ).fetchall()
+    execute = PostgresSession(session).execute
+    progress = feed_rows(execute, work.held.feed_id, work.table_name, locks=True)
     check_may_write(work, memory, progress)
