@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from itertools import zip_longest
 from pkgutil import resolve_name
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from pydantic import ValidationError
@@ -178,15 +178,31 @@ def _missing(ctx: typer.Context) -> None:
     )
 
 
-app = CommandGroup(cls=_AllCommands, no_args_is_help=True, pretty_exceptions_enable=False)
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"headgate {__version__}")
+        raise typer.Exit
+
+
+app = CommandGroup(
+    cls=_AllCommands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 @app.callback()
-def headgate() -> None:
+def headgate(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """Keep tables in step: change events from Kafka into databases, exactly once, from one writer per table."""
 
 
 @app.command()
 def version(output: Format = Output.TABLE) -> None:
-    """Say which version this is, and which schema version it writes."""
+    """Show the version, and the version of the control records that it writes."""
     show_object({"version": __version__, "schema_version": SCHEMA_VERSION}, output)
