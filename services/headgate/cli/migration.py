@@ -24,6 +24,7 @@ from headgate.migration.core.spec import (
     CHUNK_ROWS_DEFAULT,
     MigrationSpec,
     MigrationSpecError,
+    parse_request,
     parse_spec,
     written,
 )
@@ -42,6 +43,7 @@ from headgate.records.migration import (
     MigrationRequestKey,
     MigrationRequestKind,
     MigrationState,
+    MigrationStrategy,
 )
 from headgate.runtime.requests import Request, ask
 
@@ -102,7 +104,7 @@ def submit(
             statement=statement,
             database=target.address(),
             connection=target.connection,
-            strategy=target.strategy,
+            strategy=MigrationStrategy(target.strategy),
             topic=target.topic,
             registry=target.schema_registry(),
             declarative=target.declarative,
@@ -148,7 +150,7 @@ def _feed_lags(given: list[str]) -> dict[str, float]:
 
 def _checked(spec: MigrationSpec) -> MigrationSpec:
     try:
-        return parse_spec(written(spec))
+        return parse_request(written(spec))
     except MigrationSpecError as error:
         raise CommandError(ExitCode.USAGE, str(error)) from error
 
@@ -167,7 +169,7 @@ def plan(
             statement=statement,
             database=target.address(),
             connection=target.connection,
-            strategy=target.strategy,
+            strategy=MigrationStrategy(target.strategy),
             topic=target.topic,
             registry=target.schema_registry(),
             declarative=target.declarative,
@@ -179,7 +181,7 @@ def plan(
     )
     result = MigrationWork().run(fx.ExamineMigration("plan", "plan", spec))
     if isinstance(result, fx.Examined):
-        show_object({"strategy": target.strategy.value, **msgspec.to_builtins(result)}, output)
+        show_object({"strategy": target.strategy, **msgspec.to_builtins(result)}, output)
     elif isinstance(result, fx.ExamineRefused):
         raise CommandError(ExitCode.REQUEST_REFUSED, result.reason)
     else:

@@ -1,14 +1,16 @@
 """Options of ``headgate migration submit`` and ``plan`` that say where a schema change is done, and how."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.options import OptionGroup
 from headgate.migration.core.spec import Registry
-from headgate.records.migration import MigrationStrategy
+
+StrategyName = Literal["online", "pt-osc", "gh-ost", "direct"]
+"""``OFFERED``, as a type. Records have others, of earlier versions."""
 
 
 class TargetOptions(OptionGroup, frozen=True):
@@ -22,13 +24,12 @@ class TargetOptions(OptionGroup, frozen=True):
         Path | None, typer.Option("--password-file", help="a file in HEADGATE_SECRETS_DIR of the migration service")
     ] = None
     strategy: Annotated[
-        MigrationStrategy,
+        StrategyName,
         typer.Option(
             "--strategy",
-            help="online copies through Spark, triggers within the server, pt-osc and gh-ost by these programs; direct "
-            "does not copy",
+            help="online copies through Spark, pt-osc and gh-ost by these programs; direct does not copy",
         ),
-    ] = MigrationStrategy.ONLINE
+    ] = "online"
     topic: Annotated[
         str | None, typer.Option("--topic", help="which has the table's changes (of Debezium), for strategy online")
     ] = None

@@ -24,9 +24,9 @@ class MigrationState(StrEnum):
 
 
 class MigrationStrategy(StrEnum):
-    """How the table is changed: ``direct`` is the statement as it is, ``triggers`` a copy within the server.
+    """How the table is changed: ``direct`` is the statement as it is, ``online`` a copy whose rows come through Spark.
 
-    ``online`` is a copy whose rows all come through Spark.
+    ``triggers`` is only in records of earlier versions (ADR 0081).
     """
 
     ONLINE = "online"
@@ -34,6 +34,10 @@ class MigrationStrategy(StrEnum):
     PT_OSC = "pt-osc"
     GH_OST = "gh-ost"
     DIRECT = "direct"
+
+
+OFFERED: Final = tuple(strategy for strategy in MigrationStrategy if strategy is not MigrationStrategy.TRIGGERS)
+"""Those that can be asked for."""
 
 
 class MigrationRequestKind(StrEnum):

@@ -69,17 +69,6 @@ def test_what_was_done_directly(log: KafkaLog, serve: Serve, database: Database)
     assert sorted(database.run("SELECT * FROM items")) == [(1, 5), (2, 6)], "what it said to do undoes it"
 
 
-def test_what_was_done_by_triggers(log: KafkaLog, serve: Serve, database: Database) -> None:
-    serve("owner", "migration")
-    items(database)
-    made(database, "t1", ADD)
-    (before,) = state_of("t1")["artifacts"]
-    refused("t1", "strategy triggers", before, "written since", "submit the opposite change", "strategy online")
-    done("cleanup", "t1")
-    refused("t1", "is gone (cleaned up)", "submit the opposite change")
-    assert sorted(database.run("SELECT id, v, extra FROM items")) == [(1, 5, 7), (2, 6, 7)]
-
-
 @pytest.mark.parametrize("database", ["mariadb"], indirect=True)
 @pytest.mark.usefixtures("programs")
 def test_what_was_done_by_a_program(log: KafkaLog, serve: Serve, database: Database) -> None:

@@ -44,7 +44,8 @@ def asked(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], tup
                 statement=statement,
                 database=f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}",
                 password_file=str(tmp_path / "password"),
-                strategy=MigrationStrategy.TRIGGERS,
+                strategy=MigrationStrategy.ONLINE,
+                topic="topic",
                 declarative=True,
                 **more,
             )

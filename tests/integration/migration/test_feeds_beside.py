@@ -167,10 +167,10 @@ def test_a_table_is_changed_between_two_feeds(
     asked = headgate(
         *("migration", "submit", f"ALTER TABLE {shop.schema}.items ADD COLUMN more int NOT NULL DEFAULT 8"),
         *("--database", shop.address, "--password-file", str(shop.password_file)),
-        *("--id", "triggers", "--strategy", "triggers", "--cutover-threshold", str(CUTOVER_SECONDS)),
+        *("--id", "direct", "--strategy", "direct", "--cutover-threshold", str(CUTOVER_SECONDS)),
     )
     assert asked.exit_code == 0, asked.output
-    completed("triggers")
+    completed("direct")
     shop.run("INSERT INTO others VALUES (1000, 1)")
     eventually(lambda: sink.run("SELECT 1 FROM others WHERE id = 1000"), "the feed's other table goes on")
     # Between two attempts it is being opened again, and nothing is said of it.

@@ -10,8 +10,8 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import written
 from headgate.migration.shell.work import open_strategy
 from headgate.records.migration import MigrationStrategy
-from integration.migration.test_beside_clients import record_of
 from integration.migration.test_under_a_feed import Table
+from support.migration_records import recorded
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -60,7 +60,7 @@ def test_what_takes_no_time_is_known_from_an_empty_table(table: Table) -> None:
     before = table.run("SELECT * FROM items")
     found = {}
     for change in CHANGES[table.kind]:
-        spec = msgspec.structs.replace(table.spec(MigrationStrategy.TRIGGERS, change), prefer_instant=True)
+        spec = msgspec.structs.replace(table.spec(MigrationStrategy.ONLINE, change), prefer_instant=True)
         with closing(open_strategy("m", spec)) as strategy:
             examined = strategy.examine(msgspec.structs.replace(spec, allow_lossy=True), None)
         found[change] = isinstance(examined, fx.Examined) and examined.is_immediate
@@ -68,36 +68,25 @@ def test_what_takes_no_time_is_known_from_an_empty_table(table: Table) -> None:
     assert table.run("SELECT * FROM items") == before
 
 
-@pytest.mark.parametrize("is_instant", [True, False])
-def test_a_change_is_made_either_way(table: Table, *, is_instant: bool) -> None:
-    change = next(text for text, instant in CHANGES[table.kind].items() if instant is is_instant and "COLUMN w" in text)
-    if not is_instant:
-        change = next(text for text in CHANGES[table.kind] if "COLUMN w int, " in text)
-    spec = msgspec.structs.replace(table.spec(MigrationStrategy.TRIGGERS, change), prefer_instant=True)
-    if "ALGORITHM" in change:
-        pytest.fail("not the one that is meant")
+def test_a_change_is_made_at_once(table: Table) -> None:
+    change = next(text for text, instant in CHANGES[table.kind].items() if instant and "COLUMN w" in text)
+    spec = msgspec.structs.replace(table.spec(MigrationStrategy.ONLINE, change), prefer_instant=True)
     with closing(open_strategy("m", spec)) as strategy:
         examined = strategy.examine(spec, None)
         assert isinstance(examined, fx.Examined)
-        assert examined.is_immediate is is_instant
-        record = msgspec.structs.replace(record_of(spec), spec=written(spec), is_immediate=examined.is_immediate)
+        assert examined.is_immediate
+        record = msgspec.structs.replace(recorded(written(spec)), is_immediate=True)
         assert isinstance(strategy.start(fx.StartMigration("m", record, None, 1)), fx.Progressed)
         watch = fx.WatchMigration("m", record, 1)
-        if is_instant:
-            eventually(lambda: isinstance(strategy.watch(watch), fx.Completed), "it is in force", 20)
-        else:
-            eventually(lambda: strategy.watch(watch).is_ready_to_complete, "it is copied", 20)
-            done = strategy.cut_over(fx.CutOverMigration("m", record, 1))
-            assert isinstance(done, fx.Completed)
-            assert done.artifacts, "the table before is kept"
+        eventually(lambda: isinstance(strategy.watch(watch), fx.Completed), "it is in force", 20)
     assert table.run("SELECT id, w FROM items ORDER BY id") == [(1, None), (2, None)]
 
 
 @pytest.mark.parametrize("table", ["mysql"], indirect=True)
 def test_a_table_that_cannot_any_more_is_not_copied_under_a_lock(table: Table) -> None:
     """MariaDB refuses ALGORITHM=INSTANT where the table needs another one; the test asks for what never can."""
-    spec = msgspec.structs.replace(table.spec(MigrationStrategy.TRIGGERS, "ADD INDEX (v)"), prefer_instant=True)
-    record = msgspec.structs.replace(record_of(spec), is_immediate=True)
+    spec = msgspec.structs.replace(table.spec(MigrationStrategy.ONLINE, "ADD INDEX (v)"), prefer_instant=True)
+    record = msgspec.structs.replace(recorded(written(spec)), is_immediate=True)
     with closing(open_strategy("m", spec)) as strategy:
         told = strategy.start(fx.StartMigration("m", record, None, 1))
     assert isinstance(told, fx.Refused)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.migration.strategies.copying import noted_key, read_key
+from headgate.migration.strategies.online.copying import noted_key, read_key
 
 SECOND = datetime.timedelta(seconds=1)
 

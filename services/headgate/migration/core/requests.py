@@ -10,7 +10,7 @@ from typing import Final
 from headgate.migration.core.draft import Draft
 from headgate.migration.core.effects import CleanUpMigration, Examined, ExamineMigration, ExamineRefused
 from headgate.migration.core.scheduling import changed_since, cut_over_if_due, has_changed, reverted, stop
-from headgate.migration.core.spec import TOOLS, MigrationSpec, MigrationSpecError, parse_spec, written
+from headgate.migration.core.spec import TOOLS, MigrationSpec, MigrationSpecError, parse_request, written
 from headgate.migration.core.state import PENDING, TERMINAL
 from headgate.migration.core.transitions import Signal
 from headgate.records.control import OutcomeStatus
@@ -90,7 +90,7 @@ def catch_up(draft: Draft) -> None:
 def _submit(draft: Draft, request: str, wish: MigrationRequested) -> None:
     try:
         check_name("migration id", wish.migration)
-        spec = parse_spec(wish.spec)
+        spec = parse_request(wish.spec)
     except (MigrationSpecError, InvalidNameError) as error:
         return draft.settle(request, OutcomeStatus.REFUSED, str(error))
     if wish.migration in (ALL, "request", "outcome"):

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.records.migration import MigrationStrategy
+from headgate.records.migration import OFFERED, MigrationStrategy
 
 THRESHOLD_SECONDS_MIN: Final = 1.0
 THRESHOLD_SECONDS_MAX: Final = 30.0
@@ -20,9 +20,6 @@ RETAIN_SECONDS_DEFAULT: Final = 86_400.0
 CHUNK_ROWS_DEFAULT: Final = 1_000
 """As gh-ost and pt-osc: clients wait for the rows of one chunk, so it is some ten milliseconds long."""
 
-COPYING: Final = frozenset({MigrationStrategy.ONLINE, MigrationStrategy.TRIGGERS})
-"""Strategies that copy the table row by row."""
-
 
 TOOLS: Final = frozenset({MigrationStrategy.PT_OSC, MigrationStrategy.GH_OST})
 """Programs of others."""
@@ -30,6 +27,16 @@ TOOLS: Final = frozenset({MigrationStrategy.PT_OSC, MigrationStrategy.GH_OST})
 
 class MigrationSpecError(ValueError):
     """A description that cannot be used; the message names the option and what is allowed."""
+
+
+class StrategyRemovedError(MigrationSpecError):
+    """A strategy that earlier versions had."""
+
+    def __init__(self, strategy: MigrationStrategy) -> None:
+        super().__init__(
+            f"strategy {strategy} was removed in this version. Use online, or pt-osc at MariaDB, and submit the change "
+            "as a new migration"
+        )
 
 
 class Registry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -88,8 +95,16 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     found: str = ""
 
 
+def parse_request(text: str | None) -> MigrationSpec:
+    """The migration that a request describes. Raises MigrationSpecError, StrategyRemovedError."""
+    spec = parse_spec(text)
+    if spec.strategy not in OFFERED and spec.reverts is None:  # why it is not reverted is said by its examination
+        raise StrategyRemovedError(spec.strategy)
+    return spec
+
+
 def parse_spec(text: str | None) -> MigrationSpec:
-    """The migration that ``text`` (JSON) describes. Raises MigrationSpecError."""
+    """The migration that ``text`` (JSON), a record's spec, describes. Raises MigrationSpecError."""
     try:
         spec = msgspec.json.decode(text or "", type=MigrationSpec)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
@@ -110,10 +125,8 @@ def parse_spec(text: str | None) -> MigrationSpec:
     _check_tool(spec)
     if spec.declarative and spec.reverts is not None:
         raise MigrationSpecError("a revert is not declarative")
-    if spec.prefer_instant and spec.strategy not in COPYING:
-        raise MigrationSpecError(
-            f"strategy {spec.strategy} tries nothing first: --prefer-instant is for online and triggers"
-        )
+    if spec.prefer_instant and not _copies(spec):
+        raise MigrationSpecError(f"strategy {spec.strategy} tries nothing first: --prefer-instant is for online")
     if spec.topic is not None and spec.strategy is not MigrationStrategy.ONLINE:
         raise MigrationSpecError(f"strategy {spec.strategy} reads no topic: --topic is for online")
     if spec.registry is not None and spec.topic is None:
@@ -124,6 +137,11 @@ def parse_spec(text: str | None) -> MigrationSpec:
             "changes can be brought into"
         )
     return spec
+
+
+def _copies(spec: MigrationSpec) -> bool:
+    """Whether Headgate copies the table row by row. Records of strategy triggers have the same options."""
+    return spec.strategy in (MigrationStrategy.ONLINE, MigrationStrategy.TRIGGERS)
 
 
 def _check_place(spec: MigrationSpec) -> None:
@@ -143,9 +161,9 @@ def _check_limits(spec: MigrationSpec) -> None:
     if spec.replicas and spec.lag_seconds_max is None:
         raise MigrationSpecError("replicas are asked for their lag: give a limit with --max-lag")
     throttles = spec.threads_running_max is not None or spec.lag_seconds_max is not None or spec.feed_lags_max
-    if throttles and spec.strategy not in COPYING:
+    if throttles and not _copies(spec):
         raise MigrationSpecError(
-            f"strategy {spec.strategy} cannot be slowed down: limits of load and lag are for online and triggers"
+            f"strategy {spec.strategy} cannot be slowed down: limits of load and lag are for online"
             + ("; this one takes them as --tool-option" if spec.strategy in TOOLS else "")
         )
 

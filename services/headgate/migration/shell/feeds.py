@@ -81,7 +81,7 @@ class ChangeFeeds:
             if present[topic] > PARTITIONS_MAX:
                 raise RefusedError(
                     f"topic {topic} has {present[topic]} partitions: strategy online sets a mark in each, under the "
-                    f"table's lock, in at most {PARTITIONS_MAX}; use strategy triggers"
+                    f"table's lock, in at most {PARTITIONS_MAX}"
                 )
             found = origins(self._log.connection, {topic: present[topic]}, looked).get(topic)
         except SchemasUnavailableError as error:

@@ -31,11 +31,11 @@ from headgate.migration.strategies.online.marked import Copier
 from headgate.migration.strategies.online.strategy import OnlineStrategy
 from headgate.migration.strategies.postgresql.cutover import PostgresOnline
 from headgate.migration.strategies.postgresql.server import PostgresServer
+from headgate.migration.strategies.removed import RemovedStrategy
 from headgate.migration.strategies.target import refusing, target_of
 from headgate.migration.strategies.tools.gh_ost import GhOstStrategy
 from headgate.migration.strategies.tools.pt_osc import PtOscStrategy
 from headgate.migration.strategies.tools.tool import Tools
-from headgate.migration.strategies.triggers import TriggersStrategy
 from headgate.records.migration import MigrationStrategy
 from headgate.runtime.machine import EffectFailed
 
@@ -69,17 +69,13 @@ def open_strategy(
         return InstantFirst(server, open_strategy(migration, plainly, feeds, copier, tools))
     if spec.strategy in TOOLS:
         if not isinstance(server, MariadbServer):
-            raise RefusedError(f"strategy {spec.strategy} knows MariaDB only: use online or triggers")
+            raise RefusedError(f"strategy {spec.strategy} knows MariaDB only: use online")
         program = PtOscStrategy if spec.strategy is MigrationStrategy.PT_OSC else GhOstStrategy
         return program(server, migration, tools)
     if spec.strategy is MigrationStrategy.ONLINE:
         lane = PostgresOnline(server) if isinstance(server, PostgresServer) else MariadbOnline(server)
         return OnlineStrategy(server, lane, feeds, copier, migration, reverts=spec.reverts)
-    return (
-        TriggersStrategy(server, migration, feeds)
-        if spec.strategy is MigrationStrategy.TRIGGERS
-        else DirectStrategy(server)
-    )
+    return DirectStrategy(server) if spec.strategy is MigrationStrategy.DIRECT else RemovedStrategy(server)
 
 
 def _server(migration: str, spec: MigrationSpec) -> MariadbServer | PostgresServer:

@@ -183,19 +183,8 @@ class Server(Protocol):
         """Whether a unique key over these columns would not hold."""
         ...
 
-    def make_shadow(self, statement: Statement, plan: Plan, memory: Memory, lock_seconds: float) -> None:
-        """The shadow, and triggers that keep it in step; what an earlier attempt has left is dropped first."""
-        ...
-
     def next_bound(self, plan: Plan, above: tuple[Any, ...] | None, rows: int) -> tuple[Any, ...] | None:
         """Key of the last of the next ``rows`` rows; None at the end."""
-        ...
-
-    def copy(self, plan: Plan, chunk: Chunk) -> int:
-        """Copy what is not there yet; how many rows were added. LockUnavailableError: nothing was copied.
-
-        It does not wait for a row that a client has locked: it holds others, and the client would be the one to fail.
-        """
         ...
 
     def load(self) -> Load:
@@ -218,28 +207,12 @@ class Server(Protocol):
         """``load`` asks these for their lag. RefusedError where the database itself knows it, or for no address."""
         ...
 
-    def differing(self, plan: Plan, chunk: Chunk) -> int:
-        """How many rows of the two tables differ, both seen at one moment."""
-        ...
-
-    def cut_over(self, plan: Plan, memory: Memory, lock_seconds: float, *, is_forced: bool) -> None:
-        """Put the shadow in the table's place. LockUnavailableError: everything is as before."""
-        ...
-
     def is_changed(self, memory: Memory, plan: Plan) -> bool:
         """Whether the shadow is in the table's place: seen, not concluded."""
         ...
 
-    def end(self, plan: Plan | None, lock_seconds: float) -> tuple[Artifact, ...]:
-        """Nothing of it writes any more; what is left of it."""
-        ...
-
-    def artifacts(self, plan: Plan) -> tuple[Artifact, ...]:
-        """What of the migration stands at the database now."""
-        ...
-
-    def in_step(self, plan: Plan) -> bool:
-        """Whether whatever keeps the shadow in step is there."""
+    def drop_row_triggers(self, table: Table) -> None:
+        """Drop what strategy triggers of earlier versions has left on the table."""
         ...
 
     def let_go(self) -> None:

@@ -30,10 +30,10 @@ def check_capture(session: Session, table: Table, probe: str) -> None:
         raise RefusedError(
             f"{where}: changes are followed by the server's log, which must have whole rows (log_bin is "
             f"{'ON' if is_logged else 'OFF'}, binlog_format {form}, binlog_row_image {image}): set log_bin, "
-            "binlog_format=ROW, binlog_row_image=FULL, or use strategy triggers"
+            "binlog_format=ROW, binlog_row_image=FULL, or use strategy pt-osc"
         )
     if not markable(table):
-        raise RefusedError(f"{where} has no column beside its key that can be updated: use strategy triggers")
+        raise RefusedError(f"{where} has no column beside its key that can be updated: use strategy pt-osc")
     _check_rights(session, table, quoted(table.schema, probe))
 
 

@@ -1,9 +1,5 @@
-"""The rows of a migration at MariaDB: ranges of the key, triggers, copying, comparing.
+"""The rows of a migration at MariaDB: bounds of ranges, the load, duplicates, and how two tables are compared.
 
-A chunk is one statement, INSERT IGNORE … SELECT … LOCK IN SHARE MODE: the rows are read and written in one transaction
-under locks, so whatever a client changes it changes before (then the newer row is copied) or after (then the trigger
-has the last word). The copy never waits for a row while it holds others: of a deadlock's two transactions the server
-ends the cheaper one, which is the client's. A chunk that meets a locked row is undone, and tried again with fewer rows.
 Keys are compared column by column, since MariaDB does not use an index for (a, b) > (x, y).
 """
 
@@ -12,17 +8,13 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from headgate.databases.mysql.sql import quoted
-from headgate.migration.strategies.contract import Chunk, Load, Plan, Table
+from headgate.migration.strategies.contract import Load, Plan, Table
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
-from headgate.migration.strategies.mariadb.text import beyond, within
+from headgate.migration.strategies.mariadb.text import beyond
 
 __all__ = ["MariadbCopy", "differing_rows"]
 
 _TEXT_TYPES: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")
-
-_SWALLOWED: Final = "1048, 1062, 1146, 1264, 1265, 1292, 1364, 1366, 1406, 1526, 4025"
-"""What the shadow may refuse of a row: NOT NULL, duplicate, no such table, out of range, truncated, incorrect value, no
-default, too long, no partition, a CHECK. Never a deadlock (1213): that has ended the client's transaction."""
 
 TABLE_LOCK_SECONDS: Final = 5
 """The copy waits so long for a table that somebody alters or locks: it holds nothing then."""
@@ -71,40 +63,10 @@ class MariadbCopy:
         )
         return tuple(found[0]) if found else None
 
-    def copy(self, plan: Plan, chunk: Chunk) -> int:
-        """See contract."""
-        schema = plan.before.schema
-        where, parameters = within([old for old, _ in plan.key], chunk)
-        statement = (
-            f"INSERT IGNORE INTO {quoted(schema, plan.shadow)} ({', '.join(quoted(new) for _, new in plan.pairs)}) "
-            f"SELECT {', '.join(quoted(old) for old, _ in plan.pairs)} FROM {quoted(schema, plan.before.name)} "
-            f"WHERE {where} LOCK IN SHARE MODE"
-        )
-        return self.session().count(statement, parameters)
-
     def load(self) -> Load:
         """See contract; a primary does not know how far its replicas are."""
         ((_, running),) = self.session().run("SHOW GLOBAL STATUS LIKE 'Threads_running'")
         return Load(int(running) - 1)
-
-    def differing(self, plan: Plan, chunk: Chunk) -> int:
-        """See contract: a consistent snapshot sees both tables at one moment, because triggers change them together."""
-        session = self.session()
-        session.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        session.run("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-        try:
-            return self._missing(session, plan, chunk, forward=True) + self._missing(
-                session, plan, chunk, forward=False
-            )
-        finally:
-            session.run("COMMIT")
-
-    def _missing(self, session: Session, plan: Plan, chunk: Chunk, *, forward: bool) -> int:
-        keys = [pair[0 if forward else 1] for pair in plan.key]
-        where, parameters = within(keys, chunk, prefix="a.")
-        shadow = quoted(plan.before.schema, plan.shadow)
-        ((rows,),) = session.run(f"SELECT COUNT(*) {differing_rows(plan, shadow, where, forward=forward)}", parameters)
-        return int(rows)
 
     def duplicates(self, table: Table, columns: tuple[str, ...]) -> bool:
         """See contract."""
@@ -117,32 +79,6 @@ class MariadbCopy:
                     "HAVING COUNT(*) > 1 LIMIT 1"
                 )
             )
-
-    @staticmethod
-    def trigger_names(mark: str) -> tuple[str, str, str]:
-        """Names of the triggers for delete, update and insert, in the order in which they are created."""
-        return f"hg{mark}_d", f"hg{mark}_u", f"hg{mark}_i"
-
-    def triggers(self, plan: Plan, mark: str) -> list[str]:
-        """The statements that create them, one after the other, while clients write.
-
-        A row must not enter the shadow before the triggers that change and remove it exist. Otherwise the shadow keeps
-        a row that a client deletes in between, or its old version, which the copy takes for the newer one.
-        """
-        schema = plan.before.schema
-        table, shadow = quoted(schema, plan.before.name), quoted(schema, plan.shadow)
-        columns = ", ".join(quoted(new) for _, new in plan.pairs)
-        values = ", ".join(f"NEW.{quoted(old)}" for old, _ in plan.pairs)
-        put = f"REPLACE INTO {shadow} ({columns}) VALUES ({values});"
-        same = " AND ".join(f"{shadow}.{quoted(new)} <=> OLD.{quoted(old)}" for old, new in plan.key)
-        moved = " AND ".join(f"OLD.{quoted(old)} <=> NEW.{quoted(old)}" for old, _ in plan.key)
-        take = f"DELETE FROM {shadow} WHERE {same};"
-        handler = f"DECLARE CONTINUE HANDLER FOR {_SWALLOWED} BEGIN END;"
-        bodies = {"DELETE": take, "UPDATE": f"IF NOT ({moved}) THEN {take} END IF; {put}", "INSERT": put}
-        return [
-            f"CREATE TRIGGER {quoted(schema, name)} AFTER {event} ON {table} FOR EACH ROW BEGIN {handler} {body} END"
-            for name, (event, body) in zip(self.trigger_names(mark), bodies.items(), strict=True)
-        ]
 
 
 def differing_rows(plan: Plan, shadow: str, where: str, *, forward: bool) -> str:

@@ -347,4 +347,6 @@ def _at_once(session: Session, statement: str) -> None:
     try:
         session.run(f"{statement}, ALGORITHM=INSTANT")
     except RefusedError as error:
-        raise RefusedError(f"the copy's columns cannot be renamed or dropped at once: {error}; use triggers") from error
+        raise RefusedError(
+            f"the copy's columns cannot be renamed or dropped at once: {error}. Use strategy pt-osc"
+        ) from error

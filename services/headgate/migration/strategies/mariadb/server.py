@@ -1,10 +1,6 @@
-"""MariaDB or MySQL under a migration: describing, rehearsing, shadowing, copying, comparing, cutting over.
+"""MariaDB or MySQL under a migration: describing, rehearsing, making a copy, and who owns the migration.
 
-A shadow is kept in step by triggers, so both tables change in one transaction. What a trigger cannot put into the
-shadow (a value that the new type does not hold, a second row under a new unique key) must not fail the client's
-statement: it is left out, and the comparison before the cut-over finds it.
-
-The cut-over is in swap.py. Whether it came into force is seen by the number that InnoDB gave the copy.
+Whether a cut-over (swap.py) came into force is seen by the number that InnoDB gave the copy.
 """
 
 import re
@@ -32,7 +28,6 @@ from headgate.migration.strategies.mariadb.copy import MariadbCopy
 from headgate.migration.strategies.mariadb.desired import change, read_form, same
 from headgate.migration.strategies.mariadb.replicas import MariadbReplicas
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
-from headgate.migration.strategies.mariadb.swap import TableSwap
 from headgate.migration.strategies.statement import Statement, parse_statement
 from headgate.records.migration import Artifact
 
@@ -66,8 +61,6 @@ class MariadbServer:
         self.address = self.sessions.address
         self.rows = MariadbCopy(self.sessions)
         self.next_bound = self.rows.next_bound
-        self.copy = self.rows.copy
-        self.differing = self.rows.differing
         self.replicas: MariadbReplicas | None = None
         self.duplicates = self.rows.duplicates
         self.let_go = self.rows.let_go
@@ -165,11 +158,10 @@ class MariadbServer:
             found.append(f"its engine is {engine}; only InnoDB tables are copied under load: use strategy direct")
         if not _PLAIN.match(name) or not _PLAIN.match(schema):
             found.append("its name has characters beyond A-Z a-z 0-9 _ $: use strategy direct")
-        mark = f"%hg{self.mark}%"
         triggers = session.run(
             "SELECT trigger_name FROM information_schema.triggers WHERE event_object_schema = %s AND "
-            "event_object_table = %s AND trigger_name NOT LIKE %s",
-            (schema, name, mark),
+            "event_object_table = %s",
+            (schema, name),
         )
         if triggers:
             names = ", ".join(sorted(row[0] for row in triggers))
@@ -273,20 +265,7 @@ class MariadbServer:
         now = "" if table is None else table.definition
         return now == memory.after and (now != memory.before or memory.stage == "changed")
 
-    # --- shadow ---
-
-    def make_shadow(self, statement: Statement, plan: Plan, memory: Memory, lock_seconds: float) -> None:
-        """See contract."""
-        main, schema = self.sessions.main, plan.before.schema
-        main.wait_at_most(lock_seconds)
-        self._drop_triggers(plan)
-        main.run(f"DROP TABLE IF EXISTS {quoted(schema, plan.shadow)}, {quoted(schema, self._sentry(plan))}")
-        self.note(memory)
-        self.build(statement, plan)
-        identity = self.identity(schema, plan.shadow)
-        self.note(Memory(memory.owner_rev, memory.attempt, "begun", memory.before, memory.after, identity))
-        for statement_text in self.rows.triggers(plan, self.mark):
-            main.run(statement_text)
+    # --- copy ---
 
     def build(self, statement: Statement, plan: Plan) -> None:
         """The copy, empty, in its new form."""
@@ -318,43 +297,11 @@ class MariadbServer:
         )
         return ",".join(str(row[0]) for row in rows)
 
-    def _drop_triggers(self, plan: Plan) -> None:
-        for name in self.rows.trigger_names(self.mark):
-            self.sessions.main.run(f"DROP TRIGGER IF EXISTS {quoted(plan.before.schema, name)}")
-
-    def _sentry(self, plan: Plan) -> str:
-        return f"{plan.shadow[: NAME_BYTES_MAX - 2]}_s"
-
     # --- cut-over ---
 
     def is_changed(self, memory: Memory, plan: Plan) -> bool:
         """See contract."""
         return bool(memory.identity) and self.identity(plan.before.schema, plan.before.name) == memory.identity
-
-    def cut_over(self, plan: Plan, memory: Memory, lock_seconds: float, *, is_forced: bool) -> None:
-        """See contract."""
-        table, shadow = quoted(plan.before.schema, plan.before.name), quoted(plan.before.schema, plan.shadow)
-        swap = TableSwap(self.sessions, plan.before.schema, plan.before.name, self._sentry(plan), lock_seconds)
-        if is_forced:
-            self.end_holders(lock_seconds)
-        with swap.locked() as holder:
-            swap.lock(holder)
-            self._check_same_table(plan, memory)
-            swap.rename(holder, f"{table} TO {swap.sentry}, {shadow} TO {table}, {swap.sentry} TO {shadow}")
-        self._drop_triggers(plan)
-
-    def _check_same_table(self, plan: Plan, memory: Memory) -> None:
-        """Raises RefusedError if the table was emptied or rebuilt since its copy was made: no trigger fires on that.
-
-        InnoDB makes another table then, and numbers tables in the order in which they are made.
-        """
-        now = [int(number) for number in self.identity(plan.before.schema, plan.before.name).split(",") if number]
-        copy = [int(number) for number in memory.identity.split(",") if number]
-        if now and copy and max(now) > min(copy):
-            raise RefusedError(
-                f"{plan.before.schema}.{plan.before.name} was truncated or rebuilt while it was copied: cancel the "
-                "migration and retry it"
-            )
 
     def end_holders(self, older_seconds: float) -> None:
         """Forced: end sessions whose transaction is older than a cut-over may wait: one of them holds the table.
@@ -372,33 +319,10 @@ class MariadbServer:
 
     # --- the end ---
 
-    def end(self, plan: Plan | None, lock_seconds: float) -> tuple[Artifact, ...]:
+    def drop_row_triggers(self, table: Table) -> None:
         """See contract."""
-        self.end_direct()
-        if plan is None:
-            return ()
-        self.sessions.main.wait_at_most(lock_seconds)
-        self._drop_triggers(plan)
-        return self.artifacts(plan)
-
-    def artifacts(self, plan: Plan) -> tuple[Artifact, ...]:
-        """What of the migration stands at the database now."""
-        names = (plan.shadow, self._sentry(plan))
-        rows = self.sessions.main.run(
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND table_name IN (%s, %s)",
-            (plan.before.schema, *names),
-        )
-        return tuple(Artifact("table", f"{plan.before.schema}.{row[0]}") for row in sorted(rows))
-
-    def in_step(self, plan: Plan) -> bool:
-        """Whether the triggers are all there: without them the copy is worth nothing."""
-        names = self.rows.trigger_names(self.mark)
-        ((found,),) = self.sessions.main.run(
-            "SELECT COUNT(*) FROM information_schema.triggers WHERE trigger_schema = %s AND trigger_name IN (%s, %s, "
-            "%s)",
-            (plan.before.schema, *names),
-        )
-        return bool(found == len(names))
+        for event in "diu":
+            self.sessions.main.run(f"DROP TRIGGER IF EXISTS {quoted(table.schema, f'hg{self.mark}_{event}')}")
 
     def drop(self, artifacts: tuple[Artifact, ...]) -> tuple[Artifact, ...]:
         """See contract."""

@@ -56,17 +56,17 @@ def lane_plan(plan: Plan, topic: str, *, name_bytes_max: int) -> LanePlan:
     if not all(primary) or ({old for old, _ in plan.key}, {new for _, new in plan.key}) != primary:
         raise RefusedError(
             f"table {table}: strategy online needs a primary key that the change leaves as it is: rows are found by it "
-            "in change events; use strategy triggers"
+            "in change events. Use strategy direct, or pt-osc at MariaDB"
         )
     for old, _ in plan.pairs:
         column = plan.before.column(old)
         if column is not None and column.is_generated:
             raise RefusedError(
                 f"table {table}: column {old} is computed by the server, so its value is not in change events, and the "
-                "change makes it an ordinary one: use strategy triggers"
+                "change makes it an ordinary one. Use strategy direct, or pt-osc at MariaDB"
             )
     if any("{" in part or "}" in part for part in (plan.before.schema, plan.shadow)):
-        raise RefusedError(f"table {table}: a name with braces cannot be a feed's target; use strategy triggers")
+        raise RefusedError(f"table {table}: a name with braces cannot be a feed's target. Use strategy direct")
     if len(aside_name(plan.shadow).encode()) > name_bytes_max:
         raise RefusedError(f"table {table}: the name {aside_name(plan.shadow)} would be too long; use a shorter name")
     return _held(plan, topic)
@@ -77,8 +77,8 @@ def several_and_unique(plan: LanePlan) -> RefusedError:
     before = plan.plan.before
     return RefusedError(
         f"table {before.schema}.{before.name} has unique keys beside the primary one, before or after the change, and "
-        f"topic {plan.topic} several partitions: a value that goes from row to row could not be followed; use strategy "
-        "triggers"
+        f"topic {plan.topic} several partitions: a value that goes from row to row could not be followed. Use "
+        "strategy direct, or pt-osc at MariaDB"
     )
 
 
@@ -97,8 +97,8 @@ def _held(plan: Plan, topic: str) -> LanePlan:
     for old, new in renamed:
         if new in old_names:
             raise RefusedError(
-                f"table {table}: column {old} takes the name of column {new}, which stays under another one: use "
-                "strategy triggers"
+                f"table {table}: column {old} takes the name of column {new}, which stays under another one. Use "
+                "two migrations, with a third name in between"
             )
     back = {new: old for old, new in renamed}
     columns = tuple(replace(column, name=back.get(column.name, column.name)) for column in plan.after.columns)

@@ -14,7 +14,7 @@ import msgspec
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import Chunk, DatabaseUnavailableError, Memory, RefusedError
-from headgate.migration.strategies.copying import CopyWork
+from headgate.migration.strategies.online.copying import CopyWork
 from headgate.migration.strategies.online.lane import Held, Lane, Marked
 from headgate.migration.strategies.online.lane_plan import LanePlan, several_and_unique
 from headgate.migration.strategies.online.marks import TopicMarks
@@ -93,8 +93,8 @@ class MarkedWork(CopyWork):
         if (missing := self._marks().partitions - set(marked.reached)) and self._lane.rows(self.plan, 1):
             raise RefusedError(
                 f"no row of the table was found whose changes go to partitions {sorted(missing)} of topic "
-                f"{self.plan.topic}, so it cannot be known when all changes are there: use strategy triggers. The "
-                "table is untouched"
+                f"{self.plan.topic}, so it cannot be known when all changes are there. Use strategy direct, or "
+                "pt-osc at MariaDB. The table is untouched"
             )
 
     def _marks(self) -> TopicMarks:

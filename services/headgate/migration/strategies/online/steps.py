@@ -20,7 +20,7 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     SupersededError,
 )
-from headgate.migration.strategies.copying import noted_key, read_key
+from headgate.migration.strategies.online.copying import noted_key, read_key
 from headgate.migration.strategies.online.lane import HOT_KEYS_MAX, Held, Row
 from headgate.migration.strategies.online.lane_plan import LanePlan
 from headgate.migration.strategies.online.marked import ADDING_KEYS, POLL_SECONDS, MarkedWork, Note, Parts

@@ -27,7 +27,6 @@ from headgate.migration.strategies.contract import (
     Memory,
     RefusedError,
 )
-from headgate.migration.strategies.copying import CopyingStrategy
 from headgate.migration.strategies.examining import checked_plan, plan_copy
 from headgate.migration.strategies.online.back import OnlineBack, back_feed, forth_feed
 from headgate.migration.strategies.online.lane import CutOver, FeedBehindError, Lane
@@ -39,14 +38,15 @@ from headgate.migration.strategies.statement import StatementError, parse_statem
 from headgate.records.migration import FEED, Artifact, MigrationRecorded
 
 
-class OnlineStrategy(CopyingStrategy):
+class OnlineStrategy:
     """One migration done by Spark; see contract.Strategy."""
 
     def __init__(
         self, server: Any, lane: Lane, feeds: Any, copier: Copier | None, migration: str, *, reverts: str | None = None
     ) -> None:
-        super().__init__(server)
+        self._server = server
         self._lane = lane
+        self._work: OnlineWork | None = None
         self._feeds = feeds
         self._copier = copier
         self._migration = migration
@@ -81,7 +81,8 @@ class OnlineStrategy(CopyingStrategy):
     def _checked(self, plan: Any, spec: MigrationSpec) -> LanePlan:
         if spec.topic is None:
             raise RefusedError(
-                "strategy online follows the table's changes: name their topic with --topic, or use strategy triggers"
+                "strategy online follows the table's changes: name their topic with --topic, or use strategy direct, "
+                "or pt-osc at MariaDB"
             )
         found = lane_plan(plan, spec.topic, name_bytes_max=self._server.name_bytes_max)
         return msgspec.structs.replace(found, publication=self._lane.capture(plan.before), registry=spec.registry)
@@ -169,6 +170,22 @@ class OnlineStrategy(CopyingStrategy):
         parts = Parts(self._server, self._lane, self._feeds, self._feed, self._copier)
         self._work = OnlineWork(parts, plan, memory, spec=spec, note=note, throttle_ratio=record.throttle_ratio)
         self._work.start()
+
+    def watch(self, effect: fx.WatchMigration) -> Any:
+        """See contract."""
+        if self._work is None or self._work.is_over_in_vain:
+            return self.adopt(fx.AdoptMigration(effect.migration, effect.record, owner_rev=effect.owner_rev))
+        return self._progress(effect.record)
+
+    def _let_go(self) -> None:
+        if self._work is not None:
+            self._work.stop()
+            self._work = None
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._let_go()
+        self._server.close()
 
     def _progress(self, record: MigrationRecorded) -> Any:
         work = self._work

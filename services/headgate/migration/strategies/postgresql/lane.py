@@ -90,15 +90,15 @@ class PostgresLane:
         if published is None:
             raise RefusedError(
                 f"{where} is in no publication, so no connector captures its changes: capture it with Debezium "
-                "(plugin.name=pgoutput), or use strategy triggers"
+                "(plugin.name=pgoutput), or use strategy direct"
             )
         if not may:
             raise RefusedError(
                 f"{where}: strategy online opens a temporary replication slot for the cut-over, and its user may not: "
-                "ALTER ROLE … REPLICATION, or use strategy triggers"
+                "ALTER ROLE … REPLICATION, or use strategy direct"
             )
         if markable is None:
-            raise RefusedError(f"{where} has no column that can be updated, so no mark can be set: use triggers")
+            raise RefusedError(f"{where} has no column that can be updated, so no mark can be set: use strategy direct")
         return str(published[0])
 
     def origins(self, table: Table) -> tuple[Origin, ...]:

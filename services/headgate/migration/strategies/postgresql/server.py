@@ -1,9 +1,7 @@
-"""PostgreSQL under a migration: describing, rehearsing, shadowing, copying, comparing, cutting over.
+"""PostgreSQL under a migration: describing, rehearsing, making a copy, and who owns the migration.
 
 DDL is transactional here, so what a migration does and what the database remembers of it are one transaction: whether a
-cut-over whose answer was lost came into force stands in ``headgate.migration``. A shadow is kept in step by a trigger,
-as in mariadb.py. The cut-over is one transaction that locks the table, renames both, and hands over what hangs on the
-old one: owner, privileges, sequences, publications, index names.
+cut-over whose answer was lost came into force stands in ``headgate.migration``.
 
 Sessions carry the migration's id as their application name; a new owner ends those of its predecessor by it.
 """
@@ -26,9 +24,8 @@ from headgate.migration.strategies.contract import (
     Table,
     not_found,
 )
-from headgate.migration.strategies.postgresql.copy import EMPTIED, PostgresCopy
+from headgate.migration.strategies.postgresql.copy import PostgresCopy
 from headgate.migration.strategies.postgresql.desired import change, read_form, same
-from headgate.migration.strategies.postgresql.handover import handed_over
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, schema_of, translating
 from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
@@ -71,7 +68,7 @@ _OBSTACLES: Final = """
 SELECT 'foreign key ' || conname || ' would stay with the old table: use strategy direct' FROM pg_constraint
 WHERE contype = 'f' AND (conrelid = %(oid)s OR confrelid = %(oid)s)
 UNION ALL SELECT 'trigger ' || tgname || ' would stay with the old table: drop it first' FROM pg_trigger
-WHERE tgrelid = %(oid)s AND NOT tgisinternal AND NOT tgname = ANY(%(triggers)s)
+WHERE tgrelid = %(oid)s AND NOT tgisinternal
 UNION ALL SELECT DISTINCT 'view ' || ev_class::regclass || ' would go on to show the old table: drop it first'
 FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid WHERE d.refobjid = %(oid)s AND d.classid = 'pg_rewrite'::regclass
 AND r.ev_class <> %(oid)s
@@ -110,10 +107,8 @@ class PostgresServer:
         self.mark = sha256(migration.encode()).hexdigest()[:8]
         self.sessions = PostgresSessions(migration, target)
         self.address = self.sessions.address
-        self.rows = PostgresCopy(self.sessions, self.mark)
+        self.rows = PostgresCopy(self.sessions)
         self.next_bound = self.rows.next_bound
-        self.copy = self.rows.copy
-        self.differing = self.rows.differing
         self.load = self.rows.load
         self.duplicates = self.rows.duplicates
         self.let_go = self.rows.let_go
@@ -197,9 +192,7 @@ class PostgresServer:
         oid, schema, name, rows = row
         columns = session.execute(_COLUMNS, (oid,)).fetchall()
         keys = session.execute(_KEYS, (oid,)).fetchall()
-        obstacles = session.execute(
-            _OBSTACLES, {"oid": oid, "triggers": [f"hg{self.mark}", f"hg{self.mark}{EMPTIED}"]}
-        ).fetchall()
+        obstacles = session.execute(_OBSTACLES, {"oid": oid}).fetchall()
         checks = session.execute(
             "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s ORDER BY 1", (oid,)
         ).fetchall()
@@ -328,48 +321,11 @@ class PostgresServer:
         """Whether a direct statement has come into force."""
         return memory.stage == "changed"
 
-    # --- shadow ---
-
-    def make_shadow(self, statement: Statement, plan: Plan, memory: Memory, lock_seconds: float) -> None:
-        """See contract: all of it or nothing."""
-        schema = plan.before.schema
-        with self.sessions.part() as session, translating("making the copy"), session.transaction():
-            session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
-            self._drop_trigger(session, plan)
-            session.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(named(schema, plan.shadow)))
-            make_altered(session, statement, plan.before, plan.shadow)
-            self.note_in(session, memory)
-            for text in self.rows.triggers(plan):
-                session.execute(text)
-
-    def _drop_trigger(self, session: Any, plan: Plan) -> None:
-        function = named(plan.before.schema, f"hg{self.mark}")
-        session.execute(sql.SQL("DROP FUNCTION IF EXISTS {}() CASCADE").format(function))
-
     # --- cut-over ---
 
     def is_changed(self, memory: Memory, _plan: Plan) -> bool:
         """See contract."""
         return memory.stage == "changed"
-
-    def cut_over(self, plan: Plan, memory: Memory, lock_seconds: float, *, is_forced: bool) -> None:
-        """See contract."""
-        schema, name = plan.before.schema, plan.before.name
-        table, shadow = named(schema, name), named(schema, plan.shadow)
-        aside = f"{plan.shadow[: NAME_BYTES_MAX - 2]}_s"
-        if is_forced:
-            self.end_holders(plan)
-        with self.sessions.part() as session, translating("the cut-over"), session.transaction():
-            session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
-            session.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
-            self.claim(session, memory)
-            self._drop_trigger(session, plan)
-            for text in handed_over(session, plan, self.mark):
-                session.execute(text)
-            rename = sql.SQL("ALTER TABLE {} RENAME TO {}")
-            session.execute(rename.format(table, sql.Identifier(aside)))
-            session.execute(rename.format(shadow, sql.Identifier(name)))
-            session.execute(rename.format(named(schema, aside), sql.Identifier(plan.shadow)))
 
     def end_holders(self, plan: Plan) -> None:
         """End every session that holds the table."""
@@ -382,31 +338,11 @@ class PostgresServer:
 
     # --- the end ---
 
-    def end(self, plan: Plan | None, lock_seconds: float) -> tuple[Artifact, ...]:
-        """See contract."""
-        if plan is None:
-            return ()
-        with self.sessions.part() as session, translating("ending the copy"), session.transaction():
-            session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
-            self._drop_trigger(session, plan)
-        return self.artifacts(plan)
-
-    def artifacts(self, plan: Plan) -> tuple[Artifact, ...]:
-        """What of the migration stands at the database now."""
-        main = self.sessions.main
-        full = named(plan.before.schema, plan.shadow).as_string(main)
-        with translating("looking for artifacts"):
-            ((found,),) = main.execute("SELECT to_regclass(%s)::text", (full,)).fetchall()
-        return () if found is None else (Artifact("table", f"{plan.before.schema}.{plan.shadow}"),)
-
-    def in_step(self, plan: Plan) -> bool:
-        """Whether the trigger is there: without it the copy is worth nothing."""
-        full = named(plan.before.schema, plan.before.name).as_string(self.sessions.main)
-        with translating("looking for the trigger"):
-            found = self.sessions.main.execute(
-                "SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND tgname = %s", (full, f"hg{self.mark}")
-            )
-            return found.fetchone() is not None
+    def drop_row_triggers(self, table: Table) -> None:
+        """See contract: their function, and they with it."""
+        function = named(table.schema, f"hg{self.mark}")
+        with translating("dropping triggers"):
+            self.sessions.main.execute(sql.SQL("DROP FUNCTION IF EXISTS {}() CASCADE").format(function))
 
     def drop(self, artifacts: tuple[Artifact, ...]) -> tuple[Artifact, ...]:
         """See contract."""

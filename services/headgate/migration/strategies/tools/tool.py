@@ -132,14 +132,14 @@ class ToolStrategy(ABC):
         if added_unique_keys(statement, plan.before, plan.after) and not spec.allow_lossy:
             raise RefusedError(
                 f"{self.name} drops rows that become equal under a new unique key while it runs, and compares nothing: "
-                "use online or triggers; or say --allow-lossy"
+                "use online; or say --allow-lossy"
             )
 
     def _check_options(self, spec: MigrationSpec) -> None:
         if unknown := sorted(set(self._server.sessions.at.options) - {"bulk"} - self.address_options):
             raise RefusedError(
                 f"--database has {', '.join(unknown)}, which {self.name} cannot be given: it would connect in another "
-                "way. Use strategy online or triggers"
+                "way. Use strategy online"
             )
         for option in spec.tool_options:
             name = option.partition("=")[0].removeprefix("--")
@@ -150,7 +150,7 @@ class ToolStrategy(ABC):
             if (to := _meant(name, self.host_options)) and setting(ALLOWED_HOSTS):
                 raise RefusedError(
                     f"--tool-option {option}: by --{to[0]} {self.name} connects to hosts that cannot be compared with "
-                    f"{ALLOWED_HOSTS}. Leave it out, or use strategy online or triggers with --replica"
+                    f"{ALLOWED_HOSTS}. Leave it out, or use strategy online with --replica"
                 )
 
     def _installed(self, tools: Tools) -> str:

@@ -1,7 +1,7 @@
-"""What strategies that copy a table have in common: a thread of the owner that works, and effects that look at it.
+"""The thread of the owner that fills a copy: what it has done, and whether it is at work.
 
-The thread belongs to one migration and one term of an owner. Effects read its fields and return at once; what it does
-is the strategy's own (``CopyWork.run``).
+It belongs to one migration and one term of an owner. Effects read its fields and return at once; what it does is
+``CopyWork.run``.
 """
 
 import datetime
@@ -10,7 +10,6 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any
 
-from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.pace import Lags, Pace
@@ -69,44 +68,6 @@ class CopyWork(ABC):
         if done <= 0 or left < 0:
             return -1
         return round((time.monotonic() - self._begun) * left / done)
-
-
-class CopyingStrategy(ABC):
-    """Effects that are alike whatever copies; see contract.Strategy."""
-
-    def __init__(self, server: Any) -> None:
-        """Nothing is opened yet."""
-        self._server = server
-        self._work: Any = None
-
-    @abstractmethod
-    def adopt(self, effect: fx.AdoptMigration) -> Any:
-        """See contract."""
-
-    @abstractmethod
-    def _progress(self, effect: Any) -> Any:
-        """What the thread's fields say."""
-
-    def watch(self, effect: fx.WatchMigration) -> Any:
-        """See contract."""
-        if self._work is None or self._work.is_over_in_vain:
-            return self.adopt(fx.AdoptMigration(effect.migration, effect.record, owner_rev=effect.owner_rev))
-        return self._progress(effect.record)
-
-    def clean_up(self, effect: fx.CleanUpMigration) -> Any:
-        """See contract."""
-        self._server.take_over(effect.owner_rev)
-        return fx.CleanedUp(self._server.drop(effect.record.artifacts))
-
-    def _let_go(self) -> None:
-        if self._work is not None:
-            self._work.stop()
-            self._work = None
-
-    def close(self) -> None:
-        """Let go of the database."""
-        self._let_go()
-        self._server.close()
 
 
 def noted_key(key: tuple[Any, ...]) -> list[Any]:
