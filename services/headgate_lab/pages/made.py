@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from headgate_lab.pages import codes, imports, metrics, rights, settings, topics, transitions
+from headgate_lab.pages import clauses, codes, imports, metrics, rights, settings, topics, transitions
 
 DOCS: Final = Path(__file__).parents[3] / "docs"
 
@@ -12,6 +12,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "error-codes.md": codes.error_codes_page,
     "exit-codes.md": codes.exit_codes_page,
     "metrics.md": metrics.page,
+    "reference/clauses.md": clauses.page,
     "reference/imports.md": imports.page,
     "reference/rights.md": rights.page,
     "reference/settings.md": settings.page,

@@ -8,8 +8,8 @@ import pytest
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import written
 from headgate.migration.shell.work import MigrationWork, open_strategy
+from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Memory, Plan
-from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact, MigrationStrategy
 from integration.migration.test_instant import table
 from integration.migration.test_under_a_feed import Table

@@ -19,7 +19,7 @@ from headgate.records.migration import FEED, Artifact, MigrationRecorded, Migrat
 from support.migration_records import recorded
 from unit.migration.test_lane_plan import ID, planned, table
 
-FORTH = planned(table(ID), table(ID), "ADD c int", shadow="_t_hg12345678")
+FORTH = planned(table(ID), table(ID), shadow="_t_hg12345678")
 BACK = plan_back(FORTH, table(ID))
 OLD = Artifact("table", "s._t_hg12345678_old")
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from headgate.migration.strategies.contract import Column, RefusedError, Table
-from headgate.migration.strategies.planning import added_unique_keys, make_plan, shadow_name
-from headgate.migration.strategies.statement import parse_statement
+from headgate.migration.statements.reading import parse_statement
+from headgate.migration.statements.statement import StatementError
+from headgate.migration.strategies.contract import Column, Plan, RefusedError, Table
+from headgate.migration.strategies.planning import added_unique_keys, columns_before, make_plan, shadow_name
 
 ID = Column("id", "int", is_nullable=False)
 
@@ -13,8 +14,12 @@ def table(*columns: Column, keys: dict[str, tuple[str, ...]] | None = None, obst
     return Table("s", "t", columns, {"PRIMARY": ("id",)} if keys is None else keys, "", obstacles=obstacles)
 
 
-def plan_of(before: Table, after: Table, text: str = "ALTER TABLE t ADD c int", *, allow_lossy: bool = False):  # type: ignore[no-untyped-def]
-    return make_plan(parse_statement(text, "mysql"), before, after, "shadow", allow_lossy=allow_lossy)
+def plan_of(before: Table, after: Table, change: str | None = None, *, allow_lossy: bool = False) -> Plan:
+    """``change``: as MariaDB would be asked; without it, columns are those of the same name."""
+    was = {column.name: column.name for column in after.columns if before.column(column.name) is not None}
+    if change is not None:
+        was = columns_before(parse_statement(f"ALTER TABLE t {change}", "mysql"), before, after)
+    return make_plan(was, before, after, "shadow", allow_lossy=allow_lossy)
 
 
 @pytest.mark.parametrize(
@@ -56,9 +61,76 @@ def test_null_that_is_not_allowed_any_more_and_a_column_without_a_default() -> N
 def test_columns_are_paired_by_name_and_by_rename_and_generated_ones_are_left_out() -> None:
     before = table(ID, Column("a", "int"), Column("gone", "int"))
     after = table(ID, Column("b", "int"), Column("g", "int", is_generated=True), Column("new", "int"))
-    plan = plan_of(before, after, "ALTER TABLE t CHANGE a b int")
+    plan = plan_of(before, after, "CHANGE a b int, ADD g int AS (b + 1), ADD new int, DROP gone")
     assert plan.pairs == (("id", "id"), ("a", "b"))
     assert plan.key == (("id", "id"),)
+
+
+@pytest.mark.parametrize(
+    ("change", "after", "pairs"),
+    [
+        ("CHANGE NAME title text", ["id", "title", "note"], [("id", "id"), ("name", "title"), ("note", "note")]),
+        ("MODIFY Name text", ["id", "Name", "note"], [("id", "id"), ("name", "Name"), ("note", "note")]),
+        ("RENAME COLUMN Name TO NOTE, DROP `Note`", ["id", "NOTE"], [("id", "id"), ("name", "NOTE")]),
+        ("DROP name, ADD name int DEFAULT 47", ["id", "note", "name"], [("id", "id"), ("note", "note")]),
+        (
+            "CHANGE name note text, CHANGE note name text",
+            ["id", "note", "name"],
+            [("id", "id"), ("name", "note"), ("note", "name")],
+        ),
+        (
+            "MODIFY name text AFTER note, ADD x int FIRST",
+            ["x", "id", "note", "name"],
+            [("id", "id"), ("note", "note"), ("name", "name")],
+        ),
+        (
+            "ADD x int AFTER NAME, ADD COLUMN IF NOT EXISTS Note int",
+            ["id", "name", "x", "note"],
+            [("id", "id"), ("name", "name"), ("note", "note")],
+        ),
+    ],
+)
+def test_columns_are_paired_by_their_positions_and_not_by_spelling(
+    change: str, after: list[str], pairs: list[tuple[str, str]]
+) -> None:
+    made = table(*(ID if name == "id" else Column(name, "text") for name in after))
+    assert list(plan_of(table(ID, Column("name", "text"), Column("note", "text")), made, change).pairs) == pairs
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("DROP nme", "column nme does not exist"),
+        ("MODIFY c text, ALTER c SET DEFAULT 'x'", "two clauses change column c"),
+        ("ADD d int AFTER nothing", "AFTER nothing"),
+    ],
+)
+def test_a_change_of_a_column_that_is_not_clear_is_refused(change: str, why: str) -> None:
+    before = table(ID, Column("c", "text"))
+    with pytest.raises(StatementError, match=why):
+        plan_of(before, before, change)
+
+
+def test_a_table_that_the_statement_does_not_lead_to_is_refused() -> None:
+    with pytest.raises(RefusedError, match="the server made id, other of it"):
+        plan_of(table(ID), table(ID, Column("other", "int")), "ADD c int")
+
+
+def test_columns_of_postgresql_are_paired_by_their_numbers() -> None:
+    before = table(ID, Column("note", "text", number=4), Column("c", "int", number=6))
+    after = table(
+        Column("id", "int", is_nullable=False, number=1),
+        Column("title", "text", number=2),
+        Column("c", "int", number=4),
+    )
+    statement = parse_statement("ALTER TABLE t ADD x int", "postgres")
+    assert columns_before(statement, before, after) == {"id": "id", "title": "note"}
+
+
+def test_a_weak_key_is_never_taken_for_a_tables_key() -> None:
+    weak = Table("s", "t", (ID,), {}, "", weak_keys={"u": ("url", "site_id")})
+    with pytest.raises(RefusedError, match="a row is not found by u"):
+        plan_of(weak, weak)
 
 
 def test_a_key_must_stand_before_and_after() -> None:
@@ -77,10 +149,9 @@ def test_obstacles_are_told() -> None:
 
 
 def test_unique_keys_that_are_added() -> None:
-    statement = parse_statement("ALTER TABLE t ADD UNIQUE (c)", "mysql")
     before, c = table(ID, Column("c", "int")), Column("c", "int")
     after = table(ID, c, keys={"PRIMARY": ("id",), "c": ("c",), "n": ("new",)})
-    assert added_unique_keys(statement, before, after) == [("c",)]
+    assert added_unique_keys(plan_of(before, after)) == [("c",)]
 
 
 def test_a_name_that_the_server_cannot_have_is_refused() -> None:

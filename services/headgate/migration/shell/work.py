@@ -16,6 +16,7 @@ from headgate.databases.kinds import kind_of
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import TOOLS, MigrationSpec, parse_spec
 from headgate.migration.shell.feeds import ChangeFeeds
+from headgate.migration.statements.statement import StatementError
 from headgate.migration.strategies.contract import (
     DatabaseUnavailableError,
     LockUnavailableError,
@@ -109,7 +110,7 @@ class MigrationWork:
             if isinstance(effect, fx.ExamineMigration):
                 return self._examine(effect)
             return self._run(effect)
-        except RefusedError as error:
+        except (RefusedError, StatementError) as error:
             return (
                 fx.ExamineRefused(str(error))
                 if isinstance(effect, fx.ExamineMigration)
@@ -118,7 +119,7 @@ class MigrationWork:
         except (DatabaseUnavailableError, LockUnavailableError, SupersededError) as error:
             return EffectFailed(str(error))
 
-    def _refused(self, effect: Any, error: RefusedError) -> Any:
+    def _refused(self, effect: Any, error: Exception) -> Any:
         """The database will not do it, whoever asks: the migration cannot go on; a stop is asked again."""
         if isinstance(effect, fx.StopMigration | fx.CleanUpMigration):
             return EffectFailed(str(error))

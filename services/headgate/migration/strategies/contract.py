@@ -14,7 +14,7 @@ import msgspec
 from headgate.databases.errors import DatabaseUnavailableError
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
-from headgate.migration.strategies.statement import Statement
+from headgate.migration.statements.statement import Statement
 from headgate.records.migration import Artifact, MigrationRecorded
 
 __all__ = [
@@ -48,19 +48,25 @@ class SupersededError(Exception):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column: ``type`` as the server writes it. ``is_generated``: the server computes it."""
+    """One column: ``type`` as the server writes it. ``is_generated``: the server computes it.
+
+    ``number`` is PostgreSQL's number of the column in its table; MariaDB has none (0).
+    """
 
     name: str
     type: str
     is_nullable: bool = True
     has_default: bool = False
     is_generated: bool = False
+    number: int = 0
 
 
 class Table(msgspec.Struct, frozen=True):
     """A table as the server describes it.
 
     ``keys`` are its unique keys, the primary one first: name → columns; ``primary`` are that one's columns.
+    ``weak_keys`` are unique keys by which no row is found: of parts of columns, of expressions, of some of the rows,
+    or checked at the end of transactions only.
     ``definition`` is a text that is the same exactly when the tables are built the same. ``obstacles`` say what stands
     in the way of a copy. ``unordered`` names keys of types (citext, ltree) that are compared by operators outside of
     pg_catalog, which are not on our sessions' search path.
@@ -75,6 +81,7 @@ class Table(msgspec.Struct, frozen=True):
     obstacles: tuple[str, ...] = ()
     primary: tuple[str, ...] = ()
     unordered: frozenset[str] = frozenset()
+    weak_keys: dict[str, tuple[str, ...]] = {}
 
     def column(self, name: str) -> Column | None:
         """The column of that name."""

@@ -14,9 +14,10 @@ import msgspec
 
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, parse_spec, written
+from headgate.migration.statements.reading import parse_statement
+from headgate.migration.statements.statement import Statement, StatementError
 from headgate.migration.strategies.contract import RefusedError, Table
 from headgate.migration.strategies.delegating import Delegating
-from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
 from headgate.records.migration import MigrationRecorded, MigrationStrategy
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, parse_spec
+from headgate.migration.statements.reading import parse_statement
+from headgate.migration.statements.statement import Statement, StatementError
 from headgate.migration.strategies.contract import (
     DatabaseUnavailableError,
     LockUnavailableError,
@@ -19,7 +21,6 @@ from headgate.migration.strategies.contract import (
     Table,
 )
 from headgate.migration.strategies.no_way_back import revert_refused
-from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
 from headgate.records.migration import MigrationRecorded
 from headgate.supervision.threads import BackgroundThread
 

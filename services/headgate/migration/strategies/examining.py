@@ -3,10 +3,11 @@
 from typing import Any
 
 from headgate.migration.core.spec import MigrationSpec
+from headgate.migration.statements.reading import parse_statement
+from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Plan, RefusedError
-from headgate.migration.strategies.planning import added_unique_keys, make_plan, shadow_name
+from headgate.migration.strategies.planning import added_unique_keys, columns_before, make_plan, shadow_name
 from headgate.migration.strategies.room import check_room
-from headgate.migration.strategies.statement import Statement, parse_statement
 
 
 def checked_plan(server: Any, migration: str, spec: MigrationSpec, feeds: Any = None) -> tuple[Statement, Plan]:
@@ -21,7 +22,7 @@ def checked_plan(server: Any, migration: str, spec: MigrationSpec, feeds: Any = 
         server.check_load(with_lag=spec.lag_seconds_max is not None)
     if feeds is not None:
         feeds.check_known(spec.feed_lags_max)
-    for columns in added_unique_keys(statement, plan.before, plan.after):
+    for columns in added_unique_keys(plan):
         if server.duplicates(plan.before, columns):
             raise RefusedError(
                 f"table {plan.before.schema}.{plan.before.name} has rows that are equal in ({', '.join(columns)}): "
@@ -34,13 +35,19 @@ def plan_copy(server: Any, migration: str, statement: Statement, spec: Migration
     """How the table would be copied; nothing is changed. Raises RefusedError, DatabaseUnavailableError."""
     if statement.action != "alter":
         raise RefusedError(f"{statement.action.upper()} TABLE has nothing to copy: use strategy direct")
-    if server.dialect == "postgres" and " USING " in statement.tail.upper():
-        raise RefusedError("ALTER … USING computes values by an expression: use strategy direct")
+    check_copied(statement)
     before = server.look(statement)
     if before is None:
         raise RefusedError(f"table {statement.table} does not exist in {server.address}")
     shadow = shadow_name(before.name, migration, server.name_bytes_max, server.shadow_prefix)
     if before.obstacles:
-        return make_plan(statement, before, before, shadow, allow_lossy=spec.allow_lossy)
+        return make_plan({}, before, before, shadow, allow_lossy=spec.allow_lossy)
     after = server.rehearse(statement, before)
-    return make_plan(statement, before, after, shadow, allow_lossy=spec.allow_lossy)
+    was = columns_before(statement, before, after)
+    return make_plan(was, before, after, shadow, allow_lossy=spec.allow_lossy)
+
+
+def check_copied(statement: Statement) -> None:
+    """Raise RefusedError for a clause that no copy carries out."""
+    if (step := statement.direct_only()) is not None:
+        raise RefusedError(f"{step.clause.form} is done by strategy direct only. {step.clause.why}")

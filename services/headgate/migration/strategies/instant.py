@@ -12,13 +12,17 @@ import msgspec
 
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, parse_spec, written
+from headgate.migration.statements.reading import parse_statement
+from headgate.migration.statements.statement import StatementError
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.delegating import Delegating
-from headgate.migration.strategies.statement import StatementError, parse_statement
 from headgate.records.migration import MigrationRecorded, MigrationStrategy
 
-_ALGORITHM: Final = ", ALGORITHM=INSTANT"
-"""If the table itself cannot (it has been changed so too often), MariaDB refuses, instead of copying under a lock."""
+_ALGORITHM: Final = "\n, ALGORITHM=INSTANT"
+"""If the table itself cannot (it has been changed so too often), MariaDB refuses, instead of copying under a lock.
+
+On a line of its own, because the statement may end with a comment.
+"""
 
 
 class InstantFirst(Delegating):
@@ -38,9 +42,9 @@ class InstantFirst(Delegating):
 
     def _is_instant(self, spec: MigrationSpec) -> bool:
         """What is wrong with the statement is said by whoever examines it next; one that names an algorithm has it."""
-        if self._server.dialect == "mysql" and "ALGORITHM" in spec.statement.upper():
-            return False
         try:
+            if parse_statement(spec.statement, self._server.dialect).direct_only() is not None:
+                return False
             statement = parse_statement(self._at_once(spec).statement, self._server.dialect)
             before = self._server.look(statement) if statement.action == "alter" else None
             return before is not None and bool(self._server.is_instant(statement, before))

@@ -6,11 +6,13 @@ it (``--allow-lossy``). Dropping a column says by itself that its values go.
 """
 
 import re
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final
 
+from headgate.migration.statements.mariadb_columns import origins, same_name
+from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Plan, RefusedError, Table
-from headgate.migration.strategies.statement import Statement
 
 _INTEGERS: Final = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "integer": 4, "bigint": 8}
 _TEXTS: Final = {"tinytext": 255, "text": 65_535, "mediumtext": 2**24 - 1, "longtext": 2**32 - 1}
@@ -30,24 +32,46 @@ def shadow_name(table: str, migration: str, limit: int, prefix: str = "_") -> st
     return name
 
 
-def make_plan(statement: Statement, before: Table, after: Table, shadow: str, *, allow_lossy: bool) -> Plan:
-    """The plan of a copy. Raises RefusedError."""
+def columns_before(statement: Statement, before: Table, after: Table) -> dict[str, str]:
+    """Which column each column afterwards was, by the catalogue: name after → name before. New ones are left out.
+
+    Raises RefusedError if the statement, as it was read, does not lead to the table that the server has made of it.
+    """
+    if any(column.number for column in after.columns):
+        # PostgreSQL: a copy's columns are numbered as they come, and an ALTER keeps the numbers of those that stay.
+        known = {number: column.name for number, column in enumerate(before.columns, start=1)}
+        return {column.name: known[column.number] for column in after.columns if column.number in known}
+    found = origins(statement, [column.name for column in before.columns])
+    made = [column.name for column in after.columns]
+    if len(found) != len(made) or not all(map(same_name, [origin.name for origin in found], made)):
+        raise RefusedError(
+            f"table {before.schema}.{before.name}: the statement was read as leading to the columns "
+            f"{', '.join(origin.name for origin in found)}, and the server made "
+            f"{', '.join(made)} of it. Use strategy direct"
+        )
+    return {
+        column.name: before.columns[origin.before].name
+        for origin, column in zip(found, after.columns, strict=True)
+        if origin.before is not None
+    }
+
+
+def make_plan(was: Mapping[str, str], before: Table, after: Table, shadow: str, *, allow_lossy: bool) -> Plan:
+    """The plan of a copy; ``was`` maps columns afterwards to those before. Raises RefusedError."""
     if before.obstacles:
         raise RefusedError(f"table {before.schema}.{before.name}: {'; '.join(before.obstacles)}")
     if after.obstacles:
         raise RefusedError(f"table {before.schema}.{before.name}, after the change: {'; '.join(after.obstacles)}")
     pairs, loose, losses = [], [], []
     for column in after.columns:
-        old_name = next((old for old, new in statement.renamed.items() if new == column.name), column.name)
-        old = before.column(old_name)
-        if old is None or (old_name != column.name and before.column(column.name) is not None):
-            if old is None and not (column.is_nullable or column.has_default or column.is_generated):
+        old = before.column(was[column.name]) if column.name in was else None
+        if old is None:
+            if not (column.is_nullable or column.has_default or column.is_generated):
                 losses.append(f"{column.name} is NOT NULL without a default, which the rows that are there do not have")
-            if old is None:
-                continue
+            continue
         if column.is_generated:
             continue
-        pairs.append((old_name, column.name))
+        pairs.append((old.name, column.name))
         reason = _loss(old.type, column.type)
         if reason is None and old.is_nullable and not column.is_nullable:
             reason = "NULL is not allowed any more"
@@ -75,9 +99,10 @@ def _shared_key(before: Table, after: Table, pairs: list[tuple[str, str]]) -> tu
         if all(column is not None and not column.is_nullable for column in known):
             return tuple((column, to_new[column]) for column in columns)
     if not before.keys:
+        weak = f" (a row is not found by {', '.join(sorted(before.weak_keys))})" if before.weak_keys else ""
         raise RefusedError(
-            f"table {before.schema}.{before.name} has no primary or unique key, by which its rows could be copied: add "
-            "one with strategy direct first"
+            f"table {before.schema}.{before.name} has no primary or unique key of whole columns, by which its "
+            f"rows could be copied{weak}: add one with strategy direct first"
         )
     if before.unordered:
         raise RefusedError(
@@ -91,14 +116,14 @@ def _shared_key(before: Table, after: Table, pairs: list[tuple[str, str]]) -> tu
     )
 
 
-def added_unique_keys(statement: Statement, before: Table, after: Table) -> list[tuple[str, ...]]:
+def added_unique_keys(plan: Plan) -> list[tuple[str, ...]]:
     """Column lists (as they are called before) of unique keys that the change adds."""
-    to_old = {new: old for old, new in statement.renamed.items()}
-    known = {frozenset(columns) for columns in before.keys.values()}
+    to_old = {new: old for old, new in plan.pairs}
+    known = {frozenset(columns) for columns in plan.before.keys.values()}
     found = []
-    for _, columns in sorted(after.keys.items()):
-        old = tuple(to_old.get(column, column) for column in columns)
-        if frozenset(old) not in known and all(before.column(column) is not None for column in old):
+    for _, columns in sorted(plan.after.keys.items()):
+        old = tuple(to_old[column] for column in columns if column in to_old)
+        if frozenset(old) not in known and len(old) == len(columns):
             found.append(old)
     return found
 

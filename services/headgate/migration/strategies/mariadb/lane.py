@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from headgate.databases.mysql.progress import feed_rows
 from headgate.databases.mysql.sql import quoted
 from headgate.migration.core.copy_steps import Position
+from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import (
     Chunk,
     Column,
@@ -34,7 +35,6 @@ from headgate.migration.strategies.mariadb.text import TEXT_SETTINGS, among, kin
 from headgate.migration.strategies.online.lane import Mark, Row, Target
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.online.range_work import position_of
-from headgate.migration.strategies.statement import Statement
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import Artifact
 from headgate.sources.origin import Origin

@@ -42,7 +42,7 @@ _BY_ITSELF: Final = (
 
 def markable(table: Table) -> list[Column]:
     """Columns by which a mark can be tried."""
-    kept = {name for columns in table.keys.values() for name in columns}
+    kept = {name for keys in (table.keys, table.weak_keys) for columns in keys.values() for name in columns}
     return [
         column
         for column in table.columns

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 
 from headgate.databases.address import Target
 from headgate.databases.mysql.sql import quoted
+from headgate.migration.statements.reading import parse_statement
+from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import (
     Column,
     Load,
@@ -28,7 +30,6 @@ from headgate.migration.strategies.mariadb.copy import MariadbCopy
 from headgate.migration.strategies.mariadb.desired import change, read_form, same
 from headgate.migration.strategies.mariadb.replicas import MariadbReplicas
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
-from headgate.migration.strategies.statement import Statement, parse_statement
 from headgate.records.migration import Artifact
 
 __all__ = ["MariadbServer"]
@@ -130,24 +131,39 @@ class MariadbServer:
             "ORDER BY ordinal_position",
             ("%auto_increment%", schema, name),
         )
-        keys: dict[str, list[str]] = {}
-        for index, column in session.run(
-            "SELECT index_name, column_name FROM information_schema.statistics WHERE table_schema = %s AND "
-            "table_name = %s AND non_unique = 0 AND sub_part IS NULL ORDER BY index_name <> 'PRIMARY', index_name, "
-            "seq_in_index",
-            (schema, name),
-        ):
-            keys.setdefault(index, []).append(column)
+        keys, weak = self._keys(session, schema, name)
         text = session.run(f"SHOW CREATE TABLE {quoted(schema, name)}")[0][1] if kind == "BASE TABLE" else kind
         return Table(
             schema=schema,
             name=name,
             columns=tuple(Column(c[0], c[1], c[2] == "YES", bool(c[3]), bool(c[4])) for c in columns),
-            keys={index: tuple(names) for index, names in keys.items()},
+            keys=keys,
+            weak_keys=weak,
             definition=_definition(text),
             rows=int(rows),
             obstacles=tuple(self._obstacles(session, schema, name, kind, engine)),
-            primary=tuple(keys.get("PRIMARY", ())),
+            primary=keys.get("PRIMARY", ()),
+        )
+
+    @staticmethod
+    def _keys(
+        session: Session, schema: str, name: str
+    ) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+        """Unique keys by which a row is found, and those by which none is: a prefix is equal in many rows."""
+        keys: dict[str, list[str]] = {}
+        weak: set[str] = set()
+        for index, column, is_weak in session.run(
+            "SELECT index_name, column_name, sub_part IS NOT NULL OR index_type <> 'BTREE' FROM "
+            "information_schema.statistics WHERE table_schema = %s AND table_name = %s AND non_unique = 0 "
+            "ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index",
+            (schema, name),
+        ):
+            keys.setdefault(index, []).append(column)
+            weak |= {index} if is_weak else set()
+        found = {index: tuple(columns) for index, columns in keys.items()}
+        return (
+            {index: columns for index, columns in found.items() if index not in weak},
+            {index: columns for index, columns in found.items() if index in weak},
         )
 
     def _obstacles(self, session: Session, schema: str, name: str, kind: str, engine: str) -> list[str]:
@@ -292,8 +308,9 @@ class MariadbServer:
     def identity_in(session: Session, schema: str, name: str) -> str:
         """The same, asked in that session."""
         rows = session.run(
-            "SELECT table_id FROM information_schema.innodb_sys_tables WHERE name = %s OR name LIKE %s ORDER BY 1",
-            (f"{schema}/{name}", f"{schema}/{name}#%"),
+            "SELECT table_id FROM information_schema.innodb_sys_tables WHERE BINARY SUBSTRING_INDEX(name, '#', 1) = %s "
+            "ORDER BY 1",
+            (f"{schema}/{name}",),
         )
         return ",".join(str(row[0]) for row in rows)
 

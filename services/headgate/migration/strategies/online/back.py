@@ -12,11 +12,11 @@ import msgspec
 
 from headgate.config.start_offsets import StartOffsets
 from headgate.migration.core.copy_steps import FeedSeen, Position
+from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Memory, RefusedError, Table
 from headgate.migration.strategies.online.lane import Held, Lane
 from headgate.migration.strategies.online.lane_plan import LanePlan
 from headgate.migration.strategies.online.way_back import OPPOSITE, WayBack, fingerprint, plan_back, read_way_back
-from headgate.migration.strategies.statement import Statement
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import MigrationRecorded
 

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from headgate.migration.core.copy_steps import Position
+from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Chunk, LockUnavailableError, Memory, RefusedError, Table
 from headgate.migration.strategies.online.lane_plan import LanePlan
-from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
 from headgate.sources.origin import Origin
 

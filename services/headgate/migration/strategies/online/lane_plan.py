@@ -14,6 +14,9 @@ from headgate.migration.core.spec import Registry
 from headgate.migration.strategies.contract import Plan, RefusedError
 
 _OLD: Final = "_old"
+_ADDED: Final = "_hg_new"
+_NAME_KEPT: Final = 48
+"""Characters of a name, so that it is not too long with ``_ADDED`` behind it."""
 
 
 class ChangeTopic(msgspec.Struct, frozen=True):
@@ -100,9 +103,18 @@ def _held(plan: Plan, topic: str) -> LanePlan:
                 f"table {table}: column {old} takes the name of column {new}, which stays under another one. Use "
                 "two migrations, with a third name in between"
             )
+    news = {new for _, new in plan.pairs}
+    called = {column.name.lower() for column in plan.before.columns}
+    # A column that is dropped and added again is another one: until the cut-over the new one has a name of its own.
+    added = {c.name: f"{c.name[:_NAME_KEPT]}{_ADDED}" for c in plan.after.columns if c.name not in news}
+    renamed += tuple(
+        (held, new) for new, held in added.items() if new.lower() in called and not _is_computed(plan, new)
+    )
     back = {new: old for old, new in renamed}
     columns = tuple(replace(column, name=back.get(column.name, column.name)) for column in plan.after.columns)
     present = {column.name for column in columns}
+    if len(present) < len(columns):
+        raise RefusedError(f"table {table}: two columns would be called alike until the cut-over: use strategy direct")
     dropped = tuple(
         (column.name, column.type)
         for column in plan.before.columns
@@ -116,3 +128,9 @@ def _held(plan: Plan, topic: str) -> LanePlan:
         loose=tuple(back.get(name, name) for name in plan.loose),
     )
     return LanePlan(plan, held, renamed, dropped, topic)
+
+
+def _is_computed(plan: Plan, name: str) -> bool:
+    """A generated column of the table before that goes on as one has no values to be mistaken for."""
+    old, new = plan.before.column(name), plan.after.column(name)
+    return old is not None and new is not None and old.is_generated and new.is_generated

@@ -21,6 +21,8 @@ import msgspec
 from headgate.migration.core import effects as fx
 from headgate.migration.core.copy_steps import FeedSeen
 from headgate.migration.core.spec import MigrationSpec, parse_spec
+from headgate.migration.statements.reading import parse_statement
+from headgate.migration.statements.statement import StatementError
 from headgate.migration.strategies.contract import (
     DatabaseUnavailableError,
     LockUnavailableError,
@@ -34,7 +36,6 @@ from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan, 
 from headgate.migration.strategies.online.marked import Copier, Note, Parts
 from headgate.migration.strategies.online.steps import OnlineWork
 from headgate.migration.strategies.online.way_back import plan_back
-from headgate.migration.strategies.statement import StatementError, parse_statement
 from headgate.records.migration import FEED, Artifact, MigrationRecorded
 
 
@@ -64,7 +65,8 @@ class OnlineStrategy:
             lane = self._checked(plan, spec)
             if self._feeds is not None:
                 self._feeds.check_topic(lane.source, self._lane.origins(plan.before))
-                if len(self._feeds.ends(lane.topic)) > 1 and max(len(plan.before.keys), len(plan.after.keys)) > 1:
+                uniques = max(len(table.keys) + len(table.weak_keys) for table in (plan.before, plan.after))
+                if uniques > 1 and len(self._feeds.ends(lane.topic)) > 1:
                     raise several_and_unique(lane)
             why_not_back = _why_not_back(lane, is_needed=spec.keep_way_back)
         except (RefusedError, StatementError) as error:

@@ -12,6 +12,7 @@ from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.progress import feed_rows
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.core.copy_steps import Position
+from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Chunk, Memory, RefusedError, Table
 from headgate.migration.strategies.online.lane import LastChange, Mark, Row, Target
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
@@ -19,7 +20,6 @@ from headgate.migration.strategies.online.range_work import position_of
 from headgate.migration.strategies.postgresql.copy import casted, casted_back, listed, table_of, within
 from headgate.migration.strategies.postgresql.server import PostgresServer, make_altered
 from headgate.migration.strategies.postgresql.sessions import named, translating
-from headgate.migration.strategies.statement import Statement
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import Artifact
 from headgate.sources.origin import Origin

@@ -14,6 +14,7 @@ import msgspec
 
 from headgate.databases.address import Target
 from headgate.databases.postgresql import sql
+from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import (
     Column,
     Memory,
@@ -27,7 +28,6 @@ from headgate.migration.strategies.contract import (
 from headgate.migration.strategies.postgresql.copy import PostgresCopy
 from headgate.migration.strategies.postgresql.desired import change, read_form, same
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, schema_of, translating
-from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
 
 __all__ = ["PostgresServer", "make_altered"]
@@ -41,20 +41,20 @@ stage text NOT NULL, before_text text NOT NULL, after_text text NOT NULL, shadow
 
 _COLUMNS: Final = """
 SELECT attname, format_type(atttypid, atttypmod), NOT attnotnull, atthasdef OR attidentity <> '', attgenerated <> '',
-pg_get_expr(adbin, adrelid), attidentity::text, attcollation
+pg_get_expr(adbin, adrelid), attidentity::text, attcollation, attnum
 FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
 WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
 
+# An expression has no column, so its place in a key is empty; such a key is weak, as the last column says.
 _KEYS: Final = """
-SELECT c.relname, array_agg(a.attname ORDER BY k.place), i.indisprimary, EXISTS (SELECT FROM
-unnest(i.indclass::oid[]) u JOIN pg_opclass o ON o.oid = u WHERE o.opcnamespace <> 'pg_catalog'::regnamespace)
-FROM pg_index i
-JOIN pg_class c ON c.oid = i.indexrelid
-CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY k(number, place)
-JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
-WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
-AND k.place <= i.indnkeyatts GROUP BY c.relname, i.indisprimary, i.indclass
+SELECT c.relname, ARRAY(SELECT coalesce(a.attname, '') FROM unnest(i.indkey) WITH ORDINALITY k(number, place)
+LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
+WHERE k.place <= i.indnkeyatts ORDER BY k.place), i.indisprimary, EXISTS (SELECT FROM
+unnest(i.indclass::oid[]) u JOIN pg_opclass o ON o.oid = u WHERE o.opcnamespace <> 'pg_catalog'::regnamespace),
+i.indpred IS NOT NULL OR i.indexprs IS NOT NULL OR NOT i.indimmediate OR NOT i.indisvalid
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE i.indrelid = %s AND i.indisunique
 ORDER BY NOT i.indisprimary, c.relname
 """
 
@@ -199,13 +199,14 @@ class PostgresServer:
         return Table(
             schema=schema,
             name=name,
-            columns=tuple(Column(c[0], c[1], c[2], c[3], c[4]) for c in columns),
-            keys={index: tuple(names) for index, names, *_ in keys},
-            definition=json.dumps([[list(map(str, c)) for c in columns], [c[0] for c in checks]]),
+            columns=tuple(Column(c[0], c[1], c[2], c[3], c[4], c[8]) for c in columns),
+            keys={index: tuple(names) for index, names, *_, is_weak in keys if not is_weak},
+            weak_keys={index: tuple(names) for index, names, *_, is_weak in keys if is_weak},
+            definition=json.dumps([[list(map(str, c[:-1])) for c in columns], [c[0] for c in checks]]),
             rows=rows,
             obstacles=tuple(o[0] for o in obstacles),
-            primary=next((tuple(names) for _, names, is_primary, _ in keys if is_primary), ()),
-            unordered=frozenset(index for index, *_, is_foreign in keys if is_foreign),
+            primary=next((tuple(names) for _, names, is_primary, *_ in keys if is_primary), ()),
+            unordered=frozenset(index for index, _, _, is_foreign, _ in keys if is_foreign),
         )
 
     def rehearse(self, statement: Statement, table: Table | None) -> Table | None:

@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 
 from headgate.databases.mysql.sql import quoted
+from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Memory, RefusedError
 from headgate.migration.strategies.mariadb.server import MariadbServer
-from headgate.migration.strategies.statement import Statement
 from headgate.records.migration import Artifact
 
 __all__ = ["ToolPlan", "is_changed", "numbers_of", "old_names", "take_away", "triggers_of"]

@@ -23,8 +23,8 @@ from typing import Any, Final
 from headgate.databases.mysql.address import TLS_FILES
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec, parse_spec
+from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Plan, RefusedError
-from headgate.migration.strategies.statement import Statement
 from headgate.migration.strategies.tools.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name
 from headgate.records.migration import MigrationRecorded
 
@@ -167,7 +167,7 @@ class GhOstStrategy(ToolStrategy):
             f"--conf={file}",
             f"--database={table[0]}",
             f"--table={table[1]}",
-            f"--alter={statement.tail.strip()}",
+            f"--alter={statement.plain}",
             f"--force-table-names={force}",
             *(option for name, option in ours.items() if name not in given),
             *spec.tool_options,

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec
+from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Plan, RefusedError
-from headgate.migration.strategies.statement import Statement
 from headgate.migration.strategies.tools.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name
 from headgate.records.migration import MigrationRecorded
 
@@ -32,7 +32,6 @@ _NO_FILES: Final = "--config=/dev/null"
 """First of all options: what its files on this machine say is not part of the migration."""
 
 _PROGRESS: Final = re.compile(r"Copying .*:\s+(\d+)% (?:(\d+)\+)?([\d:]+) remain$")
-_RENAMING: Final = re.compile(r"\bRENAME\s+COLUMN\b", re.IGNORECASE)
 
 
 _RESERVED: Final = frozenset(
@@ -63,7 +62,7 @@ class PtOscStrategy(ToolStrategy):
         )
 
     def _check(self, statement: Statement) -> None:
-        if _RENAMING.search(statement.tail):
+        if statement.having("rename-column") is not None:
             # It knows CHANGE only, and would copy nothing into a column that is renamed otherwise.
             raise RefusedError(f"{self.name} loses the values of a RENAME COLUMN: write CHANGE COLUMN old new TYPE")
 
@@ -121,7 +120,7 @@ class PtOscStrategy(ToolStrategy):
         if spec.chunk_rows != CHUNK_ROWS_DEFAULT:
             ours["chunk-size"] = f"--chunk-size={spec.chunk_rows}"
         return [
-            f"--alter={statement.tail.strip()}",
+            f"--alter={statement.plain}",
             f"--new-table-name={copy}",
             "--no-version-check",  # it would ask its vendor
             "--no-check-alter",

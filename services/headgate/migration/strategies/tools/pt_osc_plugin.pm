@@ -49,8 +49,8 @@ sub before_swap_tables {
    _check($dbh);
    my ($numbers) = $dbh->selectrow_array(
       'SELECT GROUP_CONCAT(table_id ORDER BY table_id) FROM information_schema.innodb_sys_tables '
-      . 'WHERE name = ? OR name LIKE ?', undef,
-      "$told->{schema}/$told->{table}", "$told->{schema}/$told->{table}#%");
+      . 'WHERE BINARY SUBSTRING_INDEX(name, ?, 1) = ?', undef,
+      '#', "$told->{schema}/$told->{table}");
    die "the table was truncated or rebuilt while it was copied: retry the migration\n"
       unless defined $numbers && $numbers eq $told->{numbers};
    _report('running', 'renaming');

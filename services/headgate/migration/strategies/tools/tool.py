@@ -24,12 +24,13 @@ import msgspec
 from headgate.config.secrets import ALLOWED_HOSTS, setting
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, parse_spec
+from headgate.migration.statements.reading import parse_statement
+from headgate.migration.statements.statement import Statement, StatementError
 from headgate.migration.strategies.contract import Memory, Plan, RefusedError
 from headgate.migration.strategies.examining import checked_plan, plan_copy
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.no_way_back import revert_refused
 from headgate.migration.strategies.planning import added_unique_keys, shadow_name
-from headgate.migration.strategies.statement import Statement, StatementError, parse_statement
 from headgate.migration.strategies.tools import at_mariadb as at_table
 from headgate.migration.strategies.tools.process import ToolFolder, ToolProcess
 from headgate.records.migration import MigrationRecorded
@@ -113,7 +114,8 @@ class ToolStrategy(ABC):
         try:
             self._check_options(spec)
             statement, plan = checked_plan(self._server, self._migration, spec)
-            self._check_new_keys(statement, plan, spec)
+            self._check_new_keys(plan, spec)
+            self._check_names(statement, plan)
             self._check(statement)
             if self._tools_given is not None:
                 self._try_out(self._installed(self._tools_given), statement, plan, spec)
@@ -128,8 +130,25 @@ class ToolStrategy(ABC):
             message=message,
         )
 
-    def _check_new_keys(self, statement: Statement, plan: Plan, spec: MigrationSpec) -> None:
-        if added_unique_keys(statement, plan.before, plan.after) and not spec.allow_lossy:
+    def _check_names(self, statement: Statement, plan: Plan) -> None:
+        """The program finds columns by their names, as they are written."""
+        names = {column.name for column in plan.before.columns}
+        if unlike := [s.column for s in statement.steps if s.column is not None and s.column not in names]:
+            raise RefusedError(
+                f"{self.name} compares names of columns letter by letter, and the table has no {unlike[0]}: write the "
+                "name as SHOW CREATE TABLE does"
+            )
+        known, to_old = {name.lower() for name in names}, {new: old for old, new in plan.pairs}
+        for column in plan.after.columns:
+            was = None if column.is_generated else to_old.get(column.name, "")
+            if was is not None and was != column.name and column.name.lower() in known:
+                raise RefusedError(
+                    f"{self.name} would take the values of the column {column.name} of before, which is another one "
+                    "after the change: use strategy direct, or submit a migration for each of the two"
+                )
+
+    def _check_new_keys(self, plan: Plan, spec: MigrationSpec) -> None:
+        if added_unique_keys(plan) and not spec.allow_lossy:
             raise RefusedError(
                 f"{self.name} drops rows that become equal under a new unique key while it runs, and compares nothing: "
                 "use online; or say --allow-lossy"

@@ -1,0 +1,1 @@
+"""Statements of schema changes: read by the database's grammar, and admitted clause by clause."""
