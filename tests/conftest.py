@@ -20,6 +20,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 # Feeds may name secrets in one folder only, and tests put theirs into folders of their own below this one.
 os.environ["HEADGATE_SECRETS_DIR"] = tempfile.gettempdir()
 
+# Named connections are described here by the tests of this process (support/connections.py).
+os.environ["HEADGATE_CONNECTIONS"] = str(Path(tempfile.mkdtemp(prefix="headgate-connections-"), "connections.yaml"))
+
 # No JVM of the tests lives long enough to win back what its second compiler and a parallel collector cost: Spark's
 # start takes 8 s of CPU instead of 13, its first jobs 4 instead of 9.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)

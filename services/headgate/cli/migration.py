@@ -88,7 +88,7 @@ def submit(
     ] = None,
     replica: Annotated[
         list[str] | None,
-        typer.Option("--replica", help="mysql://user@host:port, asked for its lag; may be repeated (MariaDB)"),
+        typer.Option("--replica", help="a named connection, asked for its lag; may be repeated (MariaDB)"),
     ] = None,
     max_feed_lag: Annotated[
         list[str] | None,
@@ -102,15 +102,13 @@ def submit(
     spec = _checked(
         MigrationSpec(
             statement=statement,
-            database=target.address(),
-            connection=target.connection,
+            database=target.database,
             strategy=MigrationStrategy(target.strategy),
             topic=target.topic,
-            registry=target.schema_registry(),
+            registry=target.registry,
             declarative=target.declarative,
             prefer_instant=target.prefer_instant,
             tool_options=tuple(target.tool_options or ()),
-            password_file=target.password_path(),
             context=context,
             allow_concurrent=allow_concurrent,
             postpone_launch=postpone_launch,
@@ -153,6 +151,8 @@ def _checked(spec: MigrationSpec) -> MigrationSpec:
         return parse_request(written(spec))
     except MigrationSpecError as error:
         raise CommandError(ExitCode.USAGE, str(error)) from error
+    except UnicodeEncodeError as error:
+        raise CommandError(ExitCode.USAGE, f"{error.object!r} is not valid UTF-8: nothing can record it") from error
 
 
 @app.command()
@@ -167,16 +167,14 @@ def plan(
     spec = _checked(
         MigrationSpec(
             statement=statement,
-            database=target.address(),
-            connection=target.connection,
+            database=target.database,
             strategy=MigrationStrategy(target.strategy),
             topic=target.topic,
-            registry=target.schema_registry(),
+            registry=target.registry,
             declarative=target.declarative,
             prefer_instant=target.prefer_instant,
             tool_options=tuple(target.tool_options or ()),
             allow_lossy=allow_lossy,
-            password_file=target.password_path(),
         )
     )
     result = MigrationWork().run(fx.ExamineMigration("plan", "plan", spec))
@@ -321,8 +319,6 @@ def revert(
             MigrationSpec(
                 statement=f"revert {migration}",
                 database=before.database,
-                password_file=before.password_file,
-                connection=before.connection,
                 strategy=before.strategy,
                 topic=before.topic,
                 registry=before.registry,
@@ -412,7 +408,6 @@ def _row(name: str, record: MigrationRecorded) -> dict[str, Any]:
         "found": spec.found,
         "strategy": spec.strategy.value,
         "database": spec.database,
-        "connection": spec.connection,
         "context": spec.context,
         "progress": f"{_progress(record):.0f} %",
         "artifacts": [artifact.name for artifact in record.artifacts],

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
-from headgate.config.feed import Strict
+from headgate.config.feed import RegistrySpec, Strict
 from headgate.config.secrets import CONNECTIONS, NotPermittedError, secret, setting
 from headgate.config.wording import explained, one_of
 from headgate.databases.address import Options, Target
@@ -93,6 +93,7 @@ class Connection(Strict):
 
 class _File(Strict):
     connections: dict[str, Connection]
+    registries: dict[str, RegistrySpec] = Field(default_factory=dict)
 
 
 def named(name: str, use: Use, option: str) -> tuple[Connection, Target]:
@@ -100,22 +101,42 @@ def named(name: str, use: Use, option: str) -> tuple[Connection, Target]:
 
     ``option`` is where the name was given. Raises DatabaseRefusedError: no file, no such name, or not for that use.
     """
+    file, given = _file(name, option)
+    known = given.connections
+    found = known.get(name)
+    if found is None:
+        raise DatabaseRefusedError(f"{option}: connection {one_of(name, sorted(known))}. Add it to {file}")
+    if use not in found.use:
+        for_it = sorted(other for other, connection in known.items() if use in connection.use)
+        raise DatabaseRefusedError(
+            f"{option}: connection {name} may be used as {', '.join(sorted(found.use)) or 'nothing'}, not as {use}. "
+            f"Use another one ({', '.join(for_it) or 'there is none'}), or add {use} to its `use` in {file}"
+        )
+    return found, Target(found.dsn(), found.password_file, _options(name, use))
+
+
+def named_registry(name: str, option: str) -> RegistrySpec:
+    """The schema registry of that name. ``option`` is where the name was given.
+
+    Raises DatabaseRefusedError: no file, or no such name.
+    """
+    file, given = _file(name, option)
+    found = given.registries.get(name)
+    if found is None:
+        raise DatabaseRefusedError(
+            f"{option}: registry {one_of(name, sorted(given.registries))}. Add it to `registries` in {file}"
+        )
+    return found
+
+
+def _file(name: str, option: str) -> tuple[Path, _File]:
     file = setting(CONNECTIONS)
     if not file:
         raise DatabaseRefusedError(
             f"{option}: {name} is a named connection, but this process has none. Describe it in a file, and set "
             f"{CONNECTIONS} to the file's path, here and on every machine that connects"
         )
-    known = _read(Path(file))
-    found = known.get(name)
-    if found is None:
-        raise DatabaseRefusedError(f"{option}: connection {one_of(name, sorted(known))}. Add it to {file}")
-    if use not in found.use:
-        raise DatabaseRefusedError(
-            f"{option}: connection {name} may be used as {', '.join(sorted(found.use)) or 'nothing'}, not as {use}. "
-            f"Use another one, or add {use} to its `use` in {file}"
-        )
-    return found, Target(found.dsn(), found.password_file, _options(name, use))
+    return Path(file), _read(Path(file))
 
 
 def _options(name: str, use: Use) -> Options:
@@ -123,7 +144,7 @@ def _options(name: str, use: Use) -> Options:
     return Options(f"address{where}", f"password_file{where}", use.value)
 
 
-def _read(file: Path) -> dict[str, Connection]:
+def _read(file: Path) -> _File:
     try:
         stat = file.stat()
         return _parsed(file, stat.st_mtime_ns, stat.st_ino, stat.st_size)
@@ -132,11 +153,11 @@ def _read(file: Path) -> dict[str, Connection]:
 
 
 @lru_cache(maxsize=1)
-def _parsed(file: Path, *_version: int) -> dict[str, Connection]:
-    """The file's connections; read again only when it has changed. Raises OSError, DatabaseRefusedError."""
+def _parsed(file: Path, *_version: int) -> _File:
+    """What the file says; read again only when it has changed. Raises OSError, DatabaseRefusedError."""
     try:
         data: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
-        return _File.model_validate(data).connections
+        return _File.model_validate(data)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DatabaseRefusedError(f"{CONNECTIONS}: {file} is not YAML: {error}") from error
     except ValidationError as error:

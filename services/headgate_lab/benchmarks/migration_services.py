@@ -12,6 +12,7 @@ from typing import Final
 
 import confluent_kafka
 import psutil
+import yaml
 from confluent_kafka import TopicPartition
 
 from headgate.config.settings import load_settings
@@ -43,6 +44,8 @@ ASK_SECONDS: Final = 0.5
 LEASE_SECONDS: Final = 120.0
 """A frozen agent keeps its session: what is measured is how it catches up, not how another takes over."""
 
+CONNECTION: Final = "bench"
+
 _SERVERS: Final = ("postgres", "mariadbd", "mysqld")
 
 
@@ -52,8 +55,11 @@ class MigrationServices:
     def __init__(self, bootstrap: str, database: BenchDatabase, folder: Path) -> None:
         """Nothing runs yet; ``folder`` is for logs, the password and Spark's scratch."""
         self._bootstrap, self._database, self._folder = bootstrap, database, folder
-        self._password = folder / "password"
-        self._password.write_text(database.password, encoding="utf-8")
+        password, connections = folder / "password", folder / "connections.yaml"
+        password.write_text(database.password, encoding="utf-8")
+        kind = "mysql" if database.name == "mariadb" else database.name
+        described = {"kind": kind, "address": database.address, "password_file": "password", "use": ["migration"]}
+        connections.write_text(yaml.safe_dump({"connections": {CONNECTION: described}}), encoding="utf-8")
         self._running: dict[str, ServiceProcess] = {}
         self._settings = {
             "HEADGATE_BOOTSTRAP": bootstrap,
@@ -64,6 +70,7 @@ class MigrationServices:
             "HEADGATE_SPARK__MASTER": "local[*]",
             "HEADGATE_SPARK__SCRATCH": str(folder),
             "HEADGATE_SECRETS_DIR": str(folder),
+            "HEADGATE_CONNECTIONS": str(connections),
             "JAVA_HOME": str(java_home_for_spark()),
         }
         if self.has_pt_osc:
@@ -104,8 +111,8 @@ class MigrationServices:
         known = ("--topic", database.topic(table)) if strategy == "online" else ()
         self._await_topic(table)
         self.command(
-            *("submit", f"ALTER TABLE {table} {change}", "--database", database.address, "--id", name),
-            *("--password-file", str(self._password), "--strategy", strategy, "--timeout", "600", *known, *options),
+            *("submit", f"ALTER TABLE {table} {change}", "--database", CONNECTION, "--id", name),
+            *("--strategy", strategy, "--timeout", "600", *known, *options),
         )
 
     def command(self, *arguments: str) -> None:

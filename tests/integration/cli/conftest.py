@@ -46,7 +46,7 @@ ROWS = 500
 @pytest.fixture
 def settings(kafka_bootstrap: str, kafka_prefix: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """Settings of a cluster that does not exist yet, in the environment too."""
-    kept = ("TEST", "SECRETS", TIME_SCALE_VARIABLE)
+    kept = ("TEST", "SECRETS", "CONNECTIONS", TIME_SCALE_VARIABLE)
     for name in [
         name for name in os.environ if name.startswith("HEADGATE_") and not any(part in name for part in kept)
     ]:

@@ -12,6 +12,7 @@ import pytest
 from fixtures.services import mariadb_connect
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import Service, headgate
+from support.connections import described
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -29,6 +30,7 @@ class Database:
         self.password_file = folder / "password"
         self.password_file.write_text(unquote(parts.password or ""), encoding="utf-8")
         self.address = f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}"
+        self.connection = described(self.address, self.password_file)
         self.statement = "ALTER TABLE items ADD COLUMN extra int NOT NULL DEFAULT 7, " + (
             "MODIFY COLUMN v bigint NOT NULL, RENAME COLUMN s TO title"
             if self.is_mariadb
@@ -70,8 +72,8 @@ def state_of(migration: str) -> dict[str, Any]:
 
 def submit(database: Database, migration: str, statement: str, *options: str) -> Any:
     return headgate(
-        *("migration", "submit", statement, "--database", database.address, "--id", migration),
-        *("--password-file", str(database.password_file), "--timeout", "120"),
+        *("migration", "submit", statement, "--database", database.connection, "--id", migration),
+        *("--timeout", "120"),
         *(options if "--strategy" in options else ("--topic", "topic", *options)),
     )
 

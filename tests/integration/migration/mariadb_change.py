@@ -48,13 +48,13 @@ class Change:
         password = folder / "password"
         password.write_text(unquote(parts.password or ""), encoding="utf-8")
         self.url, self.folder, self.statement = url, folder, statement
+        address = f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}"
         self.spec = MigrationSpec(
             statement=statement,
-            database=f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}",
-            password_file=str(password),
+            database="shop",
             strategy=MigrationStrategy.ONLINE,
         )
-        self.server = MariadbServer(migration, target_of(self.spec.database, self.spec.password_file))
+        self.server = MariadbServer(migration, target_of(address, str(password)))
         self.lane = MariadbOnline(self.server)
         self.migration, self.owner_rev = migration, owner_rev
         self.plan: LanePlan

@@ -21,6 +21,7 @@ from fixtures.capture import Sources
 from fixtures.services import mariadb_connect
 from headgate.app.exit_codes import ExitCode
 from integration.cli.conftest import Service, headgate
+from support.connections import described
 from support.waiting import eventually
 
 Serve = Callable[..., Service]
@@ -94,6 +95,7 @@ class Shop(ABC):
         self.schema, self.topic, self.address = schema, topic, address
         self.password_file = folder / "password"
         self.password_file.write_text(password, encoding="utf-8")
+        self.connection = described(address, self.password_file)
 
     @abstractmethod
     def connect(self) -> Any:
@@ -114,8 +116,8 @@ class Shop(ABC):
 
     def submit(self, migration: str, change: str, *options: str, topic: str | None = None, table: str = "items") -> Any:
         return headgate(
-            *("migration", "submit", f"ALTER TABLE {self.schema}.{table} {change}", "--database", self.address),
-            *("--id", migration, "--topic", topic or self.topic, "--password-file", str(self.password_file)),
+            *("migration", "submit", f"ALTER TABLE {self.schema}.{table} {change}", "--database", self.connection),
+            *("--id", migration, "--topic", topic or self.topic),
             *("--timeout", "120", "--cutover-threshold", str(CUTOVER_SECONDS), *options),
         )
 

@@ -13,6 +13,7 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.shell.work import open_strategy
 from headgate.records.migration import MigrationStrategy
+from support.connections import described
 
 pytestmark = pytest.mark.integration
 
@@ -42,8 +43,10 @@ def asked(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], tup
         def ask(statement: str, **more: Any) -> Any:
             spec = MigrationSpec(
                 statement=statement,
-                database=f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}",
-                password_file=str(tmp_path / "password"),
+                database=described(
+                    f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}",
+                    tmp_path / "password",
+                ),
                 strategy=MigrationStrategy.ONLINE,
                 topic="topic",
                 declarative=True,

@@ -166,7 +166,7 @@ def test_a_table_is_changed_between_two_feeds(
     # The source is changed first: that table waits, until the sink has the column too.
     asked = headgate(
         *("migration", "submit", f"ALTER TABLE {shop.schema}.items ADD COLUMN more int NOT NULL DEFAULT 8"),
-        *("--database", shop.address, "--password-file", str(shop.password_file)),
+        *("--database", shop.connection),
         *("--id", "direct", "--strategy", "direct", "--cutover-threshold", str(CUTOVER_SECONDS)),
     )
     assert asked.exit_code == 0, asked.output

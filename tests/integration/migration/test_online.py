@@ -124,8 +124,8 @@ def test_what_cannot_be_followed_is_refused_and_nothing_is_touched(cluster: Kafk
         assert asked.exit_code == 40, (change, options, asked.output)
         assert why in " ".join(asked.output.split()), asked.output
     without = headgate(
-        *("migration", "submit", f"ALTER TABLE {shop.schema}.items ADD COLUMN c int", "--database", shop.address),
-        *("--password-file", str(shop.password_file), "--timeout", "120"),
+        *("migration", "submit", f"ALTER TABLE {shop.schema}.items ADD COLUMN c int", "--database", shop.connection),
+        *("--timeout", "120"),
     )
     assert without.exit_code == 40
     assert "--topic" in without.output

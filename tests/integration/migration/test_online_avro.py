@@ -24,6 +24,7 @@ from integration.migration.shop import (
     settled,
     state_of,
 )
+from support.connections import described_registry
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -66,15 +67,15 @@ def test_a_table_whose_changes_are_in_avro_is_changed_and_the_change_reverted(
     cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client], schema_registry: EmbeddedRegistry
 ) -> None:
     serve("owner", "migration")
-    before, registry = shop.columns(), ("--registry", schema_registry.url)
+    before, registry = shop.columns(), ("--registry", described_registry(schema_registry.url))
     change = "ADD COLUMN extra int NOT NULL DEFAULT 7, DROP COLUMN note"
     (port,) = free_ports(1)
     nobody = f"http://127.0.0.1:{port}"
     for number, (options, why) in enumerate(
         (
             ((), f"topic {shop.topic} is in Avro"),
-            (("--registry", nobody), f"the schema registry at {nobody} cannot be asked"),
-            (("--registry", "registry:8081"), "is no address"),
+            (("--registry", described_registry(nobody)), f"the schema registry at {nobody} cannot be asked"),
+            (("--registry", "nothing"), "--registry: registry 'nothing' is unknown"),
         )
     ):
         asked = shop.submit(f"n{number}", change, *options)

@@ -20,6 +20,7 @@ from headgate.migration.strategies.examining import checked_plan
 from headgate.migration.strategies.pace import Pace
 from headgate.records.migration import MigrationStrategy
 from headgate.supervision.threads import BackgroundThread
+from support.connections import described
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -49,8 +50,9 @@ def spec(url: str, tmp_path: Path) -> MigrationSpec:
     (tmp_path / "password").write_text(unquote(parts.password or ""), encoding="utf-8")
     return MigrationSpec(
         statement="ALTER TABLE items ADD COLUMN extra int NOT NULL DEFAULT 7",
-        database=f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}",
-        password_file=str(tmp_path / "password"),
+        database=described(
+            f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}", tmp_path / "password"
+        ),
         strategy=MigrationStrategy.ONLINE,
         topic="topic",
     )

@@ -17,6 +17,7 @@ from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.tools.tool import said_by_tool
 from headgate.records.migration import MigrationStrategy
 from integration.migration.tool_change import Owner, Table, owned, pid_of
+from support.connections import described
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -73,7 +74,7 @@ def test_no_secret_stands_where_others_can_read_it(table: Table, owner: Make) ->
     mariadb_execute(table.url, f"GRANT ALL ON *.* TO {name}@'%'")
     try:
         table.password_file.write_text(secret, encoding="utf-8")
-        database = table.address.replace("root@", f"{name}@")
+        database = described(table.address.replace("root@", f"{name}@"), table.password_file)
         one = owner(spec_of(table, database=database, tool_options=SLOWLY))
         assert isinstance(one.examine(), fx.Examined)
         one.start()
@@ -198,9 +199,9 @@ def test_a_table_that_is_emptied_meanwhile_stays_empty(table: Table, owner: Make
     [
         ("ALTER TABLE items RENAME COLUMN s TO title", {}, "CHANGE COLUMN"),
         ("ALTER TABLE items ADD UNIQUE KEY (s, id)", {}, "--allow-lossy"),
-        ("ALTER TABLE items ADD COLUMN c int", {"tool_options": ("--plugin=x",)}, "given by Headgate"),
-        ("ALTER TABLE items ADD COLUMN c int", {"tool_options": ("--plug=x",)}, "--plugin is given by Headgate"),
-        ("ALTER TABLE items ADD COLUMN c int", {"tool_options": ("--no-swap",)}, "--swap-tables is given by Headgate"),
+        ("ALTER TABLE items ADD COLUMN c int", {"tool_options": ("--plugin=x",)}, "may give"),
+        ("ALTER TABLE items ADD COLUMN c int", {"tool_options": ("--plug=x",)}, "may give"),
+        ("ALTER TABLE items ADD COLUMN c int", {"tool_options": ("--no-swap",)}, "may give"),
         ("ALTER TABLE items ADD COLUMN c int", {"tool_options": ("-p",)}, "--name=value"),
         ("ALTER TABLE items ADD COLUMN c int", {"tool_options": ("--no-such-thing",)}, "no-such-thing"),
         ("ALTER TABLE items MODIFY COLUMN v smallint", {}, "values could be lost"),

@@ -22,13 +22,13 @@ def row_bytes(url: str, folder: Path) -> int:
     parts = urlsplit(url)
     password_file = folder / "password"
     password_file.write_text(unquote(parts.password or ""), encoding="utf-8")
+    address = f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}"
     spec = MigrationSpec(
         statement="ALTER TABLE items ADD COLUMN c int",
-        database=f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}",
-        password_file=str(password_file),
+        database="shop",
         strategy=MigrationStrategy.ONLINE,
     )
-    with closing(PostgresServer("m", target_of(spec.database, spec.password_file))) as server:
+    with closing(PostgresServer("m", target_of(address, str(password_file)))) as server:
         server.take_over(1)
         lane = PostgresLane(server)
         _, plan = checked_plan(server, "m", spec)

@@ -49,11 +49,11 @@ def test_a_replica_that_is_late_or_does_not_replicate_is_seen(
     with closing(MariadbServer("m", target_of(f"{addresses[0]}/shop", str(tmp_path / "password")))) as server:
         with pytest.raises(RefusedError, match="name them with --replica"):
             server.check_load(with_lag=True)
-        server.watch_replicas((addresses[0],))
+        server.watch_replicas({"r": target_of(addresses[0], str(tmp_path / "password"))})
         with pytest.raises(RefusedError, match="no replica of any server"):
             server.check_load(with_lag=True)
         server.close()
-        server.watch_replicas((addresses[1],))
+        server.watch_replicas({"r": target_of(addresses[1], str(tmp_path / "password"))})
         server.check_load(with_lag=True)
         server.take_over(1)
         eventually(lambda: server.load().lag_seconds == 0.0, "it has caught up")

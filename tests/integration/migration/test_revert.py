@@ -182,7 +182,7 @@ def test_a_way_back_that_stands_still_says_why_goes_on_and_ends_with_the_next_ch
 
     asked = headgate(
         *("migration", "submit", f"ALTER TABLE {shop.schema}.items ADD COLUMN more int", "--strategy", "direct"),
-        *("--id", "m2", "--database", shop.address, "--password-file", str(shop.password_file), "--timeout", "120"),
+        *("--id", "m2", "--database", shop.connection, "--timeout", "120"),
     )
     assert asked.exit_code == 0, asked.output
     assert ended("m2")["state"] == "complete", state_of("m2")

@@ -14,6 +14,7 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.shell.work import open_strategy
 from headgate.records.migration import MigrationStrategy
+from support.connections import described
 
 pytestmark = pytest.mark.integration
 
@@ -100,8 +101,8 @@ class Place:
         parts = urlsplit(url)
         (folder / "password").write_text(unquote(parts.password or ""), encoding="utf-8")
         self.url, self.is_mariadb = url, url.startswith("mysql")
-        self._address = f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}"
-        self._password = str(folder / "password")
+        address = f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}"
+        self._connection = described(address, folder / "password")
         self.form = MARIADB_TABLE if self.is_mariadb else POSTGRES_TABLE
         self.run("CREATE TABLE others (id int PRIMARY KEY)")
         self.run("INSERT INTO others VALUES (5)")
@@ -124,8 +125,7 @@ class Place:
     def spec(self, strategy: MigrationStrategy, table: str, change: str, *, allow_lossy: bool) -> MigrationSpec:
         return MigrationSpec(
             statement=f"ALTER TABLE {table} {change}",
-            database=self._address,
-            password_file=self._password,
+            database=self._connection,
             strategy=strategy,
             allow_lossy=allow_lossy,
             chunk_rows=CHUNK,

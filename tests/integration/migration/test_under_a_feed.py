@@ -30,6 +30,7 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.registry import open_sink
 from support import build
+from support.connections import described
 from support.migration_records import recorded
 from support.waiting import eventually
 
@@ -69,8 +70,7 @@ class Table:
     def spec(self, strategy: MigrationStrategy, change: str) -> MigrationSpec:
         return MigrationSpec(
             statement=f"ALTER TABLE items {change}",
-            database=self.address,
-            password_file=str(self.password_file),
+            database=described(self.address, self.password_file),
             strategy=strategy,
             topic="topic" if strategy is MigrationStrategy.ONLINE else None,
             cutover_threshold_seconds=PATIENCE_SECONDS,

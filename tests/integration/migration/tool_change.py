@@ -22,6 +22,7 @@ from headgate.observability.metrics import new_registry
 from headgate.observability.probes import Probes
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.migration import MigrationKey, MigrationRecorded, MigrationState, MigrationStrategy
+from support.connections import described
 from support.migration_records import recorded
 
 __all__ = ["Owner", "Table", "owned", "pid_of"]
@@ -60,8 +61,7 @@ class Table:
 
     def spec(self, strategy: MigrationStrategy, statement: str, **more: Any) -> MigrationSpec:
         known: dict[str, Any] = {
-            "database": self.address,
-            "password_file": str(self.password_file),
+            "database": described(self.address, self.password_file),
             "cutover_threshold_seconds": THRESHOLD_SECONDS,
         }
         return MigrationSpec(statement=statement, strategy=strategy, **(known | more))

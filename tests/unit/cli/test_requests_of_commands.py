@@ -65,7 +65,7 @@ from headgate_lab.memory_log.partition import Entry
 from support import build
 from support.migration_records import recorded
 
-DATABASE = "postgresql://me@localhost/shop"
+DATABASE = "db"
 ALTER = "alter table items add column note text"
 FEED = json.dumps(
     {

@@ -2,19 +2,23 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
 from headgate.config.feed import FeedSpecError, SinkSpec, parse_feed
 from headgate.databases.address import Target
-from headgate.databases.connections import Use, named
+from headgate.databases.connections import Use, named, named_registry
 from headgate.databases.errors import DatabaseRefusedError
-from headgate.migration.core.spec import MigrationSpec, MigrationSpecError, parse_spec, written
-from headgate.migration.shell.work import open_strategy
+from headgate.migration.core import effects as fx
+from headgate.migration.core.spec import MigrationSpec
+from headgate.migration.shell.work import MigrationWork, open_strategy
 from headgate.migration.strategies.contract import RefusedError
 from headgate.records.migration import MigrationStrategy
+from headgate.runtime.machine import EffectFailed
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.registry import open_sink, same_sink, server_of, target_of
+from support.migration_records import recorded
 
 SHOP = {"kind": "postgresql", "address": "postgresql://ann@db.example/shop", "use": ["sink", "source", "migration"]}
 
@@ -139,29 +143,46 @@ def test_a_feed_names_its_sink_once(sink: str, says: str) -> None:
         parse_feed(f"{{feed: f, source: {{topics: [t]}}, sink: {{type: postgresql, {sink}}}}}")
 
 
-def _change(**more: str) -> MigrationSpec:
-    return MigrationSpec(statement="ALTER TABLE t ADD c int", strategy=MigrationStrategy.DIRECT, **more)  # type: ignore[arg-type]
+def _change(database: str) -> MigrationSpec:
+    return MigrationSpec(statement="ALTER TABLE t ADD c int", strategy=MigrationStrategy.DIRECT, database=database)
 
 
 def test_a_migration_names_a_connection(file: File) -> None:
+    file.write(shop=SHOP, items={**SHOP, "use": ["sink"]})
+    open_strategy("m", _change("shop")).close()
+    with pytest.raises(RefusedError, match=r"may be used as sink, not as migration.*Use another one \(shop\)"):
+        open_strategy("m", _change("items"))
+    with pytest.raises(RefusedError, match=r"--database: connection 'shp' is unknown; did you mean 'shop'"):
+        open_strategy("m", _change("shp"))
+
+
+def test_without_a_file_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADGATE_CONNECTIONS")
+    with pytest.raises(RefusedError, match="shop is a named connection, but this process has none"):
+        open_strategy("m", _change("shop"))
+
+
+def test_replicas_are_named_connections(file: File) -> None:
+    mariadb = {"kind": "mysql", "address": "mysql://ann@db/items", "use": ["migration"]}
+    file.write(items=mariadb, source={**mariadb, "use": ["source"]})
+    spec = msgspec.structs.replace(_change("items"), lag_seconds_max=1.0, strategy=MigrationStrategy.PT_OSC)
+    open_strategy("m", msgspec.structs.replace(spec, replicas=("items",))).close()
+    with pytest.raises(RefusedError, match=r"--replica: connection source may be used as source, not as migration"):
+        open_strategy("m", msgspec.structs.replace(spec, replicas=("source",)))
+
+
+def test_what_an_earlier_version_accepted_by_address_is_ended_where_nothing_was_begun(file: File) -> None:
     file.write(shop=SHOP)
-    spec = parse_spec(written(_change(connection="shop")))
-    open_strategy("m", spec).close()
-    file.write(shop={**SHOP, "use": ["sink"]})
-    with pytest.raises(RefusedError, match="may be used as sink, not as migration"):
-        open_strategy("m", spec)
+    old = '{"statement": "DROP TABLE t", "strategy": "direct", "database": "postgresql://ann@db.example/shop"}'
+    work = MigrationWork()
+    refused = work.run(fx.StartMigration("m", recorded(old)))
+    assert isinstance(refused, fx.Refused)
+    assert "Submit it again with --database" in refused.reason
+    assert isinstance(work.run(fx.StopMigration("m", recorded(old), is_forced=True)), EffectFailed)
 
 
-def test_a_migration_does_not_go_on_at_another_database(file: File) -> None:
-    file.write(shop=SHOP)
-    accepted = _change(connection="shop", database="postgresql://ann@db.example:5432/shop")
-    open_strategy("m", accepted).close()
-    file.write(shop={**SHOP, "address": "postgresql://ann@other/shop"})
-    with pytest.raises(RefusedError, match="Change it back until the migration has ended"):
-        open_strategy("m", accepted)
-
-
-@pytest.mark.parametrize("given", [{}, {"connection": "shop", "password_file": "x"}])
-def test_a_migration_names_one_database(given: dict[str, str]) -> None:
-    with pytest.raises(MigrationSpecError, match="--connection"):
-        parse_spec(written(_change(**given)))
+def test_a_registry_has_a_name(file: File) -> None:
+    file.path.write_text("{connections: {}, registries: {avro: {url: 'https://registry'}}}")
+    assert named_registry("avro", "--registry").url == "https://registry"
+    with pytest.raises(DatabaseRefusedError, match=r"--registry: registry 'avr' is unknown; did you mean 'avro'"):
+        named_registry("avr", "--registry")

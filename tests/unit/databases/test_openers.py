@@ -55,7 +55,7 @@ OPENERS: Final[dict[str, Opener]] = {
 """Modules that open sessions, and how; each is tried with every guard below."""
 
 OTHERS: Final[dict[str, Opener]] = {
-    "a migration's replicas": lambda dsn, file: MariadbReplicas("m", (dsn,), file).check(),
+    "a migration's replicas": lambda dsn, file: MariadbReplicas("m", {"r": target_of(dsn, str(file))}).check(),
     "a feed's connection, postgresql": lambda dsn, file: open_sink(_of_connection("postgresql", dsn, file)).check([]),
     "a feed's connection, mysql": lambda dsn, file: open_sink(_of_connection("mysql", dsn, file)).check([]),
     "a migration's connection, postgresql": lambda dsn, file: _change_at(
@@ -79,7 +79,7 @@ def _of_connection(kind: str, dsn: str, file: Path) -> SinkSpec:
 
 def _change_at(sink: SinkSpec) -> Any:
     """Sessions of a schema change at the database of that connection."""
-    spec = MigrationSpec(statement="DROP TABLE t", strategy=MigrationStrategy.DIRECT, connection=sink.connection)
+    spec = MigrationSpec(statement="DROP TABLE t", strategy=MigrationStrategy.DIRECT, database=sink.connection or "")
     return open_strategy("m", spec)._server.sessions
 
 

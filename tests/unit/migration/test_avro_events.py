@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from headgate.formats.decoding import SchemasUnavailableError
-from headgate.migration.core.spec import Registry
 from headgate.migration.shell.topic_tail import Events, FeedsUnavailableError, Looked, registry_spec
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.online.lane import LastChange, Place
 from headgate.sources.origin import Origin
+from support.connections import described_registry
 
 OPTIONAL = {"lsn": "long", "txId": "long", "gtid": "string", "schema": "string"}
 
@@ -95,8 +95,8 @@ def test_whose_events_they_are_and_whether_they_are_in_that_form() -> None:
     assert looked.is_other
 
 
-def test_a_registry_that_cannot_be_is_refused_with_the_option() -> None:
-    with pytest.raises(RefusedError, match="--registry: url: 'registry:8081' is no address"):
-        registry_spec(Registry("registry:8081"))
-    with pytest.raises(RefusedError, match=r"--registry: .*user and password_file: give both or neither"):
-        registry_spec(Registry("https://registry", user="me"))
+def test_a_registry_is_a_named_one() -> None:
+    name = described_registry("https://registry:8081")
+    assert registry_spec(name).url == "https://registry:8081"
+    with pytest.raises(RefusedError, match=rf"--registry: registry 'reg9' is unknown.*{name}"):
+        registry_spec("reg9")

@@ -15,7 +15,7 @@ from headgate.records.migration import MigrationStrategy
 
 
 def checked(**more: object) -> MigrationSpec:
-    given = {"statement": "ALTER TABLE t ADD c int", "database": "mysql://u@h/d", "strategy": MigrationStrategy.ONLINE}
+    given = {"statement": "ALTER TABLE t ADD c int", "database": "shop", "strategy": MigrationStrategy.ONLINE}
     return parse_spec(written(MigrationSpec(**(given | more))))  # type: ignore[arg-type]
 
 
@@ -34,7 +34,7 @@ def test_limits_of_lag_name_whom_they_are_about() -> None:
     with pytest.raises(MigrationSpecError, match="feed_lags_max are not negative"):
         checked(feed_lags_max={"shop": -1.0})
     with pytest.raises(MigrationSpecError, match="give a limit with --max-lag"):
-        checked(replicas=("mysql://u@h",))
+        checked(replicas=("shop-2",))
     with pytest.raises(MigrationSpecError, match="strategy direct cannot be slowed down"):
         checked(feed_lags_max={"shop": 5.0}, strategy=MigrationStrategy.DIRECT)
 

@@ -112,7 +112,7 @@ def memory(stage: Any, plan: Any, offset: int = 8) -> Memory:
 def record(*, reverts: str | None = None, keeps: bool = False, left: tuple[Artifact, ...] = ()) -> MigrationRecorded:
     spec = MigrationSpec(
         statement="",
-        database="mysql://app@db/d",
+        database="shop",
         strategy=MigrationStrategy.ONLINE,
         reverts=reverts,
         keep_way_back=keeps,

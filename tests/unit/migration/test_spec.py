@@ -1,5 +1,6 @@
 """Descriptions of migrations: which are accepted, and which option a refusal names."""
 
+import json
 from typing import Any, get_args
 
 import pytest
@@ -8,8 +9,8 @@ from headgate.cli.migration_target import StrategyName
 from headgate.migration.core.spec import (
     MigrationSpec,
     MigrationSpecError,
-    Registry,
     StrategyRemovedError,
+    check_named,
     parse_request,
     parse_spec,
     written,
@@ -18,7 +19,7 @@ from headgate.records.migration import OFFERED, MigrationStrategy
 
 ONLINE = MigrationStrategy.ONLINE
 DIRECT, PT_OSC = MigrationStrategy.DIRECT, MigrationStrategy.PT_OSC
-REGISTRY = Registry("https://registry")
+REGISTRY = "avro"
 
 
 def spec(**fields: Any) -> MigrationSpec:
@@ -30,9 +31,6 @@ def spec(**fields: Any) -> MigrationSpec:
     "fields",
     [
         {},
-        {"connection": "shop", "database": ""},
-        {"connection": "shop"},
-        {"password_file": "secret"},
         {"threads_running_max": 1},
         {"lag_seconds_max": 0.0, "replicas": ("r1",)},
         {"prefer_instant": True},
@@ -43,14 +41,15 @@ def spec(**fields: Any) -> MigrationSpec:
     ],
 )
 def test_what_is_accepted(fields: dict[str, Any]) -> None:
-    assert parse_spec(written(spec(**fields))) == spec(**fields)
+    assert parse_request(written(spec(**fields))) == spec(**fields)
 
 
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"database": ""}, "no database is named"),
-        ({"connection": "shop", "password_file": "secret"}, "password file of its own"),
+        ({"database": ""}, "--database '' is not the name of a connection"),
+        ({"lag_seconds_max": 1.0, "replicas": ("mysql://r1",)}, "--replica 'mysql://r1' is not the name"),
+        ({"topic": "t", "registry": "https://registry"}, "--registry 'https://registry' is not the name"),
         ({"threads_running_max": 0}, "threads_running_max is at least 1"),
         ({"lag_seconds_max": -0.5}, "lag_seconds_max is not negative"),
         ({"replicas": ("r1",)}, "--max-lag"),
@@ -66,7 +65,7 @@ def test_what_is_accepted(fields: dict[str, Any]) -> None:
 )
 def test_a_refusal_names_the_option(fields: dict[str, Any], why: str) -> None:
     with pytest.raises(MigrationSpecError, match=why):
-        parse_spec(written(spec(**fields)))
+        parse_request(written(spec(**fields)))
 
 
 def test_a_strategy_of_earlier_versions_is_in_records_and_not_in_requests() -> None:
@@ -80,3 +79,47 @@ def test_a_strategy_of_earlier_versions_is_in_records_and_not_in_requests() -> N
 
 def test_the_command_line_offers_what_can_be_asked_for() -> None:
     assert get_args(StrategyName) == tuple(strategy.value for strategy in OFFERED)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"database": "mysql://app@evil/shop", "password_file": "/etc/shadow"},
+        {"database": "postgresql://app@evil/shop?sslkey=/root/key"},
+        {"database": "host=evil dbname=shop"},
+        {"database": "/run/sock"},
+        {"connection": "shop"},
+        {"connection": "shop", "database": "mysql://app@db:3306/shop"},
+    ],
+)
+def test_a_request_brings_no_address_and_no_file(place: dict[str, str]) -> None:
+    text = json.dumps({"statement": "ALTER TABLE t ADD c int", "strategy": "online", **place})
+    with pytest.raises(MigrationSpecError, match=r"(--database and|is not) the name of a connection"):
+        parse_request(text)
+
+
+@pytest.mark.parametrize("option", ["dsn", "ssl_key", "host"])
+def test_an_unknown_option_is_refused(option: str) -> None:
+    text = json.dumps({"statement": "DROP TABLE t", "strategy": "direct", "database": "shop", option: "x"})
+    with pytest.raises(MigrationSpecError, match=option):
+        parse_request(text)
+
+
+def test_the_record_of_an_earlier_version_is_read_and_its_database_is_not_guessed() -> None:
+    old = {
+        "statement": "ALTER TABLE t ADD c int",
+        "strategy": "online",
+        "context": "c",
+        "database": "mysql://app@db:3306/shop",
+        "password_file": "/run/secrets/shop",
+        "registry": {"url": "https://registry"},
+        "replicas": ["mysql://app@r1"],
+    }
+    found = parse_spec(json.dumps(old))
+    assert (found.statement, found.context, found.database, found.registry) == (old["statement"], "c", "", None)
+    with pytest.raises(MigrationSpecError, match="Submit it again with --database and the name of a connection"):
+        check_named(found)
+    named = parse_spec(json.dumps(old | {"connection": "shop"}))
+    assert named.database == "shop", "that one was named"
+    check_named(named)
+    check_named(spec())

@@ -186,8 +186,7 @@ def examined(draft: Draft, effect: ExamineMigration, result: object) -> None:
 def _accept(draft: Draft, effect: ExamineMigration, result: Examined, offset: int) -> None:
     spec = effect.spec
     accepted = MigrationSpec(
-        **{name: getattr(spec, name) for name in spec.__struct_fields__}
-        | {"database": result.address, "found": result.statement}
+        **{name: getattr(spec, name) for name in spec.__struct_fields__} | {"found": result.statement}
     )
     # Another submission of the same id, or a rival, may have been accepted in between.
     if draft.migration(effect.migration) is not None or _rival(draft, accepted) is not None:

@@ -4,7 +4,8 @@ Only names and types are checked here. Whether the statement can be done is look
 (``ExamineMigration``), before the migration is accepted.
 """
 
-from typing import Final
+import re
+from typing import Any, Final
 
 import msgspec
 
@@ -25,6 +26,10 @@ TOOLS: Final = frozenset({MigrationStrategy.PT_OSC, MigrationStrategy.GH_OST})
 """Programs of others."""
 
 
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}\Z")
+"""Names of connections: no address has only these characters in the form in which one is given."""
+
+
 class MigrationSpecError(ValueError):
     """A description that cannot be used; the message names the option and what is allowed."""
 
@@ -39,35 +44,23 @@ class StrategyRemovedError(MigrationSpecError):
         )
 
 
-class Registry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where the schemas of a topic in Avro are: a feed's ``source.registry``, by which it is checked."""
-
-    url: str
-    user: str | None = None
-    password_file: str | None = None
-    ca_file: str | None = None
-    allow_plain_http: bool = False
-
-
 class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """What is to be done, where, and how.
+    """What must be done, where, and how.
 
-    ``connection`` names a connection of the owner, or ``database`` is an address without a password: mysql:// or
-    postgresql://. The owner adds the connection's address when it accepts. ``context`` groups migrations.
-    ``threads_running_max`` and ``lag_seconds_max``: beyond that load of the database, and lag of its replicas, the copy
-    stands still. ``replicas`` are addresses of MariaDB's, which are asked for their lag themselves. ``feed_lags_max``:
-    feed → seconds that it may be behind, or the copy stands still. ``reverts`` is the id of the migration that this one
-    undoes. ``tool_options`` go to pt-osc and gh-ost as they are. ``topic`` is where the table's changes are, for
-    ``online``, and ``registry`` where its schemas are, if it is in Avro. ``keep_way_back``: the table before is kept up
-    to date after the change, so that a revert takes no longer than a cut-over. ``declarative``: the statement
-    is the CREATE TABLE of the wanted table; the owner adds ``found``, the ALTER that leads there.
+    ``database``, ``replicas`` and ``registry`` are names of the owner's connections file (HEADGATE_CONNECTIONS): no
+    request carries an address, a file name or a TLS option. ``context`` groups migrations. ``threads_running_max`` and
+    ``lag_seconds_max``: beyond that load of the database, and lag of its replicas, the copy waits. ``replicas`` are
+    MariaDB servers that are asked for their lag. ``feed_lags_max``: feed → seconds that it may be behind, or the copy
+    waits. ``reverts`` is the id of the migration that this one undoes. ``tool_options`` are passed to pt-osc and gh-ost
+    as they are. ``topic`` has the table's changes, for ``online``, and ``registry`` its schemas, if it is in Avro.
+    ``keep_way_back``: the old table is kept up to date after the change, so that a revert takes no longer than a
+    cut-over. ``declarative``: the statement is the CREATE TABLE of the wanted table; the owner adds ``found``, the
+    ALTER that leads there.
     """
 
     statement: str
-    database: str = ""
+    database: str
     strategy: MigrationStrategy
-    password_file: str | None = None
-    connection: str | None = None
     context: str = ""
     allow_concurrent: bool = False
     postpone_launch: bool = False
@@ -90,31 +83,86 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     reverts: str | None = None
     tool_options: tuple[str, ...] = ()
     topic: str | None = None
-    registry: Registry | None = None
+    registry: str | None = None
     keep_way_back: bool = False
     found: str = ""
 
 
+_OLD_FIELDS: Final = frozenset({"password_file", "connection", "replicas", "registry"})
+"""Fields of a spec by address: names of files, and addresses."""
+
+_BY_ADDRESS: Final = (
+    "it has an address, as earlier versions of Headgate wrote it. Submit it again with --database and the name of a "
+    "connection"
+)
+
+
 def parse_request(text: str | None) -> MigrationSpec:
     """The migration that a request describes. Raises MigrationSpecError, StrategyRemovedError."""
+    if _by_address(text) is not None:
+        raise MigrationSpecError(f"the migration cannot be read: {_BY_ADDRESS}")
     spec = parse_spec(text)
+    _check_names(spec)
     if spec.strategy not in OFFERED and spec.reverts is None:  # why it is not reverted is said by its examination
         raise StrategyRemovedError(spec.strategy)
     return spec
 
 
 def parse_spec(text: str | None) -> MigrationSpec:
-    """The migration that ``text`` (JSON), a record's spec, describes. Raises MigrationSpecError."""
+    """The migration that ``text`` (JSON), a record's spec, describes. Raises MigrationSpecError.
+
+    What an earlier version accepted has an address. Where it named a connection as well, that is its ``database``; else
+    it has none. Nothing is guessed: nobody has said which connection an address is (see ``check_named``).
+    """
+    by_address = _by_address(text)
     try:
+        if by_address is not None:
+            rest = {name: value for name, value in by_address.items() if name not in _OLD_FIELDS}
+            return msgspec.convert(rest | {"database": by_address.get("connection") or ""}, MigrationSpec)
         spec = msgspec.json.decode(text or "", type=MigrationSpec)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise MigrationSpecError(f"the migration cannot be read: {error}") from error
+    _check_options(spec)
+    return spec
+
+
+def check_named(spec: MigrationSpec) -> None:
+    """Raise MigrationSpecError for a spec by address: nobody opens its database any more."""
+    if not spec.database:
+        raise MigrationSpecError(_BY_ADDRESS)
+
+
+def _by_address(text: str | None) -> dict[str, Any] | None:
+    """The spec as JSON if its database is an address; None for one by name, and for what cannot be read."""
+    try:
+        found = msgspec.json.decode(text or "")
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    database = found.get("database")
+    is_address = isinstance(database, str) and database != "" and _NAME.match(database) is None
+    return found if is_address or found.keys() & {"password_file", "connection"} else None
+
+
+def _check_names(spec: MigrationSpec) -> None:
+    names = [("--database", spec.database), *(("--replica", name) for name in spec.replicas)]
+    if spec.registry is not None:
+        names.append(("--registry", spec.registry))
+    for option, name in names:
+        if not name or not _NAME.match(name):
+            raise MigrationSpecError(
+                f"{option} {name!r} is not the name of a connection. Give a name that the migration service's "
+                "HEADGATE_CONNECTIONS file describes: requests carry no addresses"
+            )
+
+
+def _check_options(spec: MigrationSpec) -> None:
     if not THRESHOLD_SECONDS_MIN <= spec.cutover_threshold_seconds <= THRESHOLD_SECONDS_MAX:
         raise MigrationSpecError(
             f"cutover_threshold_seconds is {spec.cutover_threshold_seconds:g}: give {THRESHOLD_SECONDS_MIN:g} to "
             f"{THRESHOLD_SECONDS_MAX:g}"
         )
-    _check_place(spec)
     if spec.singleton_context and not spec.context:
         raise MigrationSpecError("singleton_context compares contexts: give one with --context")
     if spec.in_order_completion and not spec.context:
@@ -130,25 +178,17 @@ def parse_spec(text: str | None) -> MigrationSpec:
     if spec.topic is not None and spec.strategy is not MigrationStrategy.ONLINE:
         raise MigrationSpecError(f"strategy {spec.strategy} reads no topic: --topic is for online")
     if spec.registry is not None and spec.topic is None:
-        raise MigrationSpecError("--registry says where the schemas of a topic are: name the topic with --topic")
+        raise MigrationSpecError("--registry has the schemas of a topic: name the topic with --topic")
     if spec.keep_way_back and (spec.strategy is not MigrationStrategy.ONLINE or spec.prefer_instant):
         raise MigrationSpecError(
             "--keep-way-back is for strategy online, without --prefer-instant: nothing else leaves a table before that "
             "changes can be brought into"
         )
-    return spec
 
 
 def _copies(spec: MigrationSpec) -> bool:
     """Whether Headgate copies the table row by row. Records of strategy triggers have the same options."""
     return spec.strategy in (MigrationStrategy.ONLINE, MigrationStrategy.TRIGGERS)
-
-
-def _check_place(spec: MigrationSpec) -> None:
-    if not spec.database and spec.connection is None:
-        raise MigrationSpecError("no database is named: give --connection or --database")
-    if spec.connection is not None and spec.password_file is not None:
-        raise MigrationSpecError("--connection has a password file of its own: leave out --password-file")
 
 
 def _check_limits(spec: MigrationSpec) -> None:

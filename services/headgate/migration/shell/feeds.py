@@ -19,7 +19,6 @@ from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.formats.decoding import SchemasUnavailableError
 from headgate.migration.core.copy_steps import FeedSeen
-from headgate.migration.core.spec import Registry
 from headgate.migration.shell.feed_lags import FeedLags
 from headgate.migration.shell.topic_tail import FeedsUnavailableError, Looked, Schemas, Tail, registry_spec
 from headgate.migration.strategies.contract import RefusedError
@@ -61,7 +60,7 @@ class ChangeFeeds:
 
     def __init__(self, log: KafkaLog) -> None:
         self._log = log
-        self._schemas: dict[Registry, Schemas] = {}
+        self._schemas: dict[str, Schemas] = {}
 
     # --- the topic ---
 
@@ -112,7 +111,7 @@ class ChangeFeeds:
         except SourceError as error:
             raise FeedsUnavailableError(str(error)) from error
 
-    def _schemas_of(self, registry: Registry | None) -> Schemas | None:
+    def _schemas_of(self, registry: str | None) -> Schemas | None:
         """One for all who ask: what it has been told once it need not ask while clients wait."""
         if registry is None:
             return None

@@ -10,19 +10,18 @@ from contextlib import suppress
 from typing import Final
 
 import msgspec
-from pydantic import ValidationError
 
 from headgate.config.feed import RegistrySpec
-from headgate.config.wording import explained
+from headgate.databases.connections import named_registry
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.partition_reader import PartitionReader
 from headgate.formats.change import DATA_ERRORS, ChangeError
 from headgate.formats.debezium_avro import Fields, SchemaById
 from headgate.formats.decoding import SchemasUnavailableError
-from headgate.migration.core.spec import Registry
-from headgate.migration.strategies.contract import DatabaseUnavailableError, RefusedError
+from headgate.migration.strategies.contract import DatabaseUnavailableError
 from headgate.migration.strategies.online.lane import LastChange, Place
+from headgate.migration.strategies.target import refusing
 from headgate.records.identifiers import show_identifier
 from headgate.sources.origin import Origin, origin_of
 from headgate.sources.registry import SchemaRegistry
@@ -66,19 +65,16 @@ _EVENT: Final = (("op",), ("source", "lsn"), ("source", "txId"), ("source", "gti
 _ORIGIN: Final = (("source", "connector"), ("source", "db"), ("source", "schema"), ("source", "table"))
 
 
-def registry_spec(registry: Registry) -> RegistrySpec:
-    """As a feed has it. Raises RefusedError."""
-    try:
-        return RegistrySpec.model_validate(msgspec.to_builtins(registry))
-    except ValidationError as error:
-        said = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'it'}: {explained(e)}" for e in error.errors())
-        raise RefusedError(f"--registry: {said}") from error
+def registry_spec(name: str) -> RegistrySpec:
+    """The registry of that name, as a feed has it. Raises RefusedError."""
+    with refusing():
+        return named_registry(name, "--registry")
 
 
 class Schemas:
     """Texts of schemas by id, each asked for once: a tail is read while clients wait. For any thread."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: str) -> None:
         """Nothing is asked yet. Raises RefusedError."""
         self._registry = SchemaRegistry(registry_spec(registry))
         self._known: dict[int, str] = {}

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
+from headgate.databases.address import Target
 from headgate.databases.connections import Use, named
-from headgate.databases.kinds import kind_of
 from headgate.migration.core import effects as fx
-from headgate.migration.core.spec import TOOLS, MigrationSpec, parse_spec
+from headgate.migration.core.spec import TOOLS, MigrationSpec, MigrationSpecError, check_named, parse_spec
 from headgate.migration.shell.feeds import ChangeFeeds
 from headgate.migration.statements.statement import StatementError
 from headgate.migration.strategies.contract import (
@@ -33,7 +33,7 @@ from headgate.migration.strategies.online.strategy import OnlineStrategy
 from headgate.migration.strategies.postgresql.cutover import PostgresOnline
 from headgate.migration.strategies.postgresql.server import PostgresServer
 from headgate.migration.strategies.removed import RemovedStrategy
-from headgate.migration.strategies.target import refusing, target_of
+from headgate.migration.strategies.target import refusing
 from headgate.migration.strategies.tools.gh_ost import GhOstStrategy
 from headgate.migration.strategies.tools.pt_osc import PtOscStrategy
 from headgate.migration.strategies.tools.tool import Tools
@@ -61,7 +61,7 @@ def open_strategy(
     """
     server = _server(migration, spec)
     if spec.replicas:
-        server.watch_replicas(spec.replicas)
+        server.watch_replicas({name: _replica(name) for name in spec.replicas})
     if spec.declarative:
         plainly = msgspec.structs.replace(spec, declarative=False)
         return Declared(server, open_strategy(migration, plainly, feeds, copier, tools))
@@ -81,17 +81,18 @@ def open_strategy(
 
 def _server(migration: str, spec: MigrationSpec) -> MariadbServer | PostgresServer:
     """The database that a spec names. Raises RefusedError."""
+    try:
+        check_named(spec)
+    except MigrationSpecError as error:
+        raise RefusedError(str(error)) from error
     with refusing():
-        target = target_of(spec.database, spec.password_file)
-        if spec.connection is not None:
-            _, target = named(spec.connection, Use.MIGRATION, "--connection")
-        server = _SERVERS[kind_of(target.dsn, target.options).name](migration, target)
-    if spec.connection is not None and spec.database not in ("", server.address):
-        raise RefusedError(
-            f"connection {spec.connection} is {server.address} now, and was {spec.database} when the migration was "
-            "accepted. Change it back until the migration has ended"
-        )
-    return server
+        connection, target = named(spec.database, Use.MIGRATION, "--database")
+    return _SERVERS[connection.kind](migration, target)
+
+
+def _replica(name: str) -> Target:
+    with refusing():
+        return named(name, Use.MIGRATION, "--replica")[1]
 
 
 class MigrationWork:
@@ -125,6 +126,8 @@ class MigrationWork:
             return EffectFailed(str(error))
         if isinstance(effect, fx.CutOverMigration):
             return fx.CutOverFailed(str(error))
+        if isinstance(effect, fx.StartMigration) and effect.migration not in self._open:
+            return fx.Refused(str(error))  # its database could not be named: nothing was begun
         return fx.Broke(str(error), effect.record.artifacts)
 
     def _examine(self, effect: fx.ExamineMigration) -> Any:

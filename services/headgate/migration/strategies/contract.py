@@ -7,10 +7,12 @@ earlier owner are ended there, and a term lower than the one noted there is refu
 still does can land after its successor's first step.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 import msgspec
 
+from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseUnavailableError
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
@@ -210,8 +212,8 @@ class Server(Protocol):
         """Raises RefusedError if ``load`` could not be told here."""
         ...
 
-    def watch_replicas(self, addresses: tuple[str, ...]) -> None:
-        """``load`` asks these for their lag. RefusedError where the database itself knows it, or for no address."""
+    def watch_replicas(self, replicas: Mapping[str, Target]) -> None:
+        """``load`` asks these for their lag. RefusedError where the database itself knows it."""
         ...
 
     def is_changed(self, memory: Memory, plan: Plan) -> bool:

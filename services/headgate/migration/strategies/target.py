@@ -9,8 +9,8 @@ from headgate.databases.address import Options, Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.migration.strategies.contract import RefusedError
 
-DATABASE: Final = Options("--database", "--password-file", "database")
-REPLICA: Final = Options("--replica", "--password-file", "replica")
+DATABASE: Final = Options("the migration's address", "its password_file", "database")
+"""Of a database that a task of Spark's opens: the owner has resolved the connection."""
 
 
 def target_of(database: str, password_file: str | None) -> Target:

@@ -1,7 +1,7 @@
 """How far replicas of a MariaDB are behind: asked of the replicas themselves, because a primary does not know."""
 
 import math
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from headgate.databases.address import Target
 from headgate.databases.mysql.address import parse_address
 from headgate.migration.strategies.contract import DatabaseUnavailableError, RefusedError
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
-from headgate.migration.strategies.target import REPLICA, refusing
+from headgate.migration.strategies.target import refusing
 
 ANSWER_SECONDS: Final = 5.0
 """A replica that is silent for so long is asked what it does; a copy waits until then."""
@@ -19,40 +19,39 @@ _BEHIND: Final = "Seconds_Behind_Master"
 
 
 class MariadbReplicas:
-    """Of one migration, as --replica gives their addresses; the password's file is the migration's."""
+    """Of one migration: name, as --replica gives it, → the server."""
 
-    def __init__(self, migration: str, addresses: tuple[str, ...], password_file: Path | None) -> None:
-        """Nothing is opened yet. Raises RefusedError for an address that is none."""
+    def __init__(self, migration: str, replicas: Mapping[str, Target]) -> None:
+        """Nothing is opened yet. Raises RefusedError for a server of another kind."""
         self._sessions = {
-            address: MariadbSessions(migration, Target(_without_database(address), password_file, REPLICA))
-            for address in addresses
+            name: MariadbSessions(migration, _without_database(target)) for name, target in replicas.items()
         }
         self._open: dict[str, Session] = {}
 
     def check(self) -> None:
         """Raises RefusedError for a server that is no replica, or does not say how it is."""
-        for address in self._sessions:
+        for name in self._sessions:
             try:
-                self._behind(address)
+                self._behind(name)
             except (RefusedError, DatabaseUnavailableError) as error:
-                raise RefusedError(f"--replica {address}: {error}") from error
+                raise RefusedError(f"--replica {name}: {error}") from error
 
     def lag_seconds(self) -> float:
         """Of the slowest; infinite if one does not replicate, or cannot be asked."""
         found = [0.0]
-        for address in self._sessions:
+        for name in self._sessions:
             try:
-                found.append(self._behind(address))
+                found.append(self._behind(name))
             except (RefusedError, DatabaseUnavailableError):
-                if (kept := self._open.pop(address, None)) is not None:
+                if (kept := self._open.pop(name, None)) is not None:
                     kept.close()
                 return math.inf
         return max(found)
 
-    def _behind(self, address: str) -> float:
-        session = self._open.get(address)
+    def _behind(self, name: str) -> float:
+        session = self._open.get(name)
         if session is None:
-            session = self._open[address] = self._sessions[address].open(silence_seconds=ANSWER_SECONDS)
+            session = self._open[name] = self._sessions[name].open(silence_seconds=ANSWER_SECONDS)
         rows = session.named_rows("SHOW ALL SLAVES STATUS")
         if not rows:
             raise RefusedError("it is no replica of any server")
@@ -65,7 +64,9 @@ class MariadbReplicas:
         self._open = {}
 
 
-def _without_database(address: str) -> str:
+def _without_database(target: Target) -> Target:
     """What a replica reports of itself is the same in any database."""
     with refusing():
-        return str(replace(parse_address(address, REPLICA), database="information_schema"))
+        return replace(
+            target, dsn=str(replace(parse_address(target.dsn, target.options), database="information_schema"))
+        )

@@ -4,6 +4,7 @@ Whether a cut-over (swap.py) came into force is seen by the number that InnoDB g
 """
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from typing import Final, Literal
@@ -253,9 +254,9 @@ class MariadbServer:
         load = self.rows.load()
         return load if self.replicas is None else replace(load, lag_seconds=self.replicas.lag_seconds())
 
-    def watch_replicas(self, addresses: tuple[str, ...]) -> None:
+    def watch_replicas(self, replicas: Mapping[str, Target]) -> None:
         """See contract."""
-        self.replicas = MariadbReplicas(self.migration, addresses, self.sessions.target.password_file)
+        self.replicas = MariadbReplicas(self.migration, replicas)
 
     # --- direct ---
 

@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.migration.core.spec import Registry
 from headgate.migration.strategies.contract import Plan, RefusedError
 
 _OLD: Final = "_old"
@@ -20,10 +19,10 @@ _NAME_KEPT: Final = 48
 
 
 class ChangeTopic(msgspec.Struct, frozen=True):
-    """Which has a table's changes. ``registry``: it is in Avro, and its schemas are there; else it is in JSON."""
+    """Which has a table's changes. ``registry`` names where the schemas are, if it is in Avro; else it is in JSON."""
 
     name: str
-    registry: Registry | None = None
+    registry: str | None = None
 
 
 class LanePlan(msgspec.Struct, frozen=True):
@@ -32,7 +31,8 @@ class LanePlan(msgspec.Struct, frozen=True):
     ``renamed`` are (name now, name after), ``dropped`` (name, type). ``publication`` is one that has the table.
     ``is_back``: the copy is the table that an earlier change has replaced. ``casts_copy``: values are compared in the
     form of the table, else in the copy's: in whichever the other's values all fit. ``keys`` are statements that add
-    what the copy lacks while it is filled: its unique keys beside the primary one. ``registry``: of a topic in Avro.
+    what the copy lacks while it is filled: its unique keys beside the primary one. ``registry``: its name, if
+    the topic is in Avro.
     """
 
     plan: Plan
@@ -44,7 +44,7 @@ class LanePlan(msgspec.Struct, frozen=True):
     is_back: bool = False
     casts_copy: bool = False
     keys: tuple[str, ...] = ()
-    registry: Registry | None = None
+    registry: str | None = None
 
     @property
     def source(self) -> ChangeTopic:

@@ -7,6 +7,7 @@ Sessions carry the migration's id as their application name; a new owner ends th
 """
 
 import json
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final, Literal
 
@@ -286,9 +287,11 @@ class PostgresServer:
         if not may:
             raise RefusedError("limits of load and lag need the role pg_read_all_stats: GRANT it to the user")
 
-    def watch_replicas(self, addresses: tuple[str, ...]) -> None:
+    def watch_replicas(self, replicas: Mapping[str, Target]) -> None:
         """See contract."""
-        raise RefusedError(f"--replica {addresses[0]}: PostgreSQL's primary knows its replicas' lag: leave it out")
+        raise RefusedError(
+            f"--replica {next(iter(replicas))}: PostgreSQL's primary knows its replicas' lag: leave it out"
+        )
 
     # --- direct ---
 

@@ -66,12 +66,14 @@ CUT_OVER_SECONDS: Final = 10.0
 POLL_SECONDS: Final = 0.1
 
 _THROTTLED: Final = re.compile(r"throttled, (.+)$", re.MULTILINE)
-_RESERVED: Final = frozenset(
+_OPTIONS: Final = frozenset(
     """
-    alter ask-pass assume-master-host conf database execute force-table-names help hooks-path host
-    initially-drop-ghost-table initially-drop-old-table initially-drop-socket-file master-password master-user
-    migrate-on-replica ok-to-drop-table panic-flag-file password port postpone-cut-over-flag-file serve-socket-file
-    serve-tcp-port ssl ssl-allow-insecure ssl-ca ssl-cert ssl-key table test-on-replica timestamp-old-table user version
+    aliyun-rds allow-master-master allow-on-master approve-renamed-columns assume-rbr attempt-instant-ddl azure
+    binlogsyncer-max-reconnect-attempts charset chunk-size concurrent-rowcount critical-load
+    critical-load-hibernate-seconds critical-load-interval-millis cut-over cut-over-exponential-backoff
+    cut-over-lock-timeout-seconds debug default-retries dml-batch-size exact-rowcount exponential-backoff-max-interval
+    gcp heartbeat-interval-millis max-lag-millis max-load mysql-timeout nice-ratio quiet replica-server-id
+    replication-lag-query-interval-millis skip-metadata-lock-check stack verbose
     """.split()  # noqa: SIM905 - words to be read
 )
 
@@ -81,8 +83,7 @@ class GhOstStrategy(ToolStrategy):
 
     name = "gh-ost"
     address_options = frozenset(TLS_FILES)
-    host_options = frozenset({"throttle-control-replicas", "throttle-http"})
-    reserved = _RESERVED
+    options = _OPTIONS
 
     _ratio_told = 0.0
 

@@ -34,11 +34,11 @@ _NO_FILES: Final = "--config=/dev/null"
 _PROGRESS: Final = re.compile(r"Copying .*:\s+(\d+)% (?:(\d+)\+)?([\d:]+) remain$")
 
 
-_RESERVED: Final = frozenset(
+_OPTIONS: Final = frozenset(
     """
-    alter alter-foreign-keys-method ask-pass check-alter check-unique-key-change config database defaults-file
-    drop-new-table drop-old-table drop-triggers dry-run execute help host new-table-name password pause-file pid plugin
-    port preserve-triggers socket swap-tables user version version-check
+    analyze-before-swap binary-index check-interval check-plan chunk-index chunk-index-columns chunk-size
+    chunk-size-limit chunk-time critical-load max-flow-ctl max-load null-to-not-null quiet sleep
+    statistics tries
     """.split()  # noqa: SIM905 - words to be read
 )
 
@@ -47,8 +47,7 @@ class PtOscStrategy(ToolStrategy):
     """See the module."""
 
     name = "pt-online-schema-change"
-    reserved = _RESERVED
-    host_options = frozenset({"check-replica-lag", "check-slave-lag", "recursion-method"})
+    options = _OPTIONS
 
     _is_still = False
 

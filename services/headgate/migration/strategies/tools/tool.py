@@ -21,7 +21,6 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.config.secrets import ALLOWED_HOSTS, setting
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, parse_spec
 from headgate.migration.statements.reading import parse_statement
@@ -58,10 +57,8 @@ class ToolStrategy(ABC):
     """One migration done by a program; see contract.Strategy."""
 
     name: str
-    reserved: frozenset[str]
-    """Options that are ours to give."""
-    host_options: frozenset[str]
-    """Options by which the program connects to other hosts than the database's."""
+    options: frozenset[str]
+    """Options that a submission may give: limits and ways of working. Others name hosts, files or SQL, or are ours."""
     address_options: frozenset[str] = frozenset()
     """Options of an address that the program is given; a migration whose address has others is refused."""
 
@@ -157,19 +154,18 @@ class ToolStrategy(ABC):
     def _check_options(self, spec: MigrationSpec) -> None:
         if unknown := sorted(set(self._server.sessions.at.options) - {"bulk"} - self.address_options):
             raise RefusedError(
-                f"--database has {', '.join(unknown)}, which {self.name} cannot be given: it would connect in another "
-                "way. Use strategy online"
+                f"the connection's address has {', '.join(unknown)}, which {self.name} cannot be given: it would "
+                "connect in another way. Use strategy online"
             )
         for option in spec.tool_options:
             name = option.partition("=")[0].removeprefix("--")
             if not _OPTION.match(option):
                 raise RefusedError(f"--tool-option {option!r}: write --name or --name=value")
-            if ours := _meant(name, self.reserved):
-                raise RefusedError(f"--tool-option {option}: --{ours[0]} is given by Headgate")
-            if (to := _meant(name, self.host_options)) and setting(ALLOWED_HOSTS):
+            if name.removeprefix("no-") not in self.options:
+                known = ", ".join(f"--{option}" for option in sorted(self.options))
                 raise RefusedError(
-                    f"--tool-option {option}: by --{to[0]} {self.name} connects to hosts that cannot be compared with "
-                    f"{ALLOWED_HOSTS}. Leave it out, or use strategy online with --replica"
+                    f"--tool-option {option}: --{name} is not an option that a submission may give to {self.name}. "
+                    f"Write one of them in full: {known}"
                 )
 
     def _installed(self, tools: Tools) -> str:
@@ -313,11 +309,6 @@ class ToolStrategy(ABC):
     def _note(self) -> str:
         pid = None if self._process is None else self._process.pid
         return msgspec.json.encode(Note(pid, self._folder().kept())).decode()
-
-
-def _meant(name: str, options: frozenset[str]) -> list[str]:
-    """Those that a name may stand for: Perl's programs take the beginning of a name for the name."""
-    return [known for known in sorted(options) if known.startswith((name, name.removeprefix("no-")))]
 
 
 class Note(msgspec.Struct):
