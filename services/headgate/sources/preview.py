@@ -56,7 +56,8 @@ class Seen(msgspec.Struct):
 def preview(connection: KafkaConnection, spec: FeedSpec, topics: Mapping[str, int]) -> dict[str, Seen]:
     """Topic → what its newest records tell; nothing of a change log, whose records are written by Headgate.
 
-    ``topics``: topic → number of partitions. Raises SourceUnreachableError.
+    A topic of which no record was read is not in it, because it is empty or was not read in time. ``topics``: topic →
+    number of partitions. Raises SourceUnreachableError.
     """
     if spec.source.change_log is not None:
         return {}
@@ -92,9 +93,9 @@ class _Looking:
 
     def __call__(self, topic: str, key: bytes | None, value: bytes | None) -> bool | None:
         """Whether the topic has told enough."""
+        seen = self.seen.setdefault(topic, Seen(others={}))
         if value is None:
             return None  # a tombstone is one in every format
-        seen = self.seen.setdefault(topic, Seen(others={}))
         if seen.records >= RECORDS_MAX:
             return True
         try:

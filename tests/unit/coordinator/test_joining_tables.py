@@ -1,6 +1,12 @@
 """New tables of a running feed are checked as at its creation: who joins, who is left out, and what is said."""
 
-from headgate.coordinator.shell.joining_tables import CHECKS_MAX, LEFT_OUT_SECONDS, CircleError, JoiningTables
+from headgate.coordinator.shell.joining_tables import (
+    CHECKS_MAX,
+    LEFT_OUT_SECONDS,
+    CircleError,
+    JoiningTables,
+    NoRecordsError,
+)
 from headgate.records.control import SpanPlan
 from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
 from headgate.sources.offsets import SourceUnreachableError, TopicMissingError
@@ -57,6 +63,27 @@ def test_a_stray_topic_and_a_circle_are_left_out_and_a_table_that_the_sink_lacks
         "topic db.e cannot join yet: source_topic_missing: it is gone",
     )
     assert "warning: table d has joined, but sink_refused: table d does not exist" in warnings
+
+
+def test_a_topic_without_records_waits_for_them_and_is_checked_then() -> None:
+    """It may be a stray topic: its format is not known before, and a table that has joined stays."""
+    world = World(stray=FormatMismatchError("it is maxwell-json"))
+    empty = {"db.stray", "db.table"}
+
+    def check(given: tuple[SpanPlan, ...]) -> tuple[str, ...]:
+        if waiting := empty & {plan.topic for plan in given}:
+            raise NoRecordsError(waiting)
+        return world.check(given)
+
+    joining, candidates = JoiningTables(Clock()), plans("a", "stray", "table")
+    joined, notices, _ = joining.fit("0-1", candidates, check)
+    assert names(joined) == ["a"]
+    assert notices == ("not joined yet, because they have no records: db.stray, db.table",)
+    assert world.asked == [("a",)], "nothing is asked about a table that does not join yet"
+    empty.clear()
+    joined, notices, _ = joining.fit("0-1", candidates[1:], check)
+    assert names(joined) == ["table"]
+    assert notices == ("topic db.stray is left out: it is maxwell-json",)
 
 
 def test_what_was_left_out_is_checked_again_after_a_while() -> None:

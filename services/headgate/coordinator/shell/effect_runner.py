@@ -27,7 +27,7 @@ from headgate.coordinator.core.effects import (
     StartResolved,
     TablesDiscovered,
 )
-from headgate.coordinator.shell.joining_tables import CircleError, JoiningTables
+from headgate.coordinator.shell.joining_tables import CircleError, JoiningTables, NoRecordsError
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.decoding import SchemasUnavailableError
@@ -158,7 +158,21 @@ class FeedWork:
         The spec and what the sink calls itself as from ``_check_sink``, and warnings. Raises SourceError, SinkError,
         SchemasUnavailableError.
         """
-        seen = preview(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
+        return self._check_seen(spec, spans, self._preview(spec, spans))
+
+    def _check_joining(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> tuple[str, ...]:
+        """The warnings of ``_check``. Raises NoRecordsError, and what ``_check`` does."""
+        seen = self._preview(spec, spans)
+        if empty := {plan.topic for plan in spans} - seen.keys():
+            raise NoRecordsError(empty)
+        return self._check_seen(spec, spans, seen)[2]
+
+    def _preview(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> dict[str, Seen]:
+        return preview(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
+
+    def _check_seen(
+        self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: dict[str, Seen]
+    ) -> tuple[FeedSpec, str | None, tuple[str, ...]]:
         unread = check_formats(spec, seen)
         accepted, sink_id, changed = self._check_sink(spec, spans, seen)
         compacted = compaction_warnings(self._connection, spec, (plan.topic for plan in spans))
@@ -170,7 +184,7 @@ class FeedWork:
             found = look_again(self._connection, spec, effect.spans, self._own_prefix)
             joined, others = self._without_change_logs(found.joined)
             joined, wrong, warnings = self._joining.fit(
-                effect.feed_id, joined, lambda plans: self._check(spec, plans)[2]
+                effect.feed_id, joined, lambda plans: self._check_joining(spec, plans)
             )
             added = None
             if spec.source.change_log is not None and self._change_logs is not None:

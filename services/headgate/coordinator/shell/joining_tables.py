@@ -2,11 +2,12 @@
 
 A topic in another format, or one that the feed itself writes, is left out: the feed could never apply it, and its
 checkpoint would wait for it for ever. A table that the sink lacks or refuses joins all the same: its agent reports the
-error and retries, and until then the checkpoint does not pass the table.
+error and retries, and until then the checkpoint does not pass the table. A topic without records shows no format, so
+its table waits for the first one.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from headgate.formats.decoding import SchemasUnavailableError
@@ -25,11 +26,19 @@ LEFT_OUT_SECONDS: Final = 60.0
 NAMES_SHOWN_MAX: Final = 5
 
 Check = Callable[[tuple[SpanPlan, ...]], tuple[str, ...]]
-"""Warnings about these tables. Raises SourceError, SinkError, SchemasUnavailableError."""
+"""Warnings about these tables. Raises NoRecordsError, SourceError, SinkError, SchemasUnavailableError."""
 
 
 class CircleError(SinkRefusedError):
     """The feed would write into the tables that its own changes come from."""
+
+
+class NoRecordsError(Exception):
+    """Nothing could be read of some ``topics``, so their tables do not join yet. Nothing else was checked."""
+
+    def __init__(self, topics: Collection[str]) -> None:
+        super().__init__(", ".join(sorted(topics)))
+        self.topics = topics
 
 
 class JoiningTables:
@@ -65,6 +74,7 @@ class _Look:
         self._checks_left = CHECKS_MAX
         self._waits_for = ""
         self._waiting: list[str] = []
+        self._empty: list[str] = []
         self.good: list[SpanPlan] = []
         self.warnings: dict[str, None] = {}
         self.left_out: dict[str, str] = {}
@@ -79,6 +89,9 @@ class _Look:
         try:
             self.warnings |= dict.fromkeys(self._check(plans))
             self.good += plans
+        except NoRecordsError as error:
+            self._empty += error.topics
+            self.take(tuple(plan for plan in plans if plan.topic not in error.topics))
         except (SourceUnreachableError, SchemasUnavailableError, SinkUnavailableError) as error:
             self._waits_for = f"{error.code}: {error}"
             self._waiting += [plan.topic for plan in plans]
@@ -100,11 +113,17 @@ class _Look:
             self.warnings[f"{WARNING}table {plan.table} has joined, but {error.code}: {error}"] = None
 
     def not_yet(self) -> tuple[str, ...]:
-        """What is said of topics that could not be checked in this look."""
-        if not self._waiting:
-            return ()
-        names = sorted(self._waiting)
-        more = len(names) - NAMES_SHOWN_MAX
-        shown = ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+        """Notices about topics that have no records, or could not be checked in this look."""
         why = self._waits_for or f"only {CHECKS_MAX} checks are made at a time"
-        return (f"not joined yet: {shown}: {why}",)
+        told = []
+        if self._empty:
+            told.append(f"not joined yet, because they have no records: {_shortened(self._empty)}")
+        if self._waiting:
+            told.append(f"not joined yet: {_shortened(self._waiting)}: {why}")
+        return tuple(told)
+
+
+def _shortened(topics: Sequence[str]) -> str:
+    names = sorted(topics)
+    more = len(names) - NAMES_SHOWN_MAX
+    return ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
