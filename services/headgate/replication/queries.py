@@ -148,7 +148,7 @@ class Queries:
         if (waiting := self._lifecycle.why_waiting(span, time.monotonic())) is not None:
             return SINK_SLOW, f"{span.task.plan.table}: {waiting}"
         lane = None if span.lane is None else self.lanes.get(span.lane)
-        if lane is None or not lane.batches or lane.poll_records >= POLL_RECORDS_MAX or lane.has_caught_up():
+        if lane is None or lane.poll_records >= POLL_RECORDS_MAX or not _is_behind(span, lane):
             return None
         why = (
             f"{span.task.plan.table}: the agent's Spark JVM has run out of memory, so it reads {lane.poll_records} "
@@ -290,3 +290,11 @@ def positions_of(spans: Iterable[Span]) -> dict[tuple[str, int], int]:
 def _is_kept(span: Span) -> bool:
     """Whether it runs, or will run again by itself."""
     return span.stop is Stop.NOT and span.phase not in OVER
+
+
+def _is_behind(span: Span, lane: Lane) -> bool:
+    """Whether the size of a poll slows it down. Before the lane's first batch is over, its backlog at the claim tells.
+
+    That batch may take minutes if polls are small.
+    """
+    return not lane.has_caught_up() if lane.batches else lane.started and span.progress.backlog > lane.poll_records

@@ -88,6 +88,23 @@ def test_a_table_with_a_backlog_tells_of_small_polls(table: SpanTable, queries: 
     assert queries.slowness(now_is(table, span)) is None
 
 
+def test_a_table_tells_of_small_polls_before_the_first_batch_of_its_lane_is_over(
+    table: SpanTable, queries: Queries, small: Lane
+) -> None:
+    """That batch may take minutes, at one record per poll."""
+    small.batches = small._latest_rows = 0
+    behind = is_on(table, small, {0: 0}, "behind", backlog=21)
+    current = is_on(table, small, {0: 0}, "current", backlog=20)
+    told = queries.slowness(now_is(table, behind))
+    assert told is not None
+    assert told[0] == MEMORY_SHORT
+    assert queries.slowness(now_is(table, current)) is None, "one poll brings all of it"
+    small.batches = 1
+    assert queries.slowness(now_is(table, behind)) is None, "the batch was all of it"
+    small.batches, small.started = 0, False
+    assert queries.slowness(now_is(table, behind)) is None, "it reads nothing yet"
+
+
 def test_an_error_of_its_own_is_told_first(table: SpanTable, queries: Queries, small: Lane) -> None:
     span = now_is(table, is_on(table, small, {0: 0}))
     assert (
