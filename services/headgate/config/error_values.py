@@ -23,8 +23,13 @@ def rules() -> dict[str, str]:
     return {VALUES_IN_ERRORS: value} if (value := setting(VALUES_IN_ERRORS)) else {}
 
 
+def are_values_shown() -> bool:
+    """Whether the operator of this process has turned values on."""
+    return setting(VALUES_IN_ERRORS).strip().lower() in _YES
+
+
 def quoted_value(value: object) -> str:
     """``: 'value'`` to end an error with, cut to a bounded length; nothing unless the operator turned it on."""
-    if setting(VALUES_IN_ERRORS).strip().lower() not in _YES:
+    if not are_values_shown():
         return ""
     return f": {str(value)[:VALUE_CHARACTERS_MAX]!r}"

@@ -168,7 +168,8 @@ class Settings(BaseSettings):
     )
     values_in_errors: bool = Field(
         default=False,
-        description="whether errors quote a column's value; they are stored on topics, logged and shown by the views",
+        description="whether errors, and the output of pt-osc and gh-ost, quote a column's value; they are stored on "
+        "topics, logged and shown by the views",
     )
     http: HttpSettings = HttpSettings()
     views: ViewsSettings = ViewsSettings()

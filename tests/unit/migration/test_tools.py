@@ -10,11 +10,13 @@ import msgspec
 import psutil
 import pytest
 
+from headgate.config.error_values import VALUES_IN_ERRORS
 from headgate.migration.core.effects import ExamineRefused
 from headgate.migration.core.spec import MigrationSpec, MigrationSpecError, parse_spec, written
 from headgate.migration.shell.work import open_strategy
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.tools.gh_ost_hook import given
+from headgate.migration.strategies.tools.output import shown
 from headgate.migration.strategies.tools.process import LINES_MAX, ToolFolder, ToolProcess
 from headgate.migration.strategies.tools.pt_osc import progress_of
 from headgate.migration.strategies.tools.tool import option_file, said_by_tool
@@ -133,11 +135,54 @@ def test_a_folder_is_this_users_alone(tmp_path: Path) -> None:
         folder.make()
 
 
+SECRET = "4111-1111"
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        (f"DBD::mysql::st execute failed: Duplicate entry '{SECRET}' for key 'PRIMARY' [for Statement", None),
+        (f"DBD::mysql::db do failed: {SECRET} is refused by a trigger at /usr/bin/pt-osc line 1.", None),
+        ("DBD::mysql::st execute failed: Unknown column 'a.b' in 'field list'", "Unknown column 'a.b' in …"),
+        ("DBD::mysql::st execute failed: Lock wait timeout exceeded; try again [for", "timeout exceeded; try again …"),
+        (f"2026-01-01T00:00:00 Error copying rows from `a`.`b` to `a`.`c`: {SECRET!r}", "to `a`.`c`: …"),
+        (
+            f"Copying rows caused a MySQL error 1265: Message: Data truncated for column 'a' at row 1, '{SECRET}'",
+            "row 1, …",
+        ),
+        (f"2026-01-01 00:00:00 FATAL Error 1062 (23000): Duplicate entry '{SECRET}' for key 'x'", "(23000): …"),
+        (f"2026-01-01 00:00:00 INFO Migration range min values: [{SECRET}]", "min values: …"),
+        ("2026-01-01 00:00:00 INFO rotate to next log from mysql-bin.000001:12 to mysql-bin.000002", "000002"),
+        ("2026-01-01T00:00:00 Swapped original and new tables OK.", "new tables OK."),
+        ("`a`.`b` was not altered.", "not altered."),
+        ("copy_rows, 10, 0.25", "0.25"),
+        (f"second line of a value: {SECRET}", ""),
+    ],
+)
+def test_what_a_program_prints_is_stored_without_values(
+    line: str, kept: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VALUES_IN_ERRORS, raising=False)
+    text = "".join(shown([line]))
+    assert SECRET not in text
+    assert text.endswith("failed: …" if kept is None else kept), text
+    assert bool(text) == (kept != "")
+
+
+def test_an_operator_may_have_what_a_program_prints_but_for_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VALUES_IN_ERRORS, "true")
+    lines = [
+        f"DBD::mysql::db do failed: {SECRET} is refused",
+        f"ERROR Error 1062: Duplicate entry '{SECRET}' for key 'k'",
+    ]
+    assert shown(lines) == [lines[0], "ERROR Error 1062: …"]
+
+
 def test_what_a_program_prints_is_kept_within_bounds(tmp_path: Path) -> None:
     folder = ToolFolder(tmp_path / "root", "m1")
     folder.make()
     assert folder.kept() == []
-    lines = [f"line {number}" for number in range(200)]
+    lines = [f"Found {number} slaves" for number in range(200)]
     folder.output().write_text("\n".join(["x" * 100_000, *lines, "Copying `a`.`b`:  3% 00:09 remain"]))
     assert folder.kept() == lines[-LINES_MAX:]
     assert folder.said()[-1].endswith("remain")

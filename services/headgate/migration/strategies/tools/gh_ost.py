@@ -25,6 +25,7 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec, parse_spec
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Plan, RefusedError
+from headgate.migration.strategies.tools.output import printed
 from headgate.migration.strategies.tools.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name
 from headgate.records.migration import MigrationRecorded
 
@@ -123,7 +124,7 @@ class GhOstStrategy(ToolStrategy):
             except (OSError, subprocess.TimeoutExpired) as error:
                 raise RefusedError(f"{program} cannot be tried out: {error}") from error
         if done.returncode != 0:
-            lines = (done.stdout + done.stderr).decode(errors="replace").strip().splitlines()
+            lines = printed(done)
             fatal = [line for line in lines if "FATAL" in line] or lines
             raise RefusedError(f"{self.name} without --execute (exit code {done.returncode}): {' '.join(fatal[-2:])}")
 

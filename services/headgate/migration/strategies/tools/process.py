@@ -21,6 +21,7 @@ from typing import Any, Final
 import psutil
 
 from headgate.migration.strategies.contract import DatabaseUnavailableError, RefusedError
+from headgate.migration.strategies.tools.output import shown
 
 KILL_SECONDS_MAX: Final = 10.0
 """For a killed process to be gone; longer only if it hangs in the kernel, and then it is asked again."""
@@ -91,8 +92,8 @@ class ToolFolder:
         return [line.strip()[:CHARACTERS_MAX] for line in text.splitlines() if line.strip()]
 
     def kept(self) -> list[str]:
-        """Of these what is worth keeping."""
-        return [line for line in self.said() if not _PROGRESS.search(line)][-LINES_MAX:]
+        """Of these what is worth keeping, without values of rows."""
+        return shown(line for line in self.said() if not _PROGRESS.search(line))[-LINES_MAX:]
 
     def end_left_over(self) -> None:
         """End what runs with this folder, whoever started it. Raises DatabaseUnavailableError if it does not end."""

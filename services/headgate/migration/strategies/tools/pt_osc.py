@@ -17,6 +17,7 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Plan, RefusedError
+from headgate.migration.strategies.tools.output import printed
 from headgate.migration.strategies.tools.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name
 from headgate.records.migration import MigrationRecorded
 
@@ -89,7 +90,7 @@ class PtOscStrategy(ToolStrategy):
             except (OSError, subprocess.TimeoutExpired) as error:
                 raise RefusedError(f"{program} cannot be tried out: {error}") from error
         if done.returncode != 0:
-            lines = (done.stdout + done.stderr).decode(errors="replace").strip().splitlines()
+            lines = printed(done)
             raise RefusedError(f"{self.name} --dry-run (exit code {done.returncode}): {' '.join(lines[-3:])}")
 
     def _command(self, program: str, run: Run) -> list[str]:
