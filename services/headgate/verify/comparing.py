@@ -10,7 +10,7 @@ either side is compared as a multiset of rows.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
@@ -111,19 +111,21 @@ def compare_table(source: Side, target: Side, source_table: str, target_table: s
     Tables are "schema.table". Raises UncomparableError, and what the databases raise.
     """
     ours, theirs = _shape(source, source_table, "source"), _shape(target, target_table, "target")
-    key = theirs.key or ours.key
-    lacking = sorted(set(key) - set(ours.columns))
+    own = _paired(ours.columns, theirs.columns, is_caseless=target.kind == "mysql")
+    target_names = {name: column for column, name in own.items()}
+    key = theirs.key or tuple(target_names.get(name, name) for name in ours.key)
+    lacking = sorted(set(key) - own.keys())
     if lacking:
         raise UncomparableError(f"{source_table} lacks the target's key column {', '.join(lacking)}")
-    values = tuple(column for column in theirs.columns if column in ours.columns and column not in key)
+    values = tuple(column for column in own if column not in key)
     columns = (*key, *values)
     same_kind = source.kind == target.kind
-    forms = [form_of(ours.columns[column], theirs.columns[column], same_kind=same_kind) for column in columns]
+    forms = [form_of(ours.columns[own[column]], theirs.columns[column], same_kind=same_kind) for column in columns]
     # Without a key the whole row is one.
     order, rest = (key, values) if key else (values, ())
     compared = _Compared(columns, forms)
     with source.snapshot(), target.snapshot():
-        left = source.rows(source_table, order, rest)
+        left = source.rows(source_table, [own[column] for column in order], [own[column] for column in rest])
         right = target.rows(target_table, order, rest)
         for found, here, there in _merged(left, right, len(order)):
             compared.add(found, here, there, is_keyless=not key)
@@ -134,11 +136,22 @@ def compare_table(source: Side, target: Side, source_table: str, target_table: s
         rows=compared.rows,
         differences=compared.differences,
         columns=columns,
-        columns_missing=tuple(column for column in ours.columns if column not in theirs.columns),
-        columns_surplus=tuple(column for column in theirs.columns if column not in ours.columns),
+        columns_missing=tuple(column for column in ours.columns if column not in target_names),
+        columns_surplus=tuple(column for column in theirs.columns if column not in own),
         examples=tuple(compared.examples),
         keyless=not key,
     )
+
+
+def _paired(ours: Iterable[str], theirs: Iterable[str], *, is_caseless: bool) -> dict[str, str]:
+    """The target's name of each column that both sides have → the source's, in the target's order.
+
+    ``is_caseless``: the target's columns are found whatever the case of their names, as the sink finds them.
+    """
+    exact = set(ours)
+    folded = {name.lower(): name for name in exact} if is_caseless else {}
+    found = {column: column if column in exact else folded.get(column.lower()) for column in theirs}
+    return {column: name for column, name in found.items() if name is not None}
 
 
 class _Compared:

@@ -13,20 +13,21 @@ COLUMNS = {"a": Nature.OTHER, "n": Nature.NUMBER}
 
 
 class Memory:
-    """A side with one table, whose rows are (a, n)."""
+    """A side with one table, whose rows are (a, n), however it calls its columns."""
 
-    def __init__(self, rows: Sequence[Row], key: tuple[str, ...] = (), kind: str = "x") -> None:
+    def __init__(self, rows: Sequence[Row], key: tuple[str, ...] = (), kind: str = "x", names: str = "an") -> None:
         self.kind, self.name = kind, "database d at h:1, user u"
         self._rows, self._key = rows, key
+        self._columns = dict(zip(names, COLUMNS.values(), strict=True))
 
     def shape(self, table: str) -> Shape | None:
-        return Shape(COLUMNS, self._key) if table == "t" else None
+        return Shape(self._columns, self._key) if table == "t" else None
 
     def snapshot(self) -> AbstractContextManager[object]:
         return nullcontext()
 
     def rows(self, _table: str, key: Sequence[str], values: Sequence[str]) -> Iterator[Row]:
-        places = [list(COLUMNS).index(column) for column in (*key, *values)]
+        places = [list(self._columns).index(column) for column in (*key, *values)]
         rows = [tuple(row[place] for place in places) for row in self._rows]
         return iter(sorted(rows, key=lambda row: [part or "" for part in row[: len(key)]]))
 
@@ -53,6 +54,16 @@ def test_rows_that_are_there_more_often_on_one_side_are_found() -> None:
         ("surplus", "z"),
         ("surplus", "z"),
     ]
+
+
+@pytest.mark.parametrize(("kind", "missing", "surplus"), [("mysql", (), ()), ("postgresql", ("A", "N"), ("a", "n"))])
+def test_columns_of_mysql_are_found_whatever_their_case(
+    kind: str, missing: tuple[str, ...], surplus: tuple[str, ...]
+) -> None:
+    """As the sink finds them; at PostgreSQL they are other columns."""
+    found = compare_table(Memory([("x", "1")], names="AN"), Memory([("x", "2")], kind=kind), "t", "t")
+    assert (found.columns_missing, found.columns_surplus) == (missing, surplus)
+    assert found.differences == (0 if missing else 2)
 
 
 def test_null_is_not_the_empty_text() -> None:
