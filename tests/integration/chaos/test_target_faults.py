@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
+import pymysql
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from fixtures.services import mariadb_execute
 from headgate.config.feed import SinkSpec
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, Sink, SinkRefusedError, SinkUnavailableError
@@ -50,6 +52,19 @@ def claim_of(n: int) -> Claim:
     return build.claim(table=TABLE, topic="shop.t", epoch=Epoch(1, n))
 
 
+def run_as(target: Target, password: str, statement: str) -> None:
+    """As the sink's user, in a session that is not Headgate's: the hostile schema answers."""
+    address = target.sink
+    if address.type == "postgresql":
+        dsn = make_conninfo(address.dsn, password=password)
+        with psycopg.connect(dsn, autocommit=True) as prey, pytest.raises(psycopg.Error, match="hijacked"):
+            prey.execute(statement.encode())
+        return
+    url = address.dsn.replace(f"?unix_socket={SOCKET}", "").replace("@", f":{password}@")
+    with pytest.raises(pymysql.Error, match="hijacked"):
+        mariadb_execute(url, statement)
+
+
 def test_a_target_suffers_and_recovers_by_its_own_user(target: Target, tmp_path: Path) -> None:
     sink = sink_of(target, tmp_path / "password")
     assert sink.check([TABLE])[TABLE].key
@@ -65,8 +80,5 @@ def test_a_target_suffers_and_recovers_by_its_own_user(target: Target, tmp_path:
     (tmp_path / "password").write_text(password)
     assert sink.claim(claim_of(3)) == {0: 0}
     assert not target.is_hijacked()
-    if target.sink.type == "postgresql":
-        dsn = make_conninfo(target.sink.dsn, password=password)
-        with psycopg.connect(dsn, autocommit=True) as prey, pytest.raises(psycopg.Error, match="hijacked"):
-            prey.execute("SELECT length('x')")
-        assert target.is_hijacked()
+    run_as(target, password, "SELECT length('x')" if target.sink.type == "postgresql" else "SELECT COUNT ('x')")
+    assert target.is_hijacked()

@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from pymysql.connections import Connection
+from pymysql.cursors import Cursor
 
 from headgate.databases.address import Target
 from headgate.sinks.relational.mysql.connection import connect, quoted
@@ -19,6 +22,7 @@ from headgate.sinks.relational.mysql.progress import MysqlProgress
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.verify.mysql import MysqlSide
 from headgate.verify.postgresql import PostgresSide
+from headgate_lab.chaos.hostile_functions import is_sprung, plant
 from headgate_lab.chaos.proxy import Proxies
 from headgate_lab.chaos.targets.across import compare_across
 from headgate_lab.chaos.targets.mysql_audit import commit_times, install_audit, read_entries, read_standing
@@ -61,6 +65,8 @@ class MysqlTarget:
             f"GRANT SELECT, INSERT, UPDATE, DELETE ON {quoted(SCHEMA)}.* TO {SINK_USER}",
             f"GRANT {BOOKKEEPING_RIGHTS} ON headgate.* TO {SINK_USER}",
         )
+        with closing(mariadb_client(self._server.dsn(), in_database=False)) as target:
+            plant(lambda statement: _rows(target, statement), (SCHEMA, "headgate"))
 
     @property
     def sink(self) -> SinkAddress:
@@ -83,8 +89,9 @@ class MysqlTarget:
         return self._password
 
     def is_hijacked(self) -> bool:
-        """See Target. Stored functions cannot take the place of built-in ones there (ADR 0061)."""
-        return False
+        """See Target."""
+        with closing(mariadb_client(self._server.dsn(), in_database=False)) as target:
+            return is_sprung(lambda statement: _rows(target, statement))
 
     def _execute(self, *statements: str) -> None:
         with closing(mariadb_client(self._server.dsn(), in_database=False)) as target, target.cursor() as cursor:
@@ -115,6 +122,12 @@ class MysqlTarget:
         with closing(mariadb_client(self._server.dsn(), in_database=False)) as target:
             times = commit_times(target)
         return [longest_gaps(times, begin, end) for begin, end in spans]
+
+
+def _rows(target: "Connection[Cursor]", statement: str) -> Sequence[Sequence[Any]]:
+    with target.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchall()
 
 
 def make_shop(dsn: str) -> None:
