@@ -25,6 +25,8 @@ CONFIGURATION = {
     "publication.autocreate.mode": "disabled",
     "heartbeat.interval.ms": "2000",
     "decimal.handling.mode": "string",
+    # Its default leaves TRUNCATE out.
+    "skipped.operations": "none",
     # As many as the brokers make by default.
     "topic.creation.default.replication.factor": "-1",
     "topic.creation.default.partitions": "1",

@@ -1,5 +1,6 @@
 """Cases of ``tests/cases``: their records, and playing them through the task function into a real sink."""
 
+import itertools
 import json
 import re
 from collections.abc import Sequence
@@ -14,11 +15,12 @@ from headgate.config.feed import parse_feed
 from headgate.replication.frames import Chunk
 from headgate.replication.plan import BatchPlan, SpanWork
 from headgate.replication.task_run import run_task
-from headgate.sinks.contract import Sink
+from headgate.sinks.contract import FeedIdentity, Sink
 from headgate.sinks.registry import open_sink
 from support import build
 
 CASES = Path(__file__).parents[1] / "cases"
+_numbers = itertools.count(1)
 FORMAT = re.compile(r"format ([a-z-]+)")
 
 
@@ -67,7 +69,9 @@ class Player:
         self._spec = json.dumps(spec)
         self._topic = spec["source"]["topics"][0]
         self.sink: Sink = open_sink(parse_feed(self._spec).sink, keeps_session=False)
-        self._claim = build.claim(table=table, topic=self._topic)
+        # A feed of its own, because sessions of feeds are kept between batches and know their tables.
+        identity = FeedIdentity("c", f"0-{next(_numbers)}", "shop")
+        self._claim = build.claim(identity=identity, table=table, topic=self._topic)
         self.sink.claim(self._claim)
 
     def apply(self, records: Sequence[tuple[int, bytes | None, bytes | None]]) -> SpanResult:

@@ -112,7 +112,7 @@ def _prepare(source_dsn: str, target_dsn: str, seed: int) -> tuple[dict[str, lis
 
 
 def _connector(source: EmbeddedPostgres) -> dict[str, str]:
-    """Debezium's configuration: decimals as text, because bytes lose their scale."""
+    """Debezium's configuration: decimals as text, because bytes lose their scale; TRUNCATE too, which it leaves out."""
     return {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "tasks.max": "1",
@@ -131,4 +131,5 @@ def _connector(source: EmbeddedPostgres) -> dict[str, str]:
         "poll.interval.ms": "100",
         "provide.transaction.metadata": "true",
         "decimal.handling.mode": "string",
+        "skipped.operations": "none",
     }
