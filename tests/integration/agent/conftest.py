@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -48,6 +49,13 @@ def spark_runtime(
     runtime.start()  # here, so that no test waits for it
     yield runtime
     runtime.stop()
+
+
+GATE = """
+CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM pg_advisory_lock_shared({number}); PERFORM pg_advisory_unlock_shared({number}); RETURN NEW; END $$;
+CREATE TRIGGER gate BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.id = {row}) EXECUTE FUNCTION gate()
+"""
 
 
 class Bed:
@@ -118,6 +126,16 @@ class Bed:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         for future in admin.delete_records([TopicPartition(plan.topic, partition, offset)]).values():
             future.result()
+
+    @contextmanager
+    def gate(self, plan: SpanPlan, row: int) -> Iterator[None]:
+        """Meanwhile the batch that writes this row waits, and so does all that comes behind it."""
+        self.database.execute(GATE.format(number=row, table=plan.table, row=row))
+        self.database.execute("SELECT pg_advisory_lock(%s)", (row,))
+        try:
+            yield
+        finally:
+            self.database.execute("SELECT pg_advisory_unlock(%s)", (row,))
 
     def rows(self, plan: SpanPlan) -> dict[int, tuple[str, int]]:
         found = self.database.execute(f"SELECT id, name, qty FROM {plan.table}").fetchall()

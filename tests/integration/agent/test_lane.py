@@ -14,6 +14,7 @@ from headgate.records.control import TaskState
 from headgate.records.ts import ts_of_ms
 from headgate.replication.executor import SparkExecutor
 from headgate.replication.lane import Lane
+from headgate.replication.placement import JOIN_SECONDS
 from headgate.replication.spark import WARM_TRIES, SparkStartError
 from support.kafka_cluster import ANSWER_SECONDS
 from support.waiting import eventually
@@ -202,7 +203,14 @@ def test_a_worker_that_is_killed_while_spark_starts_is_replaced_but_not_for_ever
         bed.runtime.kill()
 
 
-def test_spans_change_lanes_while_they_are_written(bed: Bed) -> None:
+def _joins_lanes_after(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes are joined, and replaced, once they have been as they are for so long."""
+    for module in ("queries", "placement"):
+        monkeypatch.setattr(f"headgate.replication.{module}.JOIN_SECONDS", seconds)
+
+
+def test_spans_change_lanes_while_they_are_written(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    _joins_lanes_after(float("inf"), monkeypatch)
     plans = [bed.table("one", partitions=2), bed.table("two"), bed.table("three")]
     executor = bed.executor()
     written = 0
@@ -224,6 +232,7 @@ def test_spans_change_lanes_while_they_are_written(bed: Bed) -> None:
     executor.add_table(tasks[2], prepare=False)
     reached(executor, tasks[2].id, TaskState.REPLICATING)
     assert len(lanes()) > 1, "who comes later begins beside those who are there"
+    _joins_lanes_after(JOIN_SECONDS, monkeypatch)
 
     def joined() -> bool:
         write()
@@ -242,10 +251,13 @@ def test_spans_change_lanes_while_they_are_written(bed: Bed) -> None:
     def reads_its_own(lane: Lane) -> bool:
         return lane.reads_only(executor._table.members(lane.members))
 
+    _joins_lanes_after(float("inf"), monkeypatch)
     executor.remove_table(tasks[0].id, seal=True)
     reached(executor, tasks[0].id, TaskState.STOPPED)
-    (left,) = executor._queries.lanes.values()
-    assert not reads_its_own(left)
+    with executor._table.changed:
+        (left,) = executor._queries.lanes.values()
+        assert not reads_its_own(left)
+    _joins_lanes_after(JOIN_SECONDS, monkeypatch)
 
     def reads_all_its_own() -> bool:
         with executor._table.changed:  # the control thread replaces lanes

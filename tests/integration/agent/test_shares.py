@@ -1,12 +1,16 @@
 """Tables of one agent beside each other: a huge, a stuck and a broken neighbour, and a sink that goes away."""
 
+import threading
+from collections.abc import Callable
+from contextlib import closing
+
 import msgspec
 import psycopg
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from headgate.records.control import TaskState
+from headgate.records.control import SpanPlan, TaskState
 from support.kafka_cluster import ANSWER_SECONDS
 from support.waiting import eventually
 
@@ -19,8 +23,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <socket.socket .*family=2:ResourceWarning"),
 ]
 
-BACKLOG = 450_000
-"""Many batches of 20 000: several seconds on a quiet machine, on which 150 000 were once over before anybody looked."""
+BATCH_ROWS = 20_000
+BACKLOG = 5 * BATCH_ROWS
 
 LARGE_BYTES = 8 << 20
 
@@ -29,31 +33,57 @@ def _row(number: int) -> dict[str, object]:
     return {"name": f"n{number}", "qty": number}
 
 
+class Flood(threading.Thread):
+    """Writes to a table for as long as it is to be behind, however fast it is read."""
+
+    def __init__(self, bed: Bed, plan: SpanPlan, reached: Callable[[], int]) -> None:
+        super().__init__(name="flood", daemon=True)
+        self.written = 0
+        self._bed, self._plan, self._reached = bed, plan, reached
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            if self.written - self._reached() >= BACKLOG:
+                self._over.wait(0.02)
+                continue
+            for number in range(self.written, self.written + BATCH_ROWS):
+                event = b'{"op":"c","after":{"id":%d,"name":"x","qty":1}}' % number
+                self._bed.raw(self._plan, b'{"id":%d}' % number, event)
+            self._bed.producer.flush(ANSWER_SECONDS)
+            self.written += BATCH_ROWS
+
+    def close(self) -> None:
+        self._over.set()
+        self.join(ANSWER_SECONDS)
+
+
 def test_what_small_tables_get_now_is_there_before_a_huge_or_a_stuck_one_is_done(bed: Bed) -> None:
     huge, stuck, small = bed.table("huge"), bed.table("stuck"), bed.table("small")
-    for number in range(BACKLOG):
-        bed.raw(huge, b'{"id":%d}' % number, b'{"op":"c","after":{"id":%d,"name":"x","qty":1}}' % number)
-    bed.producer.flush(60)
-    bed.put(stuck, {n: _row(n) for n in range(10)})
     tasks = [bed.task(plan, 1) for plan in (huge, stuck, small)]
-    spec = msgspec.json.encode(msgspec.json.decode(tasks[0].spec) | {"batch_rows_max": 20_000}).decode()
+    spec = msgspec.json.encode(msgspec.json.decode(tasks[0].spec) | {"batch_rows_max": BATCH_ROWS}).decode()
     tasks = [msgspec.structs.replace(task, spec=spec) for task in tasks]
     executor = bed.executor()
+
+    def reached() -> int:
+        status = executor.status(tasks[0].id)
+        return 0 if status is None else sum(status.positions.values())
+
     with psycopg.connect(bed.dsn) as holder:
         holder.execute("LOCK TABLE stuck IN ACCESS EXCLUSIVE MODE")
-        for task in tasks:
-            executor.add_table(task, prepare=False)
-        eventually(lambda: executor.status(tasks[0].id).rows > 0, "the huge one has begun")  # type: ignore[union-attr]
-        bed.put(small, {n: _row(n) for n in range(5)})
-        eventually(lambda: len(bed.rows(small)) == 5, "what is written now")
-        (done,) = bed.database.execute("SELECT count(*) FROM huge").fetchone()  # type: ignore[misc]
-        assert done < BACKLOG, "the huge one was still at it"
-        status = executor.status(tasks[1].id)
-        assert status is not None
+        with closing(Flood(bed, huge, reached)) as flood:
+            flood.start()
+            eventually(lambda: flood.written >= BACKLOG, "the huge one has a backlog")
+            bed.put(stuck, {n: _row(n) for n in range(10)})
+            for task in tasks:
+                executor.add_table(task, prepare=False)
+            eventually(reached, "the huge one has begun")
+            bed.put(small, {n: _row(n) for n in range(5)})
+            eventually(lambda: len(bed.rows(small)) == 5, "what is written now")
         eventually(lambda: executor.status(tasks[1].id).error_code == "sink_unavailable", "it says so")  # type: ignore[union-attr]
         assert executor.status(tasks[1].id).positions == {0: 0}  # type: ignore[union-attr]
     eventually(lambda: len(bed.rows(stuck)) == 10, "the lock is gone")
-    eventually(lambda: executor.status(tasks[0].id).positions == {0: BACKLOG}, "all of it")  # type: ignore[union-attr]
+    eventually(lambda: reached() == flood.written, "all of it")
 
 
 def test_records_of_several_megabytes_come_over(bed: Bed) -> None:
@@ -115,10 +145,11 @@ def test_a_span_that_retention_overtakes_fails_and_its_neighbour_on_the_lane_goe
     tasks = [bed.task(plan, 1) for plan in (late, kept)]
     spec = msgspec.json.encode(msgspec.json.decode(tasks[0].spec) | {"batch_rows_max": 500}).decode()
     executor = bed.executor()
-    for task in tasks:
-        executor.add_table(msgspec.structs.replace(task, spec=spec), prepare=False)
-    eventually(lambda: executor.status(tasks[0].id).rows > 0, "the late one has begun")  # type: ignore[union-attr]
-    bed.delete_before(late, 0, count - 1)
+    with bed.gate(late, count // 2):
+        for task in tasks:
+            executor.add_table(msgspec.structs.replace(task, spec=spec), prepare=False)
+        eventually(lambda: executor.status(tasks[0].id).rows > 0, "the late one has begun")  # type: ignore[union-attr]
+        bed.delete_before(late, 0, count - 1)
     eventually(lambda: executor.status(tasks[0].id).state is TaskState.FAILED, "it is refused")  # type: ignore[union-attr]
     status = executor.status(tasks[0].id)
     assert status is not None

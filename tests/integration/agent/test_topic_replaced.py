@@ -116,9 +116,10 @@ def test_records_of_the_old_topic_that_spark_has_polled_are_not_the_new_topics(b
     plan, executor = bed.table("polled"), bed.executor()
     bed.put(plan, {n: {"name": "old", "qty": n} for n in range(MANY)})
     task = with_small_batches(bed.task(plan, 1))
-    executor.add_table(task, prepare=False)
-    eventually(lambda: bed.rows(plan), "a batch is applied")
-    executor.remove_table(task.id, seal=True)
+    with bed.gate(plan, BATCH_ROWS):  # of the second batch, and there are four
+        executor.add_table(task, prepare=False)
+        eventually(lambda: bed.rows(plan), "a batch is applied")
+        executor.remove_table(task.id, seal=True)
     positions = eventually(lambda: executor.is_remove_table_finished(task.id), "it is sealed")
     assert 0 < positions[0] < MANY
     assert positions[0] % BATCH_ROWS == 0, "a batch of the new topic begins where the old one's ended"
