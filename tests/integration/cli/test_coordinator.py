@@ -105,15 +105,23 @@ def test_frozen_owner_finds_out_when_it_thaws(log: KafkaLog, serve: Serve) -> No
 
 
 def test_tail_prints_records_as_lines(log: KafkaLog, owner: CoordinatorService) -> None:
-    result = headgate("topic", "tail", "announce", "--from-beginning", "--seconds", "2", "-o", "json")
-    assert result.exit_code == 0, result.stderr
-    lines = [json.loads(line) for line in result.stdout.splitlines()]
-    said = {(line["topic"], line["key"].partition("/")[0], line["type"]) for line in lines}
-    assert said == {("announce", "coordinator", "OwnerAnnounced"), ("announce", "member", "MemberAnnounced")}
+    def tail(*options: str) -> str:
+        result = headgate("topic", "tail", "announce", "--from-beginning", "--seconds", "1", *options)
+        assert result.exit_code == 0, result.stderr
+        return result.stdout
+
+    def announced() -> list[dict[str, Any]]:
+        lines: list[dict[str, Any]] = [json.loads(line) for line in tail("-o", "json").splitlines()]
+        said = {(line["topic"], line["key"].partition("/")[0], line["type"]) for line in lines}
+        expected = {("announce", "coordinator", "OwnerAnnounced"), ("announce", "member", "MemberAnnounced")}
+        assert said <= expected
+        return lines if said == expected else []
+
+    lines = eventually(announced, "a second is enough to read them")
     first = next(line for line in lines if line["key"] == "coordinator/0")
     assert first["value"]["owner_rev"] is None
-    text = headgate("topic", "tail", "announce", "--from-beginning", "--seconds", "1").stdout
-    assert re.search(r"^announce\[0\]@\d+ coordinator/0 OwnerAnnounced \{", text, re.MULTILINE)
+    wanted = re.compile(r"^announce\[0\]@\d+ coordinator/0 OwnerAnnounced \{", re.MULTILINE)
+    eventually(lambda: wanted.search(tail()), "they are shown as text as well")
 
 
 def test_topics_are_created_when_asked_to(settings: Settings, serve: Serve) -> None:

@@ -2,7 +2,8 @@
 
 import json
 import signal
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,15 @@ def _said_once(node: Service) -> None:
     assert len(looks) == len(set(looks)), looks
 
 
+@pytest.fixture
+def silent_master(one_core_spark: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Agents that are started here wait for the master of their Spark, which does not answer."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("HEADGATE_SPARK__MASTER", f"spark://127.0.0.1:{server.getsockname()[1]}")
+        yield
+
+
+@pytest.mark.usefixtures("silent_master")
 def test_an_agent_is_listed_while_its_spark_starts_and_can_be_stopped_then(
     log: KafkaLog, serve: Callable[..., Service]
 ) -> None:

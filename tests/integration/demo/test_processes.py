@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -148,20 +149,22 @@ def test_a_process_can_be_started_beside_the_main_thread() -> None:
     assert done == ["started"]
 
 
-def test_writers_under_a_thawed_service_run_before_it_does(services: list[ServiceProcess], tmp_path: Path) -> None:
+def test_writers_under_a_thawed_service_run_before_it_does(
+    services: list[ServiceProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service = start(services, tmp_path)
     service.freeze()
     root, *writers = service.tree()
     eventually(lambda: states([root, *writers]) == {psutil.STATUS_STOPPED})
-    seen: list[tuple[str, set[str]]] = []
-    watcher = threading.Thread(target=lambda: watch_thaw(root, writers, seen))
-    watcher.start()
-    service.thaw(head_start_seconds=0.5)
-    watcher.join(WAIT_SECONDS_MAX)
-    assert seen
-    assert seen[0][0] == psutil.STATUS_STOPPED, "the service itself still stood when its writers ran"
+    head_starts: list[float] = []
 
+    def head_start(seconds: float) -> None:
+        head_starts.append(seconds)
+        eventually(lambda: psutil.STATUS_STOPPED not in states(writers), "its writers run")
+        assert root.status() == psutil.STATUS_STOPPED, "the service itself still stands"
 
-def watch_thaw(root: psutil.Process, writers: list[psutil.Process], seen: list[tuple[str, set[str]]]) -> None:
-    eventually(lambda: psutil.STATUS_STOPPED not in states(writers))
-    seen.append((root.status(), states(writers)))
+    with monkeypatch.context() as patched:
+        patched.setattr("headgate_lab.demo.processes.time", SimpleNamespace(sleep=head_start))
+        service.thaw(head_start_seconds=0.5)
+    assert head_starts == [0.5]
+    eventually(lambda: root.status() != psutil.STATUS_STOPPED, "and then it runs as well")

@@ -148,10 +148,15 @@ def test_a_change_that_kafka_refuses_for_its_size_ends_the_writer_behind_all_bef
     )
     for future in log.connection.admin.incremental_alter_configs([lowered]).values():
         future.result(ANSWER_SECONDS)
-    for position in range(8):
-        writer.write(b"k", b"x" * (30_000 if position == 5 else 10), position)
-    with pytest.raises(ChangeRefusedError, match="refused the change at position 5, of 30001 bytes") as refused:
+
+    def write_all() -> None:
+        for position in range(8):
+            writer.write(b"k", b"x" * (30_000 if position == 5 else 10), position)
         writer.flush()
+
+    # A broker that answers at once is met by the next write, one that takes its time by flush.
+    with pytest.raises(ChangeRefusedError, match="refused the change at position 5, of 30001 bytes") as refused:
+        write_all()
     assert refused.value.position == 5
     writer.close()
     with closing(ChangeWriter(log, SET, "w1")) as again:

@@ -194,8 +194,9 @@ def test_an_owner_that_is_killed_between_the_rows_is_gone_on_with(
 def test_writes_of_clocks_that_differ_get_the_stream_of_their_time_or_none(log: KafkaLog, asker: Asker) -> None:
     assert asker.ask(TimestampsRequestKind.CREATE, SMALL).status is OutcomeStatus.DONE
     (one,) = asker.timestamps
-    shift = [0]
-    with TimestampStreams(log, SET, now_ms=lambda: time.time_ns() // 1_000_000 + shift[0]) as streams:
+    clock: list[int] = []
+    """What the writer's clock shows, once it stands still."""
+    with TimestampStreams(log, SET, now_ms=lambda: clock[-1] if clock else now_us() // 1_000) as streams:
         streams.wait(30)
         first = topology_for(SET, one, SMALL)
         assert streams.stream_of(b"key", now_us()) == first.stream_of(token_of_key(b"key"))
@@ -209,14 +210,14 @@ def test_writes_of_clocks_that_differ_get_the_stream_of_their_time_or_none(log: 
         assert two > one
         eventually(lambda: streams.generations.get(two, False), "the writer has read it")
         # This clock is behind by a minute, that of whoever has written the change is not: too far ahead of here.
-        shift[0] = -60_000
+        clock.append(two - 60_000)
         with pytest.raises(WriteTooNewError):
             streams.stream_of(7, two * 1_000)
         # Ahead by the time to the switch: a write of the next generation's time goes to its stream already.
-        shift[0] = two - time.time_ns() // 1_000_000
+        clock.append(two)
         assert streams.stream_of(7, two * 1_000) == topology_for(SET, two, JOINED).stream_of(7)
         assert streams.stream_of(7, two * 1_000 - 1) == first.stream_of(7), "a leeway before, any generation"
-        shift[0] += 6_000
+        clock.append(two + 6_000)
         with pytest.raises(WriteTooOldError):
             streams.stream_of(7, two * 1_000 - 1)
         assert streams.late == ()
@@ -296,6 +297,9 @@ def test_the_commands_from_creation_to_removal(cluster: Cluster, log: KafkaLog, 
     made = ("--vnodes", "4", "--shards", "2", "--ring-delay", "1", "--kept", "0.001")
     assert answer(cluster, "create", "--nodes", "2", *made)["done"]
     assert run(cluster, "create", *made).exit_code == ExitCode.REQUEST_REFUSED, "another ring"
+    # A reader holds the first generation, which otherwise would be removed as soon as no clock is in it any more.
+    with closing(TimestampReader(log, SET, "slow")):
+        pass
     (one,) = answer(cluster, "list")
     assert (one["state"], one["ranges"], one["streams"], one["until"]) == ("operating", 8, 16, None)
     # A dry run changes nothing.
@@ -317,8 +321,6 @@ def test_the_commands_from_creation_to_removal(cluster: Cluster, log: KafkaLog, 
     assert [row["generation"] for row in found] == [first["timestamp"], second["timestamp"]]
     assert streams[found[1]["stream"]]["range_end"] == found[1]["range_end"]
     # What holds a generation is said, and what nobody needs goes.
-    with closing(TimestampReader(log, SET, "slow")):
-        pass
     assert answer(cluster, "list")[0]["held_by"][-1] == "reader slow"
     assert run(cluster, "forget", "quick", "--yes").exit_code == ExitCode.NOT_FOUND
     assert run(cluster, "forget", "slow", "--yes").exit_code == 0
