@@ -68,7 +68,7 @@ lint: $(READY) types ## ruff, formatter, import contracts, mypy
 	$(RUN)/ruff format --check .
 	$(RUN)/lint-imports
 
-types: $(READY) ## mypy, strict
+types: $(READY) ## mypy, strict, of the product, the lab and what tests share
 	$(RUN)/mypy
 
 fmt: $(READY) ## format, and fix what can be fixed

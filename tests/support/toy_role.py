@@ -9,7 +9,7 @@ import hashlib
 import msgspec
 
 from headgate.coordinator.core.kind import COORDINATOR_KIND
-from headgate.eventlog.log import Partition, Placed
+from headgate.eventlog.log import Delivery, Partition, Placed
 from headgate.records.base import Fact, Key, Record
 from headgate.records.control import (
     SESSION_LEFT,
@@ -223,7 +223,7 @@ class World:
             found += [
                 (each.offset, each.value)
                 for each in batch
-                if each.key == OwnerKey(shard) and isinstance(each.value, OwnerAnnounced)
+                if isinstance(each, Delivery) and each.key == OwnerKey(shard) and isinstance(each.value, OwnerAnnounced)
             ]
         return found
 
