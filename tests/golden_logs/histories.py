@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from golden_logs.dump import Dump, lines_of
 from headgate.coordinator.core.machine import COORDINATOR
+from headgate.eventlog.log import Partition
 from headgate.eventlog.schema_files import schema_directory, schemas
-from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS, partitions_of_shard
+from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS
 from headgate.records.base import Key
 from headgate.records.control import WantedState
 from headgate.records.generation import GenerationMemberKey, GenerationOwnerKey
@@ -157,6 +158,11 @@ def _facts(broker: MemoryBroker) -> Iterator[tuple[type[Any], Any]]:
         for entry in broker.entries(partition, 0, end, end):
             if entry.committed():
                 yield type(entry.key), entry.value
+
+
+def partitions_of_shard(shard: int) -> tuple[Partition, ...]:
+    """All that a coordinator of ``shard`` reads: announce, and its partition of every sharded topic."""
+    return (ANNOUNCE, *(Partition(topic, shard) for topic in SHARDED_TOPICS))
 
 
 def _digest(broker: MemoryBroker, shard: int) -> str:

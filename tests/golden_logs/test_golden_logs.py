@@ -23,11 +23,11 @@ from golden_logs.histories import (
     deletable_forms,
     hashes,
     newest_level,
+    partitions_of_shard,
     rewrite,
 )
 from headgate.coordinator.core.machine import COORDINATOR
 from headgate.eventlog.codec import CodecGarbage
-from headgate.eventlog.sharding import partitions_of_shard
 from headgate.records.control import (
     FeedState,
     Liveness,

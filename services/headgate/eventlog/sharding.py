@@ -31,11 +31,6 @@ def shard_of(feed: str, shards: int) -> int:
     return crc32(feed.encode(errors="surrogatepass")) % shards
 
 
-def partitions_of_shard(shard: int) -> tuple[Partition, ...]:
-    """All that an owner of ``shard`` reads: announce, and its partition of every sharded topic."""
-    return (ANNOUNCE, *(Partition(topic, shard) for topic in SHARDED_TOPICS))
-
-
 def place(fact: Fact, shard: int) -> Placed:
     """``fact`` on its key's topic, in ``shard``'s partition."""
     topic = fact.key.topic

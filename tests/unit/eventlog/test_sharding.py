@@ -2,8 +2,8 @@
 
 import pytest
 
-from headgate.eventlog.log import Partition
-from headgate.eventlog.sharding import DEADLETTER, SHARDED_TOPICS, partitions_of_shard, place, shard_of
+from headgate.coordinator.core.kind import COORDINATOR_KIND
+from headgate.eventlog.sharding import DEADLETTER, SHARDED_TOPICS, place, shard_of
 from headgate.records.registry import KEY_FORMS
 from support.eventlog_contract import ANNOUNCE, DISPATCH_1, ended, heartbeat
 
@@ -19,13 +19,9 @@ def test_a_cluster_has_a_shard() -> None:
         shard_of("shop", 0)
 
 
-def test_an_owner_reads_announce_and_its_partition_of_every_topic_of_state() -> None:
-    assert {partition.topic for partition in partitions_of_shard(1)} == set(KEY_FORMS) - {
-        DEADLETTER,
-        "generation",
-        "migration",
-    }
-    assert set(partitions_of_shard(1)) == {ANNOUNCE} | {Partition(topic, 1) for topic in SHARDED_TOPICS}
+def test_a_coordinator_reads_announce_and_every_sharded_topic_of_state() -> None:
+    assert {ANNOUNCE.topic, *SHARDED_TOPICS} == set(KEY_FORMS) - {DEADLETTER, "generation", "migration"}
+    assert COORDINATOR_KIND.topics == SHARDED_TOPICS
 
 
 def test_facts_are_placed_by_shard_and_announcements_are_not() -> None:

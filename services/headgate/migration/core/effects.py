@@ -36,7 +36,6 @@ __all__ = [
     "ExamineMigration",
     "ExamineRefused",
     "Examined",
-    "MigrationEffect",
     "NotThere",
     "Progressed",
     "Refused",
@@ -109,10 +108,6 @@ class CleanUpMigration(msgspec.Struct, frozen=True):
     record: MigrationRecorded
     keeps_tables: bool = False
     owner_rev: int = -1
-
-
-MigrationEffect = StartMigration | AdoptMigration | WatchMigration | CutOverMigration | StopMigration | CleanUpMigration
-"""What is done about a migration that has a record."""
 
 
 class Examined(msgspec.Struct, frozen=True):

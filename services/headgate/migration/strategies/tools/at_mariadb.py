@@ -10,7 +10,6 @@ statement meets one without the other, and a rename of the program's that waits 
 """
 
 from contextlib import suppress
-from typing import Final
 
 import msgspec
 
@@ -21,8 +20,6 @@ from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.records.migration import Artifact
 
 __all__ = ["ToolPlan", "is_changed", "numbers_of", "old_names", "take_away", "triggers_of"]
-
-NAMES_MAX: Final = 64
 
 
 class ToolPlan(msgspec.Struct, frozen=True):

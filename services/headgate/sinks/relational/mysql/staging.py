@@ -31,9 +31,6 @@ __all__ = ["MysqlStage"]
 INSERT_BYTES: Final = 1 << 20
 """Of one INSERT: below the smallest max_allowed_packet that servers come with (MySQL 5.7: 4 MiB)."""
 
-VALUE_CHARACTERS_MAX: Final = 80
-"""Of a value that is refused, in the error: enough to find it."""
-
 _PLACE: Final = re.compile(r".*column '?(?:`[^`]*`\.)*[`']?(?P<column>.+?)[`']? at row (?P<row>\d+)$", re.DOTALL)
 """Read at the text's end: a value may stand before it, and say anything."""
 

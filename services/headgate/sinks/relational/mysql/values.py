@@ -79,7 +79,6 @@ _NO_NULL: Final = (
 )
 _NOT_NUMBERS: Final = frozenset({"nan", "infinity", "-infinity", "inf", "-inf"})
 _INFINITIES: Final = frozenset({"infinity", "-infinity"})
-_BITS_MAX: Final = 64
 _YEAR_MIN: Final = 1901
 _SINGLE_MAX: Final = 3.4028234663852886e38
 _LARGE_SINGLE: Final = re.compile(r"[+-]?0*(?:3\.40|340[0-9]{36})")
