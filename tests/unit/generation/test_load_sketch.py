@@ -108,3 +108,14 @@ def test_a_window_begins_empty() -> None:
     sketch.count(Batch(((Change(1_000, 5, b"k", None), 0),), Written()))
     (load,) = sketch.loads(log, 112.0)
     assert (load.changes, load.seconds, [key.token for key in load.keys]) == (1, 2.0, [5])
+
+
+def test_the_first_that_is_replaced_comes_after_the_sample_is_full() -> None:
+    """As many changes as the sample takes are the sample, whichever batches they came in."""
+    tokens = list(range(SAMPLE_CHANGES))
+    for batch in (1, 7, SAMPLE_CHANGES):
+        (load,) = counted(logs(1), tokens, batch=batch)
+        assert [key.token for key in load.keys] == tokens
+    many = drawn(5_000)
+    samples = [counted(logs(1), many, batch=batch)[0].keys for batch in (1, 97, len(many))]
+    assert samples[0] == samples[1] == samples[2], "a sample depends on the changes, not on their batches"

@@ -59,3 +59,12 @@ def test_a_refused_batch_is_halved_until_one_change_is_left() -> None:
         sizes.append(pace.changes)
         pace.refused(batch(pace.changes, pace.changes))
     assert sizes == [1000, 500, 250, 125, 62, 31, 15, 7, 3]
+
+
+def test_batches_grow_only_while_they_are_full_by_changes_or_by_bytes() -> None:
+    for changes, size_bytes, grown in ((10, 900, 2), (10, 200, 1), (60, 200, 2)):
+        pace = BatchPace()
+        pace.timed_out(batch(400, 4_000))
+        assert (pace.changes, pace.size_bytes) == (100, 1_000)
+        pace.committed(batch(changes, size_bytes), 0.0)
+        assert (pace.changes, pace.size_bytes) == (grown * 100, grown * 1_000), (changes, size_bytes)

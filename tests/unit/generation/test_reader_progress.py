@@ -187,3 +187,14 @@ def test_the_cost_of_a_look_at_all_streams_grows_with_their_number(strict: bool)
     assert len(readable) == 300
     assert sum(map(bool, held)) == sum(stream.generation == 2 for stream in after.streams)
     assert Counted.asked <= 6 * len(unread)
+
+
+def test_what_is_reached_is_not_taken_back_and_what_is_read_is_not_unread() -> None:
+    progress = begun(told(ONE, TWO, ends=({1: 9},)))
+    progress.fetches()
+    progress.reached(0, 5)
+    progress.reached(0, 3)
+    assert fetched(progress)[0] == (A.id, 5)
+    assert {each.stream.id for each in progress.unread} == {A.id, B.id, B1.id, B2.id}
+    end(progress, B, 2, 8)
+    assert {each.stream.id for each in progress.unread} == {A.id, B1.id, B2.id}

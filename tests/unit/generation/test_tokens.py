@@ -24,6 +24,8 @@ SHARDINGS = st.builds(Sharding, st.integers(1, 9), st.integers(0, 6))
         (b"", 0),
         (b"hello", -3758069500696749310),
         (bytes(range(240, 256)) + b"\xff\xfe", -7636323917443578043),
+        # MurmurHash3_x64_128's well-known value; eleven bytes are behind the last block of 16.
+        (b"The quick brown fox jumps over the lazy dog", 0xE34BBC7BBC071B6C - 2**64),
     ],
 )
 def test_tokens_of_keys_are_cassandras(key: bytes, token: int) -> None:
