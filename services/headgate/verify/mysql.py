@@ -4,14 +4,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-import pymysql
-from pymysql.constants import ER
-
 from headgate.databases.address import Target
-from headgate.databases.mysql.errors import message
+from headgate.databases.faults import Fault
+from headgate.databases.mysql.errors import MysqlError, fault_of, message
 from headgate.databases.mysql.session import MysqlSession, open_session
+from headgate.databases.mysql.sql import quoted
 from headgate.records.identifiers import split_table
-from headgate.sinks.relational.mysql.connection import quoted
 from headgate.sinks.relational.mysql.values import BYTES, NUMBERS_SENT
 from headgate.verify.comparing import Row, Shape, SideError, UncomparableError
 from headgate.verify.forms import Nature
@@ -53,10 +51,6 @@ _SETTINGS: Final = (
     "SET SESSION TRANSACTION READ ONLY",
 )
 """One snapshot per table, and no way to change anything."""
-
-_NO_RIGHT: Final = frozenset(
-    {ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR, ER.PROCACCESS_DENIED_ERROR}
-)
 
 
 class MysqlSide:
@@ -107,9 +101,9 @@ class MysqlSide:
     def _reading(self) -> Iterator[None]:
         try:
             yield
-        except pymysql.Error as error:
+        except MysqlError as error:
             text = f"{self.name}: {message(error)}"
-            if error.args and error.args[0] in _NO_RIGHT:
+            if fault_of(error) is Fault.PERMISSION:
                 raise UncomparableError(f"{text}. Grant the user SELECT on the table") from error
             raise SideError(text) from error
 

@@ -4,13 +4,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-import psycopg
-from psycopg.sql import SQL, Composed, Identifier
-
 from headgate.databases.address import Target
-from headgate.databases.postgresql.errors import message
+from headgate.databases.faults import Fault
+from headgate.databases.postgresql.errors import PostgresError, fault_of, message
 from headgate.databases.postgresql.search_path import find_table
-from headgate.databases.postgresql.session import open_connection
+from headgate.databases.postgresql.session import PostgresSession, open_connection
+from headgate.databases.postgresql.sql import SQL, Composed, Identifier
 from headgate.records.identifiers import split_table
 from headgate.verify.comparing import ROWS_PER_FETCH, Row, Shape, SideError, UncomparableError
 from headgate.verify.forms import Nature
@@ -69,12 +68,10 @@ class PostgresSide:
 
     def __init__(self, target: Target) -> None:
         """Raises DatabaseError."""
-        connection = self._connection = open_connection(
-            target, application_name="headgate verify", lock_seconds=LOCK_SECONDS
+        connection = open_connection(
+            target, application_name="headgate verify", lock_seconds=LOCK_SECONDS, reads_snapshots=True
         )
-        # One snapshot per table and side, and no way to change anything.
-        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        connection.read_only = True
+        self._session = PostgresSession(connection)
         info = connection.info
         self.name = f"database {info.dbname} at {info.host}:{info.port}, user {info.user}"
         self._types: dict[str, dict[str, str]] = {}
@@ -86,24 +83,24 @@ class PostgresSide:
             if found is None:
                 return None
             oid = found[0]
-            types = {str(name): str(kind) for name, kind in self._connection.execute(_COLUMNS, (oid,))}
+            types = {str(name): str(kind) for name, kind in self._session.execute(_COLUMNS, (oid,))}
             if not types:
                 return None
-            key = tuple(str(row[0]) for row in self._connection.execute(_KEY, (oid,)))
+            key = tuple(str(row[0]) for row in self._session.execute(_KEY, (oid,)))
         self._types[table] = types
         return Shape({name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()}, key)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """See Side."""
-        with self._reading(), self._connection.transaction():
+        with self._reading(), self._session.transaction():
             yield
 
     def rows(self, table: str, key: Sequence[str], values: Sequence[str]) -> Iterator[Row]:
         """See Side."""
         with self._reading():
             for setting in _SETTINGS:
-                self._connection.execute(setting)
+                self._session.execute(setting)
             texts = {column: self._text(table, column) for column in (*key, *values)}
             # Rows of tables that inherit from this one are not its own. Those of partitions are.
             query = SQL("SELECT {columns} FROM {only}{table} ORDER BY {order}").format(
@@ -112,22 +109,19 @@ class PostgresSide:
                 table=self._identifier(table),
                 order=SQL(", ").join(SQL("COALESCE({}, '') COLLATE \"C\"").format(texts[column]) for column in key),
             )
-            with self._connection.cursor(name="headgate_verify") as cursor:
-                cursor.itersize = ROWS_PER_FETCH
-                cursor.execute(query)
-                yield from cursor
+            yield from self._session.stream(query, ROWS_PER_FETCH)
 
     def close(self) -> None:
         """See Side."""
-        self._connection.close()
+        self._session.close()
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
         try:
             yield
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise UncomparableError(f"{self.name}: {message(error)}. {_GRANT}") from error
-        except psycopg.Error as error:
+        except PostgresError as error:
+            if fault_of(error) is Fault.PERMISSION:
+                raise UncomparableError(f"{self.name}: {message(error)}. {_GRANT}") from error
             raise SideError(f"{self.name}: {error}".rstrip()) from error
 
     def _text(self, table: str, column: str) -> Composed:
@@ -135,8 +129,8 @@ class PostgresSide:
 
     def _is_partitioned(self, table: str) -> bool:
         found = self._find(table)
-        query = "SELECT FROM pg_partitioned_table WHERE partrelid = %s"
-        return self._connection.execute(query, (None if found is None else found[0],)).fetchone() is not None
+        query = "SELECT 1 FROM pg_partitioned_table WHERE partrelid = %s"
+        return bool(self._session.execute(query, (None if found is None else found[0],)))
 
     def _identifier(self, table: str) -> Identifier:
         found = self._find(table)
@@ -144,5 +138,4 @@ class PostgresSide:
         return Identifier(name) if schema is None else Identifier(schema, name)
 
     def _find(self, table: str) -> tuple[object, str, str] | None:
-        connection = self._connection
-        return find_table(lambda query, given: connection.execute(query, given).fetchall(), connection.path, table)
+        return find_table(self._session.execute, self._session.path, table)

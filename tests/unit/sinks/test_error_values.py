@@ -18,7 +18,6 @@ from headgate.migration.strategies.postgresql.sessions import translating
 from headgate.sinks.contract import ValueRefusedError
 from headgate.sinks.relational.batches import refused_change
 from headgate.sinks.relational.grouping import UnwritableError
-from headgate.sinks.relational.mysql import faults as mysql
 from headgate.sinks.relational.postgresql import faults as postgresql
 
 SECRET = "4111-1111"
@@ -50,7 +49,7 @@ def test_an_operator_may_have_values_but_never_keys(monkeypatch: pytest.MonkeyPa
     assert rules() == {VALUES_IN_ERRORS: "true"}, "workers on other machines are told the same"
 
 
-@pytest.mark.parametrize("number", sorted(mysql.BAD_VALUES))
+@pytest.mark.parametrize("number", sorted(mysql_errors.BAD_VALUES))
 def test_mariadbs_words_on_values_are_not_passed_on(number: int) -> None:
     quoting = f"Incorrect value: '{SECRET} for column x at row 1' for column `db`.`t`.`card` at row 7"
     if number in mysql_errors._QUOTES_VALUES:

@@ -1,11 +1,12 @@
 """Sessions at a PostgreSQL: how every one of them is opened, and what one can do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from typing import Any, Final
 
 import psycopg
+from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from headgate.databases.address import Target
@@ -15,11 +16,15 @@ from headgate.databases.postgresql.address import address_of
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.databases.postgresql.errors import message
 from headgate.databases.postgresql.search_path import pin_search_path
+from headgate.databases.postgresql.sql import Composed
 
-__all__ = ["Parameters", "PostgresSession", "open_connection"]
+__all__ = ["Answer", "Parameters", "PostgresSession", "open_connection"]
 
 Parameters = dict[str, object] | tuple[object, ...] | None
 """Of a statement: ``%(name)s`` or ``%s`` in it. Without any, ``%`` stands for itself."""
+
+Answer = tuple[int, list[tuple[Any, ...]]]
+"""Of one statement: how many rows it found, and its rows."""
 
 _NETWORK: Final[dict[str, object]] = {
     "connect_timeout": CONNECT_SECONDS,
@@ -67,8 +72,10 @@ class PostgresSession:
     def __init__(self, connection: BoundedConnection) -> None:
         self.connection = connection
         self.path = connection.path
+        self._prepared: set[str] = set()
+        self._escaping = psycopg.pq.Escaping(connection.pgconn)
 
-    def execute(self, statement: str, parameters: Parameters = None) -> list[tuple[Any, ...]]:
+    def execute(self, statement: str | Composed, parameters: Parameters = None) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows. Raises psycopg.Error."""
         cursor = self.connection.execute(statement, parameters)
         return cursor.fetchall() if cursor.description else []
@@ -76,6 +83,13 @@ class PostgresSession:
     def count(self, statement: str, parameters: Parameters = None) -> int:
         """Run a statement and return how many rows it found. Raises psycopg.Error."""
         return self.connection.execute(statement, parameters).rowcount
+
+    def stream(self, statement: Composed, rows_per_fetch: int) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query by a cursor at the server, so many at a time; within a transaction."""
+        with self.connection.cursor(name="headgate") as cursor:
+            cursor.itersize = rows_per_fetch
+            cursor.execute(statement)
+            yield from cursor
 
     def copy(self, statement: str, lines: Iterable[bytes]) -> None:
         """Run a COPY FROM STDIN with ``lines``, each of them many lines. Raises psycopg.Error."""
@@ -92,6 +106,42 @@ class PostgresSession:
         return self.connection.transaction()
 
     @property
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open, be it one that has failed."""
+        return self.connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+
+    # --- statements as text ---
+
+    def literal(self, text: str) -> str:
+        """A text in quotes, as a statement needs it. Raises UnicodeEncodeError."""
+        return bytes(self._escaping.escape_literal(text.encode())).decode()
+
+    def prepare(self, statements: Iterable[str]) -> None:
+        """Prepare statements, once for the session, or until ``forget_prepared``."""
+        for statement in statements:
+            if statement not in self._prepared:
+                with suppress(errors.DuplicatePreparedStatement):
+                    self.execute(statement)
+                self._prepared.add(statement)
+
+    def forget_prepared(self) -> None:
+        """One was missing: psycopg lets go of all that is prepared, ours with its own, after a ROLLBACK or a DROP."""
+        self._prepared.clear()
+
+    def run_as_one(self, statements: Sequence[str]) -> list[Answer]:
+        """Run statements that are sent as one text. After an error nothing behind it was run."""
+        cursor = self.connection.execute(";".join(statements).encode(), prepare=False)
+        answers = []
+        while True:
+            answers.append((cursor.rowcount, cursor.fetchall() if cursor.description else []))
+            if not cursor.nextset():
+                return answers
+
+    def cancel(self) -> None:
+        """Make the session's statement end now, from another thread."""
+        self.connection.cancel_safe()
+
+    @property
     def closed(self) -> bool:
         """Whether the session is known to be over."""
         return self.connection.closed
@@ -102,14 +152,22 @@ class PostgresSession:
             self.connection.close()
 
 
-def open_connection(target: Target, *, application_name: str, lock_seconds: int) -> BoundedConnection:
-    """A new session, autocommit, with the settings that all our statements rely on. Raises DatabaseError."""
+def open_connection(
+    target: Target, *, application_name: str, lock_seconds: int, reads_snapshots: bool = False
+) -> BoundedConnection:
+    """A new session, autocommit, with the settings that all our statements rely on. Raises DatabaseError.
+
+    ``reads_snapshots``: each of its transactions sees one snapshot, and cannot change anything.
+    """
     try:
         connection = _open(target, application_name)
         try:
             connection.execute(_SESSION.format(lock_seconds=lock_seconds).encode())
             number = connection.execute("SELECT pg_backend_pid()").fetchone()
             connection.is_at_work = partial(_is_at_work, target, number)
+            if reads_snapshots:
+                connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+                connection.read_only = True
         except BaseException:
             connection.close()
             raise

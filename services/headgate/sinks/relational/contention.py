@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, Final, TypeVar
 
+from headgate.databases.faults import Fault
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, SinkUnavailableError
 from headgate.sinks.relational.dialect import Dialect
-from headgate.sinks.relational.session import Fault, RelationalSettings, Session
+from headgate.sinks.relational.session import RelationalSettings, Session
 from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["run_past_blockers"]

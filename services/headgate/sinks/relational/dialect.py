@@ -11,12 +11,13 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from headgate.databases.faults import Fault
 from headgate.formats.reducing import Reduced
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, SinkError
 from headgate.sinks.relational.grouping import Merged
 from headgate.sinks.relational.progress import Progress
-from headgate.sinks.relational.session import Fault, RelationalSettings, Session
+from headgate.sinks.relational.session import RelationalSettings, Session
 from headgate.sinks.relational.staging import Stage
 from headgate.sinks.relational.table import Table
 
@@ -59,7 +60,7 @@ class Dialect(msgspec.Struct, Generic[S, C, E], frozen=True, kw_only=True):
     """See SelfAware."""
 
     fault_of: Callable[[E], Fault]
-    """Whose fault an error is."""
+    """Why a statement failed."""
     words_of: Callable[[E], tuple[str | None, str]]
     """Which column a refusal names, if any, and the database's reason, without any value of a row."""
     sink_error: Callable[[E, str], SinkError]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from headgate.config.crash_points import CrashPoint, reach
+from headgate.databases.faults import Fault
 from headgate.formats.change import Change, ChangeError
 from headgate.sinks.bisection import bisect_batch
 from headgate.sinks.contract import (
@@ -23,7 +24,7 @@ from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.grouping import ColumnsMissingError, Merged, OrphanRowsError, UnwritableError
 from headgate.sinks.relational.keys import FoldedKeysError
 from headgate.sinks.relational.passed_over import PassedOverError
-from headgate.sinks.relational.session import Fault, Session
+from headgate.sinks.relational.session import Session
 from headgate.sinks.relational.staging import Stage
 
 __all__ = ["REFUSALS", "apply_in_parts", "is_refusal"]

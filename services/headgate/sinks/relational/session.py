@@ -1,8 +1,7 @@
-"""A session at a database, as the engine uses it; and what a database's errors say about a batch."""
+"""A session at a database, as the engine uses it, and where that database is."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -19,7 +18,7 @@ from headgate.databases.errors import (
 )
 from headgate.sinks.contract import Claim, SinkError, SinkRefusedError, SinkSilentError, SinkUnavailableError
 
-__all__ = ["OPTIONS", "Fault", "Parameters", "RelationalSettings", "Session", "as_sink_errors", "settings_of"]
+__all__ = ["OPTIONS", "Parameters", "RelationalSettings", "Session", "as_sink_errors", "settings_of"]
 
 Parameters = dict[str, object] | tuple[object, ...] | None
 """Of a statement: ``%(name)s`` or ``%s`` in it, in every dialect. Without any, ``%`` stands for itself."""
@@ -78,23 +77,6 @@ def settings_of(spec: SinkSpec, password_file: Path | None) -> RelationalSetting
         keyless=spec.keyless == "append",
         connection=spec.connection,
     )
-
-
-class Fault(Enum):
-    """Who is to blame for a database's error."""
-
-    VALUE = "value"
-    """A row, whatever else is in the table."""
-    BETWEEN_ROWS = "between rows"
-    """A row, because of other rows or tables (unique, foreign key): what it lacks may still come."""
-    ALTERED = "altered"
-    """The table is not what it was when its stage was made."""
-    DEADLOCK = "deadlock"
-    """Two transactions that wait for each other: the same again will do."""
-    LOCK_WAIT = "lock wait"
-    """Somebody held a lock for longer than we wait."""
-    SINK = "sink"
-    """Anything else."""
 
 
 class Session(Protocol):

@@ -15,12 +15,13 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from headgate.config.crash_points import CrashPoint, reach
+from headgate.databases.faults import Fault
 from headgate.sinks.contract import Applied, ChangeBatch, Claim, SinkError, SinkRefusedError
 from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words, places_of
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.parts import REFUSALS, apply_in_parts, is_refusal
-from headgate.sinks.relational.session import Fault, RelationalSettings, Session
+from headgate.sinks.relational.session import RelationalSettings, Session
 from headgate.sinks.relational.spelling import respelled
 from headgate.sinks.relational.staging import Stage
 from headgate.sinks.relational.table import Table
@@ -29,6 +30,10 @@ __all__ = ["RelationalWriter"]
 
 ATTEMPTS_MAX: Final = 3
 """Deadlocks and tables altered under a stage go away when tried again; what is still there after this stays."""
+
+_ALTERED: Final = (Fault.ALTERED, Fault.TABLE_MISSING)
+_CLEAR: Final = frozenset({Fault.VALUE, Fault.BETWEEN_ROWS, Fault.DEADLOCK, Fault.LOCK_WAIT, *_ALTERED})
+"""Faults that do not come of an altered table, or certainly do. For others the table is compared with its stage."""
 
 CHANGES_AT_ONCE_MAX: Final = 256
 """Changes that may come down to a few rows; more are staged without a look."""
@@ -81,11 +86,11 @@ class RelationalWriter(Generic[S, C, E]):
                         return apply_in_parts(dialect, session, self._fresh_stage(session, batch.claim), batch)
                 except (dialect.error, SinkRefusedError, TableAlteredError) as error:
                     fault = dialect.fault_of(error) if isinstance(error, dialect.error) else Fault.ALTERED
-                    if fault is Fault.SINK and self._is_altered(session, batch.claim):
+                    if fault not in _CLEAR and self._is_altered(session, batch.claim):
                         fault = Fault.ALTERED
-                    if attempt == ATTEMPTS_MAX or fault not in (Fault.ALTERED, Fault.DEADLOCK):
+                    if attempt == ATTEMPTS_MAX or fault not in (*_ALTERED, Fault.DEADLOCK):
                         raise
-                    if fault is Fault.ALTERED:
+                    if fault in _ALTERED:
                         self._forget_stage(table)
         raise AssertionError
 

@@ -17,7 +17,8 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
 from headgate.databases.address import Target
-from headgate.sinks.relational.mysql.connection import connect, quoted
+from headgate.databases.mysql.sql import quoted
+from headgate.sinks.relational.mysql.connection import connect
 from headgate.sinks.relational.mysql.progress import MysqlProgress
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.verify.mysql import MysqlSide

@@ -21,7 +21,7 @@ import msgspec
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor, SSCursor
 
-from headgate.sinks.relational.mysql.connection import quoted
+from headgate.databases.mysql.sql import quoted
 from headgate_lab.demo.audit import Entry, Key
 from headgate_lab.demo.schema import SCHEMA, TABLES, VERSION, Table
 

@@ -10,7 +10,7 @@ from typing import Final
 from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
-from headgate.sinks.relational.mysql.connection import quoted
+from headgate.databases.mysql.sql import quoted
 from headgate_lab.demo.schema import SCHEMA, TABLES, VERSION, Column, Table
 
 __all__ = ["create_tables"]

@@ -9,12 +9,13 @@ import re
 from typing import Final
 
 import msgspec
-import pymysql
 
-from headgate.databases.mysql.errors import UNAVAILABLE, errno, message
+from headgate.databases.faults import Fault
+from headgate.databases.mysql.errors import UNAVAILABLE, MysqlError, errno, fault_of, message
+from headgate.databases.mysql.sql import quoted
 from headgate.records.identifiers import split_table, table_spelling
 from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
-from headgate.sinks.relational.mysql.connection import MysqlSession, quoted
+from headgate.sinks.relational.mysql.connection import MysqlSession
 from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.table import Table, check_generated, nearest, without_key
 
@@ -28,7 +29,6 @@ _READ_ONLY_SERVER: Final = (
     "the sink server is read-only. If a fail-over is under way, it goes on once the server takes writes; if not, point "
     "sink.dsn at the primary"
 )
-_DENIED: Final = frozenset({1044, 1142, 1143, 1227, 1370})
 
 _TABLE: Final = """
 SELECT t.table_schema, t.table_name, t.table_type, t.engine, e.transactions
@@ -124,7 +124,7 @@ def _hold_form(session: MysqlSession, identifier: str) -> None:
     for statement in (f"DELETE FROM {identifier} WHERE FALSE", f"SELECT 1 FROM {identifier} WHERE FALSE"):
         try:
             session.execute(statement)
-        except pymysql.Error as error:
+        except MysqlError as error:
             if errno(error) in UNAVAILABLE - {_READ_ONLY}:
                 raise
         else:
@@ -233,10 +233,10 @@ def _check_rights(session: MysqlSession, table: Table[Column]) -> None:
     for right, statement in tries.items():
         try:
             session.execute(statement)
-        except pymysql.Error as error:
+        except MysqlError as error:
             if errno(error) == _READ_ONLY:
                 raise SinkUnavailableError(f"{_READ_ONLY_SERVER} ({message(error)})") from error
-            if errno(error) not in _DENIED:
+            if fault_of(error) is not Fault.PERMISSION:
                 raise
             missing.append(right)
     if missing:
@@ -273,8 +273,8 @@ def check_database(session: MysqlSession) -> None:
         session.execute(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
         session.execute(f"CREATE TEMPORARY TABLE {probe} (i int)")
         session.execute(f"DROP TEMPORARY TABLE {probe}")
-    except pymysql.Error as error:
-        if errno(error) not in _DENIED:
+    except MysqlError as error:
+        if fault_of(error) is not Fault.PERMISSION:
             raise
         rights = "CREATE, DROP, SELECT, INSERT, UPDATE, DELETE, CREATE TEMPORARY TABLES"
         grant = f"GRANT {rights} ON {DATABASE}.* TO {_user(session)}"

@@ -4,7 +4,6 @@ There is no application name in this protocol. A session proves that it lives by
 its own, its *token*; whoever finds the token in a row (see progress) asks the server who holds that lock.
 """
 
-import re
 import uuid
 from typing import Final
 
@@ -14,7 +13,7 @@ from headgate.databases.mysql.address import address_of, parse_address
 from headgate.sinks.contract import Claim, SinkUnavailableError
 from headgate.sinks.relational.session import RelationalSettings, as_sink_errors
 
-__all__ = ["MysqlSession", "connect", "quoted", "sink_address"]
+__all__ = ["MysqlSession", "connect", "sink_address"]
 
 WRITER_LOCK_SECONDS: Final = 30
 """When another session (an ALTER TABLE, for example) holds a lock longer, the batch fails and the lane tries again."""
@@ -68,11 +67,3 @@ def connect(settings: RelationalSettings) -> MysqlSession:
         session = database.open_session(target, MysqlSession, settings=(_SETTINGS, _ISOLATION, ours), counts_found=True)
     session.loads = parse_address(target.dsn).bulk == "load"
     return session
-
-
-_TICK: Final = re.compile("`")
-
-
-def quoted(*names: str) -> str:
-    """An identifier, or one within another: `a`.`b`."""
-    return ".".join(f"`{_TICK.sub('``', name)}`" for name in names)

@@ -4,9 +4,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import Final
 
-import pymysql
-
-from headgate.databases.mysql.errors import errno, message
+from headgate.databases.mysql.errors import MysqlError, errno, message
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, SinkError, SinkRefusedError
 from headgate.sinks.relational.dialect import SIBLING_SECONDS
@@ -62,7 +60,7 @@ def end_blockers(  # noqa: PLR0917 - see Dialect
             continue  # it has ended; what it wrote is being rolled back, or was committed
         try:
             watching.execute(f"KILL {int(session_id)}")
-        except pymysql.Error as error:
+        except MysqlError as error:
             if errno(error) == _NO_SUCH_THREAD:
                 continue
             if errno(error) in _NOT_OWNER:
@@ -77,7 +75,7 @@ def end_blockers(  # noqa: PLR0917 - see Dialect
 
 def _who_blocks(watching: MysqlSession, blocked: MysqlSession) -> list[str]:
     """Who has what we wait for; nothing where this user may not see it."""
-    with suppress(pymysql.Error):
+    with suppress(MysqlError):
         found = watching.execute(_WHO if watching.is_mariadb else _WHO_MYSQL, (blocked.id,))
         return [f"session {i} (user {user} from {host}, {what} for {time} s)" for i, user, host, what, time in found]
     return []
@@ -85,5 +83,5 @@ def _who_blocks(watching: MysqlSession, blocked: MysqlSession) -> list[str]:
 
 def cancel(settings: RelationalSettings, blocked: MysqlSession) -> None:
     """See Dialect."""
-    with suppress(pymysql.Error, SinkError), closing(connect(settings)) as other:
+    with suppress(MysqlError, SinkError), closing(connect(settings)) as other:
         other.execute(f"KILL {blocked.id}")

@@ -2,16 +2,15 @@
 
 from typing import Final
 
-import pymysql
-
 from headgate.databases.mysql.address import SCHEMES
+from headgate.databases.mysql.errors import MysqlError, fault_of
 from headgate.sinks.registry import SinkPlug
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.mysql.catalog import Column, check_database, load_table
 from headgate.sinks.relational.mysql.connection import MysqlSession, connect, sink_address
 from headgate.sinks.relational.mysql.contention import cancel, connect_watcher, end_blockers
 from headgate.sinks.relational.mysql.defaults import nullable_defaults
-from headgate.sinks.relational.mysql.faults import fault_of, sink_error, words_of
+from headgate.sinks.relational.mysql.faults import sink_error, words_of
 from headgate.sinks.relational.mysql.firing import firing
 from headgate.sinks.relational.mysql.origin import read_own_id, read_published
 from headgate.sinks.relational.mysql.progress import MysqlProgress
@@ -21,8 +20,8 @@ from headgate.sinks.relational.sink import RelationalSink
 
 __all__ = ["SINK", "MysqlSink"]
 
-_MYSQL: Final = Dialect[MysqlSession, Column, pymysql.Error](
-    error=pymysql.Error,
+_MYSQL: Final = Dialect[MysqlSession, Column, MysqlError](
+    error=MysqlError,
     connect=connect,
     check_database=check_database,
     load_table=load_table,
@@ -49,7 +48,7 @@ _MYSQL: Final = Dialect[MysqlSession, Column, pymysql.Error](
 )
 
 
-class MysqlSink(RelationalSink[MysqlSession, Column, pymysql.Error]):
+class MysqlSink(RelationalSink[MysqlSession, Column, MysqlError]):
     """A MySQL or MariaDB server as a sink."""
 
     def __init__(self, settings: RelationalSettings, *, keeps_session: bool = False) -> None:

@@ -7,9 +7,7 @@ tables its changes come from, where each would come back as a new one, for ever.
 from collections.abc import Sequence
 from typing import Final
 
-import pymysql
-
-from headgate.databases.mysql.errors import errno
+from headgate.databases.mysql.errors import MysqlError, errno
 from headgate.records.identifiers import show_identifier
 from headgate.sinks.relational.mysql.catalog import load_table
 from headgate.sinks.relational.mysql.connection import MysqlSession
@@ -24,7 +22,7 @@ def read_own_id(session: MysqlSession) -> str | None:
     """Server and the address's database, by which bare table names are found; None from servers without identity."""
     try:
         ((server,),) = session.execute(f"SELECT @@{'server_uid' if session.is_mariadb else 'server_uuid'}")
-    except pymysql.Error as error:
+    except MysqlError as error:
         if errno(error) != _UNKNOWN_VARIABLE:  # MariaDB has one since 10.5.26 and 10.11.9
             raise
         return None

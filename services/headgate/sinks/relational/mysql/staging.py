@@ -12,14 +12,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-import pymysql
-
-from headgate.databases.mysql.errors import errno, message, without_values
-from headgate.databases.mysql.sql import literal
+from headgate.databases.mysql.errors import BAD_VALUES, MysqlError, errno, message, without_values
+from headgate.databases.mysql.sql import literal, quoted
 from headgate.sinks.relational.grouping import Group, UnwritableError
 from headgate.sinks.relational.mysql.catalog import DATABASE, Column, read_version
-from headgate.sinks.relational.mysql.connection import MysqlSession, quoted
-from headgate.sinks.relational.mysql.faults import BAD_VALUES, remedy_of
+from headgate.sinks.relational.mysql.connection import MysqlSession
+from headgate.sinks.relational.mysql.faults import remedy_of
 from headgate.sinks.relational.mysql.values import BYTES, NUMBERS_SENT, column_text
 from headgate.sinks.relational.remedies import advised
 from headgate.sinks.relational.staging import Stage
@@ -133,7 +131,7 @@ class MysqlStage(Stage[MysqlSession, Column]):
     def _insert_rows(self, head: str, rows: Sequence[str], group: Group, first: int) -> None:
         try:
             self.session.execute(head + ", ".join(rows))
-        except pymysql.Error as error:
+        except MysqlError as error:
             if errno(error) not in BAD_VALUES:
                 raise
             self._refuse(group, errno(error), message(error), first)

@@ -8,21 +8,21 @@ if the fence does not hold, its statement ends in an error, and the server does 
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
-
-import psycopg
-from psycopg import errors
+from typing import Final
 
 from headgate.config.crash_points import CrashPoint, reach
+from headgate.databases.faults import Fault
+from headgate.databases.postgresql.errors import PostgresError, fault_of
+from headgate.databases.postgresql.session import Answer
+from headgate.databases.postgresql.sql import quoted
 from headgate.formats.reducing import Reduced
 from headgate.sinks.contract import ChangeBatch
 from headgate.sinks.relational.grouping import Group, Merged, group_rows
 from headgate.sinks.relational.postgresql.catalog import VERSION, Column
-from headgate.sinks.relational.postgresql.connection import PostgresSession, quoted
-from headgate.sinks.relational.postgresql.faults import fault_of, sink_error
+from headgate.sinks.relational.postgresql.connection import PostgresSession
+from headgate.sinks.relational.postgresql.faults import sink_error
 from headgate.sinks.relational.postgresql.progress import HOLD, MOVE, PREPARED_FENCE, fence_arguments
 from headgate.sinks.relational.postgresql.staging import STAGED_AS
-from headgate.sinks.relational.session import Fault
 from headgate.sinks.relational.staging import Stage
 from headgate.sinks.relational.times import NotTextError
 
@@ -36,9 +36,6 @@ VALUES_BYTES_MAX: Final = 1 << 18
 
 _VERSION: Final = "headgate_version"
 _PREPARED: Final = (*PREPARED_FENCE, f"PREPARE {_VERSION} (text) AS {VERSION % '$1'}")
-Answer = tuple[int, list[tuple[Any, ...]]]
-"""Of one statement: how many rows it found, and its rows."""
-
 _NUL: Final = "\x00"
 """It would end the text."""
 
@@ -46,7 +43,7 @@ _NUL: Final = "\x00"
 def apply_at_once(
     session: PostgresSession, stage: Stage[PostgresSession, Column], batch: ChangeBatch, reduced: Reduced
 ) -> Merged | None:
-    """Apply the batch; None, and nothing has happened, if it has to go the ordinary way. Raises psycopg.Error."""
+    """Apply the batch; None, and nothing has happened, if it has to go the ordinary way. Raises PostgresError."""
     try:
         statements = _statements(session, stage, batch, reduced)
     except (NotTextError, UnicodeEncodeError):
@@ -62,12 +59,11 @@ def apply_at_once(
             return None
         reach(CrashPoint.BEFORE_COMMIT)
         session.execute("COMMIT")
-    except errors.InvalidSqlStatementName:
+    except PostgresError as error:
         session.undo()
-        session.forget_prepared()
-        return None
-    except psycopg.Error as error:
-        session.undo()
+        if fault_of(error) is Fault.UNPREPARED:
+            session.forget_prepared()
+            return None
         # The fence's error is among them, and whatever an input function raises: judged on the ordinary way.
         if fault_of(error) in (Fault.VALUE, Fault.BETWEEN_ROWS) or not sink_error(error, "").retryable:
             return None

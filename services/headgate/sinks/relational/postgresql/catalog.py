@@ -11,9 +11,10 @@ from typing import Final
 import msgspec
 
 from headgate.databases.postgresql.search_path import find_table
+from headgate.databases.postgresql.sql import quoted
 from headgate.records.identifiers import split_table, table_spelling
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
-from headgate.sinks.relational.postgresql.connection import PostgresSession, quoted
+from headgate.sinks.relational.postgresql.connection import PostgresSession
 from headgate.sinks.relational.postgresql.forms import keeps_keys
 from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.table import Equality, Table, check_generated, nearest, without_key

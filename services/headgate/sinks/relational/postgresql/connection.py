@@ -4,20 +4,19 @@ A session that holds locks says in its application name for which feed, table an
 <epoch>``. PostgreSQL keeps 63 bytes of it, so long names are shortened (with a digest), the epoch never.
 """
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 from zlib import crc32
 
 import msgspec
-import psycopg
-from psycopg import errors, sql
 
 from headgate.databases.address import Address
+from headgate.databases.faults import Fault
 from headgate.databases.postgresql import session as database
 from headgate.databases.postgresql.address import address_of
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
-from headgate.databases.postgresql.errors import message
+from headgate.databases.postgresql.errors import PostgresError, fault_of, message
+from headgate.databases.postgresql.session import Answer
 from headgate.records.control import Epoch
 from headgate.records.names import encode_part
 from headgate.records.spans import overlap, table_of
@@ -25,7 +24,7 @@ from headgate.sinks.contract import Claim, SinkRefusedError
 from headgate.sinks.relational.postgresql.faults import sink_error
 from headgate.sinks.relational.session import RelationalSettings, as_sink_errors
 
-__all__ = ["Label", "PostgresSession", "connect", "quoted", "sink_address"]
+__all__ = ["Label", "PostgresSession", "connect", "sink_address"]
 
 WRITER_LOCK_SECONDS: Final = 3
 """When somebody else's session (an ALTER TABLE, say) holds a lock longer, the batch fails, and the table leaves the
@@ -90,8 +89,6 @@ class PostgresSession(database.PostgresSession):
         self._label: Label | None = None
         self._is_labelled = True
         """Whether the label is known: a transaction that is undone takes it back."""
-        self._prepared: set[str] = set()
-        self._escaping = psycopg.pq.Escaping(connection.pgconn)
 
     def mark(self, claim: Claim | None) -> None:
         """See Session. Whoever is blocked by a session finds its label in pg_stat_activity."""
@@ -106,23 +103,7 @@ class PostgresSession(database.PostgresSession):
 
     # --- a transaction as one text ---
 
-    def literal(self, text: str) -> str:
-        """A text in quotes, as a statement needs it. Raises UnicodeEncodeError."""
-        return bytes(self._escaping.escape_literal(text.encode())).decode()
-
-    def prepare(self, statements: Iterable[str]) -> None:
-        """Prepare statements, once for the session, or until ``forget_prepared``."""
-        for statement in statements:
-            if statement not in self._prepared:
-                with suppress(errors.DuplicatePreparedStatement):
-                    self.execute(statement)
-                self._prepared.add(statement)
-
-    def forget_prepared(self) -> None:
-        """One was missing: psycopg lets go of all that is prepared, ours with its own, after a ROLLBACK or a DROP."""
-        self._prepared.clear()
-
-    def begin_with(self, claim: Claim, statements: Sequence[str]) -> list[tuple[int, list[tuple[Any, ...]]]]:
+    def begin_with(self, claim: Claim, statements: Sequence[str]) -> list[Answer]:
         """Begin a transaction labelled for ``claim`` and run ``statements`` in it, all sent at once.
 
         Of each how many rows it found, and its rows. After an error nothing behind it was run, and ``undo`` is due.
@@ -131,24 +112,15 @@ class PostgresSession(database.PostgresSession):
         if label != self._label or not self._is_labelled:
             sent.insert(0, f"SELECT set_config('application_name', {self.literal(str(label))}, false)")
         self._label, self._is_labelled = label, False
-        cursor = self.connection.execute(";".join(sent).encode(), prepare=False)
-        answers = []
-        while True:
-            answers.append((cursor.rowcount, cursor.fetchall() if cursor.description else []))
-            if not cursor.nextset():
-                self._is_labelled = True
-                return answers[-len(statements) :]
+        answers = self.run_as_one(sent)
+        self._is_labelled = True
+        return answers[-len(statements) :]
 
     def undo(self) -> None:
         """Roll the transaction back, if there is one still."""
         self._is_labelled = False
-        if not self.closed and self.connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        if not self.closed and self.is_in_transaction:
             self.execute("ROLLBACK")
-
-
-def quoted(*names: str) -> str:
-    """An identifier in double quotes, or one within another."""
-    return sql.Identifier(*names).as_string()
 
 
 def sink_address(dsn: str) -> Address:
@@ -167,9 +139,9 @@ def connect(settings: RelationalSettings) -> PostgresSession:
     if not settings.foreign_keys:
         try:
             session.execute("SET session_replication_role = replica")
-        except psycopg.Error as error:
+        except PostgresError as error:
             session.close()
-            if isinstance(error, errors.InsufficientPrivilege):
+            if fault_of(error) is Fault.PERMISSION:
                 raise SinkRefusedError(
                     "sink.foreign_keys: ignore needs a right that the sink's user has not: GRANT SET ON PARAMETER "
                     f"session_replication_role TO it (PostgreSQL 15 and later; before, a superuser) [{message(error)}]"

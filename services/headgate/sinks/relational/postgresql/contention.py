@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
-from psycopg import errors
 
+from headgate.databases.faults import Fault
+from headgate.databases.postgresql.errors import PostgresError, fault_of
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, SinkRefusedError
 from headgate.sinks.relational.dialect import SIBLING_SECONDS
@@ -58,7 +59,9 @@ def end_blockers(  # noqa: PLR0917 - see Dialect
             continue
         try:
             watching.execute(_END, (blocker.pid, blocker.started, blocker.name))
-        except errors.InsufficientPrivilege as error:
+        except PostgresError as error:
+            if fault_of(error) is not Fault.PERMISSION:
+                raise
             raise SinkRefusedError(
                 f"{blocker} holds {table} under an epoch that is over and cannot be ended by this user: "
                 "use the same user for every agent, or GRANT pg_signal_backend"
@@ -69,4 +72,4 @@ def end_blockers(  # noqa: PLR0917 - see Dialect
 def cancel(settings: RelationalSettings, blocked: PostgresSession) -> None:
     """See Dialect."""
     del settings
-    blocked.connection.cancel_safe()
+    blocked.cancel()

@@ -2,9 +2,8 @@
 
 from typing import Final
 
-import psycopg
-
 from headgate.databases.postgresql.address import SCHEMES
+from headgate.databases.postgresql.errors import PostgresError, fault_of
 from headgate.sinks.registry import SinkPlug
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.postgresql.at_once import apply_at_once
@@ -12,7 +11,7 @@ from headgate.sinks.relational.postgresql.catalog import Column, check_database,
 from headgate.sinks.relational.postgresql.connection import PostgresSession, connect, sink_address
 from headgate.sinks.relational.postgresql.contention import cancel, end_blockers
 from headgate.sinks.relational.postgresql.defaults import nullable_defaults
-from headgate.sinks.relational.postgresql.faults import fault_of, sink_error, words_of
+from headgate.sinks.relational.postgresql.faults import sink_error, words_of
 from headgate.sinks.relational.postgresql.firing import firing
 from headgate.sinks.relational.postgresql.origin import read_own_id, read_published
 from headgate.sinks.relational.postgresql.progress import PostgresProgress
@@ -22,8 +21,8 @@ from headgate.sinks.relational.sink import RelationalSink
 
 __all__ = ["SINK", "PostgresSink"]
 
-_POSTGRESQL: Final = Dialect[PostgresSession, Column, psycopg.Error](
-    error=psycopg.Error,
+_POSTGRESQL: Final = Dialect[PostgresSession, Column, PostgresError](
+    error=PostgresError,
     connect=connect,
     check_database=check_database,
     load_table=load_table,
@@ -52,7 +51,7 @@ _POSTGRESQL: Final = Dialect[PostgresSession, Column, psycopg.Error](
 )
 
 
-class PostgresSink(RelationalSink[PostgresSession, Column, psycopg.Error]):
+class PostgresSink(RelationalSink[PostgresSession, Column, PostgresError]):
     """A PostgreSQL database as a sink."""
 
     def __init__(self, settings: RelationalSettings, *, keeps_session: bool = False) -> None:

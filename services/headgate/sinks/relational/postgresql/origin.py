@@ -7,8 +7,8 @@ tables its changes come from, where each would come back as a new one, for ever.
 from collections.abc import Sequence
 from typing import Final
 
-from psycopg import errors
-
+from headgate.databases.faults import Fault
+from headgate.databases.postgresql.errors import PostgresError, fault_of
 from headgate.records.identifiers import show_identifier
 from headgate.sinks.relational.postgresql.catalog import load_table
 from headgate.sinks.relational.postgresql.connection import PostgresSession
@@ -33,7 +33,9 @@ def read_own_id(session: PostgresSession) -> str | None:
     """Cluster, timeline and database; None where the server keeps it to its administrators."""
     try:
         ((own_id,),) = session.execute(_OWN_ID)
-    except errors.InsufficientPrivilege:
+    except PostgresError as error:
+        if fault_of(error) is not Fault.PERMISSION:
+            raise
         return None
     return str(own_id)
 

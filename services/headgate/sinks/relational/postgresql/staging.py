@@ -9,12 +9,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-import psycopg
-
-from headgate.databases.postgresql.errors import without_values
+from headgate.databases.postgresql.errors import PostgresError, is_of_a_value, without_values
+from headgate.databases.postgresql.sql import quoted
 from headgate.sinks.relational.grouping import Group, UnwritableError
 from headgate.sinks.relational.postgresql.catalog import Column, read_version
-from headgate.sinks.relational.postgresql.connection import PostgresSession, quoted
+from headgate.sinks.relational.postgresql.connection import PostgresSession
 from headgate.sinks.relational.postgresql.faults import remedy_of, sink_error
 from headgate.sinks.relational.postgresql.values import column_text
 from headgate.sinks.relational.remedies import advised
@@ -31,12 +30,12 @@ STAGED_AS: Final = {"money": "numeric", "money[]": "numeric[]"}
 _COPY_PLACE: Final = re.compile(r"COPY \S+, line (?P<line>\d+)(?:, column (?P<column>.+?))?(?::|$)")
 
 
-def _is_of_a_value(error: psycopg.Error) -> bool:
+def _is_of_a_value(error: PostgresError) -> bool:
     """Whether a COPY failed because of a value: of a domain's CHECK too, and of an extension's input function.
 
     Such a function raises what it likes (hstore: an internal error); COPY names the column whose value it read.
     """
-    if isinstance(error, psycopg.DataError | psycopg.IntegrityError):
+    if is_of_a_value(error):
         return True
     place = _COPY_PLACE.search(error.diag.context or "")
     return place is not None and place["column"] is not None and not sink_error(error, "").retryable
@@ -115,12 +114,12 @@ class PostgresStage(Stage[PostgresSession, Column]):
         lines = self._lines(group, [*used, *again], f"{number}\t")
         try:
             self.session.copy(f"COPY {self._stage} ({names}) FROM STDIN", lines)
-        except psycopg.Error as error:
+        except PostgresError as error:
             if not _is_of_a_value(error):
                 raise
             raise self._refused(group, error) from error
 
-    def _refused(self, group: Group, error: psycopg.Error) -> UnwritableError:
+    def _refused(self, group: Group, error: PostgresError) -> UnwritableError:
         place = _COPY_PLACE.search(error.diag.context or "")
         reason = advised(without_values(error), remedy_of(error))
         if place is None:
