@@ -1,17 +1,52 @@
-"""The fence's table ``headgate.progress``: one row per (cluster, feed, table, topic, partition).
+"""The fence's tables in schema ``headgate``: SQL that is the same in every kind of database, and the rows' types.
 
-What a row allows and refuses is decided in sinks/fence.py. Here, and in each database's ``progress``, is the SQL.
+``progress`` has one row per (cluster, feed, table, topic, partition): the epoch of the last claim, whether it is
+closed, and the next offset to apply. ``removed`` has feeds that must not come back, and ``source_tables`` the source
+table that a topic's events are of. What a row allows and refuses is decided in sinks/fence.py. Here, and in each
+database's ``progress``, are the statements: nothing else in Headgate names these tables in SQL.
 """
 
-from collections.abc import Callable
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-__all__ = ["Execute", "FeedRow"]
+from headgate.records.control import Epoch, Positions
+
+__all__ = [
+    "FEED", "MINE", "ClaimedRows", "Execute", "FeedKey", "FeedRow", "Moves", "ProgressRow", "ProgressTables",
+    "Statements", "Values", "values_of", "values_of_feed",
+]  # fmt: skip
 
 Execute = Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]]
 """Runs a statement and returns its rows."""
+
+Values = dict[str, object]
+"""Of a statement's ``%(name)s``."""
+
+Moves = Mapping[int, tuple[int, int]]
+"""Partition → (the position it must be at, the next one)."""
+
+FEED = "cluster_id = %(cluster)s AND feed_id = %(feed_id)s"
+MINE = f"{FEED} AND table_name = %(table)s AND topic = %(topic)s"
+
+
+class Statements(Protocol):
+    """A session, as far as this needs one. Its methods raise the driver's errors."""
+
+    def execute(self, statement: str, parameters: Any = None) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows."""
+        ...
+
+    def count(self, statement: str, parameters: Any = None) -> int:
+        """Run a statement and return how many rows it found."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """Commit all of what is run inside, or nothing."""
+        ...
 
 
 class FeedRow(msgspec.Struct, frozen=True):
@@ -21,3 +56,186 @@ class FeedRow(msgspec.Struct, frozen=True):
     next_offset: int
     closed: bool
     topic_id: str | None
+
+
+class ProgressRow(msgspec.Struct, frozen=True):
+    """One row of ``progress`` besides its key."""
+
+    epoch: Epoch
+    incarnation: int
+    next_offset: int
+    closed: bool
+    topic_id: str | None
+
+
+class FeedKey(msgspec.Struct, frozen=True):
+    """A feed, and its name for people. ``holder``, where a database needs it: what the rows that it locks say."""
+
+    cluster_id: str
+    feed_id: str
+    feed: str
+    holder: str = ""
+
+
+class ClaimedRows(msgspec.Struct, frozen=True):
+    """The rows that one claim is about, and what it writes into them. ``start``: offsets of rows that are missing."""
+
+    feed: FeedKey
+    table: str
+    topic: str
+    topic_id: str | None
+    epoch: Epoch
+    incarnation: int
+    start: Positions
+
+
+class ProgressTables(ABC):
+    """The statements, over one session."""
+
+    PARTITION: ClassVar[str]
+    """What the partition's column is called."""
+    THESE: ClassVar[str]
+    """Condition for the rows of ``%(partitions)s``, besides MINE."""
+    NOW: ClassVar[str]
+    REMEMBER_REMOVED: ClassVar[str]
+    """Statement that adds a feed to ``removed``, if it is not there."""
+
+    def __init__(self, session: Statements) -> None:
+        self.session = session
+
+    # --- what each kind of database brings ---
+
+    @abstractmethod
+    def has(self, table: str) -> bool:
+        """Whether ``headgate.<table>`` exists."""
+
+    @abstractmethod
+    def create(self) -> None:
+        """Create what is missing; two sessions may do so at once. Outside of any transaction."""
+
+    @abstractmethod
+    def limit_wait(self, seconds: float) -> None:
+        """No statement of this transaction waits longer for a lock."""
+
+    @abstractmethod
+    def hold_table(self, feed: FeedKey, table: str) -> None:
+        """Until the transaction's end nobody else claims ``table``, or forgets a feed that writes it."""
+
+    @abstractmethod
+    def read_locked(self, rows: ClaimedRows) -> dict[int, ProgressRow]:
+        """``read``, with a lock on the rows until the transaction's end."""
+
+    @abstractmethod
+    def raise_to(self, rows: ClaimedRows) -> None:
+        """Create or raise the rows to the claim's epoch, open. A higher incarnation starts anew, none goes back."""
+
+    @abstractmethod
+    def move(self, rows: ClaimedRows, moves: Moves) -> int:
+        """Move what is where it must be, under the open epoch; how many rows. Locks in the order of partitions."""
+
+    @abstractmethod
+    def store_source_table(self, rows: ClaimedRows, text: str) -> str:
+        """Keep ``text``, unless this incarnation has one; what is there now."""
+
+    # --- what is the same ---
+
+    def read(self, rows: ClaimedRows, partitions: Sequence[int] | None = None) -> dict[int, ProgressRow]:
+        """The rows of ``partitions``, of the claim's own by default."""
+        return self._read(rows, partitions)
+
+    def _read(
+        self, rows: ClaimedRows, partitions: Sequence[int] | None = None, suffix: str = ""
+    ) -> dict[int, ProgressRow]:
+        found = self.session.execute(
+            f"SELECT {self.PARTITION}, owner_rev, n, incarnation, next_offset, closed, topic_id FROM headgate.progress "
+            f"WHERE {MINE} AND {self.THESE} ORDER BY {self.PARTITION} {suffix}",
+            values_of(rows, partitions),
+        )
+        return {
+            int(partition): ProgressRow(Epoch(owner_rev, n), incarnation, next_offset, bool(closed), topic_id)
+            for partition, owner_rev, n, incarnation, next_offset, closed, topic_id in found
+        }
+
+    def has_rows(self, rows: ClaimedRows) -> bool:
+        """Whether there is any row of the table and the topic, whatever its partition."""
+        return bool(self.session.execute(f"SELECT 1 FROM headgate.progress WHERE {MINE} LIMIT 1", values_of(rows)))
+
+    def rename(self, rows: ClaimedRows, old: str) -> None:
+        """Move the feed's rows of that topic from the table named ``old`` to the claim's."""
+        for kept in ("progress", "source_tables"):
+            self.session.execute(
+                f"UPDATE headgate.{kept} SET table_name = %(table)s "
+                f"WHERE {FEED} AND table_name = %(old)s AND topic = %(topic)s",
+                values_of(rows) | {"old": old},
+            )
+
+    def close(self, rows: ClaimedRows) -> None:
+        """Close the rows that are open under the claim's epoch."""
+        self.session.execute(
+            f"UPDATE headgate.progress SET closed = TRUE, updated_at = {self.NOW} WHERE {MINE} AND {self.THESE} "
+            "AND owner_rev = %(owner_rev)s AND n = %(n)s AND NOT closed",
+            values_of(rows),
+        )
+
+    def open_elsewhere(self, feed: FeedKey, table: str) -> list[FeedKey]:
+        """Other feeds, and feeds of other clusters, that hold the table open."""
+        found = self.session.execute(
+            "SELECT DISTINCT cluster_id, feed_id, feed FROM headgate.progress WHERE table_name = %(table)s "
+            "AND NOT closed AND (cluster_id <> %(cluster)s OR feed_id <> %(feed_id)s) ORDER BY cluster_id, feed_id",
+            values_of_feed(feed) | {"table": table},
+        )
+        return [FeedKey(*row) for row in found]
+
+    def removed_at(self, feed: FeedKey) -> object | None:
+        """When the feed was removed, as the database gives it; None if it was not."""
+        found = self.session.execute(f"SELECT removed_at FROM headgate.removed WHERE {FEED}", values_of_feed(feed))
+        return found[0][0] if found else None
+
+    def source_table(self, rows: ClaimedRows) -> str | None:
+        """What is kept of the topic's source table under the claim's incarnation."""
+        found = self.session.execute(
+            f"SELECT source_table FROM headgate.source_tables WHERE {MINE} AND incarnation = %(incarnation)s",
+            values_of(rows),
+        )
+        return str(found[0][0]) if found else None
+
+    def tables_of(self, feed: FeedKey) -> list[str]:
+        """Tables that the feed has rows of, in order."""
+        found = self.session.execute(
+            f"SELECT DISTINCT table_name FROM headgate.progress WHERE {FEED} ORDER BY table_name", values_of_feed(feed)
+        )
+        return [str(table) for (table,) in found]
+
+    def lock_feed(self, feed: FeedKey) -> list[tuple[str, bool]]:
+        """Lock all of a feed's rows: of each its table, and whether it is closed."""
+        found = self.session.execute(
+            f"SELECT table_name, closed FROM headgate.progress WHERE {FEED} "
+            f"ORDER BY table_name, topic, {self.PARTITION} FOR UPDATE",
+            values_of_feed(feed),
+        )
+        return [(str(table), bool(closed)) for table, closed in found]
+
+    def forget(self, feed: FeedKey) -> None:
+        """Delete a feed's rows, and remember that it was removed."""
+        mine = values_of_feed(feed)
+        self.session.execute(f"DELETE FROM headgate.progress WHERE {FEED}", mine)
+        self.session.execute(f"DELETE FROM headgate.source_tables WHERE {FEED}", mine)
+        self.session.execute(self.REMEMBER_REMOVED, mine)
+
+
+def values_of_feed(feed: FeedKey) -> Values:
+    """What statements need to know of a feed."""
+    return {"cluster": feed.cluster_id, "feed_id": feed.feed_id, "feed": feed.feed, "holder": feed.holder}
+
+
+def values_of(rows: ClaimedRows, partitions: Sequence[int] | None = None) -> Values:
+    """What statements need to know of a claim; its ``partitions``, if they are not all."""
+    return values_of_feed(rows.feed) | {
+        "table": rows.table,
+        "topic": rows.topic,
+        "topic_id": rows.topic_id,
+        "owner_rev": rows.epoch.owner_rev,
+        "n": rows.epoch.n,
+        "incarnation": rows.incarnation,
+        "partitions": sorted(rows.start if partitions is None else partitions),
+    }

@@ -11,6 +11,7 @@ import pytest
 
 from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.config.feed import SinkSpec
+from headgate.databases.mysql.progress import Holder
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import (
     ChangeBatch,
@@ -26,7 +27,7 @@ from headgate.sinks.relational.dialect import SIBLING_SECONDS
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.mysql.connection import MysqlSession, connect
 from headgate.sinks.relational.mysql.contention import connect_watcher, end_blockers
-from headgate.sinks.relational.mysql.progress import Holder, MysqlProgress
+from headgate.sinks.relational.mysql.progress import MysqlProgress
 from headgate.sinks.relational.session import RelationalSettings
 from integration.sinks.contract import (
     SECONDS_MAX,

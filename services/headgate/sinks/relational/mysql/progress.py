@@ -1,175 +1,28 @@
-"""The fence's tables and statements, where MySQL's and MariaDB's are their own.
+"""How the fence's rows name a table, and who locks them, at MySQL and MariaDB."""
 
-Locks are taken by writing: whoever locks a row puts its *holder* into it (session token, feed, epoch). InnoDB shows
-uncommitted rows to whoever asks for them, so that somebody who waits for the lock can read who has it (contention).
-"""
-
-from collections.abc import Mapping
-from math import ceil
 from typing import Final
 
-import msgspec
-
+from headgate.databases.mysql.progress import Holder, MysqlProgressTables
+from headgate.databases.progress import FeedKey
 from headgate.records.control import Epoch
 from headgate.records.identifiers import split_table, table_spelling
-from headgate.sinks.contract import Claim, FeedIdentity, OffsetRange, SinkRefusedError
-from headgate.sinks.fence import FenceRow
+from headgate.sinks.contract import Claim, FeedIdentity, SinkRefusedError
 from headgate.sinks.relational.mysql.connection import MysqlSession
-from headgate.sinks.relational.progress import FEED, MINE, Progress, Values
+from headgate.sinks.relational.progress import Progress, claimed_rows
 
-__all__ = ["Holder", "MysqlProgress"]
+__all__ = ["MysqlProgress"]
 
-# The widths are those of Kafka's topics, of MySQL's names, and of what the log writes; all in one index of 3072 bytes.
-_CREATE: Final = (
-    "CREATE DATABASE IF NOT EXISTS headgate",
-    """
-    CREATE TABLE IF NOT EXISTS headgate.tables (
-        table_name  varchar(129) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL PRIMARY KEY,
-        holder      varchar(600) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL
-    ) ENGINE = InnoDB COMMENT 'Headgate: one claim of a table at a time'
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS headgate.removed (
-        cluster_id  varchar(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-        feed_id     varchar(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-        feed        varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
-        removed_at  datetime(6) NOT NULL,
-        PRIMARY KEY (cluster_id, feed_id)
-    ) ENGINE = InnoDB COMMENT 'Headgate: feeds that must not come back'
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS headgate.progress (
-        cluster_id  varchar(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-        feed_id     varchar(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-        table_name  varchar(129) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
-        topic       varchar(249) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-        part        int NOT NULL,
-        feed        varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
-        owner_rev   bigint NOT NULL,
-        n           bigint NOT NULL,
-        incarnation bigint NOT NULL,
-        next_offset bigint NOT NULL,
-        closed      boolean NOT NULL DEFAULT FALSE,
-        topic_id    varchar(64) CHARACTER SET ascii COLLATE ascii_bin,
-        holder      varchar(600) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
-        claimed_at  datetime(6) NOT NULL,
-        updated_at  datetime(6) NOT NULL,
-        PRIMARY KEY (cluster_id, feed_id, table_name, topic, part),
-        KEY by_table (table_name)
-    ) ENGINE = InnoDB COMMENT 'Headgate: how far each table is, and who may write it. Remove with its last feed.'
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS headgate.source_tables (
-        cluster_id   varchar(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-        feed_id      varchar(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-        table_name   varchar(129) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
-        topic        varchar(249) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-        incarnation  bigint NOT NULL,
-        source_table text CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-        PRIMARY KEY (cluster_id, feed_id, table_name, topic)
-    ) ENGINE = InnoDB COMMENT 'Headgate: the source table that the events of a topic are of'
-    """,
+_FOUND: Final = (
+    "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 )
-
-_EXISTS: Final = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'headgate' AND table_name = %s"
-_NOW: Final = "UTC_TIMESTAMP(6)"
-_THESE: Final = "part IN %(partitions)s"
-
-_LOCK: Final = f"UPDATE headgate.progress SET holder = %(holder)s WHERE {MINE} AND {_THESE} ORDER BY part"
-
-_LOCK_TABLE: Final = """
-INSERT INTO headgate.tables (table_name, holder) VALUES (%(table)s, %(holder)s)
-ON DUPLICATE KEY UPDATE holder = VALUES(holder)
-"""
-
-_COLUMNS: Final = (
-    "cluster_id, feed_id, table_name, topic, part, feed, owner_rev, n, incarnation, next_offset, topic_id, holder, "
-    "claimed_at, updated_at"
-)
-# Assignments are made from left to right and see each other: next_offset is decided before incarnation changes.
-_RAISE: Final = f"""
-INSERT INTO headgate.progress ({_COLUMNS})
-VALUES (%(cluster)s, %(feed_id)s, %(table)s, %(topic)s, %(part)s, %(feed)s, %(owner_rev)s, %(n)s, %(incarnation)s,
-        %(start)s, %(topic_id)s, %(holder)s, {_NOW}, {_NOW})
-ON DUPLICATE KEY UPDATE
-    next_offset = IF(incarnation < VALUES(incarnation), VALUES(next_offset), next_offset),
-    topic_id = IF(incarnation < VALUES(incarnation), VALUES(topic_id), COALESCE(VALUES(topic_id), topic_id)),
-    incarnation = GREATEST(incarnation, VALUES(incarnation)), owner_rev = VALUES(owner_rev), n = VALUES(n),
-    closed = FALSE, feed = VALUES(feed), holder = VALUES(holder),
-    claimed_at = VALUES(claimed_at), updated_at = VALUES(updated_at)
-"""
-
-_HOLDERS: Final = f"""
-SELECT holder, MAX(of_partition) FROM (
-    SELECT holder, 0 AS of_partition FROM headgate.tables WHERE table_name = %(table)s
-    UNION ALL SELECT holder, 1 FROM headgate.progress WHERE {MINE} AND {_THESE}
-) AS held GROUP BY holder ORDER BY holder
-"""
-
-# Assignments see each other, from left to right. A rewind's first batch puts its own words in the old ones' place.
-_STORE: Final = """
-INSERT INTO headgate.source_tables (cluster_id, feed_id, table_name, topic, incarnation, source_table)
-VALUES (%(cluster)s, %(feed_id)s, %(table)s, %(topic)s, %(incarnation)s, %(source_table)s)
-ON DUPLICATE KEY UPDATE
-    source_table = IF(incarnation < VALUES(incarnation), VALUES(source_table), source_table),
-    incarnation = GREATEST(incarnation, VALUES(incarnation))
-"""
-
-_FOUND: Final = """
-SELECT table_schema, table_name FROM information_schema.tables
-WHERE table_schema = %(database)s AND table_name = %(relation)s
-"""
-
-_CLAIMED: Final = f"""
-SELECT table_name FROM headgate.progress
-WHERE {FEED} AND topic = %(topic)s AND LOWER(table_name) = LOWER(%(full)s)
-ORDER BY table_name = %(full)s DESC, owner_rev DESC, n DESC, table_name LIMIT 1
-"""
-
-
-class Holder(msgspec.Struct, frozen=True):
-    """Who locks a row: a session's token, for which feed and under which epoch."""
-
-    token: str
-    feed_id: str
-    epoch: Epoch
-
-    @classmethod
-    def of(cls, session: MysqlSession, claim: Claim) -> "Holder":
-        """This session, at work for ``claim``."""
-        return cls(session.prove_life(), claim.identity.feed_id, claim.epoch)
-
-    @classmethod
-    def parse(cls, text: str) -> "Holder | None":
-        """What ``str`` wrote; None for anything else."""
-        match text.split("|"):
-            case [token, feed_id, epoch]:
-                owner_rev, _, n = epoch.partition(".")
-                if owner_rev.isdecimal() and n.isdecimal():
-                    return cls(token, feed_id, Epoch(int(owner_rev), int(n)))
-        return None
-
-    def __str__(self) -> str:
-        return f"{self.token}|{self.feed_id}|{self.epoch}"
 
 
 class MysqlProgress(Progress[MysqlSession]):
-    """Locks are rows that are written."""
+    """Who locks a row is written in it: the session proves that it lives (see contention)."""
 
-    PARTITION = "part"
-    THESE = _THESE
-    NOW = _NOW
-    REMEMBER_REMOVED = (
-        "INSERT IGNORE INTO headgate.removed (cluster_id, feed_id, feed, removed_at) "
-        f"VALUES (%(cluster)s, %(feed_id)s, %(feed)s, {_NOW})"
-    )
-
-    def _has(self, table: str) -> bool:
-        return self.session.execute(_EXISTS, (table,)) == [(1,)]
-
-    def _create(self) -> None:
-        for statement in _CREATE:
-            self.session.execute(statement)
+    def __init__(self, session: MysqlSession) -> None:
+        super().__init__(session, tables := MysqlProgressTables(session))
+        self._tables = tables
 
     def name_to_claim(self, claim: Claim) -> str:
         """See Progress. Letters are as the server has them.
@@ -183,57 +36,15 @@ class MysqlProgress(Progress[MysqlSession]):
             if database is None:
                 raise SinkRefusedError(f"table {claim.table} has no database: name one in sink.table or in sink.dsn")
         full = table_spelling(str(database), relation)
-        named = self._feed_values(claim.identity) | {"topic": claim.topic}
-        named |= {"database": database, "relation": relation, "full": full}
-        for schema, table in self.session.execute(_FOUND, named):
+        for schema, table in self.session.execute(_FOUND, (database, relation)):
             return table_spelling(str(schema), str(table))
-        rows = self.session.execute(_CLAIMED, named)
-        return str(rows[0][0]) if rows else full
+        return self._tables.claimed(self.feed(claim.identity), claim.topic, full) or full
 
     def holders(self, claim: Claim, table: str) -> list[tuple[Holder, bool]]:
-        """Who has locked, or was the last to lock, what ``claim`` needs; the session must read uncommitted rows.
+        """See MysqlProgressTables."""
+        return self._tables.holders(claimed_rows(claim, table, super().feed(claim.identity)))
 
-        With each whether that is a partition of the claim; else it is the table, which its other parts lock as well.
-        """
-        rows = self.session.execute(_HOLDERS, super()._values(claim, table))
-        found = [(Holder.parse(str(holder)), bool(of_partition)) for holder, of_partition in rows]
-        return [(holder, of_partition) for holder, of_partition in found if holder is not None]
-
-    def _values(self, claim: Claim, table: str) -> Values:
-        return super()._values(claim, table) | {"holder": str(Holder.of(self.session, claim))}
-
-    def _feed_values(self, identity: FeedIdentity) -> Values:
-        holder = Holder(self.session.prove_life(), identity.feed_id, Epoch(0, 0))
-        return super()._feed_values(identity) | {"holder": str(holder)}
-
-    def _limit_wait(self, seconds: float) -> None:
-        self.session.execute(f"SET SESSION innodb_lock_wait_timeout = {max(1, ceil(seconds))}")
-
-    def _hold_table(self, values: Values) -> None:
-        self.session.execute(_LOCK_TABLE, values)
-
-    def _read_locked(self, values: Values) -> dict[int, FenceRow]:
-        self.session.execute(_LOCK, values)
-        return self._read(values)
-
-    def _raise(self, claim: Claim, values: Values) -> None:
-        for partition, start in sorted(claim.start.items()):
-            self.session.execute(_RAISE, values | {"part": partition, "start": start})
-
-    def _move(self, ranges: Mapping[int, OffsetRange], values: Values) -> int:
-        moves = " ".join(f"WHEN {partition} THEN {span.next}" for partition, span in sorted(ranges.items()))
-        expected = " ".join(f"WHEN {partition} THEN {span.expected}" for partition, span in sorted(ranges.items()))
-        return self.session.count(
-            f"UPDATE headgate.progress SET next_offset = CASE part {moves} END, holder = %(holder)s, "
-            f"updated_at = {_NOW} WHERE {MINE} AND {_THESE} AND owner_rev = %(owner_rev)s AND n = %(n)s "
-            f"AND NOT closed AND next_offset = CASE part {expected} END ORDER BY part",
-            values,
-        )
-
-    def _store_source_table(self, values: Values) -> str:
-        self.session.execute(_STORE, values)
-        # Locking, so that it is the row as it is and not as an older snapshot of this transaction has it.
-        ((stored,),) = self.session.execute(
-            f"SELECT source_table FROM headgate.source_tables WHERE {MINE} FOR UPDATE", values
-        )
-        return str(stored)
+    def feed(self, identity: FeedIdentity, epoch: Epoch | None = None) -> FeedKey:
+        """See Progress."""
+        holder = Holder(self.session.prove_life(), identity.feed_id, epoch or Epoch(0, 0))
+        return FeedKey(identity.cluster_id, identity.feed_id, identity.feed, str(holder))

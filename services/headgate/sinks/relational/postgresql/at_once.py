@@ -13,6 +13,7 @@ from typing import Final
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.databases.faults import Fault
 from headgate.databases.postgresql.errors import PostgresError, fault_of
+from headgate.databases.postgresql.progress import HOLD, MOVE, PREPARED_FENCE, fence_arguments
 from headgate.databases.postgresql.session import Answer
 from headgate.databases.postgresql.sql import quoted
 from headgate.formats.reducing import Reduced
@@ -21,8 +22,9 @@ from headgate.sinks.relational.grouping import Group, Merged, group_rows
 from headgate.sinks.relational.postgresql.catalog import VERSION, Column
 from headgate.sinks.relational.postgresql.connection import PostgresSession
 from headgate.sinks.relational.postgresql.faults import sink_error
-from headgate.sinks.relational.postgresql.progress import HOLD, MOVE, PREPARED_FENCE, fence_arguments
+from headgate.sinks.relational.postgresql.progress import PostgresProgress
 from headgate.sinks.relational.postgresql.staging import STAGED_AS
+from headgate.sinks.relational.progress import moves_of
 from headgate.sinks.relational.staging import Stage
 from headgate.sinks.relational.times import NotTextError
 
@@ -83,7 +85,7 @@ def _statements(
 ) -> list[str] | None:
     """All but BEGIN and COMMIT; None if the batch is not simply rows to insert or replace. Raises NotTextError."""
     table, literal = stage.table, session.literal
-    held, moved = fence_arguments(batch.claim, table.name, batch.ranges)
+    held, moved = fence_arguments(PostgresProgress(session).rows(batch.claim, table.name), moves_of(batch.ranges))
     statements = [f"EXECUTE {HOLD} ({', '.join(map(literal, held))})"] if len(batch.ranges) > 1 else []
     statements.append(f"EXECUTE {MOVE} ({', '.join(map(literal, moved))})")
     if batch.changes:

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.databases.postgresql.progress import PostgresProgressTables
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.sql import quoted
 from headgate.records.identifiers import split_table, table_spelling
@@ -275,15 +276,6 @@ SELECT pg_is_in_recovery(), current_database(), quote_ident(current_database()),
        CASE WHEN to_regnamespace('headgate') IS NULL THEN true ELSE has_schema_privilege('headgate', 'CREATE') END
 """
 
-_BOOKKEEPING: Final = """
-SELECT t.name, c.oid IS NOT NULL,
-       ARRAY(SELECT p FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p
-             WHERE c.oid IS NOT NULL AND NOT has_table_privilege(c.oid, p))
-FROM unnest(ARRAY['progress', 'removed', 'source_tables']) AS t (name)
-LEFT JOIN pg_class c ON c.relname = t.name AND c.relnamespace = to_regnamespace('headgate')
-ORDER BY t.name
-"""
-
 
 def check_database(session: PostgresSession) -> None:
     """Whether we may keep progress and stage rows in this database; the error says what to grant."""
@@ -294,7 +286,7 @@ def check_database(session: PostgresSession) -> None:
     if not temporary:
         lacks.append("to stage rows")
         grants.append(f"GRANT TEMPORARY ON DATABASE {database} TO {user}")
-    tables = session.execute(_BOOKKEEPING)
+    tables = PostgresProgressTables(session).lacking_rights()
     if not exists and not may_create:
         lacks.append("to create schema headgate")
         grants.append(f"CREATE SCHEMA headgate AUTHORIZATION {user}")
