@@ -38,7 +38,7 @@ def plant(execute: Execute, databases: Sequence[str]) -> int:
         for name in functions:
             execute(f"CREATE FUNCTION `{database}`.`{name}` (a text) RETURNS bigint {_BODY}")
         for name in relations:
-            execute(f"CREATE VIEW `{database}`.`{name}` AS SELECT {HOSTILE_DATABASE}.spring() AS a")
+            execute(f"CREATE VIEW IF NOT EXISTS `{database}`.`{name}` AS SELECT {HOSTILE_DATABASE}.spring() AS a")
         execute(f"GRANT EXECUTE, SELECT ON `{database}`.* TO PUBLIC")
     return len(databases) * (len(functions) + len(relations))
 
