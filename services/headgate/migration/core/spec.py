@@ -100,7 +100,10 @@ _BY_ADDRESS: Final = (
 def parse_request(text: str | None) -> MigrationSpec:
     """The migration that a request describes. Raises MigrationSpecError, StrategyRemovedError."""
     if _by_address(text) is not None:
-        raise MigrationSpecError(f"the migration cannot be read: {_BY_ADDRESS}")
+        raise MigrationSpecError(
+            "--database takes the name of a connection, not an address. Describe the database in a file, set "
+            "HEADGATE_CONNECTIONS to the file's path, here and on the owners, and give the name that it has there"
+        )
     spec = parse_spec(text)
     _check_names(spec)
     if spec.strategy not in OFFERED and spec.reverts is None:  # why it is not reverted is said by its examination
