@@ -165,7 +165,7 @@ def _start_json(start: str) -> str:
         near = get_close_matches(start, ("earliest", "latest"), n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise typer.BadParameter(
-            f"{start!r} is neither earliest nor latest{hint}, and no file that can be read "
+            f"{start!r} is not earliest or latest{hint}, and not a file that can be read "
             f"({error.strerror}); {not_a_time}",
             param_hint="--from",
         ) from error

@@ -31,7 +31,7 @@ def parse_ts(given: object) -> int:
             time = None
     if not isinstance(time, datetime):
         raise NotATimeError(
-            f"{given!s} is no time: write it by RFC 3339 with its zone, as 2026-11-21T17:00:00Z, or give the ts, "
+            f"{given!s} is not a time: write it by RFC 3339 with its zone, as 2026-11-21T17:00:00Z, or give the ts, "
             "milliseconds since 1970 << 18"
         )
     if time.tzinfo is None:

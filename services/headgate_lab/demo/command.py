@@ -5,6 +5,7 @@ import secrets
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from enum import StrEnum
 from shlex import quote
 from typing import Annotated, Final
@@ -154,6 +155,16 @@ def _ending(service: ServiceProcess) -> str:
     return service.explain(f"has ended with exit code {code}")
 
 
+def _to_another_agent(agents: Sequence[ServiceProcess]) -> list[str]:
+    """Commands that move tables, if there is an agent that they could go to."""
+    if len(agents) == 1:
+        return [f"  kill -9 {agents[0].pid}    # and watch `headgate why shop`"]
+    return [
+        f"  headgate table move shop shop.orders {agents[1].name}",
+        f"  kill -9 {agents[-1].pid}    # and watch its tables go elsewhere",
+    ]
+
+
 def _show_addresses(display: Display, shop: Shop) -> None:
     lines = [
         f"Kafka             {shop.stack.bootstrap}",
@@ -170,8 +181,7 @@ def _show_addresses(display: Display, shop: Shop) -> None:
         f"  export {' '.join(f'{name}={quote(shop.services.settings[name])}' for name in SETTINGS_OF_COMMANDS)}",
         "  headgate feed show shop",
         "  headgate topic tail dispatch",
-        "  headgate table move shop shop.orders agent-2",
-        f"  kill -9 {shop.services.all[-1].pid}    # and watch its tables go elsewhere",
+        *_to_another_agent([service for service in shop.services.all if service.name.startswith("agent-")]),
         f"Write a feed of your own as in {shop.scratch.folder / f'{FEED}.yaml'}. The target is",
         f"connection {CONNECTION}, which HEADGATE_CONNECTIONS describes.",
         "",

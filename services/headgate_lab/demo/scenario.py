@@ -95,7 +95,8 @@ def _start(options: Options, display: Display, scratch: Scratch, left_over: list
     parts.callback(lambda: left_over.extend(stop_all(services.all)))
     load = Load(stack.source_dsn, seed=options.seed, writers=WRITERS, rate=options.rate, keys=stack.keys)
     parts.callback(load.stop)
-    display.say(f"starting two coordinators and {options.agents} agents; their logs are in {services.log_folder}")
+    agents = "one agent" if options.agents == 1 else f"{options.agents} agents"
+    display.say(f"starting two coordinators and {agents}; their logs are in {services.log_folder}")
     services.start_coordinators()
     services.start_agents()
     display.say(f"{WRITERS} writers begin: {options.rate:g} changes per second, seed {options.seed}")

@@ -107,7 +107,7 @@ def _run_main(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
         (["sim", "--seeds", "x"], "'x' is not allowed: write a whole number"),
         (["sim", "--seeds", "0"], "'0' is not allowed: it must be at least 1"),
         (["chaos", "--sink", "postgresq"], "'postgresq' is unknown; did you mean 'postgresql'? known are"),
-        (["feed", "resume", "shop", "--from", "yesterday"], "'yesterday' is neither earliest nor latest"),
+        (["feed", "resume", "shop", "--from", "yesterday"], "'yesterday' is not earliest or latest"),
     ],
 )
 @pytest.mark.parametrize("asked", [["-o", "json"], ["-ojson"], ["--output", "yaml"], ["--output=yaml"]])
@@ -149,7 +149,7 @@ def test_an_interrupt_is_no_result(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_a_time_that_is_none_says_what_can_be_written(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, _, err = _run_main(capsys, "feed", "resume", "shop", "--from", given, "-o", "json")
     message = json.loads(err)["error"]["message"]
-    assert message.startswith(f"Invalid value for --from: '{given}' is neither earliest nor latest, and no file")
+    assert message.startswith(f"Invalid value for --from: '{given}' is not earliest or latest, and not a file")
     assert "RFC 3339 with its zone, as 2026-11-21T17:00:00Z" in message
     assert "[Errno" not in message
 

@@ -19,7 +19,10 @@ LIBRARY = ("Input should", "Value error", "Field required", "unable to parse", "
         ),
         (GOOD + "on_bad_change: qarantine", "on_bad_change: 'qarantine' is unknown; did you mean 'quarantine'?"),
         (GOOD.replace("topics:", "format: debezium-jsn, topics:"), "did you mean 'debezium-json'?"),
-        (GOOD.replace("topics:", "start_ts: soon, topics:"), "source.start_ts: soon is no time: write it by RFC 3339"),
+        (
+            GOOD.replace("topics:", "start_ts: soon, topics:"),
+            "source.start_ts: soon is not a time: write it by RFC 3339",
+        ),
         (GOOD + "batch_rows_max: many", "batch_rows_max: 'many' is not allowed: write a whole number"),
         (GOOD + "batch_rows_max: 0", "batch_rows_max: 0 is not allowed: it must be at least 1"),
         (GOOD.replace("feed: x\n", ""), "feed: it is missing"),

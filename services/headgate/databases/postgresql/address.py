@@ -98,7 +98,7 @@ def _parse(dsn: str, options: Options) -> dict[str, str]:
         given = conninfo_to_dict(dsn)
     except ProgrammingError as error:
         raise DatabaseRefusedError(
-            f"{options.address} is no libpq connection string: {_with_nearest(str(error).strip())}"
+            f"{options.address} is not a libpq connection string: {_with_nearest(str(error).strip())}"
         ) from error
     for name in sorted(given):
         if name in _ALLOWED or name == "password":
