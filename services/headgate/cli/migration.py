@@ -163,7 +163,10 @@ def plan(
     allow_lossy: Annotated[bool, typer.Option("--allow-lossy")] = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Examine a schema change from here, without submitting it: what would be done, or why not."""
+    """Plan a schema change without submitting it.
+
+    The statement and the table are examined in a read-only session. Types and rows are checked at submission.
+    """
     spec = _checked(
         MigrationSpec(
             statement=statement,
@@ -177,7 +180,7 @@ def plan(
             allow_lossy=allow_lossy,
         )
     )
-    result = MigrationWork().run(fx.ExamineMigration("plan", "plan", spec))
+    result = MigrationWork().run(fx.ExamineMigration("plan", "plan", spec, reads_only=True))
     if isinstance(result, fx.Examined):
         show_object({"strategy": target.strategy, **msgspec.to_builtins(result)}, output)
     elif isinstance(result, fx.ExamineRefused):

@@ -50,12 +50,16 @@ __all__ = [
 
 
 class ExamineMigration(msgspec.Struct, frozen=True):
-    """Look whether a submitted migration can be done. ``reverted`` is the record of the one that it undoes."""
+    """Look whether a submitted migration can be done. ``reverted`` is the record of the one that it undoes.
+
+    ``reads_only``: by reading alone, in sessions that cannot write; less is found out then.
+    """
 
     request: str
     migration: str
     spec: MigrationSpec
     reverted: MigrationRecorded | None = None
+    reads_only: bool = False
 
 
 class StartMigration(msgspec.Struct, frozen=True):

@@ -54,20 +54,23 @@ def open_strategy(
     feeds: ChangeFeeds | None = None,
     copier: Copier | None = None,
     tools: Tools | None = None,
+    *,
+    reads_only: bool = False,
 ) -> Any:
     """The strategy that a spec names, at the database that it names. Raises RefusedError; opens nothing yet.
 
     Without ``feeds`` and ``copier`` strategy online can only examine; pt-osc and gh-ost without ``tools``.
+    ``reads_only``: it can only plan, in sessions that cannot write.
     """
-    server = _server(migration, spec)
+    server = _server(migration, spec, reads_only=reads_only)
     if spec.replicas:
         server.watch_replicas({name: _replica(name) for name in spec.replicas})
     if spec.declarative:
         plainly = msgspec.structs.replace(spec, declarative=False)
-        return Declared(server, open_strategy(migration, plainly, feeds, copier, tools))
+        return Declared(server, open_strategy(migration, plainly, feeds, copier, tools, reads_only=reads_only))
     if spec.prefer_instant:
         plainly = msgspec.structs.replace(spec, prefer_instant=False)
-        return InstantFirst(server, open_strategy(migration, plainly, feeds, copier, tools))
+        return InstantFirst(server, open_strategy(migration, plainly, feeds, copier, tools, reads_only=reads_only))
     if spec.strategy in TOOLS:
         if not isinstance(server, MariadbServer):
             raise RefusedError(f"strategy {spec.strategy} knows MariaDB only: use online")
@@ -79,7 +82,7 @@ def open_strategy(
     return DirectStrategy(server) if spec.strategy is MigrationStrategy.DIRECT else RemovedStrategy(server)
 
 
-def _server(migration: str, spec: MigrationSpec) -> MariadbServer | PostgresServer:
+def _server(migration: str, spec: MigrationSpec, *, reads_only: bool) -> MariadbServer | PostgresServer:
     """The database that a spec names. Raises RefusedError."""
     try:
         check_named(spec)
@@ -87,7 +90,7 @@ def _server(migration: str, spec: MigrationSpec) -> MariadbServer | PostgresServ
         raise RefusedError(str(error)) from error
     with refusing():
         connection, target = named(spec.database, Use.MIGRATION, "--database")
-    return _SERVERS[connection.kind](migration, target)
+    return _SERVERS[connection.kind](migration, target, reads_only=reads_only)
 
 
 def _replica(name: str) -> Target:
@@ -131,7 +134,12 @@ class MigrationWork:
         return fx.Broke(str(error), effect.record.artifacts)
 
     def _examine(self, effect: fx.ExamineMigration) -> Any:
-        with closing(open_strategy(effect.migration, effect.spec, self._feeds, self._copier, self._tools)) as strategy:
+        strategy = open_strategy(
+            effect.migration, effect.spec, self._feeds, self._copier, self._tools, reads_only=effect.reads_only
+        )
+        with closing(strategy):
+            if effect.reads_only:
+                return strategy.plan(effect.spec)
             return strategy.examine(effect.spec, effect.reverted)
 
     def _run(self, effect: Any) -> Any:

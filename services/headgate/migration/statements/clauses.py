@@ -24,13 +24,15 @@ class Support(StrEnum):
 class Clause(msgspec.Struct, frozen=True):
     """One kind of clause. ``form`` shows it in the documentation and in errors.
 
-    ``why`` says for a clause that is not copied what is in the way and what to do instead.
+    ``why`` says for a clause that is not copied what is in the way and what to do instead. ``is_rehearsed``: it can be
+    tried on an empty copy of the table, because it names nothing that a copy does not have.
     """
 
     key: str
     form: str
     support: Support
     why: str = ""
+    is_rehearsed: bool = True
 
 
 def _copied(key: str, form: str) -> Clause:
@@ -39,6 +41,11 @@ def _copied(key: str, form: str) -> Clause:
 
 def _direct(key: str, form: str, why: str) -> Clause:
     return Clause(key, form, Support.DIRECT, why)
+
+
+def _untried(key: str, form: str, why: str) -> Clause:
+    """Done by ``direct`` only; only the server can say whether it can be done."""
+    return Clause(key, form, Support.DIRECT, why, is_rehearsed=False)
 
 
 def _refused(key: str, form: str, why: str) -> Clause:
@@ -162,39 +169,39 @@ POSTGRESQL: Final = (
     _copied("add-check", "ADD [CONSTRAINT name] CHECK (…)"),
     _copied("add-unique", "ADD [CONSTRAINT name] UNIQUE (…)"),
     _copied("add-primary", "ADD [CONSTRAINT name] PRIMARY KEY (…)"),
-    _direct("add-foreign", "ADD [CONSTRAINT name] FOREIGN KEY …, or REFERENCES in a column's definition", _FOREIGN),
+    _untried("add-foreign", "ADD [CONSTRAINT name] FOREIGN KEY …, or REFERENCES in a column's definition", _FOREIGN),
     _direct("add-exclusion", "ADD [CONSTRAINT name] EXCLUDE …", "Rows that a copy refuses cannot be told in advance."),
-    _direct(
+    _untried(
         "add-using-index",
         "ADD [CONSTRAINT name] {UNIQUE | PRIMARY KEY} USING INDEX i",
         "The index belongs to the table, not to a copy.",
     ),
     _direct("add-not-valid", "ADD [CONSTRAINT name] … NOT VALID", _CATALOGUE),
-    _copied("AT_DropConstraint", "DROP CONSTRAINT [IF EXISTS] name"),
-    _direct("AT_AlterConstraint", "ALTER CONSTRAINT name …", _CATALOGUE),
-    _direct("AT_ValidateConstraint", "VALIDATE CONSTRAINT name", "It reads the table and does not hold it."),
-    _direct("rename-constraint", "RENAME CONSTRAINT a TO b", _CATALOGUE),
+    Clause("AT_DropConstraint", "DROP CONSTRAINT [IF EXISTS] name", Support.COPIED, is_rehearsed=False),
+    _untried("AT_AlterConstraint", "ALTER CONSTRAINT name …", _CATALOGUE),
+    _untried("AT_ValidateConstraint", "VALIDATE CONSTRAINT name", "It reads the table and does not hold it."),
+    _untried("rename-constraint", "RENAME CONSTRAINT a TO b", _CATALOGUE),
     _copied("AT_SetRelOptions", "SET (fillfactor = …)"),
     _copied("AT_ResetRelOptions", "RESET (fillfactor)"),
     _direct("AT_SetLogged", "SET LOGGED", "Whether a table is logged is a property of the table itself."),
     _direct("AT_SetUnLogged", "SET UNLOGGED", "Changes of an unlogged table cannot be followed."),
     _direct("AT_SetAccessMethod", "SET ACCESS METHOD m", "A copy has the table's access method."),
     _direct("AT_SetTableSpace", "SET TABLESPACE s", "A copy is created in the default tablespace."),
-    _direct("AT_ClusterOn", "CLUSTER ON i", _CATALOGUE),
+    _untried("AT_ClusterOn", "CLUSTER ON i", _CATALOGUE),
     _direct("AT_DropCluster", "SET WITHOUT CLUSTER", _CATALOGUE),
-    _direct("AT_ReplicaIdentity", "REPLICA IDENTITY …", _CATALOGUE),
+    _untried("AT_ReplicaIdentity", "REPLICA IDENTITY …", _CATALOGUE),
     _direct("AT_ChangeOwner", "OWNER TO r", _CATALOGUE),
     *(
-        _direct(f"AT_{word}Trig{which}", f"{form} TRIGGER {name}", _CATALOGUE)
+        _untried(f"AT_{word}Trig{which}", f"{form} TRIGGER {name}", _CATALOGUE)
         for word, form in (("Enable", "ENABLE"), ("Disable", "DISABLE"))
         for which, name in (("", "name"), ("All", "ALL"), ("User", "USER"))
     ),
-    _direct("AT_EnableAlwaysTrig", "ENABLE ALWAYS TRIGGER name", _CATALOGUE),
-    _direct("AT_EnableReplicaTrig", "ENABLE REPLICA TRIGGER name", _CATALOGUE),
-    _direct("AT_EnableRule", "ENABLE RULE name", _CATALOGUE),
-    _direct("AT_EnableAlwaysRule", "ENABLE ALWAYS RULE name", _CATALOGUE),
-    _direct("AT_EnableReplicaRule", "ENABLE REPLICA RULE name", _CATALOGUE),
-    _direct("AT_DisableRule", "DISABLE RULE name", _CATALOGUE),
+    _untried("AT_EnableAlwaysTrig", "ENABLE ALWAYS TRIGGER name", _CATALOGUE),
+    _untried("AT_EnableReplicaTrig", "ENABLE REPLICA TRIGGER name", _CATALOGUE),
+    _untried("AT_EnableRule", "ENABLE RULE name", _CATALOGUE),
+    _untried("AT_EnableAlwaysRule", "ENABLE ALWAYS RULE name", _CATALOGUE),
+    _untried("AT_EnableReplicaRule", "ENABLE REPLICA RULE name", _CATALOGUE),
+    _untried("AT_DisableRule", "DISABLE RULE name", _CATALOGUE),
     _direct("AT_EnableRowSecurity", "ENABLE ROW LEVEL SECURITY", _CATALOGUE),
     _direct("AT_DisableRowSecurity", "DISABLE ROW LEVEL SECURITY", _CATALOGUE),
     _direct("AT_ForceRowSecurity", "FORCE ROW LEVEL SECURITY", _CATALOGUE),

@@ -78,6 +78,11 @@ class Statement(msgspec.Struct, frozen=True):
         """The first clause that no strategy can copy."""
         return next((step for step in self.steps if step.clause.support is Support.DIRECT), None)
 
+    @property
+    def is_rehearsed(self) -> bool:
+        """Whether the whole of it can be tried on an empty copy of the table."""
+        return all(step.clause.is_rehearsed for step in self.steps)
+
     def having(self, *keys: str) -> Step | None:
         """The first clause with one of these keys."""
         return next((step for step in self.steps if step.clause.key in keys), None)

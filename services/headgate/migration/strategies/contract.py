@@ -156,6 +156,9 @@ class Server(Protocol):
 
     dialect: Literal["mysql", "postgres"]
 
+    logged: str
+    """What examining a change has left in the server's binary log; empty if nothing."""
+
     def of(self, migration: str) -> "Server":
         """The same database, for another migration."""
         ...
@@ -173,7 +176,7 @@ class Server(Protocol):
         ...
 
     def rehearse(self, statement: Statement, table: Table | None) -> Table | None:
-        """What the statement makes of an empty copy of the table. RefusedError with the server's words."""
+        """What the statement makes of an empty copy of the table, in our own schema. RefusedError by the server."""
         ...
 
     def change_towards(self, wanted: Statement, table: Table) -> str:
@@ -242,6 +245,10 @@ class Strategy(Protocol):
 
     def examine(self, spec: MigrationSpec, reverted: MigrationRecorded | None) -> fx.Examined | fx.ExamineRefused:
         """Whether it can be done; nothing is changed."""
+        ...
+
+    def plan(self, spec: MigrationSpec) -> fx.Examined | fx.ExamineRefused:
+        """What can be said by reading alone: nothing is created anywhere, not for a moment."""
         ...
 
     def start(self, effect: fx.StartMigration) -> Any:

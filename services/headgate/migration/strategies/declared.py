@@ -42,6 +42,20 @@ class Declared(Delegating):
             return fx.ExamineRefused(f"{told.reason}. The change would be: {found}")
         return msgspec.structs.replace(told, statement=found)
 
+    def plan(self, spec: MigrationSpec) -> fx.Examined | fx.ExamineRefused:
+        """See contract: what there is to do, only the server knows."""
+        try:
+            statement = _wanted(parse_statement(spec.statement, self._server.dialect))
+            before = self._server.look(statement)
+        except (RefusedError, StatementError) as error:
+            return fx.ExamineRefused(str(error))
+        if before is None:
+            told: fx.Examined | fx.ExamineRefused = self._direct.plan(_directly(spec))
+            return told
+        message = "the ALTER is found when it is submitted: with --postpone-launch it can be read before it runs"
+        table = f"{before.schema}.{before.name}"
+        return fx.Examined("alter", table, self._server.address, is_immediate=False, message=message)
+
     def _as_wanted(self, table: Table) -> fx.Examined:
         return fx.Examined(
             "alter",

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from headgate.migration.core import effects as fx
+from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.direct import DirectStrategy
 
 
@@ -14,6 +15,10 @@ class Delegating(ABC):
         self._server = server
         self._direct = DirectStrategy(server)
         self._other = other
+
+    @abstractmethod
+    def plan(self, spec: MigrationSpec) -> fx.Examined | fx.ExamineRefused:
+        """See contract."""
 
     @abstractmethod
     def _for(self, effect: Any) -> tuple[Any, Any]:

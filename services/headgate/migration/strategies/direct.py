@@ -21,6 +21,7 @@ from headgate.migration.strategies.contract import (
     Table,
 )
 from headgate.migration.strategies.no_way_back import revert_refused
+from headgate.migration.strategies.planning import check_columns
 from headgate.records.migration import MigrationRecorded
 from headgate.supervision.threads import BackgroundThread
 
@@ -59,8 +60,11 @@ class DirectStrategy:
         """See contract."""
         if reverted is not None:
             return revert_refused(spec, reverted)
+        return self._examined(spec, is_tried=True)
+
+    def _examined(self, spec: MigrationSpec, *, is_tried: bool) -> fx.Examined | fx.ExamineRefused:
         try:
-            statement, before, nothing = self._looked_up(spec)
+            statement, before, nothing = self._looked_up(spec, is_tried=is_tried)
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
         schema = before.schema if before is not None else statement.schema
@@ -70,10 +74,14 @@ class DirectStrategy:
             self._server.address,
             is_immediate=True,
             has_nothing_to_do=nothing is not None,
-            message=nothing or "",
+            message=nothing or self._server.logged,
         )
 
-    def _looked_up(self, spec: MigrationSpec) -> tuple[Statement, Table | None, str | None]:
+    def plan(self, spec: MigrationSpec) -> fx.Examined | fx.ExamineRefused:
+        """See contract."""
+        return self._examined(spec, is_tried=False)
+
+    def _looked_up(self, spec: MigrationSpec, *, is_tried: bool) -> tuple[Statement, Table | None, str | None]:
         """The statement, its table, and why there is nothing to do. Raises RefusedError, StatementError."""
         statement = parse_statement(spec.statement, self._server.dialect)
         before = self._server.look(statement)
@@ -84,7 +92,9 @@ class DirectStrategy:
             nothing = f"table {before.schema}.{before.name} exists already"
         if nothing is not None and not (statement.if_exists or statement.if_not_exists):
             raise RefusedError(nothing)
-        if nothing is None:
+        if nothing is None and before is not None and statement.action == "alter":
+            check_columns(statement, before)
+        if nothing is None and is_tried and statement.is_rehearsed:
             self._server.rehearse(statement, before)
         return statement, before, nothing
 
@@ -95,7 +105,7 @@ class DirectStrategy:
         try:
             self._server.take_over(effect.owner_rev)
             before = self._server.look(statement)
-            after = self._server.rehearse(statement, before)
+            after = self._server.rehearse(statement, before) if statement.is_rehearsed else None
         except RefusedError as error:
             return fx.Refused(str(error))
         memory = Memory(

@@ -1,13 +1,24 @@
 """What every copying strategy asks before it accepts a change: is there a plan, and do the rows that are there fit."""
 
-from typing import Any
+from typing import Any, Final
 
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import Statement
-from headgate.migration.strategies.contract import Plan, RefusedError
-from headgate.migration.strategies.planning import added_unique_keys, columns_before, make_plan, shadow_name
+from headgate.migration.strategies.contract import Plan, RefusedError, Table
+from headgate.migration.strategies.planning import (
+    added_unique_keys,
+    check_columns,
+    check_obstacles,
+    columns_before,
+    find_key,
+    make_plan,
+    shadow_name,
+)
 from headgate.migration.strategies.room import check_room
+
+AT_SUBMISSION: Final = "the resulting types, and whether the rows fit, are checked when it is submitted"
+"""What a plan that only reads says of the rest."""
 
 
 def checked_plan(server: Any, migration: str, spec: MigrationSpec, feeds: Any = None) -> tuple[Statement, Plan]:
@@ -17,9 +28,7 @@ def checked_plan(server: Any, migration: str, spec: MigrationSpec, feeds: Any = 
     """
     statement = parse_statement(spec.statement, server.dialect)
     plan = plan_copy(server, migration, statement, spec)
-    check_room(f"{plan.before.schema}.{plan.before.name}", server.stored(plan.before))
-    if spec.threads_running_max is not None or spec.lag_seconds_max is not None:
-        server.check_load(with_lag=spec.lag_seconds_max is not None)
+    check_means(server, plan.before, spec)
     if feeds is not None:
         feeds.check_known(spec.feed_lags_max)
     for columns in added_unique_keys(plan):
@@ -32,22 +41,44 @@ def checked_plan(server: Any, migration: str, spec: MigrationSpec, feeds: Any = 
 
 
 def plan_copy(server: Any, migration: str, statement: Statement, spec: MigrationSpec) -> Plan:
-    """How the table would be copied; nothing is changed. Raises RefusedError, DatabaseUnavailableError."""
-    if statement.action != "alter":
-        raise RefusedError(f"{statement.action.upper()} TABLE has nothing to copy: use strategy direct")
-    check_copied(statement)
-    before = server.look(statement)
-    if before is None:
-        raise RefusedError(f"table {statement.table} does not exist in {server.address}")
-    shadow = shadow_name(before.name, migration, server.name_bytes_max, server.shadow_prefix)
-    if before.obstacles:
-        return make_plan({}, before, before, shadow, allow_lossy=spec.allow_lossy)
+    """How the table would be copied. Raises RefusedError, DatabaseUnavailableError."""
+    before, shadow = _looked_up(server, migration, statement)
+    check_obstacles(before)
     after = server.rehearse(statement, before)
     was = columns_before(statement, before, after)
     return make_plan(was, before, after, shadow, allow_lossy=spec.allow_lossy)
+
+
+def read_plan(server: Any, migration: str, spec: MigrationSpec) -> tuple[Statement, Table]:
+    """The statement and its table, as far as they can be judged by reading. Raises as ``checked_plan`` does."""
+    statement = parse_statement(spec.statement, server.dialect)
+    before, _ = _looked_up(server, migration, statement)
+    check_obstacles(before)
+    check_columns(statement, before)
+    find_key(before)
+    check_means(server, before, spec)
+    return statement, before
+
+
+def check_means(server: Any, table: Table, spec: MigrationSpec) -> None:
+    """Raise RefusedError if a copy has no room, or if a limit cannot be kept here."""
+    check_room(f"{table.schema}.{table.name}", server.stored(table))
+    if spec.threads_running_max is not None or spec.lag_seconds_max is not None:
+        server.check_load(with_lag=spec.lag_seconds_max is not None)
 
 
 def check_copied(statement: Statement) -> None:
     """Raise RefusedError for a clause that no copy carries out."""
     if (step := statement.direct_only()) is not None:
         raise RefusedError(f"{step.clause.form} is done by strategy direct only. {step.clause.why}")
+
+
+def _looked_up(server: Any, migration: str, statement: Statement) -> tuple[Table, str]:
+    """The table, and the name of its copy."""
+    if statement.action != "alter":
+        raise RefusedError(f"{statement.action.upper()} TABLE has nothing to copy: use strategy direct")
+    check_copied(statement)
+    before = server.look(statement)
+    if before is None:
+        raise RefusedError(f"table {statement.table} does not exist in {server.address}")
+    return before, shadow_name(before.name, migration, server.name_bytes_max, server.shadow_prefix)

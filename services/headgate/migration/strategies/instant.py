@@ -25,6 +25,9 @@ On a line of its own, because the statement may end with a comment.
 """
 
 
+_ALONE: Final = "the server changes its catalogue alone: nothing is copied"
+
+
 class InstantFirst(Delegating):
     """``other``, or the statement as it is where that takes no time; see contract.Strategy."""
 
@@ -35,10 +38,17 @@ class InstantFirst(Delegating):
             return told
         examined = self._direct.examine(self._at_once(spec), reverted)
         if isinstance(examined, fx.Examined) and not examined.has_nothing_to_do:
-            return msgspec.structs.replace(
-                examined, message="the server changes its catalogue alone: nothing is copied"
-            )
+            return msgspec.structs.replace(examined, message=_joined(_ALONE, examined.message))
         return examined
+
+    def plan(self, spec: MigrationSpec) -> fx.Examined | fx.ExamineRefused:
+        """See contract: whether it is instant, only the server knows."""
+        told: fx.Examined | fx.ExamineRefused = self._other.plan(spec)
+        if isinstance(told, fx.ExamineRefused):
+            return told
+        return msgspec.structs.replace(
+            told, message=_joined("whether it is instant is found out as well", told.message)
+        )
 
     def _is_instant(self, spec: MigrationSpec) -> bool:
         """What is wrong with the statement is said by whoever examines it next; one that names an algorithm has it."""
@@ -72,3 +82,7 @@ class InstantFirst(Delegating):
             return self._other, effect
         record = msgspec.structs.replace(effect.record, spec=written(self._at_once(parse_spec(effect.record.spec))))
         return self._direct, msgspec.structs.replace(effect, record=record)
+
+
+def _joined(*messages: str) -> str:
+    return "; ".join(filter(None, messages))

@@ -56,10 +56,30 @@ def columns_before(statement: Statement, before: Table, after: Table) -> dict[st
     }
 
 
+def check_obstacles(table: Table) -> None:
+    """Raise RefusedError if something stands in the way of a copy of the table."""
+    if table.obstacles:
+        raise RefusedError(f"table {table.schema}.{table.name}: {'; '.join(table.obstacles)}")
+
+
+def check_columns(statement: Statement, table: Table) -> None:
+    """Raise RefusedError or StatementError if the statement names a column that the table does not have."""
+    if not any(column.number for column in table.columns):
+        origins(statement, [column.name for column in table.columns])
+        return
+    for step in statement.steps:
+        if step.column is not None and table.column(step.column) is None and not step.is_conditional:
+            raise RefusedError(f"table {table.schema}.{table.name} has no column {step.column}")
+
+
+def find_key(table: Table) -> None:
+    """Raise RefusedError if the table has no key by which its rows could be copied."""
+    _shared_key(table, table, [(column.name, column.name) for column in table.columns])
+
+
 def make_plan(was: Mapping[str, str], before: Table, after: Table, shadow: str, *, allow_lossy: bool) -> Plan:
     """The plan of a copy; ``was`` maps columns afterwards to those before. Raises RefusedError."""
-    if before.obstacles:
-        raise RefusedError(f"table {before.schema}.{before.name}: {'; '.join(before.obstacles)}")
+    check_obstacles(before)
     if after.obstacles:
         raise RefusedError(f"table {before.schema}.{before.name}, after the change: {'; '.join(after.obstacles)}")
     pairs, loose, losses = [], [], []

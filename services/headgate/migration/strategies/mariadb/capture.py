@@ -9,7 +9,7 @@ from typing import Final
 from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import RefusedError, Table
 from headgate.migration.strategies.mariadb.mark import markable
-from headgate.migration.strategies.mariadb.sessions import Session
+from headgate.migration.strategies.mariadb.sessions import Session, leave_log
 
 __all__ = ["check_capture"]
 
@@ -19,8 +19,11 @@ VERSION_MIN: Final = (10, 6)
 _IN_FORCE: Final = "SELECT VERSION(), @@log_bin, @@global.binlog_format, @@global.binlog_row_image"
 
 
-def check_capture(session: Session, table: Table, probe: str) -> None:
-    """Raise RefusedError unless it can; ``probe`` is the name of a table that may be made and dropped again."""
+def check_capture(session: Session, table: Table, probe: str | None) -> None:
+    """Raise RefusedError unless it can; ``probe`` is the name of a table that may be made and dropped again.
+
+    Without it, rights are not checked.
+    """
     where = f"table {table.schema}.{table.name}"
     ((version, is_logged, form, image),) = session.run(_IN_FORCE)
     if tuple(int(part) for part in str(version).split("-")[0].split(".")[:2]) < VERSION_MIN:
@@ -34,7 +37,9 @@ def check_capture(session: Session, table: Table, probe: str) -> None:
         )
     if not markable(table):
         raise RefusedError(f"{where} has no column beside its key that can be updated: use strategy pt-osc")
-    _check_rights(session, table, quoted(table.schema, probe))
+    if probe is not None:
+        leave_log(session)
+        _check_rights(session, table, quoted(table.schema, probe))
 
 
 def _check_rights(session: Session, table: Table, probe: str) -> None:

@@ -74,7 +74,8 @@ class MariadbLane:
     def capture(self, table: Table) -> str:
         """See Lane."""
         with self.server.sessions.asking() as session:
-            check_capture(session, table, f"_hg_rehearsal_{self.server.mark}")
+            probe = None if self.server.sessions.reads_only else f"_hg_probe_{self.server.mark}"
+            check_capture(session, table, probe)
         return ""
 
     def origins(self, table: Table) -> tuple[Origin, ...]:

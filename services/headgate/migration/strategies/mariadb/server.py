@@ -4,8 +4,8 @@ Whether a cut-over (swap.py) came into force is seen by the number that InnoDB g
 """
 
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import Final, Literal
 
@@ -30,12 +30,16 @@ from headgate.migration.strategies.contract import (
 from headgate.migration.strategies.mariadb.copy import MariadbCopy
 from headgate.migration.strategies.mariadb.desired import change, read_form, same
 from headgate.migration.strategies.mariadb.replicas import MariadbReplicas
-from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
+from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session, leave_log
 from headgate.records.migration import Artifact
 
 __all__ = ["MariadbServer"]
 
 NAME_BYTES_MAX: Final = 64
+SCHEMA: Final = "headgate"
+"""The database of our own: what is remembered of a migration, and tables on which statements are tried."""
+
+_FOREIGN_KEY: Final = re.compile(r"^\s*(CONSTRAINT `(?:[^`]|``)+` FOREIGN KEY .*?),?$", re.MULTILINE)
 _PLAIN: Final = re.compile(r"^[A-Za-z0-9_$]+$")
 """Names that InnoDB's own tables write as they are."""
 
@@ -54,12 +58,13 @@ class MariadbServer:
     shadow_prefix = ""
     """The table's own name comes first: see swap.py."""
 
-    def __init__(self, migration: str, target: Target) -> None:
+    def __init__(self, migration: str, target: Target, *, reads_only: bool = False) -> None:
         """Nothing is opened yet. Raises RefusedError."""
+        self.logged = ""
         self.migration = migration
         self.password_file = None if target.password_file is None else str(target.password_file)
         self.mark = sha256(migration.encode()).hexdigest()[:8]
-        self.sessions = MariadbSessions(migration, target)
+        self.sessions = MariadbSessions(migration, target, reads_only=reads_only)
         self.address = self.sessions.address
         self.rows = MariadbCopy(self.sessions)
         self.next_bound = self.rows.next_bound
@@ -198,16 +203,53 @@ class MariadbServer:
         if statement.action == "drop":
             return None
         schema = table.schema if table is not None else statement.schema or self.sessions.database
-        name = f"_hg_rehearsal_{self.mark}"
-        with self.sessions.asking() as session:
-            session.run(f"DROP TABLE IF EXISTS {quoted(schema, name)}")
-            try:
-                if statement.action == "alter" and table is not None:
-                    session.run(f"CREATE TABLE {quoted(schema, name)} LIKE {quoted(schema, table.name)}")
-                session.run(statement.on(quoted(schema, name)))
-                return self.described(session, schema, name)
-            finally:
-                session.run(f"DROP TABLE IF EXISTS {quoted(schema, name)}")
+        with self.sessions.asking() as session, self._rehearsal(session, schema, statement.action) as (own, name):
+            if statement.action == "alter" and table is not None:
+                session.run(f"CREATE TABLE {quoted(own, name)} LIKE {quoted(schema, table.name)}")
+                if statement.having("drop-foreign", "drop-constraint") is not None:
+                    self._copy_foreign_keys(session, schema, table.name, quoted(own, name))
+            session.run(statement.on(quoted(own, name)))
+            made = self.described(session, own, name)
+            return None if made is None else replace(made, schema=schema, name=statement.table)
+
+    @contextmanager
+    def _rehearsal(self, session: Session, schema: str, action: str) -> Iterator[tuple[str, str]]:
+        """A database, and the name of a table to be made there, which is dropped again; the log has neither if it can.
+
+        A new table has the character set of its database: where that is another one than in ours, one like it is made.
+        """
+        name, own = f"rehearsal_{self.mark}", SCHEMA
+        if not leave_log(session):
+            self.logged = (
+                f"the server's binary log has CREATE TABLE and DROP TABLE {own}.{name}, because the user may not keep "
+                "them out of it: GRANT BINLOG ADMIN"
+            )
+        session.run(f"CREATE DATABASE IF NOT EXISTS {quoted(own)}")
+        session.run("SET SESSION foreign_key_checks = 0")  # what the copy refers to is not beside it
+        defaults = dict(
+            session.run(
+                "SELECT schema_name, CONCAT('CHARACTER SET ', default_character_set_name, ' COLLATE ', "
+                "default_collation_name) FROM information_schema.schemata WHERE schema_name IN (%s, %s)",
+                (schema, own),
+            )
+        )
+        if action == "create" and schema in defaults and defaults[schema] != defaults.get(own):
+            own = f"{SCHEMA}_{name}"
+            session.run(f"CREATE OR REPLACE DATABASE {quoted(own)} {defaults[schema]}")
+        session.run(f"DROP TABLE IF EXISTS {quoted(own, name)}")
+        try:
+            yield own, name
+        finally:
+            session.run(f"DROP TABLE IF EXISTS {quoted(own, name)}")
+            if own != SCHEMA:
+                session.run(f"DROP DATABASE IF EXISTS {quoted(own)}")
+
+    @staticmethod
+    def _copy_foreign_keys(session: Session, schema: str, table: str, copy: str) -> None:
+        """LIKE leaves them out."""
+        text = session.run(f"SHOW CREATE TABLE {quoted(schema, table)}")[0][1]
+        if found := _FOREIGN_KEY.findall(text):
+            session.run(f"ALTER TABLE {copy} {', '.join(f'ADD {line}' for line in found)}")
 
     def change_towards(self, wanted: Statement, table: Table) -> str:
         """See contract: beside the table, where the schema's defaults are the same."""

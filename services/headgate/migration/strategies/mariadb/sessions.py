@@ -29,7 +29,7 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.target import password_refused, refusing
 
-__all__ = ["MariadbSessions", "Session", "translated", "why_not_mariadb"]
+__all__ = ["MariadbSessions", "Session", "leave_log", "translated", "why_not_mariadb"]
 
 CONNECT_SECONDS: Final = 10
 END_POLL_SECONDS: Final = 0.02
@@ -54,6 +54,7 @@ _VALUES: Final = re.compile(r"\n| (?:VALUES|WHERE|SET)\b", re.IGNORECASE)
 """Behind these a statement may have values of rows."""
 
 _SETTINGS: Final = "SET SESSION time_zone = '+00:00', sql_notes = 0, wait_timeout = 86400"
+_READ_ONLY: Final = "SET SESSION TRANSACTION READ ONLY"
 
 
 def translated(error: MysqlError, doing: str) -> Exception:
@@ -134,11 +135,24 @@ class Session:
         self._session.close()
 
 
+def leave_log(session: Session) -> bool:
+    """Keep what this session does out of the binary log; whether it is out of it. It takes the right BINLOG ADMIN."""
+    try:
+        session.run("SET SESSION sql_log_bin = 0")
+    except RefusedError:
+        return session.run("SELECT @@log_bin") == [(0,)]
+    return True
+
+
 class MariadbSessions:
     """The sessions of one migration in this process."""
 
-    def __init__(self, migration: str, target: Target) -> None:
-        """Nothing is opened yet. Raises RefusedError for an address that is not valid."""
+    def __init__(self, migration: str, target: Target, *, reads_only: bool = False) -> None:
+        """Nothing is opened yet. Raises RefusedError for an address that is not valid.
+
+        ``reads_only``: the server refuses everything that would change anything.
+        """
+        self.reads_only = reads_only
         with refusing():
             self.at = parse_address(target.dsn, target.options)
         if self.at.database is None:
@@ -233,8 +247,9 @@ class MariadbSessions:
 
     def open(self, silence_seconds: float | None = None) -> Session:
         """A session without a lock. Raises DatabaseUnavailableError, RefusedError."""
+        settings = (_SETTINGS, _READ_ONLY) if self.reads_only else (_SETTINGS,)
         with refusing():
-            session = open_session(self.target, MysqlSession, settings=(_SETTINGS,), silence_seconds=silence_seconds)
+            session = open_session(self.target, MysqlSession, settings=settings, silence_seconds=silence_seconds)
         if not session.is_mariadb:
             session.close()
             raise RefusedError(f"{self.at.host}:{self.at.port}: {why_not_mariadb(session.version)}")

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.migration.strategies.contract import Plan, RefusedError
+from headgate.migration.strategies.contract import Plan, RefusedError, Table
 
 _OLD: Final = "_old"
 _ADDED: Final = "_hg_new"
@@ -57,10 +57,7 @@ def lane_plan(plan: Plan, topic: str, *, name_bytes_max: int) -> LanePlan:
     table = f"{plan.before.schema}.{plan.before.name}"
     primary = set(plan.before.primary), set(plan.after.primary)
     if not all(primary) or ({old for old, _ in plan.key}, {new for _, new in plan.key}) != primary:
-        raise RefusedError(
-            f"table {table}: strategy online needs a primary key that the change leaves as it is: rows are found by it "
-            "in change events. Use strategy direct, or pt-osc at MariaDB"
-        )
+        raise _no_primary(table)
     for old, _ in plan.pairs:
         column = plan.before.column(old)
         if column is not None and column.is_generated:
@@ -73,6 +70,19 @@ def lane_plan(plan: Plan, topic: str, *, name_bytes_max: int) -> LanePlan:
     if len(aside_name(plan.shadow).encode()) > name_bytes_max:
         raise RefusedError(f"table {table}: the name {aside_name(plan.shadow)} would be too long; use a shorter name")
     return _held(plan, topic)
+
+
+def check_primary(table: Table) -> None:
+    """Raise RefusedError if the table has no primary key."""
+    if not table.primary:
+        raise _no_primary(f"{table.schema}.{table.name}")
+
+
+def _no_primary(table: str) -> RefusedError:
+    return RefusedError(
+        f"table {table}: strategy online needs a primary key that the change leaves as it is: rows are found by it "
+        "in change events. Use strategy direct, or pt-osc at MariaDB"
+    )
 
 
 def several_and_unique(plan: LanePlan) -> RefusedError:

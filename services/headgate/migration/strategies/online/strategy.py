@@ -29,10 +29,10 @@ from headgate.migration.strategies.contract import (
     Memory,
     RefusedError,
 )
-from headgate.migration.strategies.examining import checked_plan, plan_copy
+from headgate.migration.strategies.examining import AT_SUBMISSION, checked_plan, plan_copy, read_plan
 from headgate.migration.strategies.online.back import OnlineBack, back_feed, forth_feed
 from headgate.migration.strategies.online.lane import CutOver, FeedBehindError, Lane
-from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan, several_and_unique
+from headgate.migration.strategies.online.lane_plan import LanePlan, check_primary, lane_plan, several_and_unique
 from headgate.migration.strategies.online.marked import Copier, Note, Parts
 from headgate.migration.strategies.online.steps import OnlineWork
 from headgate.migration.strategies.online.way_back import plan_back
@@ -77,16 +77,28 @@ class OnlineStrategy:
             f"{plan.before.schema}.{plan.before.name}",
             self._server.address,
             is_immediate=False,
-            message="; ".join(filter(None, (unseen, why_not_back))),
+            message="; ".join(filter(None, (unseen, why_not_back, self._server.logged))),
+        )
+
+    def plan(self, spec: MigrationSpec) -> fx.Examined | fx.ExamineRefused:
+        """See contract."""
+        try:
+            _, before = read_plan(self._server, self._migration, spec)
+            _topic_of(spec)
+            check_primary(before)
+            self._lane.capture(before)
+        except (RefusedError, StatementError) as error:
+            return fx.ExamineRefused(str(error))
+        return fx.Examined(
+            "alter",
+            f"{before.schema}.{before.name}",
+            self._server.address,
+            is_immediate=False,
+            message=f"the topic is looked at by the owner; {AT_SUBMISSION}",
         )
 
     def _checked(self, plan: Any, spec: MigrationSpec) -> LanePlan:
-        if spec.topic is None:
-            raise RefusedError(
-                "strategy online follows the table's changes: name their topic with --topic, or use strategy direct, "
-                "or pt-osc at MariaDB"
-            )
-        found = lane_plan(plan, spec.topic, name_bytes_max=self._server.name_bytes_max)
+        found = lane_plan(plan, _topic_of(spec), name_bytes_max=self._server.name_bytes_max)
         return msgspec.structs.replace(found, publication=self._lane.capture(plan.before), registry=spec.registry)
 
     def start(self, effect: fx.StartMigration) -> Any:
@@ -273,6 +285,15 @@ class OnlineStrategy:
             return fx.CleanedUp(tables)
         self._server.take_over(effect.owner_rev)
         return fx.CleanedUp(self._server.drop(tables))
+
+
+def _topic_of(spec: MigrationSpec) -> str:
+    if spec.topic is None:
+        raise RefusedError(
+            "strategy online follows the table's changes: name their topic with --topic, or use strategy direct, "
+            "or pt-osc at MariaDB"
+        )
+    return spec.topic
 
 
 def _why_not_back(plan: LanePlan, *, is_needed: bool) -> str:

@@ -7,7 +7,8 @@ Sessions carry the migration's id as their application name; a new owner ends th
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, Final, Literal
 
@@ -100,13 +101,14 @@ class PostgresServer:
     dialect: Literal["mysql", "postgres"] = "postgres"
     name_bytes_max = NAME_BYTES_MAX
     shadow_prefix = "_"
+    logged = ""
 
-    def __init__(self, migration: str, target: Target) -> None:
+    def __init__(self, migration: str, target: Target, *, reads_only: bool = False) -> None:
         """Nothing is opened yet. Raises RefusedError."""
         self.migration = migration
         self.password_file = None if target.password_file is None else str(target.password_file)
         self.mark = sha256(migration.encode()).hexdigest()[:8]
-        self.sessions = PostgresSessions(migration, target)
+        self.sessions = PostgresSessions(migration, target, reads_only=reads_only)
         self.address = self.sessions.address
         self.rows = PostgresCopy(self.sessions)
         self.next_bound = self.rows.next_bound
@@ -214,28 +216,29 @@ class PostgresServer:
         """See contract: in a transaction that is rolled back."""
         if statement.action == "drop":
             return None
-        name = f"_hg_rehearsal_{self.mark}"
+        with self._rehearsal() as (session, schema):
+            if statement.action == "alter" and table is not None:
+                make_altered(session, statement, table, table.name, schema)
+            else:
+                session.execute(statement.on(named(schema, statement.table).as_string(session)))
+            return self.described(session, schema, statement.table)
+
+    @contextmanager
+    def _rehearsal(self) -> Iterator[tuple[Any, str]]:
+        """A session in a transaction that is rolled back, and an empty schema."""
+        schema = f"_hg_rehearsal_{self.mark}"
         with (
             self.sessions.asking() as session,
             translating("the statement"),
             session.transaction(force_rollback=True),
         ):
-            schema = table.schema if table is not None else schema_of(session, statement.schema, statement.table)
-            if statement.action == "alter" and table is not None:
-                make_altered(session, statement, table, name)
-            else:
-                session.execute(statement.on(named(schema, name).as_string(session)))
-            return self.described(session, schema, name)
+            session.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+            yield session, schema
 
     def change_towards(self, wanted: Statement, table: Table) -> str:
         """See contract: in a schema of its own, so that constraints get the names that they have beside the table."""
-        schema, full = f"_hg_wanted_{self.mark}", named(table.schema, table.name)
-        with (
-            self.sessions.asking() as session,
-            translating("the wanted table"),
-            session.transaction(force_rollback=True),
-        ):
-            session.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+        full = named(table.schema, table.name)
+        with self._rehearsal() as (session, schema):
             empty = named(schema, table.name)
             session.execute(wanted.on(empty.as_string(session)))
             now, then = (read_form(session, name.as_string(session)) for name in (full, empty))
@@ -256,16 +259,12 @@ class PostgresServer:
 
     def is_instant(self, statement: Statement, table: Table) -> bool:
         """Whether the statement changes the catalogue alone: it writes no row, builds no index and checks no rule."""
-        name = f"_hg_rehearsal_{self.mark}"
-        with (
-            self.sessions.asking() as session,
-            translating("the statement"),
-            session.transaction(force_rollback=True),
-        ):
-            session.execute(like(table, name))
-            full = named(table.schema, name).as_string(session)
+        with self._rehearsal() as (session, schema):
+            copy = named(schema, table.name)
+            session.execute(like(table, copy))
+            full = copy.as_string(session)
             before = set(session.execute(_WORK, {"table": full}).fetchall())
-            alter(session, statement, table, name)
+            alter(session, statement, table, copy)
             return before.issuperset(session.execute(_WORK, {"table": full}).fetchall())
 
     def stored(self, table: Table) -> Stored | None:
@@ -363,18 +362,19 @@ class PostgresServer:
         self.sessions.close()
 
 
-def make_altered(session: Any, statement: Statement, table: Table, name: str) -> None:
-    """An empty copy of the table, as the statement makes it."""
-    session.execute(like(table, name))
-    alter(session, statement, table, name)
+def make_altered(session: Any, statement: Statement, table: Table, name: str, schema: str | None = None) -> None:
+    """An empty copy of the table, as the statement makes it; in the table's schema, if none is given."""
+    copy = named(schema or table.schema, name)
+    session.execute(like(table, copy))
+    alter(session, statement, table, copy)
 
 
-def alter(session: Any, statement: Statement, table: Table, name: str) -> None:
+def alter(session: Any, statement: Statement, table: Table, empty: sql.Identifier) -> None:
     """The statement on a copy of its table: what it says of the table's indexes is meant of the copy's.
 
     Names of indexes, and of the constraints that they stand for, are a schema's: the copy's have others.
     """
-    copy = named(table.schema, name).as_string(session)
+    copy = empty.as_string(session)
     theirs: dict[str, list[str]] = {}
     for index, definition in session.execute(_RULES, (copy,)).fetchall():
         theirs.setdefault(definition, []).append(index)
@@ -388,8 +388,6 @@ def alter(session: Any, statement: Statement, table: Table, name: str) -> None:
     session.execute(statement.on(copy, rules))
 
 
-def like(table: Table, name: str) -> sql.Composed:
+def like(table: Table, copy: sql.Identifier) -> sql.Composed:
     """CREATE TABLE for an empty copy."""
-    return sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(
-        named(table.schema, name), named(table.schema, table.name)
-    )
+    return sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(copy, named(table.schema, table.name))

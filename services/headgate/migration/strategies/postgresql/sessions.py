@@ -86,8 +86,12 @@ def _said(error: PostgresError) -> str:
 class PostgresSessions:
     """The sessions of one migration in this process."""
 
-    def __init__(self, migration: str, target: Target) -> None:
-        """Nothing is opened yet. Raises RefusedError for an address that is none, or that has a password in it."""
+    def __init__(self, migration: str, target: Target, *, reads_only: bool = False) -> None:
+        """Nothing is opened yet. Raises RefusedError for an address that is none, or that has a password in it.
+
+        ``reads_only``: the server refuses everything that would change anything.
+        """
+        self.reads_only = reads_only
         with refusing():
             if address_of(target.dsn, target.options).has_password:
                 raise password_refused(target.options)
@@ -157,7 +161,11 @@ class PostgresSessions:
     def open(self, name: str | None = None) -> BoundedConnection:
         """A session. Raises DatabaseUnavailableError, RefusedError."""
         with refusing():
-            return open_connection(self.target, application_name=name or self._name, lock_seconds=LOCK_SECONDS)
+            session = open_connection(self.target, application_name=name or self._name, lock_seconds=LOCK_SECONDS)
+        if self.reads_only:
+            with translating("opening a session"):
+                session.execute("SET default_transaction_read_only = on")
+        return session
 
     def close(self) -> None:
         """Let go of the migration's lock."""

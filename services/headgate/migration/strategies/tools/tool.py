@@ -26,7 +26,7 @@ from headgate.migration.core.spec import MigrationSpec, parse_spec
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import Statement, StatementError
 from headgate.migration.strategies.contract import Memory, Plan, RefusedError
-from headgate.migration.strategies.examining import checked_plan, plan_copy
+from headgate.migration.strategies.examining import AT_SUBMISSION, checked_plan, plan_copy, read_plan
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.no_way_back import revert_refused
 from headgate.migration.strategies.planning import added_unique_keys, shadow_name
@@ -118,14 +118,25 @@ class ToolStrategy(ABC):
                 self._try_out(self._installed(self._tools_given), statement, plan, spec)
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
-        message = "" if self._tools_given is not None else f"it was not looked whether the owner has {self.name}"
         return fx.Examined(
             "alter",
             f"{plan.before.schema}.{plan.before.name}",
             self._server.address,
             is_immediate=False,
-            message=message,
+            message=self._server.logged,
         )
+
+    def plan(self, spec: MigrationSpec) -> fx.Examined | fx.ExamineRefused:
+        """See contract."""
+        try:
+            self._check_options(spec)
+            statement, before = read_plan(self._server, self._migration, spec)
+            self._check(statement)
+        except (RefusedError, StatementError) as error:
+            return fx.ExamineRefused(str(error))
+        table = f"{before.schema}.{before.name}"
+        message = f"it was not looked whether the owner has {self.name}; {AT_SUBMISSION}"
+        return fx.Examined("alter", table, self._server.address, is_immediate=False, message=message)
 
     def _check_names(self, statement: Statement, plan: Plan) -> None:
         """The program finds columns by their names, as they are written."""

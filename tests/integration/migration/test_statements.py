@@ -1,0 +1,243 @@
+"""Statements at real databases: what is refused touches nothing, plans write nothing, columns are not mistaken."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from headgate.migration.core import effects as fx
+from headgate.migration.core.spec import MigrationSpec
+from headgate.migration.shell.work import MigrationWork, open_strategy
+from headgate.migration.statements.reading import parse_statement
+from headgate.migration.strategies.contract import RefusedError
+from headgate.migration.strategies.examining import checked_plan
+from headgate.records.migration import MigrationStrategy
+from integration.migration.test_schema_changes import Place
+
+pytestmark = pytest.mark.integration
+
+REFUSED = {
+    "mysql": (
+        "ALTER TABLE n3 EXCHANGE PARTITION p0 WITH TABLE archive",
+        "ALTER TABLE n3 CONVERT TABLE archive TO PARTITION p2 VALUES LESS THAN (3000)",
+        "ALTER TABLE n3 CONVERT PARTITION p1 TO TABLE other",
+        "ALTER TABLE archive RENAME = other",
+        "ALTER TABLE archive RENAME other, ADD c int",
+        "ALTER TABLE archive /*! RENAME TO other, */ ADD c int",
+        "ALTER TABLE archive /*M! RENAME TO other, */ ADD c int",
+        "DROP TABLE n3 /*! , archive */",
+        "DROP TABLE n3, archive",
+        "CREATE OR REPLACE TABLE archive (id int)",
+        "CREATE TABLE other SELECT * FROM archive",
+        "ALTER TABLE n3 TRUNCATE PARTITION p0",
+        "ALTER TABLE archive DISCARD TABLESPACE",
+        "ALTER TABLE archive ADD c int; DROP TABLE n3",
+    ),
+    "postgresql": (
+        "ALTER TABLE n3 ATTACH PARTITION archive FOR VALUES FROM (5000) TO (6000)",
+        "ALTER TABLE n3 DETACH PARTITION p0",
+        "ALTER TABLE archive INHERIT n3",
+        "ALTER TABLE archive RENAME TO other",
+        "ALTER TABLE archive SET SCHEMA pg_catalog",
+        "DROP TABLE n3, archive",
+        "DROP TABLE n3 CASCADE",
+        "CREATE TABLE other PARTITION OF n3 FOR VALUES FROM (5000) TO (6000)",
+        "CREATE TABLE other AS SELECT * FROM archive",
+        "ALTER TABLE archive ADD c int; DROP TABLE n3",
+    ),
+}
+
+PLANNED = ("ALTER TABLE {} ADD COLUMN c int, DROP COLUMN v", "DROP TABLE {}", "CREATE TABLE wanted (id int)")
+
+
+@pytest.fixture(params=["mariadb_database", "postgres_database"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    found = Place(request.getfixturevalue(request.param), tmp_path)
+    if found.is_mariadb:
+        parts = " PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (1000), PARTITION p1 VALUES LESS THAN (2000))"
+        found.run(f"CREATE TABLE n3 (id int PRIMARY KEY, v int NOT NULL DEFAULT 0){parts}")
+    else:
+        found.run(
+            "CREATE PUBLICATION captured FOR ALL TABLES",
+            "CREATE TABLE n3 (id int PRIMARY KEY, v int NOT NULL DEFAULT 0) PARTITION BY RANGE (id)",
+            "CREATE TABLE p0 PARTITION OF n3 FOR VALUES FROM (0) TO (1000)",
+        )
+    found.run("CREATE TABLE archive (id int PRIMARY KEY, v int NOT NULL DEFAULT 0)")
+    found.run("INSERT INTO n3 (id) VALUES (1), (2)", "INSERT INTO archive (id) VALUES (5), (6), (7)")
+    yield found
+    if not found.is_mariadb:
+        found.run("DROP PUBLICATION captured")
+
+
+def asked(place: Place, statement: str, strategy: MigrationStrategy, **more: Any) -> MigrationSpec:
+    known = place.spec(strategy, "t", "ADD c int", allow_lossy=False)
+    return msgspec.structs.replace(known, statement=statement, **more)
+
+
+def state_of(place: Place) -> Any:
+    """Every table there is, wherever, and the rows of ours."""
+    rows = [place.run(f"SELECT * FROM {table} ORDER BY 1") for table in ("n3", "archive", "others")]
+    if place.is_mariadb:
+        return rows, place.run(
+            "SELECT table_schema, table_name, create_time FROM information_schema.tables ORDER BY 1, 2"
+        )
+    return rows, place.run("SELECT relnamespace, relname, relfilenode FROM pg_class WHERE oid >= 16384 ORDER BY 1, 2")
+
+
+def logged(place: Place) -> Any:
+    """Where the binary log ends."""
+    return place.run("SHOW MASTER STATUS") if place.is_mariadb else None
+
+
+def test_refused_statements_touch_nothing_in_plans_and_submissions(place: Place) -> None:
+    before = state_of(place), logged(place)
+    for statement in REFUSED["mysql" if place.is_mariadb else "postgresql"]:
+        for strategy in (MigrationStrategy.ONLINE, MigrationStrategy.DIRECT):
+            for reads_only in (True, False):
+                spec = asked(place, statement, strategy)
+                told = MigrationWork().run(fx.ExamineMigration("r", "m", spec, reads_only=reads_only))
+                assert isinstance(told, fx.ExamineRefused), (statement, told)
+    assert (state_of(place), logged(place)) == before
+
+
+def test_a_plan_writes_nothing_anywhere(place: Place) -> None:
+    before = state_of(place), logged(place)
+    for strategy in (MigrationStrategy.ONLINE, MigrationStrategy.DIRECT):
+        for statement in PLANNED:
+            for more in ({}, {"prefer_instant": True}, {"declarative": True}):
+                spec = asked(place, statement.format("archive"), strategy, **more)
+                told = MigrationWork().run(fx.ExamineMigration("r", "m", spec, reads_only=True))
+                assert isinstance(told, fx.Examined | fx.ExamineRefused), (statement, told)
+    spec = asked(place, "ALTER TABLE archive ADD COLUMN c int", MigrationStrategy.ONLINE)
+    told = MigrationWork().run(fx.ExamineMigration("r", "m", spec, reads_only=True))
+    assert isinstance(told, fx.Examined), told
+    assert "checked when it is submitted" in told.message
+    with (
+        closing(open_strategy("m", spec, reads_only=True)) as strategy,
+        pytest.raises(RefusedError, match=r"(?i)read.only"),
+    ):
+        strategy._server.rehearse(parse_statement(spec.statement, strategy._server.dialect), None)
+    assert (state_of(place), logged(place)) == before
+
+
+def test_a_submission_leaves_nothing(place: Place) -> None:
+    work = MigrationWork()
+    spec = asked(place, "ALTER TABLE archive ADD COLUMN c int", MigrationStrategy.ONLINE)
+    assert isinstance(work.run(fx.ExamineMigration("r", "m", spec)), fx.Examined)  # the database headgate may be new
+    before = state_of(place), logged(place)
+    for strategy in (MigrationStrategy.ONLINE, MigrationStrategy.DIRECT):
+        told = work.run(fx.ExamineMigration("r", "m", msgspec.structs.replace(spec, strategy=strategy, topic="t")))
+        assert isinstance(told, fx.Examined), told
+    assert (state_of(place), logged(place)) == before
+
+
+@pytest.mark.parametrize("place", ["mariadb_database"], indirect=True)
+def test_who_may_not_keep_a_trial_out_of_the_log_is_told_so(place: Place, tmp_path: Path) -> None:
+    database = place.url.rsplit("/", 1)[1]
+    place.run(
+        "CREATE OR REPLACE USER app@'%' IDENTIFIED BY 'secret'",
+        f"GRANT ALL ON {database}.* TO app@'%'",
+        "GRANT ALL ON headgate.* TO app@'%'",
+        "GRANT PROCESS ON *.* TO app@'%'",
+    )
+    (tmp_path / "secret").write_text("secret", encoding="utf-8")
+    spec = asked(place, "ALTER TABLE archive ADD COLUMN c int", MigrationStrategy.DIRECT)
+    address = f"mysql://app@{place.url.split('@')[1]}"
+    spec = msgspec.structs.replace(spec, database=address, password_file=str(tmp_path / "secret"))
+    try:
+        told = MigrationWork().run(fx.ExamineMigration("r", "m", spec))
+        assert isinstance(told, fx.Examined), told
+        assert "binary log has CREATE TABLE and DROP TABLE headgate.rehearsal_" in told.message
+    finally:
+        place.run("DROP USER app@'%'")
+
+
+def test_foreign_keys_are_dropped_and_added_directly(place: Place) -> None:
+    place.run(
+        "CREATE TABLE child (id int PRIMARY KEY, o int, CONSTRAINT to_others FOREIGN KEY (o) REFERENCES others (id))"
+    )
+    drop = "DROP FOREIGN KEY" if place.is_mariadb else "DROP CONSTRAINT"
+    others = "others" if place.is_mariadb else "public.others"
+    for change in (f"{drop} to_others", f"ADD CONSTRAINT again FOREIGN KEY (o) REFERENCES {others} (id)"):
+        statement = f"ALTER TABLE child {change}"
+        for strategy, kind in ((MigrationStrategy.DIRECT, fx.Examined), (MigrationStrategy.ONLINE, fx.ExamineRefused)):
+            told = MigrationWork().run(fx.ExamineMigration("r", "m", asked(place, statement, strategy)))
+            assert isinstance(told, kind), (statement, told)
+
+
+WEAK = {
+    "mysql": ("UNIQUE KEY u (url(50), site_id)",),
+    "postgresql": (
+        "CREATE UNIQUE INDEX u ON weak (lower(url), site_id)",
+        "CREATE UNIQUE INDEX u ON weak (site_id) WHERE v > 0",
+        "ALTER TABLE weak ADD CONSTRAINT u UNIQUE (site_id) DEFERRABLE",
+    ),
+}
+
+
+def test_a_weak_key_is_no_key(place: Place) -> None:
+    for key in WEAK["mysql" if place.is_mariadb else "postgresql"]:
+        inner, outer = (f", {key}", "SELECT 1") if place.is_mariadb else ("", key)
+        place.run("DROP TABLE IF EXISTS weak")
+        place.run(f"CREATE TABLE weak (url varchar(500) NOT NULL, site_id int NOT NULL, v int{inner})", outer)
+        for reads_only in (True, False):
+            spec = asked(place, "ALTER TABLE weak ADD c int", MigrationStrategy.ONLINE)
+            told = MigrationWork().run(fx.ExamineMigration("r", "m", spec, reads_only=reads_only))
+            assert isinstance(told, fx.ExamineRefused), key
+            assert "a row is not found by u" in told.reason
+
+
+COLUMNS = ("id", "name", "note", "Title")
+PAIRED = {
+    "mysql": (
+        "CHANGE NAME label varchar(30)",
+        "MODIFY Name varchar(60) FIRST, ADD x int AFTER Name",
+        "RENAME COLUMN Name TO NOTE2, DROP note, ADD note varchar(30) DEFAULT 'new' AFTER id",
+        "CHANGE name note varchar(30), CHANGE note NAME varchar(30)",
+        "RENAME COLUMN TITLE TO name, RENAME COLUMN name TO title",
+        "MODIFY note varchar(30) AFTER `TITLE`, MODIFY name varchar(30) AFTER NOTE, ADD a int FIRST, ADD b int FIRST",
+        "ADD COLUMN (a int, b int), DROP COLUMN NAME, ADD name int DEFAULT 47 AFTER b",
+        "DROP note, CHANGE title note varchar(30)",
+        "ADD COLUMN IF NOT EXISTS NAME int, MODIFY IF EXISTS nothing int, DROP IF EXISTS nothing, ADD z int AFTER name",
+    ),
+    "postgresql": (
+        "RENAME NOTE TO Label",
+        'RENAME COLUMN "Title" TO title',
+        "DROP name, ADD name varchar(30) DEFAULT 'new', ALTER NOTE TYPE text",
+        "ADD COLUMN IF NOT EXISTS Name int, ADD title int DEFAULT 5",
+    ),
+}
+
+
+def test_columns_are_paired_as_the_server_pairs_them(place: Place) -> None:
+    quote = "`{}`" if place.is_mariadb else '"{}"'
+    columns = ", ".join(f"{quote.format(name)} varchar(30) DEFAULT 'was {name}'" for name in COLUMNS[1:])
+    for number, change in enumerate(PAIRED["mysql" if place.is_mariadb else "postgresql"]):
+        table = f"paired_{number}"
+        place.run(f"CREATE TABLE {table} (id int PRIMARY KEY, {columns})", f"INSERT INTO {table} (id) VALUES (1)")
+        statement = f"ALTER TABLE {table} {change}"
+        spec = msgspec.structs.replace(asked(place, statement, MigrationStrategy.ONLINE), allow_lossy=True)
+        with closing(open_strategy("m", spec)) as strategy:
+            _, plan = checked_plan(strategy._server, "m", spec)
+        place.run(statement)
+        (row,) = place.run(f"SELECT * FROM {table}")
+        names = [column.name for column in plan.after.columns]
+        kept = {names[at]: value.removeprefix("was ") for at, value in enumerate(row) if str(value).startswith("was ")}
+        assert {new: old for old, new in plan.pairs if old != "id"} == kept, change
+
+
+@pytest.mark.parametrize("place", ["mariadb_database"], indirect=True)
+def test_tables_whose_names_are_alike_are_told_apart(place: Place) -> None:
+    for table in ("log_1", "log11", "LOG_1", "a$b"):
+        place.run(f"CREATE TABLE `{table}` (id int PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 2")
+    spec = asked(place, "ALTER TABLE log_1 ADD c int", MigrationStrategy.DIRECT)
+    with closing(open_strategy("m", spec)) as strategy:
+        server = strategy._server
+        server.take_over(1)
+        schema = place.url.rsplit("/", 1)[1]
+        found = [set(server.identity(schema, table).split(",")) for table in ("log_1", "log11", "LOG_1", "a$b")]
+    assert [len(numbers) for numbers in found] == [2, 2, 2, 2]
+    assert len(set.union(*found)) == 8
