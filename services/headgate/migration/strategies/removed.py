@@ -25,6 +25,10 @@ class RemovedStrategy:
         """See contract."""
         return fx.ExamineRefused(_why()) if reverted is None else revert_refused(spec, reverted)
 
+    def plan(self, _spec: MigrationSpec) -> fx.Examined | fx.ExamineRefused:
+        """See contract."""
+        return fx.ExamineRefused(_why())
+
     def start(self, _effect: fx.StartMigration) -> Any:
         """See contract."""
         return fx.Refused(_why())
