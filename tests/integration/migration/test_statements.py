@@ -82,7 +82,8 @@ def state_of(place: Place) -> Any:
     rows = [place.run(f"SELECT * FROM {table} ORDER BY 1") for table in ("n3", "archive", "others")]
     if place.is_mariadb:
         return rows, place.run(
-            "SELECT table_schema, table_name, create_time FROM information_schema.tables ORDER BY 1, 2"
+            "SELECT table_schema, table_name, create_time FROM information_schema.tables WHERE table_schema NOT IN "
+            "('information_schema', 'performance_schema', 'sys') ORDER BY 1, 2"
         )
     return rows, place.run("SELECT relnamespace, relname, relfilenode FROM pg_class WHERE oid >= 16384 ORDER BY 1, 2")
 

@@ -25,12 +25,40 @@ def plan_of(before: Table, after: Table, change: str | None = None, *, allow_los
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("int", "bigint"), ("int(11)", "bigint(20)"), ("int unsigned", "bigint"), ("varchar(10)", "varchar(20)"),
-        ("varchar(10)", "text"), ("character varying(10)", "text"), ("decimal(10,2)", "decimal(12,3)"),
-        ("enum('a','b')", "enum('a','b','c')"), ("real", "double precision"), ("bigint", "varchar(30)"),
-        ("numeric(5,1)", "numeric"), ("integer", "bigint"), ("int", "decimal(30,4)"),
+        ("int", "bigint"),
+        ("int(11)", "bigint(20)"),
+        ("int unsigned", "bigint"),
+        ("varchar(10)", "varchar(20)"),
+        ("varchar(10)", "text"),
+        ("character varying(10)", "text"),
+        ("decimal(10,2)", "decimal(12,3)"),
+        ("character varying", "text"),
+        ("text", "mediumtext"),
+        ("tinytext", "text"),
+        ("char(3)", "varchar(3)"),
+        ("enum('a','B,c')", "varchar(3)"),
+        ("set('a','bc')", "varchar(4)"),
+        ("enum('a')", "text"),
+        ("datetime", "datetime(6)"),
+        ("timestamp(3) without time zone", "timestamp without time zone"),
+        ("date", "datetime"),
+        ("binary(16)", "varbinary(16)"),
+        ("varbinary(20)", "varbinary(40)"),
+        ("blob", "longblob"),
+        ("varbinary(9)", "blob"),
+        ("bit(1)", "bit(8)"),
+        ("smallint", "real"),
+        ("integer", "double precision"),
+        ("year(4)", "int(11)"),
+        ("int(11)", "varchar(11)"),
+        ("enum('a','b')", "enum('a','b','c')"),
+        ("real", "double precision"),
+        ("bigint", "varchar(30)"),
+        ("numeric(5,1)", "numeric"),
+        ("integer", "bigint"),
+        ("int", "decimal(30,4)"),
     ],
-)  # fmt: skip
+)
 def test_what_holds_every_value_is_no_loss(old: str, new: str) -> None:
     assert plan_of(table(ID, Column("c", old)), table(ID, Column("c", new))).loose == ()
 
@@ -38,12 +66,46 @@ def test_what_holds_every_value_is_no_loss(old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("bigint", "int"), ("int", "int unsigned"), ("bigint unsigned", "bigint"), ("varchar(20)", "varchar(10)"),
-        ("text", "varchar(100)"), ("decimal(10,2)", "decimal(10,3)"), ("enum('a','b')", "enum('b','a')"),
-        ("double", "float"), ("varchar(10)", "int"), ("datetime", "date"), ("numeric", "numeric(9,2)"), ("json", "int"),
-        ("bigint", "varchar(10)"), ("int", "decimal(8,2)"), ("float", "varchar(99)"),
+        ("bigint", "int"),
+        ("int", "int unsigned"),
+        ("bigint unsigned", "bigint"),
+        ("varchar(20)", "varchar(10)"),
+        ("text", "varchar(100)"),
+        ("decimal(10,2)", "decimal(10,3)"),
+        ("enum('a','b')", "enum('b','a')"),
+        ("double", "float"),
+        ("varchar(10)", "int"),
+        ("datetime", "date"),
+        ("numeric", "numeric(9,2)"),
+        ("json", "int"),
+        ("bigint", "varchar(10)"),
+        ("int", "decimal(8,2)"),
+        ("float", "varchar(99)"),
+        ("text", "character varying(65535)"),
+        ("character varying", "character varying(70000)"),
+        ("enum('a','bcd')", "varchar(2)"),
+        ("set('a','b')", "varchar(2)"),
+        ("int(11)", "enum('0','1')"),
+        ("timestamp", "datetime"),
+        ("datetime(6)", "datetime"),
+        ("date", "timestamp"),
+        ("varbinary(40)", "binary(40)"),
+        ("binary(8)", "binary(9)"),
+        ("longblob", "blob"),
+        ("varchar(9)", "char(9)"),
+        ("timestamp without time zone", "timestamp with time zone"),
+        ("integer", "real"),
+        ("json", "jsonb"),
+        ("bit(8)", "bit(1)"),
+        ("enum('a')", "enum('A')"),
+        ("varchar(300)", "tinytext"),
+        ("int unsigned", "decimal(10,0) unsigned"),
+        ("mood", "text"),
+        ("time without time zone", "time(3) without time zone"),
+        ("integer[]", "bigint[]"),
+        ("geometry", "blob"),
     ],
-)  # fmt: skip
+)
 def test_what_may_lose_a_value_needs_the_operators_word(old: str, new: str) -> None:
     before, after = table(ID, Column("c", old)), table(ID, Column("c", new))
     with pytest.raises(RefusedError, match="--allow-lossy"):
@@ -141,6 +203,12 @@ def test_a_key_must_stand_before_and_after() -> None:
     nullable = Column("id", "int")
     with pytest.raises(RefusedError, match="in two steps"):
         plan_of(table(nullable), table(nullable))
+
+
+def test_a_column_whose_name_the_drivers_mistake_is_an_obstacle() -> None:
+    odd = table(ID, Column("50%", "int"))
+    with pytest.raises(RefusedError, match="column 50% has a percent sign"):
+        plan_of(odd, odd)
 
 
 def test_obstacles_are_told() -> None:

@@ -5,20 +5,13 @@ row has one place; it must not lose values in silence, so a type that holds less
 it (``--allow-lossy``). Dropping a column says by itself that its values go.
 """
 
-import re
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Final
 
 from headgate.migration.statements.mariadb_columns import origins, same_name
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Plan, RefusedError, Table
-
-_INTEGERS: Final = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "integer": 4, "bigint": 8}
-_TEXTS: Final = {"tinytext": 255, "text": 65_535, "mediumtext": 2**24 - 1, "longtext": 2**32 - 1}
-_FLOATS: Final = {"real": 4, "float": 4, "double precision": 8, "double": 8}
-_TYPE: Final = re.compile(r"^([a-z ]+?)\s*(?:\(([^)]*)\))?\s*(unsigned)?(?:\s+zerofill)?$")
-_UNBOUNDED: Final = 2**40
+from headgate.migration.strategies.widening import loss
 
 
 def shadow_name(table: str, migration: str, limit: int, prefix: str = "_") -> str:
@@ -58,8 +51,12 @@ def columns_before(statement: Statement, before: Table, after: Table) -> dict[st
 
 def check_obstacles(table: Table) -> None:
     """Raise RefusedError if something stands in the way of a copy of the table."""
-    if table.obstacles:
-        raise RefusedError(f"table {table.schema}.{table.name}: {'; '.join(table.obstacles)}")
+    # The drivers take a percent sign in a statement for a parameter.
+    strange = [
+        f"column {c.name} has a percent sign in its name: use strategy direct" for c in table.columns if "%" in c.name
+    ]
+    if table.obstacles or strange:
+        raise RefusedError(f"table {table.schema}.{table.name}: {'; '.join((*table.obstacles, *strange))}")
 
 
 def check_columns(statement: Statement, table: Table) -> None:
@@ -92,7 +89,7 @@ def make_plan(was: Mapping[str, str], before: Table, after: Table, shadow: str, 
         if column.is_generated:
             continue
         pairs.append((old.name, column.name))
-        reason = _loss(old.type, column.type)
+        reason = loss(old.type, column.type)
         if reason is None and old.is_nullable and not column.is_nullable:
             reason = "NULL is not allowed any more"
         if reason is not None:
@@ -146,60 +143,3 @@ def added_unique_keys(plan: Plan) -> list[tuple[str, ...]]:
         if frozenset(old) not in known and len(old) == len(columns):
             found.append(old)
     return found
-
-
-def _loss(before: str, after: str) -> str | None:
-    """Why a value of the one type may not be one of the other; None if it always is."""
-    before, after = before.lower().strip(), after.lower().strip()
-    if before == after:
-        return None
-    if before.startswith(("enum(", "set(")) and after.startswith(before.split("(")[0]):
-        old, new = before.rstrip(")").split("(", 1)[1], after.rstrip(")").split("(", 1)[1]
-        return None if new.startswith(old) else "its words are reordered or fewer"
-    text = f"{before} becomes {after}"
-    first, second = _TYPE.match(before), _TYPE.match(after)
-    if first is None or second is None:
-        return text
-    return None if _holds(first, second) else text
-
-
-def _holds(first: re.Match[str], second: re.Match[str]) -> bool:
-    old, new = _base(first.group(1)), _base(second.group(1))
-    if old in _INTEGERS and new in _INTEGERS:
-        was_unsigned, is_unsigned = bool(first.group(3)), bool(second.group(3))
-        if was_unsigned == is_unsigned:
-            return _INTEGERS[new] >= _INTEGERS[old]
-        return was_unsigned and _INTEGERS[new] > _INTEGERS[old]
-    if old in _INTEGERS and new in ("numeric", "decimal"):
-        digits, _, scale = (second.group(2) or f"{_UNBOUNDED},0").partition(",")
-        return int(digits) - int(scale or 0) >= 20
-    if old in ("numeric", "decimal") and new in ("numeric", "decimal"):
-        return _digits_hold(first.group(2), second.group(2))
-    if _is_text(new):
-        return _length(second) >= (20 if old in _INTEGERS else _length(first)) and (_is_text(old) or old in _INTEGERS)
-    return old in _FLOATS and _FLOATS.get(new, 0) >= _FLOATS[old]
-
-
-def _base(name: str) -> str:
-    return {"character varying": "varchar", "character": "char", "int4": "int", "int8": "bigint"}.get(name, name)
-
-
-def _is_text(name: str) -> bool:
-    return name in _TEXTS or name in ("varchar", "char")
-
-
-def _length(match: re.Match[str]) -> int:
-    base = _base(match.group(1))
-    if match.group(2) is not None:
-        return int(match.group(2))
-    return _TEXTS.get(base, 1 if base == "char" else _UNBOUNDED)
-
-
-def _digits_hold(old: str | None, new: str | None) -> bool:
-    if new is None:
-        return True
-    if old is None:
-        return False
-    (old_digits, _, old_scale), (new_digits, _, new_scale) = old.partition(","), new.partition(",")
-    scales = int(old_scale or 0), int(new_scale or 0)
-    return scales[1] >= scales[0] and int(new_digits) - scales[1] >= int(old_digits) - scales[0]

@@ -41,7 +41,10 @@ SCHEMA: Final = "headgate"
 
 _FOREIGN_KEY: Final = re.compile(r"^\s*(CONSTRAINT `(?:[^`]|``)+` FOREIGN KEY .*?),?$", re.MULTILINE)
 _PLAIN: Final = re.compile(r"^[A-Za-z0-9_$]+$")
-"""Names that InnoDB's own tables write as they are."""
+"""Names that InnoDB's own tables write as they are, but for the dollar."""
+
+DOLLAR: Final = "@0024"
+"""What they write for it."""
 
 _CREATE_MEMORY: Final = """
 CREATE TABLE IF NOT EXISTS headgate.migration (id varchar(200) PRIMARY KEY, owner_rev bigint NOT NULL,
@@ -353,7 +356,7 @@ class MariadbServer:
         rows = session.run(
             "SELECT table_id FROM information_schema.innodb_sys_tables WHERE BINARY SUBSTRING_INDEX(name, '#', 1) = %s "
             "ORDER BY 1",
-            (f"{schema}/{name}",),
+            (f"{schema}/{name}".replace("$", DOLLAR),),
         )
         return ",".join(str(row[0]) for row in rows)
 

@@ -16,7 +16,7 @@ import msgspec
 from headgate.databases.mysql.sql import quoted
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Memory, RefusedError
-from headgate.migration.strategies.mariadb.server import MariadbServer
+from headgate.migration.strategies.mariadb.server import DOLLAR, MariadbServer
 from headgate.records.migration import Artifact
 
 __all__ = ["ToolPlan", "is_changed", "numbers_of", "old_names", "take_away", "triggers_of"]
@@ -55,7 +55,7 @@ def old_names(server: MariadbServer, plan: ToolPlan) -> tuple[str, ...]:
     rows = server.sessions.main.run(
         f"SELECT name FROM information_schema.innodb_sys_tables WHERE table_id IN ({marks})", plan.numbers
     )
-    names = {row[0].split("#")[0].partition("/")[2] for row in rows}
+    names = {row[0].split("#")[0].partition("/")[2].replace(DOLLAR, "$") for row in rows}
     return tuple(sorted(names))
 
 

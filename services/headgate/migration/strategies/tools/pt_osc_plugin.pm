@@ -47,10 +47,11 @@ sub before_swap_tables {
    my ($self) = @_;
    my $dbh = $self->{cxn}->dbh();
    _check($dbh);
+   (my $name = "$told->{schema}/$told->{table}") =~ s/\$/\@0024/g;
    my ($numbers) = $dbh->selectrow_array(
       'SELECT GROUP_CONCAT(table_id ORDER BY table_id) FROM information_schema.innodb_sys_tables '
       . 'WHERE BINARY SUBSTRING_INDEX(name, ?, 1) = ?', undef,
-      '#', "$told->{schema}/$told->{table}");
+      '#', $name);
    die "the table was truncated or rebuilt while it was copied: retry the migration\n"
       unless defined $numbers && $numbers eq $told->{numbers};
    _report('running', 'renaming');
