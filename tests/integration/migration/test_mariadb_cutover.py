@@ -136,6 +136,24 @@ def cut_over_beside_a_reader_of_the_copy(change: Change, monkeypatch: pytest.Mon
     assert writer.error is None
 
 
+@pytest.mark.parametrize(
+    ("changed", "row"),
+    [
+        ("CHANGE NOTE Title varchar(30)", {"id": 7, "v": 7, "Title": "note 7"}),
+        ("MODIFY Note varchar(30) FIRST, RENAME COLUMN V TO value", {"Note": "note 7", "id": 7, "value": 7}),
+        ("DROP COLUMN v, ADD COLUMN V int DEFAULT 47 AFTER ID", {"id": 7, "V": 47, "note": "note 7"}),
+    ],
+)
+def test_columns_keep_their_values_however_they_are_written(
+    url: str, tmp_path: Path, items: Any, changed: str, row: dict[str, Any]
+) -> None:
+    with opened(url, tmp_path, f"ALTER TABLE items {changed}") as change:
+        change.copied().cut_over()
+        assert change.is_changed
+    items.execute("SELECT * FROM items WHERE id = 7")
+    assert dict(zip((column[0] for column in items.description), items.fetchone(), strict=True)) == row
+
+
 def test_a_rename_that_waits_for_the_copy_lets_no_client_write_to_the_table_before(
     url: str, tmp_path: Path, items: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -111,6 +111,40 @@ def test_rows_that_change_their_types_and_texts_that_are_keys(url: str, tmp_path
         (key,) = change.lane.differing(change.plan, WHOLE)
         assert change.lane.still_differing(change.plan, [key]) == [key]
         assert change.lane.has(change.plan, key)
+
+
+WIDER: Final = {
+    "at datetime": ("'2026-01-02 03:04:05'", "datetime(6)"),
+    "day date": ("'0001-01-01'", "datetime"),
+    "stamp timestamp NULL": ("'2026-01-02 03:04:05'", "timestamp(3) NULL"),
+    "flag bit(1)": ("b'1'", "bit(8)"),
+    "raw varbinary(20)": ("x'0027ff'", "varbinary(40)"),
+    "fixed binary(4)": ("x'00ff'", "varbinary(4)"),
+    "small blob": ("x'00'", "longblob"),
+    "word enum('a','B,c')": ("'B,c'", "varchar(3)"),
+    "words set('a','b')": ("'a,b'", "text"),
+    "text tinytext": ("'x '", "mediumtext"),
+    "number int": ("-2147483648", "double"),
+    "digits smallint": ("-32768", "varchar(6)"),
+    "born year": ("2026", "int"),
+}
+"""Column → a value, as it is written, and a type that holds every value: no option is needed."""
+
+
+def test_types_that_hold_every_value_need_no_option_and_are_equal(url: str, tmp_path: Path, client: Any) -> None:
+    client.execute(f"CREATE TABLE items (id int PRIMARY KEY, v int, {', '.join(WIDER)})")
+    client.execute(f"INSERT INTO items VALUES (1, 1, {', '.join(value for value, _ in WIDER.values())})")
+    client.execute(f"INSERT INTO items VALUES (2, NULL{', NULL' * len(WIDER)})")
+    change_of = ", ".join(f"MODIFY {column.split(' ')[0]} {kind}" for column, (_, kind) in WIDER.items())
+    client.execute("CREATE TABLE wanted LIKE items")
+    client.execute("INSERT INTO wanted SELECT * FROM items")
+    client.execute(f"ALTER TABLE wanted {change_of}")
+    with opened(url, tmp_path, f"ALTER TABLE items {change_of}") as change:
+        assert change.plan.plan.loose == ()
+        change.copied()
+        assert change.lane.differing(change.plan, WHOLE) == []
+        both = [change.run(f"SELECT * FROM {table} ORDER BY id") for table in ("wanted", change.plan.plan.shadow)]
+        assert both[0] == both[1]
 
 
 def test_a_range_is_not_written_for_an_owner_that_is_none_any_more(url: str, tmp_path: Path, items: Any) -> None:
