@@ -180,6 +180,12 @@ REFUSED: dict[DialectName, dict[str, str]] = {
 }
 
 
+@pytest.mark.parametrize("deep", ["c" + " + 1" * 3_000, "c" + "+1" * 100_000, "(" * 30_000, "NOT " * 9_000 + "c"])
+def test_a_statement_that_the_grammar_could_not_walk_is_refused(deep: str) -> None:
+    with pytest.raises(StatementError):
+        parse_statement(f"ALTER TABLE t ADD c int CHECK ({deep} > 0)", "postgres")
+
+
 def keys(text: str, dialect: DialectName) -> str:
     return " ".join(step.clause.key for step in parse_statement(text, dialect).steps)
 

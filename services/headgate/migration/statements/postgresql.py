@@ -22,9 +22,13 @@ _TOKEN: Final = re.compile(
     |(?P<string>[eE]'(?:[^'\\]|''|\\.)*'|[uU]&'(?:[^']|'')*'|(?:[bBxXnN])?'(?:[^']|'')*')
     |(?P<dollar>\$(?P<tag>[A-Za-z_\u0080-\U0010ffff][\w\u0080-\U0010ffff]*)?\$)
     |(?P<word>[A-Za-z_\u0080-\U0010ffff][\w$\u0080-\U0010ffff]*)
-    |(?P<other>.)""",
+    |(?P<other>[0-9]+|.)""",
     re.DOTALL | re.VERBOSE,
 )
+
+TOKENS_MAX: Final = 20_000
+"""libpg_query walks the tree by recursion: an expression of 100 000 operators ends the process, one of 60 000 does not.
+A thousand columns have fewer tokens than this."""
 
 _CONSTRAINTS: Final = {
     "CONSTR_CHECK": "add-check",
@@ -58,8 +62,13 @@ def read_postgresql(text: str) -> Statement:
     text = text.strip().rstrip(";").strip()
     if "\0" in text:
         raise StatementError("the statement has a NUL character")
+    tokens = list(_tokens(text))
+    if len(tokens) > TOKENS_MAX:
+        raise StatementError(f"the statement has more than {TOKENS_MAX} words and signs: submit it in parts")
     try:
         found: list[Node] = parse(text)
+    except RecursionError as error:
+        raise StatementError("an expression in the statement is nested too deeply: submit it in parts") from error
     except PGQueryError as error:
         raise StatementError(
             f"the statement does not parse: {error.message}, at {shown(_from(text, error.position))!r}"
@@ -69,7 +78,7 @@ def read_postgresql(text: str) -> Statement:
     if len(found) > 1:
         raise StatementError("a migration is one statement. Submit the others as migrations of their own")
     ((kind, node),) = found[0]["stmt"].items()
-    return _Reader(text, kind, node).statement()
+    return _Reader(text, tokens, kind, node).statement()
 
 
 def _from(text: str, position: int) -> str:
@@ -80,10 +89,9 @@ def _from(text: str, position: int) -> str:
 class _Reader:
     """One statement's tree, and its text."""
 
-    def __init__(self, text: str, kind: str, node: Node) -> None:
-        self._text, self._kind, self._node = text, kind, node
+    def __init__(self, text: str, tokens: list[tuple[str, int, int]], kind: str, node: Node) -> None:
+        self._text, self._tokens, self._kind, self._node = text, tokens, kind, node
         self._steps: list[Step] = []
-        self._tokens = list(_tokens(text))
 
     def statement(self) -> Statement:
         node = self._node
@@ -277,14 +285,15 @@ class _Reader:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
-    """Tokens of a text that the grammar has accepted: as they are written, and where they begin and end."""
+    """Tokens of a text: as they are written, and where they begin and end. They are right if the grammar accepts it."""
     at = 0
     while (found := _TOKEN.match(text, at)) is not None:
         start, at = at, found.end()
         if found["comment"] is not None:
             at = _comment_end(text, start)
         elif found["dollar"] is not None:
-            at = text.index(found["dollar"], at) + len(found["dollar"])
+            end = text.find(found["dollar"], at)
+            at = len(text) if end < 0 else end + len(found["dollar"])
             yield text[start:at], start, at
         elif found["space"] is None:
             if found["string"] is not None and found["string"][0] not in "eE" and "\\'" in found["string"]:
