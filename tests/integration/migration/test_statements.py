@@ -16,6 +16,7 @@ from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.examining import checked_plan
 from headgate.records.migration import MigrationStrategy
 from integration.migration.test_schema_changes import Place
+from support.connections import described
 
 pytestmark = pytest.mark.integration
 
@@ -147,7 +148,7 @@ def test_who_may_not_keep_a_trial_out_of_the_log_is_told_so(place: Place, tmp_pa
     (tmp_path / "secret").write_text("secret", encoding="utf-8")
     spec = asked(place, "ALTER TABLE archive ADD COLUMN c int", MigrationStrategy.DIRECT)
     address = f"mysql://app@{place.url.split('@')[1]}"
-    spec = msgspec.structs.replace(spec, database=address, password_file=str(tmp_path / "secret"))
+    spec = msgspec.structs.replace(spec, database=described(address, tmp_path / "secret"))
     try:
         told = MigrationWork().run(fx.ExamineMigration("r", "m", spec))
         assert isinstance(told, fx.Examined), told
