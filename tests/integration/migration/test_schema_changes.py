@@ -85,7 +85,7 @@ POSTGRES = {
     'ALTER s TYPE varchar(20) COLLATE "C"': DONE,
     "ALTER d TYPE numeric(9,3)": DONE,
     "ADD FOREIGN KEY (a) REFERENCES public.others (id)": "foreign key",
-    "ADD FOREIGN KEY (a) REFERENCES others (id)": "strategy direct only",
+    "ADD FOREIGN KEY (a) REFERENCES others (id)": "write the schema before the table's name",
     "ALTER a TYPE text\nUSING(a::text)": "strategy direct only",
     "DROP COLUMN d, DROP COLUMN j": DONE,
     "ADD CHECK (n >= 0)": DONE,

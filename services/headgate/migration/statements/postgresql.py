@@ -78,7 +78,26 @@ def read_postgresql(text: str) -> Statement:
     if len(found) > 1:
         raise StatementError("a migration is one statement. Submit the others as migrations of their own")
     ((kind, node),) = found[0]["stmt"].items()
+    for table in _referenced(node):
+        if "schemaname" not in table:
+            raise StatementError(
+                f"REFERENCES {table['relname']}: write the schema before the table's name, because Headgate's sessions "
+                "have only pg_catalog on their search path"
+            )
     return _Reader(text, tokens, kind, node).statement()
+
+
+def _referenced(node: object) -> Iterator[Node]:
+    """Tables that foreign keys refer to, wherever they are in a tree."""
+    children: list[object] = []
+    if isinstance(node, dict):
+        if isinstance(table := node.get("pktable"), dict):
+            yield table
+        children = list(node.values())
+    elif isinstance(node, list):
+        children = node
+    for child in children:
+        yield from _referenced(child)
 
 
 def _from(text: str, position: int) -> str:
