@@ -10,8 +10,9 @@ from headgate.config.start_offsets import StartOffsets
 from headgate.migration.core.copy_steps import FeedSeen, Step, next_step
 from headgate.migration.strategies.contract import Column, RefusedError, Table
 from headgate.migration.strategies.online.back import OnlineBack, back_feed
-from headgate.migration.strategies.online.lane_plan import aside_name
+from headgate.migration.strategies.online.lane_plan import aside_name, lane_plan
 from headgate.migration.strategies.online.way_back import WayBack, fingerprint, plan_back, read_way_back
+from headgate.migration.strategies.planning import make_plan
 from headgate.records.migration import Artifact
 from support.migration_records import recorded
 from unit.migration.test_lane_plan import ID, planned, table
@@ -63,6 +64,13 @@ def test_there_and_back_and_there_again() -> None:
 def test_why_there_is_no_way_back(before: Table, after: Table, renamed: dict[str, str], why: str) -> None:
     with pytest.raises(RefusedError, match=f"no way back.*{why}.*"):
         back_of(before, after, renamed)
+
+
+def test_a_column_that_was_dropped_and_added_again_does_not_come_back() -> None:
+    before, after = table(ID, Column("c", "text")), table(ID, Column("c", "integer"))
+    forth = lane_plan(make_plan({"id": "id"}, before, after, SHADOW, allow_lossy=False), "topic", name_bytes_max=63)
+    with pytest.raises(RefusedError, match="no way back, column c was dropped, and another one"):
+        plan_back(forth, after)
 
 
 def test_a_dropped_column_may_come_back_empty_or_with_its_default() -> None:

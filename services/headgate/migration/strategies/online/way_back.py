@@ -105,7 +105,13 @@ def _check_left_behind(where: str, past: Table, now: Table, kept: set[str]) -> N
     for column in past.columns:
         if column.name in kept or column.is_generated:
             continue
-        if now.column(column.name) is not None:
+        another = now.column(column.name)
+        if another is not None and not another.is_generated:
+            raise RefusedError(
+                f"{where}: no way back, column {column.name} was dropped, and another one of that name was added: "
+                f"{OPPOSITE}"
+            )
+        if another is not None:
             raise RefusedError(
                 f"{where}: no way back, column {column.name} is computed by the server now, so changes do not have its "
                 f"value: {OPPOSITE}"
