@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.migration.statements.clauses import CLAUSES, DialectName, Support
+from headgate.migration.statements.postgresql import ON_COLUMNS
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import StatementError
 
@@ -251,6 +252,16 @@ def test_names_are_those_of_the_database() -> None:
     assert (step.column, step.name) == ("note", "Title")
     (step,) = parse_statement("ALTER TABLE t CHANGE `No``te` Title int", "mysql").steps
     assert (step.column, step.name) == ("No`te", "Title")
+
+
+def test_names_of_other_things_are_not_taken_for_columns() -> None:
+    known = ON_COLUMNS | {"AT_AddColumn", "rename-column", "type-using"}
+    for clause in CLAUSES["postgres"].values():
+        assert ("[COLUMN]" in clause.form) == (clause.key in known), clause.key
+    for change in POSTGRESQL:
+        for step in parse_statement(f"ALTER TABLE t {change}", "postgres").steps:
+            assert step.column in (None, "c", "d"), change
+            assert step.column is None or "[COLUMN]" in step.clause.form, change
 
 
 def test_names_of_constraints_that_are_dropped_are_put_into_the_copy_s() -> None:

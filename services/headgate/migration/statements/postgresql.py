@@ -37,6 +37,15 @@ _CONSTRAINTS: Final = {
     "CONSTR_FOREIGN": "add-foreign",
     "CONSTR_EXCLUSION": "add-exclusion",
 }
+ON_COLUMNS: Final = frozenset(
+    {
+        *("AT_DropColumn", "AT_AlterColumnType", "AT_ColumnDefault", "AT_SetNotNull", "AT_DropNotNull"),
+        *("AT_SetExpression", "AT_DropExpression", "AT_AddIdentity", "AT_DropIdentity", "AT_SetIdentity"),
+        *("AT_SetStatistics", "AT_SetOptions", "AT_ResetOptions", "AT_SetStorage", "AT_SetCompression"),
+    }
+)
+"""Commands whose name is that of a column; others name a trigger, a rule, a constraint or an index."""
+
 _OF_COLUMNS: Final = frozenset(
     {"CONSTR_NOTNULL", "CONSTR_NULL", "CONSTR_DEFAULT", "CONSTR_GENERATED", "CONSTR_IDENTITY"}
 )
@@ -184,7 +193,8 @@ class _Reader:
             case "AT_DropConstraint":
                 self._add(kind, kind, None, name, is_conditional=conditional)
             case _:
-                self._add(kind, kind.removeprefix("AT_"), name, name, is_conditional=conditional)
+                column = name if kind in ON_COLUMNS else None
+                self._add(kind, kind.removeprefix("AT_"), column, name, is_conditional=conditional)
 
     def _renamed(self) -> None:
         node = self._node

@@ -10,6 +10,7 @@ from headgate.migration.strategies.planning import (
     added_unique_keys,
     check_columns,
     check_obstacles,
+    check_order,
     columns_before,
     find_key,
     make_plan,
@@ -55,6 +56,7 @@ def read_plan(server: Any, migration: str, spec: MigrationSpec) -> tuple[Stateme
     before, _ = _looked_up(server, migration, statement)
     check_obstacles(before)
     check_columns(statement, before)
+    check_order(statement, before)
     find_key(before)
     check_means(server, before, spec)
     return statement, before

@@ -5,6 +5,7 @@ row has one place; it must not lose values in silence, so a type that holds less
 it (``--allow-lossy``). Dropping a column says by itself that its values go.
 """
 
+import operator
 from collections.abc import Mapping
 from hashlib import sha256
 
@@ -30,7 +31,7 @@ def columns_before(statement: Statement, before: Table, after: Table) -> dict[st
 
     Raises RefusedError if the statement, as it was read, does not lead to the table that the server has made of it.
     """
-    if any(column.number for column in after.columns):
+    if is_numbered(after):
         # PostgreSQL: a copy's columns are numbered as they come, and an ALTER keeps the numbers of those that stay.
         known = {number: column.name for number, column in enumerate(before.columns, start=1)}
         return {column.name: known[column.number] for column in after.columns if column.number in known}
@@ -60,13 +61,24 @@ def check_obstacles(table: Table) -> None:
 
 
 def check_columns(statement: Statement, table: Table) -> None:
-    """Raise RefusedError or StatementError if the statement names a column that the table does not have."""
-    if not any(column.number for column in table.columns):
-        origins(statement, [column.name for column in table.columns])
-        return
+    """Raise RefusedError if the statement names a column that the table does not have."""
+    same = operator.eq if is_numbered(table) else same_name
     for step in statement.steps:
-        if step.column is not None and table.column(step.column) is None and not step.is_conditional:
+        if step.column is None or step.is_conditional:
+            continue
+        if not any(same(column.name, step.column) for column in table.columns):
             raise RefusedError(f"table {table.schema}.{table.name} has no column {step.column}")
+
+
+def check_order(statement: Statement, table: Table) -> None:
+    """Raise StatementError if it is not clear what becomes of the table's columns."""
+    if not is_numbered(table):
+        origins(statement, [column.name for column in table.columns])
+
+
+def is_numbered(table: Table) -> bool:
+    """Whether the server numbers columns: PostgreSQL does."""
+    return any(column.number for column in table.columns)
 
 
 def find_key(table: Table) -> None:
