@@ -31,5 +31,5 @@ def test_a_password_never_goes_to_the_log() -> None:
 
 
 def test_not_a_connection_string() -> None:
-    with pytest.raises(SinkRefusedError, match=r"no libpq connection string"):
+    with pytest.raises(SinkRefusedError, match=r"not a libpq connection string"):
         _same("jdbc:postgresql://db/shop")
