@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from headgate.agent.shell.session import IdInUseError
+from headgate.capture.tables import NoTableError
 from headgate.config.feed import FeedSpecError
 from headgate.config.settings import SettingsError
 from headgate.databases.errors import DatabaseError
@@ -60,6 +61,7 @@ class ExitCode(IntEnum):
     ID_IN_USE = 44
     DIFFERENCE = 50
     HELD = 51
+    CHECK_FAILED = 52
     STOPPED_HARD = 60
 
 
@@ -189,7 +191,7 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         ),
     ),
     ExitCode.DATABASE: Meaning(
-        "a database given to `verify` cannot be read", "its DSN and rights", errors=(DatabaseError,)
+        "a database given to a command cannot be read", "its address, password file and rights", errors=(DatabaseError,)
     ),
     ExitCode.REQUEST_REFUSED: Meaning(
         "the owner refused a request for a reason that has no code of its own; nothing was changed",
@@ -207,6 +209,7 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
     ExitCode.NOT_FOUND: Meaning(
         "the feed, table, agent, change log or migration does not exist",
         "the `list` command of its group",
+        errors=(NoTableError,),
         refusals=(NOT_FOUND,),
     ),
     ExitCode.ID_IN_USE: Meaning(
@@ -219,6 +222,9 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         "they are printed",
     ),
     ExitCode.HELD: Meaning("`why` found that something holds the feed's checkpoint", "it says what to do"),
+    ExitCode.CHECK_FAILED: Meaning(
+        "`source check` found something that must be changed", "it prints what to type"
+    ),
     ExitCode.STOPPED_HARD: Meaning(
         "a clean stop took longer than allowed, so it was cut short", "`HEADGATE_SHUTDOWN_SECONDS`"
     ),

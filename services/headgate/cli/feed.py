@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from headgate.cli.dry_run import rehearse
+from headgate.cli.feed_init import init
 from headgate.cli.lookup import find_feed
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, show_object, show_rows, show_value
@@ -33,10 +34,12 @@ from headgate.sinks.registry import same_sink
 from headgate.sources.skips import with_topic_ids
 from headgate.views.rows import feed_rows, feed_shown
 
-app = CommandGroup(help="Changefeeds: source topics → sink tables.", no_args_is_help=True)
+app = CommandGroup(help="Create, inspect and control feeds.", no_args_is_help=True)
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="check everything from here, say the answer, write nothing")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="check everything from this machine and write nothing")]
 FeedName = Annotated[str, typer.Argument(metavar="FEED", help="name of the feed")]
+
+app.command("init")(init)
 
 
 @app.command()
@@ -48,7 +51,12 @@ def create(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Create a feed from FILE; its owner checks sources and sink, and says what is missing."""
+    """Create a feed from a file.
+
+    Its owner checks topics, tables and rights first, and refuses the feed with what is missing.
+
+    Example: headgate feed create shop.yaml --dry-run
+    """
     _propose(OperationKind.CREATE_FEED, file, timeout, output, cluster, dry_run=dry_run)
 
 
@@ -80,7 +88,7 @@ def list_feeds(*, watch: Watch = None, output: Format = Output.TABLE, cluster: C
 
 @app.command()
 def show(feed: FeedName, *, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """Show one feed: what was asked, what it is, up to when it has come, and each of its tables."""
+    """Show a feed's configuration, state, checkpoint and tables."""
     with connected(cluster) as (_, log):
         again(lambda: _show(read_snapshot(log), feed, output), watch)
 
@@ -104,7 +112,10 @@ def pause(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Stop a feed where it stands; done when every table is sealed."""
+    """Pause a feed. Done when none of its tables is written any more.
+
+    Example: headgate feed pause shop
+    """
     with connected(cluster) as (_, log):
         _settle(log, OperationKind.PAUSE_FEED, feed, timeout, output)
 

@@ -104,6 +104,7 @@ def _asked(arguments: Sequence[str]) -> Output:
 
 OWN_COMMANDS: Final[Mapping[str, str]] = {
     "serve": "headgate.cli.serve:app",
+    "source": "headgate.cli.source:app",
     "feed": "headgate.cli.feed:app",
     "table": "headgate.cli.tables:app",
     "agent": "headgate.cli.agents:app",

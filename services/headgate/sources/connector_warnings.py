@@ -26,10 +26,10 @@ class SinkTable(msgspec.Struct, frozen=True):
     defaults: Sequence[str] = ()
 
 
-_LOST: Final = frozenset({"interval[]", "bit[]", "bit varying[]", "money[]", "pg_lsn", "tsquery"})
+LOST_TYPES: Final = frozenset({"interval[]", "bit[]", "bit varying[]", "money[]", "pg_lsn", "tsquery"})
 """Types of PostgreSQL whose values Debezium writes as NULL, or not at all."""
 
-_FORGOTTEN: Final = frozenset(
+FORGOTTEN_ARRAYS: Final = frozenset(
     {"smallint[]", "numeric[]", "boolean[]", "timestamp without time zone[]", "timestamp with time zone[]"}
     | {"double precision[]", "real[]", "time without time zone[]"}
 )
@@ -82,14 +82,19 @@ def connector_warnings(tables: Iterable[SinkTable], seen: Mapping[str, Seen]) ->
 def _changed(table: SinkTable, told: Seen) -> dict[str, list[str]]:
     """Kind of change → the columns that it happens to."""
     columns = table.columns
-    kinds = {column: _bare(declared) for column, declared in columns.items()}
+    kinds = {column: without_length(declared) for column, declared in columns.items()}
     there = None if told.columns is None else {column.lower() for column in told.columns}
     found = {
         "hidden": _hidden(table, told),
         "missing": [] if there is None else [column for column in columns if column.lower() not in there],
     }
     if told.connector == "postgresql":
-        for kind, types in (("lost", _LOST), ("forgotten", _FORGOTTEN), ("cut", _CUT), ("stripped", _STRIPPED)):
+        for kind, types in (
+            ("lost", LOST_TYPES),
+            ("forgotten", FORGOTTEN_ARRAYS),
+            ("cut", _CUT),
+            ("stripped", _STRIPPED),
+        ):
             found[kind] = [f"{column} ({type_})" for column, type_ in kinds.items() if type_ in types]
     elif told.connector in _YEARS:
         found["years"] = [column for column, type_ in kinds.items() if type_ == "year"]
@@ -109,7 +114,7 @@ def _hidden(table: SinkTable, told: Seen) -> list[str]:
     return [] if columns & told.nulls else sorted(columns)
 
 
-def _bare(declared: str) -> str:
+def without_length(declared: str) -> str:
     """A type without its length or precision: ``time(3) without time zone[]`` → ``time without time zone[]``."""
     head, bracket, rest = declared.partition("(")
     return head + rest.partition(")")[2] if bracket else declared

@@ -58,7 +58,8 @@ class EmbeddedPostgres:
         self.log_file = self.data_dir / "postgres.log"
         self.port = port
         self._cluster = self.data_dir / "cluster"
-        self._wal_level = "logical" if logical else "replica"
+        # Not given: the server's own default (replica), which ALTER SYSTEM can change.
+        self._wal_level = {"wal_level": "logical"} if logical else {}
         self._settings = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -219,7 +220,7 @@ class EmbeddedPostgres:
             "port": str(self.port),
             # No socket: its path may be at most 107 characters long, and ours is anybody's guess.
             "unix_socket_directories": "",
-            "wal_level": self._wal_level,
+            **self._wal_level,
             "max_replication_slots": "8",
             "max_wal_senders": "8",
             "shared_buffers": "32MB",

@@ -1,0 +1,119 @@
+"""Feeds for the tables of a source, as commented YAML.
+
+Tables of one feed share its options. So tables without a key get a feed of their own, and so does each table whose
+topic is not named like it, because Kafka does not allow its name.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import yaml
+
+from headgate.capture.connector import topic_of
+from headgate.capture.tables import SourceTable, topic_part
+from headgate.databases.errors import DatabaseRefusedError
+from headgate.records.identifiers import table_spelling
+
+__all__ = ["FeedFile", "SinkAddress", "feed_files"]
+
+
+class SinkAddress(msgspec.Struct, frozen=True):
+    """Where a feed writes: a named connection, or an address with the file that has its password."""
+
+    type: str
+    dsn: str | None = None
+    connection: str | None = None
+    password_file: Path | None = None
+
+
+class FeedFile(msgspec.Struct, frozen=True):
+    """A feed: its name, which is its file's too, its tables, and its text."""
+
+    feed: str
+    tables: tuple[SourceTable, ...]
+    text: str
+
+
+_HEAD: Final = """\
+# Feed {feed}, made by `headgate feed init`. Every option is in docs/configuration.md.
+#   headgate feed create {feed}.yaml --dry-run     checks it, and writes nothing
+#   headgate feed create {feed}.yaml               starts it
+"""
+
+_TAIL: Final = """\
+# A change that cannot be applied stops its table. With `quarantine` it is set aside, and the table continues.
+on_bad_change: fail
+"""
+
+
+def feed_files(name: str, prefix: str, tables: Sequence[SourceTable], sink: SinkAddress) -> list[FeedFile]:
+    """The feeds, the one called ``name`` first. Raises DatabaseRefusedError where two tables have one topic."""
+    _check_topics(prefix, tables)
+    plain = [table for table in tables if table.key and _is_plain(table)]
+    keyless = [table for table in tables if not table.key and _is_plain(table)]
+    groups = [("", plain), ("keyless", keyless), *((topic_part(t.table), [t]) for t in tables if not _is_plain(t))]
+    found: list[FeedFile] = []
+    for suffix, group in groups:
+        if group:
+            feed = f"{name}-{suffix}" if found and suffix else name
+            found.append(FeedFile(feed, tuple(group), _text(feed, prefix, group, sink)))
+    return found
+
+
+def _check_topics(prefix: str, tables: Sequence[SourceTable]) -> None:
+    named: defaultdict[str, list[str]] = defaultdict(list)
+    for table in tables:
+        named[topic_of(prefix, table)].append(table.name)
+    for topic, names in named.items():
+        if len(names) > 1:
+            raise DatabaseRefusedError(
+                f"{' and '.join(names)} would share topic {topic}, because Debezium replaces what a topic's name may "
+                "not contain. Capture them by two connectors: choose the tables of each with --tables"
+            )
+
+
+def _is_plain(table: SourceTable) -> bool:
+    """Whether the last two parts of its topic's name are its own."""
+    names = (table.schema, table.table)
+    return all(topic_part(name) == name and "." not in name for name in names)
+
+
+def _text(feed: str, prefix: str, tables: Sequence[SourceTable], sink: SinkAddress) -> str:
+    lines = [_HEAD.format(feed=feed), f"feed: {_scalar(feed)}\n", "source:\n"]
+    lines += ["  topics:                  # of the connector: <topic.prefix>.<schema>.<table>\n"]
+    lines += [f"    - {_scalar(topic_of(prefix, table))}\n" for table in tables]
+    lines += ["  format: debezium-json\n", "  start: earliest          # the connector's snapshot comes first\n"]
+    odd = [table for table in tables if not _is_plain(table)]
+    if odd:
+        lines += ["  topic_tables:            # for `headgate verify`: the topic is not named like its table\n"]
+        lines += [f"    {_scalar(topic_of(prefix, table))}: {_scalar(table.name)}\n" for table in odd]
+    return "".join([*lines, *_sink(tables, sink), _TAIL])
+
+
+def _sink(tables: Sequence[SourceTable], sink: SinkAddress) -> Iterator[str]:
+    yield f"sink:\n  type: {sink.type}\n"
+    if sink.connection is not None:
+        yield f"  connection: {_scalar(sink.connection)}    # of the file HEADGATE_CONNECTIONS\n"
+    else:
+        yield f"  dsn: {_scalar(sink.dsn or '')}    # without a password: feeds are stored on a topic\n"
+    if sink.password_file is not None:
+        yield f"  password_file: {_scalar(str(sink.password_file))}    # in HEADGATE_SECRETS_DIR of the services\n"
+    (first, *_) = tables
+    if _is_plain(first):
+        yield '  table: "{schema}.{table}"    # as at the source. The tables must exist\n'
+    else:
+        name = table_spelling(first.schema, first.table).replace("{", "{{").replace("}", "}}")
+        yield f"  table: {_scalar(name)}    # the table must exist\n"
+    yield "  foreign_keys: enforce    # `ignore` if rows may arrive before those that they refer to\n"
+    if not first.key:
+        yield "  keyless: append          # a table without a key takes inserts only\n"
+
+
+def _scalar(text: str) -> str:
+    """As YAML reads it back: plain where that is safe, else in the quotes of JSON."""
+    is_safe = text.isascii() and text.replace("_", "").replace("-", "").replace(".", "").replace("/", "").isalnum()
+    return text if is_safe and yaml.safe_load(text) == text else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,45 @@
+"""The result of one check: what was checked, how it stands, and what to type if it is wrong."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+__all__ = ["Finding", "FixIn", "State", "is_wrong"]
+
+
+class State(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """It works, but not for everything."""
+    WRONG = "wrong"
+
+
+class FixIn(StrEnum):
+    """Where the lines of a fix are typed."""
+
+    SQL = "sql"
+    """Statements, as an administrator of the database."""
+    OPTION_FILE = "option file"
+    """The server's option file, below ``[mysqld]``."""
+    SHELL = "shell"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line of a report. ``subject`` is a table, or another part that the check is about."""
+
+    check: str
+    state: State
+    says: str
+    subject: str = ""
+    fix: tuple[str, ...] = ()
+    fix_in: FixIn = FixIn.SQL
+    then: str = ""
+    """What to do after the fix, or instead of one."""
+
+
+def is_wrong(findings: Iterable[Finding]) -> bool:
+    """Whether any check failed. Warnings do not count."""
+    return any(finding.state is State.WRONG for finding in findings)

@@ -1,0 +1,65 @@
+"""What a PostgreSQL says about itself as a source of changes."""
+
+import msgspec
+
+from headgate.capture.tables import SourceTable
+
+
+class PostgresTable(SourceTable, frozen=True, kw_only=True):
+    """A table or a view. ``kind`` and ``identity`` are letters of pg_class (relkind, relreplident)."""
+
+    kind: str = "r"
+    identity: str = "d"
+    is_unlogged: bool = False
+    may_use_schema: bool = True
+
+    @property
+    def is_view(self) -> bool:
+        """See SourceTable. A foreign table counts as one."""
+        return self.kind not in "rp"
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether it is a partitioned table. Its partitions are not tables of their own here."""
+        return self.kind == "p"
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """A replication slot. ``retained_bytes``: WAL that it keeps, None on a standby."""
+
+    name: str
+    plugin: str | None
+    database: str | None
+    is_active: bool
+    wal_status: str | None
+    retained_bytes: int | None
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """A publication: what it publishes, and for which tables."""
+
+    name: str
+    all_tables: bool
+    operations: frozenset[str]
+    via_root: bool
+    tables: frozenset[tuple[str, str]]
+    filtered: frozenset[tuple[str, str]] = frozenset()
+    """Tables whose rows a WHERE clause selects."""
+
+
+class PostgresFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the rules ask for, read in one session."""
+
+    database: str
+    user: str
+    version: int
+    """As ``server_version_num``: 180001."""
+    wal_level: str
+    is_standby: bool
+    slots_max: int
+    senders_max: int
+    senders: int
+    may_replicate: bool
+    slots: tuple[Slot, ...] = ()
+    publications: tuple[Publication, ...] = ()
+    tables: tuple[PostgresTable, ...] = ()

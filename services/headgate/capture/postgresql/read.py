@@ -1,0 +1,165 @@
+"""Reads the facts from PostgreSQL's catalogue, in a session that cannot write."""
+
+from collections import defaultdict
+from contextlib import closing
+from typing import Any, Final
+
+from headgate.capture.postgresql.facts import PostgresFacts, PostgresTable, Publication, Slot
+from headgate.capture.tables import Column
+from headgate.databases.address import Target
+from headgate.databases.errors import DatabaseUnavailableError
+from headgate.databases.postgresql.errors import PostgresError, message
+from headgate.databases.postgresql.session import PostgresSession, open_connection
+
+__all__ = ["read_postgresql"]
+
+_LOCK_SECONDS: Final = 10
+"""The catalogue is read without locks that others wait for; this is for a session that holds one on it."""
+
+_READ_ONLY: Final = "SET default_transaction_read_only = on"
+
+_SERVER: Final = """
+SELECT current_database(), current_user::text, current_setting('server_version_num')::int,
+  current_setting('wal_level'), pg_is_in_recovery(),
+  current_setting('max_replication_slots')::int, current_setting('max_wal_senders')::int,
+  (SELECT count(*) FROM pg_stat_replication),
+  (SELECT rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user) OR EXISTS (
+    SELECT FROM pg_roles WHERE rolname = 'rds_replication' AND pg_has_role(current_user, oid, 'member'))
+"""
+
+_SLOTS: Final = """
+SELECT slot_name, plugin, database, active, to_jsonb(s) ->> 'wal_status',
+  CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint END
+FROM pg_replication_slots s ORDER BY slot_name
+"""
+
+# By way of JSON, because older versions lack some of the columns.
+_PUBLICATIONS: Final = """
+SELECT pubname, puballtables, pubinsert, pubupdate, pubdelete,
+  coalesce((to_jsonb(p) ->> 'pubviaroot')::boolean, false)
+FROM pg_publication p ORDER BY pubname
+"""
+
+# A partitioned table that is published by its partitions is in the second part only.
+_PUBLISHED: Final = """
+SELECT pubname, schemaname, tablename, to_jsonb(t) ->> 'rowfilter' IS NOT NULL FROM pg_publication_tables t
+UNION
+SELECT p.pubname, n.nspname, c.relname, false FROM pg_publication_rel r
+JOIN pg_publication p ON p.oid = r.prpubid JOIN pg_class c ON c.oid = r.prrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+"""
+
+_PUBLISHED_SCHEMAS: Final = """
+SELECT p.pubname, n.nspname, c.relname, false FROM pg_publication_namespace s
+JOIN pg_publication p ON p.oid = s.pnpubid JOIN pg_namespace n ON n.oid = s.pnnspid
+JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind = 'p'
+"""
+_SCHEMAS_SINCE: Final = 150_000
+
+# Of unique indexes the first whose columns can become the primary key: whole, valid, immediate, and NOT NULL.
+_TABLES: Final = """
+SELECT c.oid, n.nspname, c.relname, c.relkind, c.relreplident, c.relpersistence = 'u',
+  has_schema_privilege(n.oid, 'USAGE'), has_table_privilege(c.oid, 'SELECT'),
+  ARRAY(SELECT a.attname::text FROM pg_index i
+    CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number
+    WHERE i.indrelid = c.oid AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k.place),
+  u.name, u.columns
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN LATERAL (
+  SELECT x.relname::text AS name,
+    ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)
+      JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number ORDER BY k.place) AS columns
+  FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+  WHERE i.indrelid = c.oid AND i.indisunique AND NOT i.indisprimary AND i.indisvalid AND i.indimmediate
+    AND i.indpred IS NULL AND i.indexprs IS NULL
+    AND NOT EXISTS (SELECT FROM unnest(i.indkey::int2[]) AS k (number)
+      JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number WHERE NOT a.attnotnull)
+  ORDER BY x.relname LIMIT 1
+) u ON true
+WHERE c.relkind = ANY ('{r,p,v,m,f}') AND NOT c.relispartition AND c.relpersistence <> 't'
+  AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'headgate')
+ORDER BY n.nspname, c.relname
+"""
+
+_COLUMNS: Final = """
+SELECT attrelid, attname, format_type(atttypid, atttypmod) FROM pg_attribute
+WHERE attrelid = ANY (%s) AND attnum > 0 AND NOT attisdropped ORDER BY attrelid, attnum
+"""
+
+
+def read_postgresql(target: Target) -> PostgresFacts:
+    """Everything the rules ask for. Writes nothing. Raises DatabaseError."""
+    connection = open_connection(target, application_name="headgate source check", lock_seconds=_LOCK_SECONDS)
+    with closing(PostgresSession(connection)) as session:
+        try:
+            session.execute(_READ_ONLY)
+            return _facts(session)
+        except PostgresError as error:
+            raise DatabaseUnavailableError(
+                f"the {target.options.place} did not answer a query of its catalogue: {message(error)}"
+            ) from error
+
+
+def _facts(session: PostgresSession) -> PostgresFacts:
+    ((database, user, version, level, standby, slots, senders_max, senders, may_replicate),) = session.execute(_SERVER)
+    return PostgresFacts(
+        database=database,
+        user=user,
+        version=version,
+        wal_level=level,
+        is_standby=standby,
+        slots_max=slots,
+        senders_max=senders_max,
+        senders=senders,
+        may_replicate=bool(may_replicate),
+        slots=tuple(Slot(*row) for row in session.execute(_SLOTS)),
+        publications=_publications(session, version),
+        tables=_tables(session),
+    )
+
+
+def _publications(session: PostgresSession, version: int) -> tuple[Publication, ...]:
+    published: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+    filtered: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+    rows = session.execute(_PUBLISHED)
+    if version >= _SCHEMAS_SINCE:
+        rows += session.execute(_PUBLISHED_SCHEMAS)
+    for name, schema, table, has_filter in rows:
+        published[name].add((schema, table))
+        if has_filter:
+            filtered[name].add((schema, table))
+    return tuple(
+        Publication(
+            name,
+            all_tables,
+            frozenset(word for word, is_in in (("insert", insert), ("update", update), ("delete", delete)) if is_in),
+            via_root,
+            frozenset(published[name]),
+            frozenset(filtered[name]),
+        )
+        for name, all_tables, insert, update, delete, via_root in session.execute(_PUBLICATIONS)
+    )
+
+
+def _tables(session: PostgresSession) -> tuple[PostgresTable, ...]:
+    rows: list[tuple[Any, ...]] = session.execute(_TABLES)
+    columns: defaultdict[int, list[Column]] = defaultdict(list)
+    for oid, name, kind in session.execute(_COLUMNS, ([row[0] for row in rows],)):
+        columns[oid].append(Column(name, kind))
+    return tuple(
+        PostgresTable(
+            schema=schema,
+            table=table,
+            columns=tuple(columns[oid]),
+            key=tuple(key),
+            unique_index=index,
+            unique_columns=tuple(index_columns or ()),
+            kind=kind,
+            identity=identity,
+            is_unlogged=unlogged,
+            may_use_schema=usage,
+            may_select=usage and select,
+        )
+        for oid, schema, table, kind, identity, unlogged, usage, select, key, index, index_columns in rows
+    )

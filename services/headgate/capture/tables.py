@@ -1,0 +1,91 @@
+"""Tables of a source database, and which of them a pattern selects."""
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Final, TypeVar
+
+import msgspec
+
+from headgate.records.identifiers import show_identifier
+
+__all__ = ["Column", "NoTableError", "SourceTable", "chosen_tables", "topic_part"]
+
+_NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
+"""What Debezium replaces by an underscore, because Kafka does not allow it in a topic's name."""
+
+_SHOWN_MAX: Final = 8
+"""Names in a message. A database can have thousands of tables."""
+
+
+class NoTableError(Exception):
+    """A pattern matches no table of the source."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column: its name, and its type as the database writes it."""
+
+    name: str
+    type: str
+
+
+class SourceTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that can be captured. ``schema`` is the database of a MySQL or MariaDB table."""
+
+    schema: str
+    table: str
+    columns: tuple[Column, ...] = ()
+    key: tuple[str, ...] = ()
+    """Columns of the primary key."""
+    unique_index: str | None = None
+    """A unique index over columns that are never NULL, which can become the primary key."""
+    unique_columns: tuple[str, ...] = ()
+    may_select: bool = True
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it only looks like a table, and has no changes of its own."""
+        return False
+
+    @property
+    def name(self) -> str:
+        """``schema.table``, with quotes only where a part contains a dot or a quote."""
+        return show_identifier((self.schema, self.table))
+
+
+T = TypeVar("T", bound=SourceTable)
+
+
+def chosen_tables(tables: Sequence[T], patterns: Sequence[str]) -> list[T]:
+    """Tables whose ``schema.table`` matches one of the patterns (``*``, ``?``, ``[…]``). Without patterns, all.
+
+    A view is chosen by its own name only. Raises NoTableError for a pattern that matches nothing.
+    """
+    chosen = {table.name for table in tables if not patterns and not table.is_view}
+    for pattern in patterns:
+        found = {
+            table.name
+            for table in tables
+            if table.name == pattern or (not table.is_view and fnmatchcase(table.name, pattern))
+        }
+        if not found:
+            raise NoTableError(_no_table_matches(pattern, tables))
+        chosen |= found
+    return [table for table in tables if table.name in chosen]
+
+
+def _no_table_matches(pattern: str, tables: Sequence[SourceTable]) -> str:
+    """The nearest names, or the first of those that exist."""
+    names = sorted(table.name for table in tables)
+    if not names:
+        return f"no table matches {pattern!r}: the database has no tables that this user can see"
+    near = get_close_matches(pattern, names, n=3)
+    more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
+    known = f"Did you mean {', '.join(near)}?" if near else f"Tables are {', '.join(names[:_SHOWN_MAX])}{more}"
+    return f"no table matches {pattern!r}. {known}"
+
+
+def topic_part(name: str) -> str:
+    """A schema's or a table's name as it stands in the name of Debezium's topic."""
+    return _NOT_IN_TOPICS.sub("_", name)

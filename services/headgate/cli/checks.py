@@ -1,0 +1,46 @@
+"""How findings are shown: a line for each check, and below it the lines that fix it, ready to be typed."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from headgate.app.exit_codes import ExitCode
+from headgate.capture.finding import Finding, FixIn, State, is_wrong
+from headgate.cli.output import Output, note, show_value
+
+_STYLES: Final = {State.OK: "green", State.WARNING: "yellow", State.WRONG: "bold red"}
+_INDENT: Final = " " * 9
+"""Below the longest state and a blank, so that a fix stands under what it fixes."""
+
+
+def show_findings(findings: Sequence[Finding], output: Output) -> None:
+    """Show them, and end with CHECK_FAILED if one of them is wrong. Raises typer.Exit."""
+    wrong = sum(finding.state is State.WRONG for finding in findings)
+    warnings = sum(finding.state is State.WARNING for finding in findings)
+    if output is Output.TABLE:
+        console = Console(highlight=False, soft_wrap=True)
+        for finding in findings:
+            console.print(_lines(finding))
+        note(f"{len(findings)} checks, {wrong} wrong, {warnings} {'warning' if warnings == 1 else 'warnings'}")
+    else:
+        show_value(output, {"wrong": wrong, "warnings": warnings, "checks": msgspec.to_builtins(list(findings))})
+    if is_wrong(findings):
+        raise typer.Exit(int(ExitCode.CHECK_FAILED))
+
+
+def _lines(finding: Finding) -> Text:
+    text = Text()
+    text.append(f"{finding.state.value:<{len(_INDENT)}}", _STYLES[finding.state])
+    text.append(finding.check, "bold")
+    text.append(f" {finding.subject}: {finding.says}" if finding.subject else f": {finding.says}")
+    if finding.fix_in is FixIn.OPTION_FILE:
+        text.append(f"\n{_INDENT}In the server's option file, below [mysqld]:")
+    for line in finding.fix:
+        text.append(f"\n{_INDENT}  {line}", "cyan")
+    if finding.then:
+        text.append(f"\n{_INDENT}{finding.then}.")
+    return text

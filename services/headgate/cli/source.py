@@ -1,0 +1,71 @@
+"""``headgate source``: databases whose changes Debezium captures."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from headgate.capture.source import DEFAULT_NAME, read_source
+from headgate.cli.checks import show_findings
+from headgate.cli.options import CommandGroup, Format
+from headgate.cli.output import Output
+from headgate.databases.address import Options, Target
+from headgate.databases.connections import Use, named
+
+app = CommandGroup(help="Check source databases.", no_args_is_help=True)
+
+_OPTIONS: Final = Options("SOURCE", "--password-file", "source")
+
+Tables = Annotated[
+    list[str] | None,
+    typer.Option("--tables", metavar="PATTERN", help="only these tables, such as 'shop.*'. May be repeated"),
+]
+PublicationName = Annotated[
+    str, typer.Option("--publication", metavar="NAME", help="PostgreSQL: the connector's publication.name")
+]
+SlotName = Annotated[str, typer.Option("--slot", metavar="NAME", help="PostgreSQL: the connector's slot.name")]
+
+
+@app.callback()
+def source() -> None:
+    """Prepare source databases."""
+
+
+@app.command()
+def check(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="postgresql://user@host/database, mysql://user@host/database, or a named connection"
+        ),
+    ],
+    *,
+    password_file: Annotated[
+        Path | None, typer.Option("--password-file", help="a file in HEADGATE_SECRETS_DIR")
+    ] = None,
+    tables: Tables = None,
+    publication: PublicationName = DEFAULT_NAME,
+    slot: SlotName = DEFAULT_NAME,
+    output: Format = Output.TABLE,
+) -> None:
+    """Check that Debezium can capture a database.
+
+    Log settings, replication slots, publication, rights, and the key and replica identity of each table are checked as
+    the user in SOURCE, which should be the connector's. Nothing is written. Each fault is shown with the statement that
+    fixes it. Exit code 0 only if nothing is wrong.
+
+    Example: headgate source check postgresql://debezium@db.example/shop --password-file debezium --tables 'public.*'
+    """
+    found = read_source(target_at(source, password_file, _OPTIONS, Use.SOURCE), tables or [])
+    show_findings(found.findings(publication=publication, slot=slot), output)
+
+
+def target_at(given: str, password_file: Path | None, options: Options, use: Use) -> Target:
+    """The database of an address, or of a named connection. Raises DatabaseError, typer.BadParameter."""
+    if "://" in given or "=" in given:
+        return Target(given, password_file, options)
+    if password_file is not None:
+        raise typer.BadParameter(
+            f"{given} is a named connection, which has a password file of its own. Leave out {options.password_file}"
+        )
+    return named(given, use, options.address)[1]

@@ -1,0 +1,149 @@
+"""``headgate feed init``: what it writes is accepted, and nothing is replaced unasked."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from confluent_kafka.admin import NewTopic
+from psycopg.conninfo import conninfo_to_dict
+
+from fixtures.services import mariadb_execute
+from fixtures.spare_databases import SpareDatabases
+from headgate.app.exit_codes import ExitCode
+from headgate.config.feed import load_feed
+from headgate.config.settings import Settings
+from headgate.eventlog.kafka import KafkaLog
+from integration.cli.conftest import headgate, make_topics
+
+pytestmark = pytest.mark.integration
+
+TABLES = """
+CREATE SCHEMA shop;
+CREATE TABLE shop.orders (id bigint PRIMARY KEY, note text);
+CREATE TABLE shop.items (id bigint PRIMARY KEY, span interval);
+CREATE TABLE shop."Order Lines" (id bigint PRIMARY KEY);
+CREATE TABLE shop.audit (at timestamptz);
+"""
+
+
+class Databases:
+    """A source and a sink, their addresses without passwords, and the options that name the passwords' files."""
+
+    def __init__(self, source: str, sink: str, secrets: Path) -> None:
+        self.source, self.sink = source, sink
+        self.options: list[str] = []
+        for option, dsn in (("source", source), ("sink", sink)):
+            parts = conninfo_to_dict(dsn)
+            (secrets / option).write_text(str(parts["password"]))
+            address = "postgresql://{user}@{host}:{port}/{dbname}".format(**parts)
+            self.options += [f"--{option}", address, f"--{option}-password-file", option]
+
+
+@pytest.fixture
+def databases(
+    settings: Settings, spare_databases: SpareDatabases, postgres_database: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Databases]:  # fmt: skip
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    monkeypatch.setenv("HEADGATE_SECRETS_DIR", str(secrets))
+    with psycopg.connect(postgres_database, autocommit=True) as source:
+        source.execute(TABLES)
+    with spare_databases.database() as parameters:
+        sink = "postgresql://{user}:{password}@{host}:{port}/{dbname}".format(**parameters)
+        yield Databases(postgres_database, sink, secrets)
+
+
+def initialised(databases: Databases, settings: Settings, folder: Path, *more: str) -> list[Path]:
+    """The files that are written: the connector first, then feeds."""
+    folder.mkdir(exist_ok=True)
+    where = ["--folder", str(folder), "-o", "json"]
+    done = headgate("feed", "init", f"{settings.cluster}-shop", *databases.options, *where, *more)
+    assert done.exit_code == 0, done.stderr
+    return [Path(row["file"]) for row in json.loads(done.stdout)]
+
+
+def test_what_it_writes_is_accepted(databases: Databases, settings: Settings, log: KafkaLog, tmp_path: Path) -> None:
+    connector, *feeds = initialised(databases, settings, tmp_path / "made")
+    assert json.loads(connector.read_text())["topic.prefix"] == f"{settings.cluster}-shop"
+    specs = [load_feed(file) for file in feeds]
+    assert [len(spec.source.topics) for spec in specs] == [2, 1, 1]
+    make_topics(log, *(NewTopic(topic, 1, 1) for spec in specs for topic in spec.source.topics))
+    with psycopg.connect(databases.sink, autocommit=True) as sink:
+        sink.execute(TABLES)
+    tables: set[str] = set()
+    for file in feeds:
+        dry = headgate("feed", "create", str(file), "--dry-run", "-o", "json")
+        assert dry.exit_code == 0, dry.stderr
+        tables |= {span["table"] for span in json.loads(dry.stdout)["spans"]}
+    assert tables == {"shop.orders", "shop.items", "shop.Order Lines", "shop.audit"}
+
+
+def test_a_file_is_replaced_only_when_asked(databases: Databases, settings: Settings, tmp_path: Path) -> None:
+    connector, feed, *_ = initialised(databases, settings, tmp_path / "made")
+    feed.write_text("mine")
+    again = headgate("feed", "init", f"{settings.cluster}-shop", *databases.options, "--folder", str(tmp_path / "made"))
+    assert (again.exit_code, feed.read_text()) == (ExitCode.USAGE, "mine")
+    assert f"{connector}, {feed}" in again.stderr
+    initialised(databases, settings, tmp_path / "made", "--force")
+    assert load_feed(feed).feed == f"{settings.cluster}-shop"
+
+
+def test_it_says_what_is_still_to_be_done(databases: Databases, settings: Settings, tmp_path: Path) -> None:
+    done = headgate("feed", "init", "shop", *databases.options, "--folder", str(tmp_path), "--tables", "shop.items")
+    assert done.exit_code == 0, done.stderr
+    said = " ".join(done.stderr.split())
+    assert "the source is not ready" in said
+    assert "the sink does not have shop.items" in said
+    assert "pg_dump --schema-only" in said
+    assert load_feed(tmp_path / "shop.yaml").source.topics == ("shop.shop.items",)
+
+
+def changed(options: list[str], option: str, value: str) -> list[str]:
+    at = options.index(option) + 1
+    return [*options[:at], value, *options[at + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--source-password-file", "none", "--source-password-file none: No such file"),
+        ("--sink-password-file", "wrong", "cannot open a session at the sink"),
+        ("--sink", "postgresql://me@127.0.0.1:1/x", "cannot open a session at the sink"),
+        ("--sink", "mongodb://me@host/x", "--sink begins with mongodb://"),
+        ("--source", "postgresql://me:secret@host/x", "--source has a password in it"),
+    ],
+)
+def test_a_database_that_cannot_be_opened_leaves_no_files(
+    databases: Databases, tmp_path: Path, option: str, value: str, says: str
+) -> None:
+    (tmp_path / "secrets" / "wrong").write_text("wrong")
+    folder = tmp_path / "made"
+    folder.mkdir()
+    done = headgate("feed", "init", *changed(databases.options, option, value), "--folder", str(folder))
+    assert (done.exit_code, says in " ".join(done.stderr.split())) == (ExitCode.DATABASE, True), done.stderr
+    assert list(folder.iterdir()) == []
+
+
+def test_a_mariadb_as_source(databases: Databases, mariadb_database: str, settings: Settings, tmp_path: Path) -> None:
+    mariadb_execute(mariadb_database, "CREATE TABLE orders (id int PRIMARY KEY)")
+    login, _, place = mariadb_database.removeprefix("mysql://").rpartition("@")
+    user, _, password = login.partition(":")
+    (tmp_path / "secrets" / "source").write_text(password)
+    options = changed(databases.options, "--source", f"mysql://{user}@{place}")
+    done = headgate("feed", "init", "shop", *options, "--folder", str(tmp_path))
+    assert done.exit_code == 0, done.stderr
+    connector: dict[str, Any] = json.loads((tmp_path / "shop-connector.json").read_text())
+    database = place.rpartition("/")[2]
+    assert connector["connector.class"] == "io.debezium.connector.mariadb.MariaDbConnector"
+    assert connector["schema.history.internal.kafka.bootstrap.servers"] == settings.bootstrap
+    assert load_feed(tmp_path / "shop.yaml").source.topics == (f"shop.{database}.orders",)
+
+
+def test_nothing_given_names_what_is_missing() -> None:
+    done = headgate("feed", "init")
+    assert done.exit_code == ExitCode.USAGE
+    assert "Missing option '--source'" in done.stderr
