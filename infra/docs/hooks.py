@@ -9,7 +9,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from headgate_lab.pages import mermaid
+from headgate_lab.pages import commands, mermaid
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -21,9 +21,10 @@ LINK: Final = re.compile(r"\[([^\]]*)\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages from outside docs/, and the script."""
+    """Add the pages from outside docs/, the page of commands, and the script."""
     for name, place in BESIDE.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / name)))
+    files.append(File.generated(config, "reference/commands.md", content=commands.page()))
     files.append(File.generated(config, "mermaid.min.js", content=mermaid.script()))
     return files
 

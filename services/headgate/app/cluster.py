@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException
 from headgate.config.settings import Settings, load_settings
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
 from headgate.eventlog.kafka import KafkaLog, open_log
+from headgate.eventlog.reachable import check_takes_connections
 from headgate.eventlog.sharding import SHARDED_TOPICS
 from headgate.eventlog.topics import topic_name
 
@@ -36,7 +37,11 @@ def cluster_settings(flags: Mapping[str, Any]) -> Settings:
 
 @contextmanager
 def opened_cluster(flags: Mapping[str, Any]) -> Iterator[tuple[Settings, KafkaLog]]:
-    """The settings and the cluster's log, checked, for one command. Raises SettingsError, LogError."""
+    """The settings and the cluster's log, checked, for one command. Raises SettingsError, LogError.
+
+    Unlike a service, a command does not wait for a broker that refuses connections.
+    """
+    check_takes_connections(load_settings(flags).bootstrap)
     settings = cluster_settings(flags)
     log = open_log(settings)
     try:

@@ -13,7 +13,7 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind
 from headgate.views.rows import agent_rows
 
-app = CommandGroup(help="Agents: who runs tables.", no_args_is_help=True)
+app = CommandGroup(help="List agents and drain them.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -48,7 +48,7 @@ def drain(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Move every table away from AGENT, in two phases; done when it has none in any shard, then stop it.
+    """Move every table away from an agent. Done when it has none, and can be stopped.
 
     An agent that is told to stop (SIGTERM) does the same by itself, as far as its shutdown time allows; draining it
     first has no such limit. It gets no tables for a minute after that.

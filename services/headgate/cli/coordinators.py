@@ -14,7 +14,7 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind
 from headgate.views.rows import owner_rows
 
-app = CommandGroup(help="Coordinators: who decides, for which shard.", no_args_is_help=True)
+app = CommandGroup(help="List coordinators and hand over their shards.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -41,7 +41,7 @@ def resign(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Let owners give their shards back: another coordinator takes over at once, tables go on meanwhile.
+    """Hand over shards: another coordinator takes over at once, and tables continue.
 
     The process stays, as a standby. If there is no other, it takes over again itself after a lease.
     """

@@ -23,7 +23,7 @@ from headgate.records.keys import DeadLetterKey
 from headgate.replication.feed_parts import FeedParts
 from headgate.sources.resend import Original, Verdict, look, resend, why_not_alone
 
-app = CommandGroup(help="Changes set aside (on_bad_change: quarantine).", no_args_is_help=True)
+app = CommandGroup(help="Inspect and replay changes that were set aside.", no_args_is_help=True)
 
 VALUE_SHOWN_MAX: Final = 80
 """Characters of a reason in a table; show has all of it."""

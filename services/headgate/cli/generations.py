@@ -36,16 +36,16 @@ from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.generation.changelog.core.bounds import standings_of
 from headgate.generation.changelog.core.planning import resize
 from headgate.generation.core.ranges import LogStream
-from headgate.generation.core.state import GenerationState
+from headgate.generation.core.state import GenerationState, current_of, open_switch_of
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.tokens import token_of_key
 from headgate.records.control import FeedRecorded
-from headgate.records.generation import GenerationRequestKind, ReaderKey
+from headgate.records.generation import GenerationRequestKind, ReaderKey, SetKey, SetRecorded
 from headgate.records.keys import FeedKey
 from headgate.records.names import InvalidNameError, check_name
 from headgate.sources.change_logs import reader_of_feed
 
-app = CommandGroup(help="Change logs: re-partitioned without breaking any key's order.", no_args_is_help=True)
+app = CommandGroup(help="Create and re-partition change logs.", no_args_is_help=True)
 
 app.command("plan")(show_plan)
 app.command()(automatic)
@@ -136,8 +136,19 @@ def delete(
 
 
 @app.command("list")
-def list_generations(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """List the generations that are not retired, and what holds back the retirement of each."""
+def list_generations(
+    name: Annotated[str | None, typer.Argument(metavar="[SET]", help="name of the change log")] = None,
+    *,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """List change logs, or the generations of one.
+
+    A generation is listed until it is retired, with what holds its retirement back.
+    """
+    if name is None:
+        _list_change_logs(output, cluster)
+        return
     with opened(name, cluster) as (_, tail):
         record = record_of(tail, name)
         readers = tail.state.readers.get(name, {})
@@ -267,6 +278,26 @@ def forget(
 
 
 # --- how ---
+
+
+def _list_change_logs(output: Output, cluster: ClusterOptions) -> None:
+    with connected(cluster) as (_, log):
+        found = list(read_snapshot(log).each(SetKey, SetRecorded))
+    rows = [_change_log(key.set, record) for key, record in found if record.topic]
+    show_rows(("set", "topic", "partitions", "generation", "generations", "writers", "switching"), rows, output)
+
+
+def _change_log(name: str, record: SetRecorded) -> dict[str, Any]:
+    current, opening = current_of(record), open_switch_of(record)
+    return {
+        "set": name,
+        "topic": record.topic,
+        "partitions": record.partitions,
+        "generation": None if current is None else current.epoch,
+        "generations": len(record.generations),
+        "writers": len(record.writers),
+        "switching": opening is not None,
+    }
 
 
 def _shown(stream: LogStream) -> dict[str, Any]:

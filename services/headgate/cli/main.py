@@ -17,13 +17,12 @@ from typing import Annotated, Any, Final
 
 import typer
 from pydantic import ValidationError
-from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
 from headgate import SCHEMA_VERSION, __version__
 from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of
-from headgate.cli.options import CommandGroup, Format
+from headgate.cli.options import CommandGroup, Format, HelpfulGroup
 from headgate.cli.output import Output, complain, errors_as, show_object
 from headgate.config.wording import explained, one_of
 
@@ -31,7 +30,7 @@ INTERRUPTED: Final = 130
 """What a shell says of a command that Ctrl-C has ended: 128 and the signal's number."""
 
 
-class Commands(TyperGroup):
+class Commands(HelpfulGroup):
     """The top group of commands: whatever a command raises comes through here."""
 
     def main(self, *args: Any, **further: Any) -> Any:
@@ -102,21 +101,33 @@ def _asked(arguments: Sequence[str]) -> Output:
     return asked
 
 
+_SETUP: Final = "Set up"
+_FEEDS: Final = "Run feeds"
+_CHANGES: Final = "Change schemas and change logs"
+_OTHERS_PANEL: Final = "Try it out (headgate-lab)"
+
 OWN_COMMANDS: Final[Mapping[str, str]] = {
-    "serve": "headgate.cli.serve:app",
     "source": "headgate.cli.source:app",
+    "topic": "headgate.cli.topic:app",
+    "serve": "headgate.cli.serve:app",
     "feed": "headgate.cli.feed:app",
+    "why": "headgate.cli.why:why",
+    "verify": "headgate.cli.verify:verify",
     "table": "headgate.cli.tables:app",
+    "deadletter": "headgate.cli.deadletter:app",
     "agent": "headgate.cli.agents:app",
     "coordinator": "headgate.cli.coordinators:app",
-    "topic": "headgate.cli.topic:app",
-    "generation": "headgate.cli.generations:app",
-    "deadletter": "headgate.cli.deadletter:app",
     "migration": "headgate.cli.migration:app",
-    "verify": "headgate.cli.verify:verify",
-    "why": "headgate.cli.why:why",
+    "generation": "headgate.cli.generations:app",
 }
-"""Where each is, in the order in which they are listed."""
+"""Where each is, in the order in which a user meets them, which is that of the help."""
+
+PANELS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("doctor", "jars", "source", "topic", "serve"), _SETUP),
+    **dict.fromkeys(("feed", "why", "verify", "table", "deadletter", "agent", "coordinator"), _FEEDS),
+    **dict.fromkeys(("migration", "generation"), _CHANGES),
+}
+"""The part of the help in which each stands. Commands of other distributions are in the last."""
 
 LAB_COMMANDS: Final = ("demo", "up", "chaos", "bench", "sim")
 """Commands of the distribution ``headgate-lab``. They are listed without it as well, and then say how to get it."""
@@ -128,7 +139,7 @@ GROUP: Final = "headgate.commands"
 class _AllCommands(Commands):
     def list_commands(self, ctx: Any) -> list[str]:
         of_others = dict.fromkeys([*LAB_COMMANDS, *entry_points(group=GROUP).names])
-        return [*of_others, *OWN_COMMANDS, *super().list_commands(ctx)]
+        return [*OWN_COMMANDS, *super().list_commands(ctx), *of_others]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         own = super().get_command(ctx, cmd_name)
@@ -160,11 +171,12 @@ def _own_command(name: str) -> Any:
 def _command(name: str, found: Any) -> Any:
     """A function, or a group of commands, under the name it is called by."""
     if not isinstance(found, typer.Typer):
-        alone = CommandGroup(add_completion=False)
+        alone = CommandGroup()
         alone.command(name, context_settings=ANY_ARGUMENTS if found is _missing else None)(found)
         found = alone
-    command = get_command(found)
+    command: Any = get_command(found)
     command.name = name
+    command.rich_help_panel = PANELS.get(name, _OTHERS_PANEL)
     return command
 
 
@@ -187,6 +199,7 @@ def _show_version(asked: bool) -> None:
 
 app = CommandGroup(
     cls=_AllCommands,
+    add_completion=True,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -203,7 +216,7 @@ def headgate(
     """Keep tables in step: change events from Kafka into databases, exactly once, from one writer per table."""
 
 
-@app.command()
+@app.command(rich_help_panel=_SETUP)
 def version(output: Format = Output.TABLE) -> None:
     """Show the version, and the version of the control records that it writes."""
     show_object({"version": __version__, "schema_version": SCHEMA_VERSION}, output)

@@ -47,7 +47,7 @@ from headgate.records.migration import (
 )
 from headgate.runtime.requests import Request, ask
 
-app = CommandGroup(help="Schema changes under load: online, or as they are.", no_args_is_help=True)
+app = CommandGroup(help="Change schemas under load.", no_args_is_help=True)
 
 TOPIC: Final = Partition("migration", 0)
 

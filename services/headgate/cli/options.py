@@ -13,6 +13,7 @@ import msgspec
 import typer
 from msgspec import NODEFAULT
 from msgspec.structs import fields
+from typer.core import TyperCommand, TyperGroup
 
 from headgate.app.cluster import opened_cluster
 from headgate.cli.output import Output, errors_as
@@ -26,12 +27,36 @@ class OptionGroup(msgspec.Struct, frozen=True):
     """Options that belong together: each field is annotated as a parameter of a command would be."""
 
 
+def _without_types_of_switches(parameters: list[Any]) -> list[Any]:
+    """Parameters for a help page: an option that takes no value shows none."""
+    for parameter in parameters:
+        if getattr(parameter, "is_bool_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types_of_switches(super().get_params(ctx))
+
+
+class HelpfulGroup(TyperGroup):
+    """A group whose help shows no types of options that take no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """See the library's."""
+        return _without_types_of_switches(super().get_params(ctx))
+
+
 class CommandGroup(typer.Typer):
-    """Commands which may take groups of options."""
+    """Commands which may take groups of options. Only the top group has options for completion."""
+
+    def __init__(self, *, add_completion: bool = False, cls: type[TyperGroup] = HelpfulGroup, **further: Any) -> None:
+        super().__init__(add_completion=add_completion, cls=cls, **further)
 
     def command(self, name: str | None = None, **further: Any) -> Callable[[Command], Command]:
         """Register the function below as a command; see typer.Typer.command."""
-        register = super().command(name, **further)
+        register = super().command(name, cls=_Command, **further)
 
         def registered(command: Command) -> Command:
             register(_with_options(command))

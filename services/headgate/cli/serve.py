@@ -15,7 +15,7 @@ from headgate.app.services import (
 )
 from headgate.cli.options import ClusterOptions, CommandGroup, OptionGroup, cluster_flags
 
-app = CommandGroup(help="Run a service in the foreground, until SIGTERM or Ctrl-C.", no_args_is_help=True)
+app = CommandGroup(help="Run a service.", no_args_is_help=True)
 
 Lease = Annotated[float | None, typer.Option("--lease-seconds", help="[HEADGATE_LEASE_SECONDS]")]
 CreateTopics = Annotated[
@@ -124,7 +124,10 @@ def node(
     process: ProcessOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Run a coordinator and an agent in one process; one of them ending ends both."""
+    """Run a coordinator and an agent in one process. If one ends, so does the other.
+
+    Example: headgate serve node --bootstrap broker:9092 --create-topics
+    """
     run_node(_flags(process, cluster, lease_seconds=lease_seconds, name=name), shard, create=create)
 
 

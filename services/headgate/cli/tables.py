@@ -15,7 +15,7 @@ from headgate.records.control import FeedRecorded, OperationKind
 from headgate.records.keys import FeedKey
 from headgate.views.rows import table_rows
 
-app = CommandGroup(help="Tables of feeds: where they run.", no_args_is_help=True)
+app = CommandGroup(help="Inspect, move and split the tables of feeds.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -62,7 +62,10 @@ def move(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Move TABLE to AGENT in two phases; done when it replicates there."""
+    """Move a table to another agent. Done when it replicates there.
+
+    Example: headgate table move shop public.orders agent-2
+    """
     with connected(cluster) as (_, log):
         outcome = ask(log, operation(OperationKind.MOVE_TABLE, feed, table=table, agent=agent), timeout)
     show_settled(f"{feed}/{table} → {agent}", {"feed": feed, "table": table, "agent": agent}, outcome, output)
@@ -80,7 +83,10 @@ def split(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Divide TABLE by its source partitions, so that several agents share it; done when every part replicates."""
+    """Split a table by its source partitions, so that several agents share it.
+
+    Example: headgate table split shop public.orders --parts 4
+    """
     with connected(cluster) as (_, log):
         outcome = ask(log, operation(OperationKind.SPLIT_TABLE, feed, table=table, parts=parts), timeout)
     show_settled(f"{feed}/{table}", {"feed": feed, "table": table, "parts": parts}, outcome, output)
@@ -95,7 +101,7 @@ def merge(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Make a split TABLE whole again, on one agent; done when it replicates as one."""
+    """Merge the parts of a split table on one agent. Done when it replicates as one."""
     with connected(cluster) as (_, log):
         outcome = ask(log, operation(OperationKind.MERGE_TABLE, feed, table=table), timeout)
     show_settled(f"{feed}/{table}", {"feed": feed, "table": table, "parts": 1}, outcome, output)

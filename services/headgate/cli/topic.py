@@ -19,7 +19,7 @@ from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.eventlog.topics import create_topics
 from headgate.records.registry import KEY_FORMS
 
-app = CommandGroup(help="The control topics, decoded.", no_args_is_help=True)
+app = CommandGroup(help="Create and inspect the control topics.", no_args_is_help=True)
 
 POLL_SECONDS: Final = 0.5
 POLL_RECORDS_MAX: Final = 500
@@ -126,7 +126,10 @@ def create(
     ] = None,
     cluster: ClusterOptions,
 ) -> None:
-    """Create the control topics that are missing, with the settings they need, and check the others."""
+    """Create the control topics that are missing, with the settings they need, and check the others.
+
+    Example: headgate topic create --bootstrap broker:9092 --replication-factor 1
+    """
     flags = cluster_flags(cluster)
     settings = load_settings({**flags, "shards": shards, "replication_factor": replication_factor})
     create_topics(settings)

@@ -52,9 +52,12 @@ def verify(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Compare the rows of FEED's source and target tables. Exit 0 only if all tables were compared and are equal.
+    """Compare the rows of a feed's source and target tables.
 
-    Both sides must be at rest. A table that cannot be compared is skipped and named, and the others are compared.
+    Neither side may change until it is done. A table that cannot be compared is named and skipped. Exit code 0 only if
+    all tables were compared and are equal.
+
+    Example: headgate verify shop --source-dsn postgresql://reader@db.example/shop --source-password-file reader
     """
     with connected(cluster) as (_, log):
         record = find_feed(read_snapshot(log), feed)

@@ -38,7 +38,12 @@ def why(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Say what holds FEED's checkpoint: table, stage, agent, since when, what to do; exit 0 only if nothing does."""
+    """Explain what holds a feed back, and what to do about it.
+
+    Shows the table, the stage, the agent, since when, and advice. Exit code 0 only if nothing holds the feed.
+
+    Example: headgate why shop
+    """
     held = False
     with connected(cluster) as (_, log):
 

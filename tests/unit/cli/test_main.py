@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -11,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headgate import SCHEMA_VERSION
-from headgate.cli.main import app
+from headgate.cli.main import LAB_COMMANDS, app
 
 
 def test_help_names_every_group_and_command() -> None:
@@ -19,6 +20,22 @@ def test_help_names_every_group_and_command() -> None:
     names = "demo up bench serve feed table agent coordinator topic verify why version"
     for name in names.split():
         assert f" {name} " in text
+
+
+def test_help_lists_commands_in_the_order_in_which_they_are_met() -> None:
+    text = CliRunner().invoke(app, ["--help"]).stdout
+    listed = re.findall(r"^│ ([a-z]+) ", text, re.MULTILINE)
+    met = ["source", "topic", "serve", "feed", "why", "migration", "generation", *LAB_COMMANDS]
+    assert [name for name in listed if name in met] == met
+    assert listed[-len(LAB_COMMANDS) :] == list(LAB_COMMANDS)
+
+
+@pytest.mark.parametrize("command", [[], ["feed"], ["feed", "create"], ["generation", "timestamps", "gc"], ["verify"]])
+def test_an_option_without_a_value_shows_no_type(command: list[str]) -> None:
+    text = CliRunner().invoke(app, [*command, "-h"]).stdout
+    assert "--help" in text
+    assert "<bool>" not in text
+    assert ("--install-completion" in text) == (not command), "at the top only"
 
 
 def _typed(words: str, **environment: str) -> subprocess.CompletedProcess[str]:
