@@ -225,6 +225,7 @@ def owners(monkeypatch: pytest.MonkeyPatch) -> Owners:
     monkeypatch.setattr(requests, "time", clock)  # waiting takes no time: each look at the clock is a second
     monkeypatch.setattr(cluster, "open_log", opened)
     monkeypatch.setattr(cluster, "cluster_settings", lambda _flags: SimpleNamespace(prefix="headgate."))
+    monkeypatch.setattr(cluster, "check_takes_connections", lambda _bootstrap: None)
     return broker
 
 
