@@ -85,11 +85,15 @@ bench: $(READY) ## figures, not tests: pipeline, peers, latency, move, tables, r
 	$(RUN)/headgate bench control
 	$(RUN)/headgate bench generation
 
-sim: $(READY) ## the control plane in a simulated world of faults, a minute of it
+sim: $(READY) ## the control plane in a simulated world of faults, a minute of it; then change logs and migrations
 	$(RUN)/headgate sim --seeds 400
+	$(RUN)/headgate sim --world switches --seeds 50
+	$(RUN)/headgate sim --world migrations --seeds 100
 
 sim-long: $(READY) ## the same for as long as asked: make sim-long SEEDS=20000 START=1000
 	$(RUN)/headgate sim --seeds $(or $(SEEDS),5000) --start $(or $(START),1000) --ticks 800
+	$(RUN)/headgate sim --world switches --seeds $(or $(SEEDS),5000) --start $(or $(START),1000)
+	$(RUN)/headgate sim --world migrations --seeds $(or $(SEEDS),5000) --start $(or $(START),1000)
 	$(RUN)/python -m headgate_lab.simulation.exhaustive
 
 mutants: $(READY) ## flip each guard of the machines; something must notice every flip

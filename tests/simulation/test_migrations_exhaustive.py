@@ -1,7 +1,7 @@
 """Every order of events of one migration, to a depth: answers, lost answers, wishes, deaths of the owner, timers.
 
-The world is the machine and the model of a database (migration_model), without a role loop. States that were met
-before are not followed again. Guarantee 8 is checked at every fact.
+The world is the machine and the model of a database (headgate_lab/simulation/migrations/database.py), without a role
+loop. States that were met before are not followed again. Guarantee 8 is checked at every fact.
 """
 
 import copy
@@ -31,7 +31,7 @@ from headgate.runtime.machine import (
     TermBegan,
     TimerFired,
 )
-from support.migration_model import Database, FencedAtDatabaseError
+from headgate_lab.simulation.migrations.database import Database, FencedAtDatabaseError
 
 NOON_MS = 1_795_262_400_000
 """The wall clock stands still: no state is told from another by its times."""

@@ -4,12 +4,16 @@ The first histories draw who dies when. The others have one death each, at each 
 none between two steps that was not tried.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
+from typer.testing import CliRunner
 
+from headgate.app.exit_codes import ExitCode
+from headgate.cli.main import app
 from headgate.generation.changelog.core import switching
 from headgate.generation.changelog.core.outbox import Outbox, Written
 from headgate.generation.changelog.core.reader_progress import ReaderProgress
@@ -17,6 +21,8 @@ from headgate.generation.changelog.core.reading import Gap, Reading, StreamReadi
 from headgate.generation.core.effects import EndsWritten, FenceWriter, WriteEnds, WriterFenced
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.stream_table import Gate
+from headgate_lab.simulation.migrations.world import MigrationWorld
+from headgate_lab.simulation.other_worlds import OtherPlayed, OtherWorld, play_all
 from headgate_lab.simulation.switches.actors import SET, SimOwner, SimReader
 from headgate_lab.simulation.switches.data_log import DataLog, DataRecord
 from headgate_lab.simulation.switches.feed import FeedAgent
@@ -338,3 +344,27 @@ def test_the_judge_notices_what_is_lost_repeated_or_reordered() -> None:
     judge = Judge({"w": ["k", "k", "k"]})
     judge.deliver(record(0))
     assert judge.missing() == 2
+
+
+@pytest.mark.parametrize("world", OtherWorld)
+def test_the_command_plays_it(world: OtherWorld) -> None:
+    told: list[OtherPlayed] = []
+    campaign = play_all(world, range(3, 5), told.append)
+    assert (campaign.seeds, campaign.findings, len(told)) == (2, [], 2)
+    again = play_all(world, [4], told.append)
+    assert told[2] == told[1], "a history is its seed"
+    assert again.steps < campaign.steps
+
+
+@pytest.mark.parametrize("world", OtherWorld)
+def test_the_command_tells_what_a_history_finds(world: OtherWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    for broken in (SwitchWorld, MigrationWorld):
+        monkeypatch.setattr(broken, "_step" if broken is SwitchWorld else "step", None)
+    result = CliRunner().invoke(app, ["sim", "--world", world.value, "--seeds", "2", "-o", "json"])
+    assert result.exit_code == ExitCode.DIFFERENCE
+    found = json.loads(result.stdout)
+    assert found["violations"] == 2
+    assert "TypeError" in found["findings"][0]["finding"]
+    refused = CliRunner().invoke(app, ["sim", "--world", world.value, "--ticks", "5"])
+    assert refused.exit_code == ExitCode.USAGE
+    assert "--ticks and --shrink are for --world tables" in refused.stderr

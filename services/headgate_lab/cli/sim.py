@@ -2,6 +2,7 @@
 
 import logging
 import time
+from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
@@ -11,6 +12,7 @@ from headgate.app.exit_codes import ExitCode
 from headgate.cli.options import Format
 from headgate.cli.output import Output, note, show_object, show_value
 from headgate_lab.simulation.campaign import TICKS, Campaign, Played, play, shrink
+from headgate_lab.simulation.other_worlds import OtherCampaign, OtherPlayed, OtherWorld, play_all
 from headgate_lab.simulation.profile import Profile, draw_profile
 
 TRACE_LINES_SHOWN = 60
@@ -19,24 +21,43 @@ STEPS_PER_S_GOAL = 15_000
 """On one core: a minute in CI then is about a million steps."""
 
 
+class SimulatedWorld(StrEnum):
+    """What is simulated."""
+
+    TABLES = "tables"
+    SWITCHES = OtherWorld.SWITCHES.value
+    MIGRATIONS = OtherWorld.MIGRATIONS.value
+
+
 def sim(
     *,
+    world: Annotated[
+        SimulatedWorld, typer.Option("--world", help="tables on agents, switches of a change log, or migrations")
+    ] = SimulatedWorld.TABLES,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="histories to play")] = 300,
     start: Annotated[int, typer.Option("--start", min=0, help="the first seed")] = 0,
-    ticks: Annotated[int, typer.Option("--ticks", min=1, help="length of the phase with faults")] = TICKS,
+    ticks: Annotated[
+        int | None, typer.Option("--ticks", min=1, help=f"length of the phase with faults [{TICKS}]; tables only")
+    ] = None,
     shrink_seed: Annotated[
-        int | None, typer.Option("--shrink", metavar="SEED", help="find the least form of this seed's finding")
+        int | None,
+        typer.Option("--shrink", metavar="SEED", help="find the least form of this seed's finding; tables only"),
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
     """Play histories; exit 0 only if every guarantee held and (from 300 seeds on) every rare state was reached."""
     logging.getLogger("headgate").setLevel(logging.CRITICAL)
+    if world is not SimulatedWorld.TABLES:
+        if ticks is not None or shrink_seed is not None:
+            raise typer.BadParameter(f"--ticks and --shrink are for --world {SimulatedWorld.TABLES.value}")
+        _play_other(OtherWorld(world.value), range(start, start + seeds), output)
+        return
     if shrink_seed is not None:
-        _shrink(shrink_seed, ticks, output)
+        _shrink(shrink_seed, ticks or TICKS, output)
         return
     campaign, began, digest = Campaign(), time.process_time(), ""
     for seed in range(start, start + seeds):
-        played = play(draw_profile(seed, ticks=ticks))
+        played = play(draw_profile(seed, ticks=ticks or TICKS))
         campaign.add(played)
         digest = played.digest
         if played.finding is not None or seeds == 1:
@@ -45,6 +66,33 @@ def sim(
     _show(campaign, seconds, digest if seeds == 1 else None, output)
     if not campaign.holds:
         raise typer.Exit(int(ExitCode.DIFFERENCE))
+
+
+def _play_other(world: OtherWorld, seeds: range, output: Output) -> None:
+    def tell(played: OtherPlayed) -> None:
+        if played.finding is not None or len(seeds) == 1:
+            found = played.finding or "holds"
+            note(f"seed {played.seed}: {found} after {played.steps} steps, digest {played.digest}")
+
+    began = time.process_time()
+    campaign = play_all(world, seeds, tell)
+    seconds = time.process_time() - began
+    _show_other(campaign, seconds, output)
+    if campaign.findings:
+        raise typer.Exit(int(ExitCode.DIFFERENCE))
+
+
+def _show_other(campaign: OtherCampaign, seconds: float, output: Output) -> None:
+    facts: dict[str, Any] = {
+        "seeds": campaign.seeds,
+        "steps": campaign.steps,
+        "steps_per_s": round(campaign.steps / max(seconds, 1e-9)),
+        "violations": len(campaign.findings),
+    }
+    if output is Output.TABLE:
+        show_object(facts, output)
+    else:
+        show_value(output, facts | {"findings": msgspec.to_builtins(campaign.findings)})
 
 
 def _show(campaign: Campaign, seconds: float, digest: str | None, output: Output) -> None:

@@ -162,6 +162,7 @@ class SwitchWorld:
         self.broker.on_committed = self._observe
         self.data = DataLog(profile.partitions)
         self.now = 100.0
+        self.steps = 0
         self.broker.monotonic = lambda: self.now
         self.sources = {
             f"w{number}": [f"k{number}.{self.random.randrange(KEYS_PER_WRITER)}" for _ in range(profile.changes)]
@@ -219,6 +220,7 @@ class SwitchWorld:
 
     def _step(self, *, calm: bool) -> None:
         self.now += TICK_SECONDS
+        self.steps += 1
         actors = [self._owner_step, self._owner_step, self._writer_step, self._writer_step, self._reader_step]
         self.random.choice(actors)(calm)
         if not calm and self.random.random() < self.profile.switch_rate:

@@ -1,4 +1,4 @@
-"""A database as far as a migration can tell, for tests of the scheduler: what an effect does there, step by step.
+"""A database as far as a migration can tell: what an effect does there, step by step.
 
 It keeps the contract that strategies keep at real databases (headgate.migration.strategies.contract): every effect
 first raises a fence to its owner's term, so that nothing an older owner still does there can land; an effect that is
@@ -18,6 +18,16 @@ SHADOW = (Artifact("table", "shadow"),)
 OLD = (Artifact("table", "old"),)
 BACK = (Artifact(FEED, "back"),)
 COPY_STEPS = 3
+
+
+class MigrationBrokenError(AssertionError):
+    """Something that must hold of migrations does not: guarantee 8, or one that it rests on."""
+
+
+def require(is_so: bool, what: str) -> None:
+    """Raises MigrationBrokenError."""
+    if not is_so:
+        raise MigrationBrokenError(what)
 
 
 class FencedAtDatabaseError(Exception):
@@ -62,7 +72,7 @@ class Database:
         reverts = parse_spec(effect.record.spec).reverts
         if isinstance(effect, fx.CleanUpMigration):
             takers = [name for name, other in self.tables.items() if other.reverts == effect.migration]
-            assert effect.keeps_tables or not takers, f"the table before of {effect.migration} is {takers}'s copy"
+            require(effect.keeps_tables or not takers, f"the table before of {effect.migration} is {takers}'s copy")
             table.left = tuple(a for a in table.left if effect.keeps_tables and a.kind != FEED)
             yield fx.CleanedUp(table.left)
         elif table.changed:
@@ -90,7 +100,7 @@ class Database:
             yield None
             fenced()
             if table.reverts is not None:
-                assert set(OLD) <= set(self.tables[table.reverts].left), "the table before went while it was the copy"
+                require(set(OLD) <= set(self.tables[table.reverts].left), "the table before went while it was the copy")
                 self.tables[table.reverts].left = ()
             if not table.changed:  # a tool may have done it meanwhile
                 change(table, is_kept=parse_spec(effect.record.spec).keep_way_back)
@@ -145,13 +155,13 @@ class Database:
         """Guarantee 8: a terminal state is a fact at the moment at which it is committed."""
         table = self.tables.setdefault(name, Table())
         said_twice = record.message.startswith("duplicate DDL")
-        assert table.changed <= 1, f"{name} was changed {table.changed} times"
+        require(table.changed <= 1, f"{name} was changed {table.changed} times")
         if record.state is MigrationState.COMPLETE and not said_twice:
-            assert table.changed == 1, f"{name} is recorded complete, but was not changed"
+            require(table.changed == 1, f"{name} is recorded complete, but was not changed")
         if record.state in (MigrationState.FAILED, MigrationState.CANCELLED):
-            assert table.changed == 0, f"{name} is recorded {record.state}, but was changed"
-            assert table.attempt == 0, f"{name} is recorded {record.state}, but still runs"
-            assert table.tool_of is None, f"{name} is recorded {record.state}, but its tool runs"
+            require(table.changed == 0, f"{name} is recorded {record.state}, but was changed")
+            require(table.attempt == 0, f"{name} is recorded {record.state}, but still runs")
+            require(table.tool_of is None, f"{name} is recorded {record.state}, but its tool runs")
 
 
 def is_tool(record: MigrationRecorded) -> bool:
@@ -160,11 +170,13 @@ def is_tool(record: MigrationRecorded) -> bool:
 
 
 def progress(table: Table) -> fx.Progressed:
+    """How far its copy is."""
     ready = table.copied >= COPY_STEPS
     stage = "ready" if ready else "copying"
     return fx.Progressed(stage, table.copied, COPY_STEPS, is_ready_to_complete=ready, artifacts=table.left)
 
 
 def change(table: Table, *, is_kept: bool = False) -> None:
+    """The change comes into force; the table before is left."""
     table.changed += 1
     table.attempt, table.tool_of, table.left, table.reverts = 0, None, OLD + BACK * is_kept, None
