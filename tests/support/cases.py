@@ -4,10 +4,12 @@ import itertools
 import json
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from confluent_kafka import Consumer, TopicPartition
 
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import SpanResult
@@ -18,6 +20,7 @@ from headgate.replication.task_run import run_task
 from headgate.sinks.contract import FeedIdentity, Sink
 from headgate.sinks.registry import open_sink
 from support import build
+from support.kafka_cluster import ANSWER_SECONDS
 
 CASES = Path(__file__).parents[1] / "cases"
 _numbers = itertools.count(1)
@@ -81,3 +84,19 @@ class Player:
         chunk = Chunk(self._topic, 0, offsets, [0] * len(offsets), keys, values)
         (result,) = run_task(BatchPlan(self._spec, (work,)), [chunk]).spans
         return result
+
+
+def records_of_topic(bootstrap: str, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
+    """All (offset, key, value) that its only partition has now."""
+    found: list[tuple[int, bytes | None, bytes | None]] = []
+    settings = {"bootstrap.servers": bootstrap, "group.id": "cases", "enable.auto.commit": False}
+    with closing(Consumer(settings)) as consumer:
+        place = TopicPartition(topic, 0, 0)
+        end = consumer.get_watermark_offsets(place, ANSWER_SECONDS)[1]
+        consumer.assign([place])
+        while len(found) < end:
+            message = consumer.poll(ANSWER_SECONDS)
+            assert message is not None
+            assert message.error() is None, message.error()
+            found.append((message.offset() or 0, message.key(), message.value()))
+    return found

@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 import psycopg
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from fixtures.capture import Sources
 from fixtures.services import mariadb_connect
@@ -20,8 +19,7 @@ from headgate.databases.address import Target
 from headgate.verify.comparing import Side, compare_table
 from headgate.verify.mysql import MysqlSide
 from headgate.verify.postgresql import PostgresSide
-from support.cases import CASES, Case, Player
-from support.kafka_cluster import ANSWER_SECONDS
+from support.cases import CASES, Case, Player, records_of_topic
 
 # Connectors start in each test, on a machine that may be busy.
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1800)]
@@ -161,26 +159,6 @@ def tables_of(case: Case, kind: str) -> list[str]:
     return [name for name in created if name.startswith("c")]
 
 
-class Topics:
-    """What connectors have written so far."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._settings = {"bootstrap.servers": bootstrap, "group.id": "cases", "enable.auto.commit": False}
-
-    def records(self, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
-        found: list[tuple[int, bytes | None, bytes | None]] = []
-        with closing(Consumer(self._settings)) as consumer:
-            place = TopicPartition(topic, 0, 0)
-            end = consumer.get_watermark_offsets(place, ANSWER_SECONDS)[1]
-            consumer.assign([place])
-            while len(found) < end:
-                message = consumer.poll(ANSWER_SECONDS)
-                assert message is not None
-                assert message.error() is None, message.error()
-                found.append((message.offset(), message.key(), message.value()))
-        return found
-
-
 class Sink:
     """One of the target databases, made anew for each case."""
 
@@ -259,7 +237,7 @@ class Played:
     def __init__(
         self, bootstrap: str, kind: str, source: tuple[Callable[[], Side], str], sinks: Sequence[Sink]
     ) -> None:
-        self._topics, self._kind, self._sinks = Topics(bootstrap), kind, sinks
+        self._bootstrap, self._kind, self._sinks = bootstrap, kind, sinks
         self._side, self._schema = source
         self.wrong: list[str] = []
 
@@ -279,7 +257,7 @@ class Played:
         statements = own or parts_of(case, self._kind)[0]
         for table in tables_of(case, self._kind):
             sink.start_anew(statements)
-            records = self._topics.records(f"{prefix}.{self._schema}.{table}")
+            records = records_of_topic(self._bootstrap, f"{prefix}.{self._schema}.{table}")
             errors = played(sink, table, records, wanted)
             with closing(self._side()) as side:
                 found = outcome(side, self._schema, sink, table)
