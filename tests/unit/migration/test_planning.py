@@ -5,7 +5,13 @@ import pytest
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import StatementError
 from headgate.migration.strategies.contract import Column, Plan, RefusedError, Table
-from headgate.migration.strategies.planning import added_unique_keys, columns_before, make_plan, shadow_name
+from headgate.migration.strategies.planning import (
+    added_unique_keys,
+    columns_before,
+    keys_compared_anew,
+    make_plan,
+    shadow_name,
+)
 
 ID = Column("id", "int", is_nullable=False)
 
@@ -214,6 +220,23 @@ def test_a_column_whose_name_the_drivers_mistake_is_an_obstacle() -> None:
 def test_obstacles_are_told() -> None:
     with pytest.raises(RefusedError, match="trigger x"):
         plan_of(table(ID, obstacles=("trigger x",)), table(ID))
+
+
+@pytest.mark.parametrize(
+    ("change", "anew"),
+    [
+        ("CONVERT TO CHARACTER SET utf8mb4", ["by_name", "prefix"]),
+        ("MODIFY NAME varchar(30) COLLATE utf8mb4_general_ci", ["by_name"]),
+        ("CHANGE v name varchar(30)", ["by_name"]),
+        ("MODIFY id bigint, MODIFY v text, ADD c text", []),
+    ],
+)
+def test_keys_of_texts_whose_collation_may_change(change: str, anew: list[str]) -> None:
+    keys = {"PRIMARY": ("id",), "by_name": ("name", "id")}
+    after = Table(
+        "s", "t", (ID, Column("name", "varchar(30)"), Column("url", "text")), keys, "", weak_keys={"prefix": ("url",)}
+    )
+    assert keys_compared_anew(parse_statement(f"ALTER TABLE t {change}", "mysql"), after) == anew
 
 
 def test_unique_keys_that_are_added() -> None:

@@ -8,11 +8,15 @@ it (``--allow-lossy``). Dropping a column says by itself that its values go.
 import operator
 from collections.abc import Mapping
 from hashlib import sha256
+from typing import Final
 
 from headgate.migration.statements.mariadb_columns import origins, same_name
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Plan, RefusedError, Table
 from headgate.migration.strategies.widening import loss
+
+_COLLATED: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")
+"""Types of MariaDB whose values are compared by a collation."""
 
 
 def shadow_name(table: str, migration: str, limit: int, prefix: str = "_") -> str:
@@ -143,6 +147,19 @@ def _shared_key(before: Table, after: Table, pairs: list[tuple[str, str]]) -> tu
         f"table {before.schema}.{before.name}: no unique key without NULLs stands both before and after the change; "
         "change the key in two steps: add the new one, then drop the old one"
     )
+
+
+def keys_compared_anew(statement: Statement, after: Table) -> list[str]:
+    """Unique keys of MariaDB under which rows may become equal, because the statement may change a text's collation."""
+    is_whole = statement.having("convert-charset") is not None
+    changed = {step.name.lower() for step in statement.steps if step.column is not None and step.name is not None}
+    texts = {
+        column.name
+        for column in after.columns
+        if column.type.startswith(_COLLATED) and (is_whole or column.name.lower() in changed)
+    }
+    keys = after.keys | after.weak_keys
+    return sorted(name for name, columns in keys.items() if not texts.isdisjoint(columns))
 
 
 def added_unique_keys(plan: Plan) -> list[tuple[str, ...]]:

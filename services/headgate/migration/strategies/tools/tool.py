@@ -29,7 +29,7 @@ from headgate.migration.strategies.contract import Memory, Plan, RefusedError
 from headgate.migration.strategies.examining import AT_SUBMISSION, checked_plan, plan_copy, read_plan
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.no_way_back import revert_refused
-from headgate.migration.strategies.planning import added_unique_keys, shadow_name
+from headgate.migration.strategies.planning import added_unique_keys, keys_compared_anew, shadow_name
 from headgate.migration.strategies.tools import at_mariadb as at_table
 from headgate.migration.strategies.tools.process import ToolFolder, ToolProcess
 from headgate.records.migration import MigrationRecorded
@@ -111,7 +111,7 @@ class ToolStrategy(ABC):
         try:
             self._check_options(spec)
             statement, plan = checked_plan(self._server, self._migration, spec)
-            self._check_new_keys(plan, spec)
+            self._check_new_keys(statement, plan, spec)
             self._check_names(statement, plan)
             self._check(statement)
             if self._tools_given is not None:
@@ -155,8 +155,15 @@ class ToolStrategy(ABC):
                     "after the change: use strategy direct, or submit a migration for each of the two"
                 )
 
-    def _check_new_keys(self, plan: Plan, spec: MigrationSpec) -> None:
-        if added_unique_keys(plan) and not spec.allow_lossy:
+    def _check_new_keys(self, statement: Statement, plan: Plan, spec: MigrationSpec) -> None:
+        if spec.allow_lossy:
+            return
+        if anew := keys_compared_anew(statement, plan.after):
+            raise RefusedError(
+                f"{self.name} drops rows that become equal under a unique key, and the change may give texts of key "
+                f"{', '.join(anew)} another collation: use online; or say --allow-lossy"
+            )
+        if added_unique_keys(plan):
             raise RefusedError(
                 f"{self.name} drops rows that become equal under a new unique key while it runs, and compares nothing: "
                 "use online; or say --allow-lossy"
