@@ -1,24 +1,30 @@
 """Statements at real databases: what is refused touches nothing, plans write nothing, columns are not mistaken."""
 
+import random
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pymysql
 import pytest
 
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.shell.work import MigrationWork, open_strategy
 from headgate.migration.statements.reading import parse_statement
+from headgate.migration.statements.statement import StatementError
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.examining import checked_plan
 from headgate.records.migration import MigrationStrategy
 from integration.migration.test_schema_changes import Place
 from support.connections import described
+from unit.migration.test_statement import MARIADB
 
 pytestmark = pytest.mark.integration
+
+SYNTAX_ERROR = 1064
 
 REFUSED = {
     "mysql": (
@@ -243,3 +249,67 @@ def test_tables_whose_names_are_alike_are_told_apart(place: Place) -> None:
         found = [set(server.identity(schema, table).split(",")) for table in ("log_1", "log11", "LOG_1", "a$b")]
     assert [len(numbers) for numbers in found] == [2, 2, 2, 2]
     assert len(set.union(*found)) == 8
+
+
+@pytest.mark.parametrize("place", ["mariadb_database"], indirect=True)
+def test_mariadb_knows_the_grammar_of_every_clause_that_is_read(place: Place) -> None:
+    place.run("CREATE TABLE t (a int, b varchar(20), c int, d text, id int PRIMARY KEY)")
+    unknown = {}
+    for change in MARIADB:
+        try:
+            place.run(f"ALTER TABLE t {change}")
+        except pymysql.MySQLError as error:
+            if error.args[0] == SYNTAX_ERROR:
+                unknown[change] = str(error)
+        place.run("CREATE OR REPLACE TABLE t (a int, b varchar(20), c int, d text, id int PRIMARY KEY)")
+    assert unknown == {}
+
+
+KEYWORDS = """
+ADD DROP MODIFY CHANGE ALTER RENAME CONVERT COLUMN INDEX KEY TO TABLE PARTITION WITH COMMENT DEFAULT SET FIRST AFTER
+EXCHANGE UNION = ( ) , , , ; a b c int text NOT NULL 'x' 'archive' `archive` archive others IF EXISTS CHECK AS
+REFERENCES PRIMARY UNIQUE ENGINE InnoDB FORCE BY HASH REMOVE PARTITIONING CONSTRAINT 1 SELECT FROM LIKE IGNORE
+"""
+ODD = ("RENAME TO archive", "/*x*/", "/*!999999", "#x\n", "--", "-- x\n", "-1", "'\\\\'", "''''", '"y"', "b'1'")
+WORDS = (*KEYWORDS.split(), *ODD)
+STARTS = (
+    "ADD c int",
+    "DROP b",
+    "MODIFY a bigint",
+    "CHANGE a z int",
+    "ADD INDEX (a)",
+    "COMMENT 'x'",
+    "RENAME COLUMN a TO z",
+)
+DRAWN = 20_000
+ACCEPTED_MIN = 300
+
+
+@pytest.mark.parametrize("place", ["mariadb_database"], indirect=True)
+def test_what_is_accepted_changes_one_table_and_makes_none(place: Place) -> None:
+    """Words are drawn; what our grammar accepts is run by the server's, which may read it in another way."""
+    draw = random.Random(79)  # noqa: S311 - statements, not secrets
+    accepted = 0
+    made = "CREATE OR REPLACE TABLE t (a int, b int, id int PRIMARY KEY)"
+    place.run(made)
+
+    def others() -> Any:
+        rows, tables = state_of(place)
+        return rows, [table for table in tables if table[1] != "t"]
+
+    before = others()
+    with closing(place.connect()) as session, session.cursor() as cursor:
+        for _ in range(DRAWN):
+            words = [draw.choice(WORDS) for _ in range(draw.randrange(1, 5))]
+            parts = [draw.choice(STARTS), *words, draw.choice((*STARTS, ""))]
+            text = f"ALTER TABLE t {' '.join(draw.sample(parts, len(parts)) if draw.random() < 0.3 else parts)}"
+            try:
+                parse_statement(text, "mysql")
+            except StatementError:
+                continue
+            accepted += 1
+            with suppress(pymysql.MySQLError):
+                cursor.execute(text)
+            cursor.execute(made)
+    assert accepted > ACCEPTED_MIN
+    assert others() == before
