@@ -15,8 +15,9 @@ from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.shell.work import MigrationWork, open_strategy
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import StatementError
-from headgate.migration.strategies.contract import RefusedError
+from headgate.migration.strategies.contract import Memory, RefusedError
 from headgate.migration.strategies.examining import checked_plan
+from headgate.migration.strategies.online.lane_plan import lane_plan
 from headgate.records.migration import MigrationStrategy
 from integration.migration.test_schema_changes import Place
 from support.connections import described
@@ -235,6 +236,27 @@ def test_columns_are_paired_as_the_server_pairs_them(place: Place) -> None:
         names = [column.name for column in plan.after.columns]
         kept = {names[at]: value.removeprefix("was ") for at, value in enumerate(row) if str(value).startswith("was ")}
         assert {new: old for old, new in plan.pairs if old != "id"} == kept, change
+
+
+@pytest.mark.parametrize("place", ["postgres_database"], indirect=True)
+def test_a_column_that_is_added_again_has_a_name_of_its_own_until_the_cut_over(place: Place) -> None:
+    statement = "ALTER TABLE again DROP c, ADD C int DEFAULT 47, DROP v, ADD x text"
+    place.run("CREATE TABLE again (id int PRIMARY KEY, c text, v int)")
+    spec = asked(place, statement, MigrationStrategy.ONLINE)
+    with closing(open_strategy("m", spec)) as strategy:
+        server, lane = strategy._server, strategy._lane
+        server.take_over(1)
+        read, copied = checked_plan(server, "m", spec)
+        plan = lane_plan(copied, "topic", name_bytes_max=server.name_bytes_max)
+        lane.make(read, plan, Memory(1, 1, "begun"), 10.0)
+        shadow = plan.plan.shadow
+        place.run(f"INSERT INTO {shadow} (id, c, v) VALUES (1, 'old', 2)")
+        assert place.run(f"SELECT id, c, v, c_hg_new, x FROM {shadow}") == [(1, "old", 2, 47, None)]
+        for name, _ in plan.dropped:  # as the cut-over does, in this order
+            place.run(f"ALTER TABLE {shadow} DROP COLUMN {name}")
+        for now, after in plan.renamed:
+            place.run(f"ALTER TABLE {shadow} RENAME COLUMN {now} TO {after}")
+        assert place.run(f"SELECT * FROM {shadow}") == [(1, 47, None)]
 
 
 @pytest.mark.parametrize("place", ["mariadb_database"], indirect=True)
