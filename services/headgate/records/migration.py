@@ -88,6 +88,10 @@ class MigrationRecorded(msgspec.Struct, frozen=True):
     retry. ``ending`` is the state that it is being ended towards: an intent, until a stop is confirmed.
     ``owner_failed``: it failed because its owner did. ``was_ready``: it had copied everything at some time.
     ``note`` is the strategy's own memory, as JSON: from where to go on. ``eta_seconds`` is -1 where it is not known.
+    ``live_ms``: when it made progress last. ``server``: the identity of the database, whatever name or address it has;
+    empty in records of earlier versions. Deadlines are times of the owners' clocks, 0 where there is none:
+    ``throttle_until_ms`` ends the throttle, ``cutover_after_ms`` is when the next cut-over may be tried, and
+    ``waiting_ms`` is since when nothing but the cut-over is missing.
     """
 
     owner_rev: int
@@ -122,6 +126,10 @@ class MigrationRecorded(msgspec.Struct, frozen=True):
     started_ms: int
     live_ms: int
     ended_ms: int
+    server: str = ""
+    throttle_until_ms: int = 0
+    waiting_ms: int = 0
+    cutover_after_ms: int = 0
 
 
 class MigrationOwnerKey(Key, frozen=True, order=True):

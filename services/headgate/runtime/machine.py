@@ -50,7 +50,7 @@ OFFSET_UNKNOWN: Final = -1
 
 
 class Now(msgspec.Struct, frozen=True):
-    """The time as the loop saw it: ``monotonic`` seconds for durations, ``wall_ms`` for people."""
+    """The time as the loop saw it: ``monotonic`` seconds for durations, ``wall_ms`` for people and recorded times."""
 
     monotonic: float
     wall_ms: int

@@ -148,9 +148,11 @@ class World(Script[MigrationsState]):
             if verdict == "failed":
                 return EffectFailed(reason.replace("_", " "))
             spec = effect.spec
+            if effect.is_known:
+                return fx.Identified(server_of(spec.database))
             table = spec.statement.split()[2] if effect.reverted is None else effect.reverted.table
             action = "revert" if spec.reverts else spec.statement.split()[0].lower()
-            return fx.Examined(action, table, spec.database, is_immediate=verdict == "immediate" or
+            return fx.Examined(action, table, server_of(spec.database), is_immediate=verdict == "immediate" or
                                action in ("create", "drop"), has_nothing_to_do=verdict == "nothing")  # fmt: skip
 
         self.answer_effects(examined)
@@ -204,6 +206,11 @@ class World(Script[MigrationsState]):
         )
         for _, owner in sorted(self.owners.items()):
             owner.role.give(report)
+
+
+def server_of(database: str) -> str:
+    """The identity of the database that a connection is: ``localhost.s1`` and ``loopback.s1`` are one."""
+    return database.rpartition(".")[2]
 
 
 def number(text: str | None) -> int | None:

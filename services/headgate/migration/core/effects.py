@@ -4,7 +4,7 @@ Each effect carries the migration's record as it was committed, so whoever runs 
 term of the owner that wants it: at the database, nothing that an earlier owner still does may land after it. Each can
 be run again by another owner after this one died in the middle of it: it finds what is there, and goes on or undoes it.
 
-    ExamineMigration   Examined | ExamineRefused                   reads only; before anything is accepted
+    ExamineMigration   Examined | Identified | ExamineRefused      reads only; before anything is accepted
     StartMigration     Progressed | Refused | Completed            Refused: the database is as it was before
     AdoptMigration     Progressed | NotThere | Completed | Broke   takes over what another owner has begun
     WatchMigration     Progressed | ToolSeen | Completed | Broke   returns at once
@@ -36,6 +36,7 @@ __all__ = [
     "ExamineMigration",
     "ExamineRefused",
     "Examined",
+    "Identified",
     "NotThere",
     "Progressed",
     "Refused",
@@ -50,9 +51,11 @@ __all__ = [
 
 
 class ExamineMigration(msgspec.Struct, frozen=True):
-    """Look whether a submitted migration can be done. ``reverted`` is the record of the one that it undoes.
+    """Find out whether a submitted migration can be done. ``reverted`` is the record of the one that it undoes.
 
-    ``reads_only``: by reading alone, in sessions that cannot write; less is found out then.
+    ``reads_only``: by reading alone, in sessions that cannot write; less is found out then. ``is_known``: a migration
+    of that id exists, at the database of identity ``known_server``. Then only the identity of the spec's database is
+    asked for (``Identified``).
     """
 
     request: str
@@ -60,6 +63,8 @@ class ExamineMigration(msgspec.Struct, frozen=True):
     spec: MigrationSpec
     reverted: MigrationRecorded | None = None
     reads_only: bool = False
+    is_known: bool = False
+    known_server: str = ""
 
 
 class StartMigration(msgspec.Struct, frozen=True):
@@ -115,18 +120,24 @@ class CleanUpMigration(msgspec.Struct, frozen=True):
 
 
 class Examined(msgspec.Struct, frozen=True):
-    """It can be done. ``address`` is the database's one spelling, so that two migrations of it are known as such.
+    """It can be done. ``server`` is the database's identity, so that two migrations of it are known as such.
 
     ``statement``: the ALTER that was found for a wanted table (``MigrationSpec.declarative``), else empty.
     """
 
     action: str
     table: str
-    address: str
+    server: str
     is_immediate: bool
     has_nothing_to_do: bool = False
     message: str = ""
     statement: str = ""
+
+
+class Identified(msgspec.Struct, frozen=True):
+    """Which database a submission names, by its identity."""
+
+    server: str
 
 
 class ExamineRefused(msgspec.Struct, frozen=True):
@@ -136,7 +147,12 @@ class ExamineRefused(msgspec.Struct, frozen=True):
 
 
 class Progressed(msgspec.Struct, frozen=True):
-    """It runs. ``is_live``: there is evidence that it goes on, or that it waits for nobody but the operator."""
+    """It runs.
+
+    ``position`` is how far it is, beside rows and stage, in whatever form: if none of them changes for too long, the
+    migration is stale. ``is_live``: its program or thread is there. ``is_working``: the server itself works on one long
+    statement, so that no progress can be expected. ``is_held``: it waits for a limit that the operator has set.
+    """
 
     stage: str
     rows_copied: int = 0
@@ -147,6 +163,9 @@ class Progressed(msgspec.Struct, frozen=True):
     throttle_reason: str = ""
     artifacts: tuple[Artifact, ...] = ()
     note: str = ""
+    position: str = ""
+    is_working: bool = False
+    is_held: bool = False
 
 
 class ToolSeen(msgspec.Struct, frozen=True):

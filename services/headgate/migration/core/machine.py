@@ -102,6 +102,7 @@ def _open(draft: Draft) -> None:
     """A new owner: everything that was running is taken over or ended, then it goes on as always."""
     draft.set_timer("tick", "", TICK_SECONDS)
     for name, record in draft.migrations():
+        requests.await_unthrottling(draft, name)
         match phase(record):
             case Phase.RUNNING:
                 draft.term.live_at[name] = draft.now.monotonic
@@ -138,8 +139,7 @@ def _on_timer(draft: Draft, name: str) -> None:
         case "examine":
             requests.examine_again(draft, subject)
         case "unthrottle":
-            if draft.migration(subject) is not None:
-                draft.signal(subject, Signal.THROTTLE, draft.cause(throttle_ratio=0.0))
+            requests.unthrottle(draft, subject)
         case _:
             raise TypeError(f"no rule for timer {name}")
 
@@ -218,7 +218,6 @@ def _apply_result(draft: Draft, name: str, effect: Any, result: Any) -> None:
 def _hand_over(draft: Draft, reverted_name: str | None) -> None:
     """What a reverted migration has left is in the table's place now, or the revert's to drop."""
     if reverted_name is not None and draft.migration(reverted_name) is not None:
-        draft.term.kept_since.pop(reverted_name, None)
         draft.term.cleaning.discard(reverted_name)
         draft.signal(reverted_name, Signal.CLEANED_UP, draft.cause(artifacts=()))
 
@@ -238,9 +237,11 @@ def _begin_anew(draft: Draft, name: str) -> None:
 
 
 def _cut_over_failed(draft: Draft, name: str, reason: str) -> None:
-    record = draft.signal(name, Signal.CUTOVER_FAILED, draft.cause(reason))
-    pause = CUTOVER_BACKOFF_SECONDS[min(record.cutover_attempts, len(CUTOVER_BACKOFF_SECONDS)) - 1]
-    draft.term.cutover_after[name] = draft.now.monotonic + pause
+    record = draft.migration(name)
+    failed = 0 if record is None else record.cutover_attempts
+    pause = CUTOVER_BACKOFF_SECONDS[min(failed, len(CUTOVER_BACKOFF_SECONDS) - 1)]
+    after_ms = draft.now.wall_ms + round(pause * 1_000)
+    draft.signal(name, Signal.CUTOVER_FAILED, draft.cause(reason, cutover_after_ms=after_ms))
     draft.set_timer("watch", name, WATCH_SECONDS)
 
 
@@ -254,8 +255,6 @@ def _not_done(draft: Draft, name: str, effect: Any) -> None:
 
 
 def _cleaned_up(draft: Draft, name: str, effect: CleanUpMigration, result: Any) -> None:
-    if not effect.keeps_tables:
-        draft.term.kept_since.pop(name, None)
     if isinstance(result, CleanedUp):
         if not effect.keeps_tables:
             draft.term.cleaning.discard(name)

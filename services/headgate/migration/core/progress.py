@@ -21,6 +21,9 @@ from headgate.migration.core.scheduling import cut_over_if_due
 from headgate.migration.core.transitions import Phase, Signal, phase
 from headgate.records.migration import MigrationRecorded
 
+STANDS_STILL: Final = 1.0
+"""The throttle ratio at which nothing is copied."""
+
 __all__ = ["WATCH_SECONDS", "progressed", "tool_reported", "tool_seen", "watch"]
 
 WATCH_SECONDS: Final = 1.0
@@ -63,6 +66,7 @@ def tool_seen(draft: Draft, name: str, effect: Any, result: ToolSeen) -> None:
         is_ready_to_complete=record.is_ready_to_complete,
         is_live=result.is_live,
         throttle_reason=result.throttle_reason,
+        is_held=bool(result.throttle_reason),
         artifacts=result.artifacts,
         note=result.note,
     )
@@ -84,6 +88,7 @@ def tool_reported(draft: Draft, report: ToolReported) -> None:
         _or(report.eta_seconds, record.eta_seconds),
         is_ready_to_complete=record.is_ready_to_complete or report.is_ready_to_complete,
         throttle_reason=record.throttle_reason,
+        is_held=bool(record.throttle_reason),
         artifacts=record.artifacts,
         note=record.note,
     )
@@ -96,6 +101,20 @@ def tool_reported(draft: Draft, report: ToolReported) -> None:
         watch(draft, report.migration)
 
 
+def _is_progress(draft: Draft, name: str, record: MigrationRecorded, result: Progressed) -> bool:
+    """Whether it goes on: something has moved since it was watched last, or nobody expects that it moves.
+
+    A thread or a program that is merely there is no progress: a feed without an agent, or a transaction that is held
+    open, would be waited for without an end.
+    """
+    seen = (result.stage, result.rows_copied, result.position, result.note, result.is_ready_to_complete)
+    has_moved = draft.term.seen.get(name) != seen
+    if result.is_live:
+        draft.term.seen[name] = seen
+    waits = result.is_ready_to_complete or record.throttle_ratio >= STANDS_STILL or result.is_held
+    return result.is_live and (has_moved or waits or result.is_working)
+
+
 def _or(number: int | None, known: int) -> int:
     return known if number is None else number
 
@@ -103,7 +122,8 @@ def _or(number: int | None, known: int) -> int:
 def _note(draft: Draft, name: str, record: MigrationRecorded, result: Progressed, *, is_first: bool) -> None:
     """Remember that it lives, and record what is new."""
     term, now = draft.term, draft.now.monotonic
-    if result.is_live:
+    is_live = _is_progress(draft, name, record, result)
+    if is_live:
         term.live_at[name] = now
     is_news = is_first or (record.stage, record.is_ready_to_complete, record.throttle_reason, record.artifacts) != (
         result.stage,
@@ -120,6 +140,7 @@ def _note(draft: Draft, name: str, record: MigrationRecorded, result: Progressed
             table_rows=result.table_rows,
             eta_seconds=result.eta_seconds,
             is_ready_to_complete=result.is_ready_to_complete,
+            is_live=is_live,
             throttle_reason=result.throttle_reason,
             artifacts=result.artifacts,
             note=result.note,

@@ -8,8 +8,15 @@ A request with an outcome is never looked at again; when its writer deletes it, 
 from typing import Final
 
 from headgate.migration.core.draft import Draft
-from headgate.migration.core.effects import CleanUpMigration, Examined, ExamineMigration, ExamineRefused
-from headgate.migration.core.scheduling import changed_since, cut_over_if_due, has_changed, reverted, stop
+from headgate.migration.core.effects import CleanUpMigration, Examined, ExamineMigration, ExamineRefused, Identified
+from headgate.migration.core.scheduling import (
+    changed_since,
+    cut_over_if_due,
+    has_changed,
+    is_same_database,
+    reverted,
+    stop,
+)
 from headgate.migration.core.spec import TOOLS, MigrationSpec, MigrationSpecError, parse_request, written
 from headgate.migration.core.state import PENDING, TERMINAL
 from headgate.migration.core.transitions import Signal
@@ -27,7 +34,15 @@ from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import NOT_FOUND, coded
 from headgate.runtime.machine import EffectFailed
 
-__all__ = ["answer", "catch_up", "examined", "forget_outcome", "settle_waiting"]
+__all__ = [
+    "answer",
+    "await_unthrottling",
+    "catch_up",
+    "examined",
+    "forget_outcome",
+    "settle_waiting",
+    "unthrottle",
+]
 
 EXAMINATIONS_MAX: Final = 5
 """A database that cannot be asked so often in a row is away: the submission has failed, and its author is told."""
@@ -98,37 +113,58 @@ def _submit(draft: Draft, request: str, wish: MigrationRequested) -> None:
     known = draft.migration(wish.migration)
     if known is not None:
         return _resubmit(draft, request, wish, spec, known)
-    if (reason := _rival(draft, spec)) is not None:
-        return draft.settle(request, OutcomeStatus.REFUSED, reason)
     if spec.reverts is not None and (reason := _why_not_revertible(draft, spec.reverts)) is not None:
         return draft.settle(request, OutcomeStatus.REFUSED, reason)
-    if spec.database not in draft.term.examining:
-        draft.term.examining[spec.database] = request
-        draft.add_effect(ExamineMigration(request, wish.migration, spec, reverted(draft, spec)))
-    return None
+    return _ask_database(draft, ExamineMigration(request, wish.migration, spec, reverted(draft, spec)))
+
+
+def _ask_database(draft: Draft, effect: ExamineMigration) -> None:
+    """One question at a time to the databases of one name: the order of submission is kept."""
+    if effect.spec.database not in draft.term.examining:
+        draft.term.examining[effect.spec.database] = effect.request
+        draft.add_effect(effect)
 
 
 def _resubmit(
     draft: Draft, request: str, wish: MigrationRequested, spec: MigrationSpec, known: MigrationRecorded
 ) -> None:
-    """The same id is never a second migration: a pipeline may submit again whatever became of its first attempt."""
+    """The same id is never a second migration: a pipeline may submit again whatever became of its first attempt.
+
+    That it names the same database is found out by asking the database: names and addresses may have changed.
+    """
     before = draft.spec(known)
     if (before.context, before.statement) != (spec.context, spec.statement):
         reason = f"{wish.migration} is another migration already ({before.statement!r}, context {before.context!r})"
         draft.settle(request, OutcomeStatus.REFUSED, reason)
-    elif known.state in (MigrationState.FAILED, MigrationState.CANCELLED):
-        draft.signal(wish.migration, Signal.RETRY)
-        draft.settle(request, OutcomeStatus.DONE, f"was {known.state}, is retried")
-        draft.burst()
     else:
-        draft.settle(request, OutcomeStatus.DONE, f"is {known.state} already")
+        _ask_database(draft, ExamineMigration(request, wish.migration, spec, is_known=True, known_server=known.server))
 
 
-def _rival(draft: Draft, spec: MigrationSpec) -> str | None:
-    """The pending migration that a singleton does not stand beside, as a reason."""
+def _identified(draft: Draft, effect: ExamineMigration, server: str) -> None:
+    """Which database a submission of an id names that is there already."""
+    known = draft.migration(effect.migration)
+    if known is None:
+        return answer(draft, effect.request)
+    if known.server != server:
+        was = known.server or f"{draft.spec(known).database or 'an address'} (accepted by an earlier version)"
+        reason = (
+            f"{effect.migration} is a migration of another database ({was}; {effect.spec.database} is {server}): "
+            "give another --id"
+        )
+        return draft.settle(effect.request, OutcomeStatus.REFUSED, reason)
+    if known.state not in (MigrationState.FAILED, MigrationState.CANCELLED):
+        return draft.settle(effect.request, OutcomeStatus.DONE, f"is {known.state} already")
+    draft.signal(effect.migration, Signal.RETRY)
+    draft.settle(effect.request, OutcomeStatus.DONE, f"was {known.state}, is retried")
+    return draft.burst()
+
+
+def _rival(draft: Draft, spec: MigrationSpec, server: str) -> str | None:
+    """The pending migration of the database that a singleton does not stand beside, as a reason."""
     for name, record in draft.migrations():
         theirs = draft.spec(record)
-        if record.state not in PENDING or theirs.database != spec.database:
+        is_same = record.server == server if record.server else theirs.database == spec.database
+        if record.state not in PENDING or not is_same:
             continue
         if spec.singleton:
             return f"singleton: {name} is {record.state}; wait for it, or cancel it"
@@ -152,9 +188,8 @@ def _why_not_revertible(draft: Draft, name: str) -> str | None:
             if is_complete
             else f"{name} is {record.state}: only what is complete can be reverted"
         )
-    database = draft.spec(record).database
     for other, theirs in draft.migrations():
-        is_of_table = theirs.table == record.table and draft.spec(theirs).database == database
+        is_of_table = theirs.table == record.table and is_same_database(draft, theirs, record)
         if is_of_table and theirs.state in PENDING:
             return f"{other} of the same table is {theirs.state}"
     if (later := changed_since(draft, name, record)) is not None:
@@ -173,6 +208,8 @@ def examined(draft: Draft, effect: ExamineMigration, result: object) -> None:
         match result:
             case Examined():
                 _accept(draft, effect, result, placed.offset)
+            case Identified(server=server):
+                _identified(draft, effect, server)
             case ExamineRefused(reason=reason):
                 draft.settle(effect.request, OutcomeStatus.REFUSED, reason)
             case EffectFailed(reason=reason):
@@ -188,9 +225,11 @@ def _accept(draft: Draft, effect: ExamineMigration, result: Examined, offset: in
     accepted = MigrationSpec(
         **{name: getattr(spec, name) for name in spec.__struct_fields__} | {"found": result.statement}
     )
-    # Another submission of the same id, or a rival, may have been accepted in between.
-    if draft.migration(effect.migration) is not None or _rival(draft, accepted) is not None:
+    # Another submission of the same id may have been accepted in between.
+    if draft.migration(effect.migration) is not None:
         return answer(draft, effect.request)
+    if (reason := _rival(draft, accepted, result.server) or _elsewhere(draft, spec, result.server)) is not None:
+        return draft.settle(effect.request, OutcomeStatus.REFUSED, reason)
     record = MigrationRecorded(
         owner_rev=draft.term.owner_rev,
         sequence=offset,
@@ -224,11 +263,20 @@ def _accept(draft: Draft, effect: ExamineMigration, result: Examined, offset: in
         started_ms=0,
         live_ms=0,
         ended_ms=0,
+        server=result.server,
     )
     draft.put(MigrationKey(effect.migration), record)
     draft.settle(effect.request, OutcomeStatus.DONE, f"{effect.migration}: {result.action} of {result.table} is queued")
     draft.burst()
     return None
+
+
+def _elsewhere(draft: Draft, spec: MigrationSpec, server: str) -> str | None:
+    """That a revert would be done at another database than what it undoes, as a reason."""
+    record = reverted(draft, spec)
+    if record is None or record.server in ("", server):
+        return None
+    return f"{spec.reverts} has changed another database ({record.server}; {spec.database} is {server} now)"
 
 
 def _examine_later(draft: Draft, effect: ExamineMigration, reason: str) -> bool:
@@ -289,7 +337,11 @@ def _wish(draft: Draft, request: str, wish: MigrationRequested) -> None:
         before = draft.migration(name)
         if before is None or before.state in TERMINAL or _why_not_this_one(draft, name, wish.kind, ratio):
             continue
-        cause = draft.cause("cancelled by " + (wish.requested_by or "an operator"), throttle_ratio=ratio)
+        until_ms = (
+            0 if wish.expires_seconds is None else draft.now.wall_ms + round(max(wish.expires_seconds, 0) * 1_000)
+        )
+        said = "cancelled by " + (wish.requested_by or "an operator")
+        cause = draft.cause(said, throttle_ratio=ratio, throttle_until_ms=until_ms)
         draft.signal(name, _SIGNALS[wish.kind], cause)
         touched += 1
         _follow(draft, name, wish)
@@ -319,12 +371,28 @@ def _follow(draft: Draft, name: str, wish: MigrationRequested) -> None:
             stop(draft, name, is_forced=False)
         case MigrationRequestKind.COMPLETE | MigrationRequestKind.FORCE_CUTOVER:
             cut_over_if_due(draft, name)
-        case MigrationRequestKind.THROTTLE if wish.expires_seconds is not None:
-            draft.set_timer("unthrottle", name, max(wish.expires_seconds, 0.0))
         case MigrationRequestKind.THROTTLE:
-            draft.cancel_timer("unthrottle", name)
+            await_unthrottling(draft, name)
         case _:
             pass
+
+
+def await_unthrottling(draft: Draft, name: str) -> None:
+    """Wake up when a migration's throttle ends. Its record says when: an earlier owner may have set it."""
+    record = draft.migration(name)
+    if record is None or record.throttle_until_ms == 0 or record.state in TERMINAL:
+        draft.cancel_timer("unthrottle", name)
+    else:
+        draft.set_timer("unthrottle", name, max(0, record.throttle_until_ms - draft.now.wall_ms) / 1_000)
+
+
+def unthrottle(draft: Draft, name: str) -> None:
+    """End a throttle whose time is over, or wait for the rest of its time: clocks of owners may differ."""
+    record = draft.migration(name)
+    if record is not None and 0 < record.throttle_until_ms <= draft.now.wall_ms:
+        draft.signal(name, Signal.THROTTLE, draft.cause(throttle_ratio=0.0))
+    else:
+        await_unthrottling(draft, name)
 
 
 def _why_terminal(draft: Draft, name: str) -> str:

@@ -15,7 +15,7 @@ from headgate.migration.core.transitions import Signal
 from headgate.records.migration import FEED, MigrationRecorded, MigrationState
 
 STALE_SECONDS: Final = 600.0
-"""A running migration without a sign of life for so long is ended. The seed's number; Vitess has gone to 180 minutes,
+"""A running migration without any progress for so long is ended. The seed's number; Vitess has gone to 180 minutes,
 because its liveness stops while one long statement runs. Ours asks the server whether that statement runs
 (docs/adr/0035)."""
 
@@ -56,11 +56,11 @@ def cut_over_if_due(draft: Draft, name: str) -> None:
     if name in draft.term.busy or name in draft.term.uncertain:
         return
     spec = draft.spec(record)
-    waited = draft.now.monotonic - draft.term.ready_since.setdefault(name, draft.now.monotonic)
     force_after = spec.force_cutover_after_seconds
+    waited = (draft.now.wall_ms - record.waiting_ms) / 1_000 if record.waiting_ms else 0.0
     if force_after is not None and waited >= force_after and not record.cutover_forced:
         record = draft.signal(name, Signal.FORCE_CUTOVER)
-    if not record.cutover_forced and draft.now.monotonic < draft.term.cutover_after.get(name, 0.0):
+    if not record.cutover_forced and draft.now.wall_ms < record.cutover_after_ms:
         return
     if spec.in_order_completion and _pending_before(draft, record, spec):
         return
@@ -93,7 +93,7 @@ def _conclude(draft: Draft) -> None:
         if record.state is not MigrationState.READY:
             continue
         spec = draft.spec(record)
-        twin = _done_already(draft, name, spec)
+        twin = _done_already(draft, name, record, spec)
         if record.has_nothing_to_do:
             draft.signal(name, Signal.CONCLUDE, draft.cause(record.message or "no change"))
         elif twin is not None:
@@ -138,9 +138,9 @@ def reverted(draft: Draft, spec: MigrationSpec) -> MigrationRecorded | None:
 
 def _conflicts(draft: Draft, running: MigrationRecorded, proposed: MigrationRecorded) -> bool:
     """Two of one database: never the same table, one copy at a time, and both at once only if one of them allows it."""
-    first, second = draft.spec(running), draft.spec(proposed)
-    if first.database != second.database:
+    if not is_same_database(draft, running, proposed):
         return False
+    first, second = draft.spec(running), draft.spec(proposed)
     if running.table == proposed.table or not (first.allow_concurrent or second.allow_concurrent):
         return True
     return not proposed.is_immediate and not running.is_immediate and not running.was_ready
@@ -152,8 +152,7 @@ def _same_context(draft: Draft, record: MigrationRecorded, spec: MigrationSpec) 
     for name, other in draft.migrations():
         if other.sequence >= record.sequence:
             break
-        theirs = draft.spec(other)
-        if theirs.context == spec.context and theirs.database == spec.database:
+        if draft.spec(other).context == spec.context and is_same_database(draft, other, record):
             found.append((name, other))
     return found
 
@@ -171,14 +170,15 @@ def _broken_before(draft: Draft, record: MigrationRecorded, spec: MigrationSpec)
     return None
 
 
-def _done_already(draft: Draft, name: str, spec: MigrationSpec) -> str | None:
+def _done_already(draft: Draft, name: str, proposed: MigrationRecorded, spec: MigrationSpec) -> str | None:
     if not spec.context or spec.reverts is not None:
         return None
     for other, record in draft.migrations():
         if other == name or record.state is not MigrationState.COMPLETE:
             continue
         theirs = draft.spec(record)
-        if (theirs.context, theirs.database, theirs.statement) == (spec.context, spec.database, spec.statement):
+        is_same = (theirs.context, theirs.statement) == (spec.context, spec.statement)
+        if is_same and is_same_database(draft, record, proposed):
             return other
     return None
 
@@ -189,7 +189,8 @@ def _look_after(draft: Draft, name: str, record: MigrationRecorded) -> None:
         return
     silent = draft.now.monotonic - draft.term.live_at.setdefault(name, draft.now.monotonic)
     if silent >= STALE_SECONDS:
-        draft.signal(name, Signal.STALE, draft.cause(f"stale: no sign of life for {silent:.0f} s"))
+        where = f"stage {record.stage}, {record.rows_copied} rows" if record.stage else "no stage yet"
+        draft.signal(name, Signal.STALE, draft.cause(f"stale: no progress for {silent:.0f} s ({where})"))
         stop(draft, name, is_forced=True)
     else:
         cut_over_if_due(draft, name)
@@ -198,13 +199,23 @@ def _look_after(draft: Draft, name: str, record: MigrationRecorded) -> None:
 def _clean_up(draft: Draft, name: str, record: MigrationRecorded) -> None:
     if not record.artifacts or name in draft.term.busy:
         return
-    since = draft.term.kept_since.setdefault(name, draft.now.monotonic)
-    is_due = draft.now.monotonic - since >= draft.spec(record).retain_artifacts_seconds
+    is_due = draft.now.wall_ms - record.ended_ms >= draft.spec(record).retain_artifacts_seconds * 1_000
     if (is_due or name in draft.term.cleaning) and not _is_being_reverted(draft, name):
         draft.ask(name, CleanUpMigration(name, record))
     elif any(artifact.kind == FEED for artifact in record.artifacts) and changed_since(draft, name, record) is not None:
         # Changes of the next form do not fit the table before, and would not be undone.
         draft.ask(name, CleanUpMigration(name, record, keeps_tables=True))
+
+
+def is_same_database(draft: Draft, one: MigrationRecorded, other: MigrationRecorded) -> bool:
+    """Whether two migrations change one database: by its identity, not by the name that it was given.
+
+    Records of earlier versions have no identity. They are of one database if they have one name.
+    """
+    if one.server and other.server:
+        return one.server == other.server
+    first, second = draft.spec(one).database, draft.spec(other).database
+    return first == second != ""
 
 
 def has_changed(record: MigrationRecorded) -> bool:
@@ -214,12 +225,11 @@ def has_changed(record: MigrationRecorded) -> bool:
 
 def changed_since(draft: Draft, name: str, record: MigrationRecorded) -> str | None:
     """A migration that has changed the same table since ``record`` completed."""
-    database = draft.spec(record).database
     for other, theirs in draft.migrations():
         if other == name or theirs.table != record.table or not has_changed(theirs):
             continue
         is_later = (theirs.ended_ms, theirs.sequence) > (record.ended_ms, record.sequence)
-        if is_later and draft.spec(theirs).database == database:
+        if is_later and is_same_database(draft, theirs, record):
             return other
     return None
 

@@ -49,15 +49,11 @@ class Term:
     examined_again: dict[str, int] = field(default_factory=dict)
     """By request: how often an examination could not be done."""
     live_at: dict[str, float] = field(default_factory=dict)
-    """When a running migration was seen to go on last (monotonic)."""
-    cutover_after: dict[str, float] = field(default_factory=dict)
-    """Not before then is the next cut-over tried (monotonic)."""
-    kept_since: dict[str, float] = field(default_factory=dict)
-    """Since when this owner keeps the artifacts of a migration that has ended (monotonic)."""
+    """When a running migration was seen to make progress last (monotonic); at first, when this owner took it over."""
+    seen: dict[str, Any] = field(default_factory=dict)
+    """How far a running migration was when it was watched last: stage, rows, position."""
     written_at: dict[str, float] = field(default_factory=dict)
     """When progress was recorded last (monotonic)."""
-    ready_since: dict[str, float] = field(default_factory=dict)
-    """Since when a migration waits for its cut-over (monotonic)."""
     said_failed: dict[str, str] = field(default_factory=dict)
     """Tools that have reported that they failed, and what they said; forgotten once that was looked at."""
     uncertain: set[str] = field(default_factory=set)
@@ -67,7 +63,7 @@ class Term:
 
     def forget(self, migration: str) -> None:
         """What was remembered of an earlier attempt."""
-        for memory in (self.live_at, self.cutover_after, self.kept_since, self.written_at, self.ready_since):
+        for memory in (self.live_at, self.seen, self.written_at):
             memory.pop(migration, None)
         self.said_failed.pop(migration, None)
         self.cleaning.discard(migration)

@@ -142,7 +142,10 @@ class Cause(msgspec.Struct, frozen=True):
     table_rows: int = 0
     eta_seconds: int = -1
     is_ready_to_complete: bool = False
+    is_live: bool = True
     throttle_ratio: float = 0.0
+    throttle_until_ms: int = 0
+    cutover_after_ms: int = 0
     throttle_reason: str = ""
     artifacts: tuple[Artifact, ...] = ()
     note: str = ""
@@ -181,6 +184,8 @@ def _queue(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
         was_ready=False,
         cutover_attempts=0,
         cutover_forced=False,
+        waiting_ms=0,
+        cutover_after_ms=0,
         rows_copied=0,
         eta_seconds=-1,
         throttle_reason="",
@@ -210,7 +215,16 @@ def _run(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
 
 
 def _run_anew(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
-    again = replace(record, is_ready_to_complete=False, was_ready=False, rows_copied=0, eta_seconds=-1, note="")
+    again = replace(
+        record,
+        is_ready_to_complete=False,
+        was_ready=False,
+        waiting_ms=0,
+        cutover_after_ms=0,
+        rows_copied=0,
+        eta_seconds=-1,
+        note="",
+    )
     return _run(again, cause)
 
 
@@ -224,11 +238,18 @@ def _note(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
         eta_seconds=cause.eta_seconds,
         is_ready_to_complete=cause.is_ready_to_complete,
         was_ready=record.was_ready or cause.is_ready_to_complete,
+        waiting_ms=_waiting_ms(record, cause, is_allowed=not record.completion_postponed),
         throttle_reason=cause.throttle_reason,
         artifacts=cause.artifacts,
         note=cause.note,
-        live_ms=cause.now_ms,
+        live_ms=cause.now_ms if cause.is_live else record.live_ms,
     )
+
+
+def _waiting_ms(record: MigrationRecorded, cause: Cause, *, is_allowed: bool) -> int:
+    """Since when nothing but the cut-over is missing: the time to force it is counted from there."""
+    is_ready = record.is_ready_to_complete or cause.is_ready_to_complete
+    return record.waiting_ms or (cause.now_ms if is_ready and is_allowed else 0)
 
 
 def _count_cutover(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
@@ -236,6 +257,7 @@ def _count_cutover(record: MigrationRecorded, cause: Cause) -> MigrationRecorded
         record,
         owner_rev=cause.owner_rev,
         cutover_attempts=record.cutover_attempts + 1,
+        cutover_after_ms=cause.cutover_after_ms,
         message=f"cut-over {record.cutover_attempts + 1}: {cause.message}",
     )
 
@@ -317,11 +339,17 @@ def _open_launch(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
 def _open_completion(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
     if not record.completion_postponed:
         return record
-    return replace(record, owner_rev=cause.owner_rev, completion_postponed=False)
+    waiting_ms = _waiting_ms(record, cause, is_allowed=True)
+    return replace(record, owner_rev=cause.owner_rev, completion_postponed=False, waiting_ms=waiting_ms)
 
 
 def _set_throttle(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
-    return replace(record, owner_rev=cause.owner_rev, throttle_ratio=cause.throttle_ratio)
+    return replace(
+        record,
+        owner_rev=cause.owner_rev,
+        throttle_ratio=cause.throttle_ratio,
+        throttle_until_ms=cause.throttle_until_ms,
+    )
 
 
 def _set_force(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:

@@ -82,7 +82,7 @@ def open_strategy(
     return DirectStrategy(server) if spec.strategy is MigrationStrategy.DIRECT else RemovedStrategy(server)
 
 
-def _server(migration: str, spec: MigrationSpec, *, reads_only: bool) -> MariadbServer | PostgresServer:
+def _server(migration: str, spec: MigrationSpec, *, reads_only: bool = False) -> MariadbServer | PostgresServer:
     """The database that a spec names. Raises RefusedError."""
     try:
         check_named(spec)
@@ -91,6 +91,19 @@ def _server(migration: str, spec: MigrationSpec, *, reads_only: bool) -> Mariadb
     with refusing():
         connection, target = named(spec.database, Use.MIGRATION, "--database")
     return _SERVERS[connection.kind](migration, target, reads_only=reads_only)
+
+
+def _check_place(effect: Any) -> None:
+    """Raise RefusedError if the connection names another database now than when the migration was accepted."""
+    record = effect.record
+    if not record.server:
+        return  # an earlier version accepted it
+    with closing(_server(effect.migration, parse_spec(record.spec))) as server:
+        if not server.is_at(record.server):
+            raise RefusedError(
+                f"connection {parse_spec(record.spec).database} is {server.where(None)} now, and was {record.server} "
+                "when the migration was accepted. Change it back until the migration has ended"
+            )
 
 
 def _replica(name: str) -> Target:
@@ -134,6 +147,10 @@ class MigrationWork:
         return fx.Broke(str(error), effect.record.artifacts)
 
     def _examine(self, effect: fx.ExamineMigration) -> Any:
+        if effect.is_known:
+            with closing(_server(effect.migration, effect.spec)) as server:
+                is_there = effect.known_server and server.is_at(effect.known_server)
+                return fx.Identified(effect.known_server if is_there else server.where(None))
         strategy = open_strategy(
             effect.migration, effect.spec, self._feeds, self._copier, self._tools, reads_only=effect.reads_only
         )
@@ -169,6 +186,7 @@ class MigrationWork:
         if known is not None and known[0] == effect.owner_rev:
             return known[1]
         self._close(effect.migration)
+        _check_place(effect)
         strategy = open_strategy(
             effect.migration, parse_spec(effect.record.spec), self._feeds, self._copier, self._tools
         )

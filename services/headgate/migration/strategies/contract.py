@@ -163,6 +163,14 @@ class Server(Protocol):
         """The same database, for another migration."""
         ...
 
+    def where(self, schema: str | None) -> str:
+        """The identity of the database that a schema is in: the same whatever its address is spelled like."""
+        ...
+
+    def is_at(self, identity: str) -> bool:
+        """Whether this is still the database of that identity (``where``), as far as this migration is concerned."""
+        ...
+
     def forget(self) -> None:
         """The migration has ended and nothing of it is left."""
         ...

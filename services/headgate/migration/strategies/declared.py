@@ -54,13 +54,14 @@ class Declared(Delegating):
             return told
         message = "the ALTER is found when it is submitted: with --postpone-launch it can be read before it runs"
         table = f"{before.schema}.{before.name}"
-        return fx.Examined("alter", table, self._server.address, is_immediate=False, message=message)
+        where = self._server.where(before.schema)
+        return fx.Examined("alter", table, where, is_immediate=False, message=message)
 
     def _as_wanted(self, table: Table) -> fx.Examined:
         return fx.Examined(
             "alter",
             f"{table.schema}.{table.name}",
-            self._server.address,
+            self._server.where(table.schema),
             is_immediate=True,
             has_nothing_to_do=True,
             message="no change: the table is as wanted",

@@ -71,7 +71,7 @@ class DirectStrategy:
         return fx.Examined(
             statement.action,
             f"{schema}.{statement.table}" if schema else statement.table,
-            self._server.address,
+            self._server.where(schema),
             is_immediate=True,
             has_nothing_to_do=nothing is not None,
             message=nothing or self._server.logged,
@@ -117,7 +117,7 @@ class DirectStrategy:
         )
         self._server.note(memory)
         self._run = _Run(self._server, statement, memory, spec.cutover_threshold_seconds)
-        return fx.Progressed("running the statement")
+        return fx.Progressed("running the statement", is_working=True)
 
     def adopt(self, effect: fx.AdoptMigration) -> Any:
         """See contract."""
@@ -126,7 +126,7 @@ class DirectStrategy:
             return fx.NotThere()
         statement = parse_statement(parse_spec(effect.record.spec).statement, self._server.dialect)
         if self._server.is_running():
-            return fx.Progressed("the server works on the statement")
+            return fx.Progressed("the server works on the statement", is_working=True)
         if self._server.is_in_force(statement, memory):
             return fx.Completed("seen in force")
         return fx.NotThere()
@@ -136,7 +136,7 @@ class DirectStrategy:
         if self._run is None:
             return self.adopt(fx.AdoptMigration(effect.migration, effect.record, owner_rev=effect.owner_rev))
         if not self._run.is_over:
-            return fx.Progressed("running the statement")
+            return fx.Progressed("running the statement", is_working=True)
         error = self._run.error
         if error is None:
             return fx.Completed()

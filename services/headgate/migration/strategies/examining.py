@@ -82,5 +82,5 @@ def _looked_up(server: Any, migration: str, statement: Statement) -> tuple[Table
     check_copied(statement)
     before = server.look(statement)
     if before is None:
-        raise RefusedError(f"table {statement.table} does not exist in {server.address}")
+        raise RefusedError(f"table {statement.table} does not exist in the database")
     return before, shadow_name(before.name, migration, server.name_bytes_max, server.shadow_prefix)

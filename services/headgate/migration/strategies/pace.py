@@ -28,13 +28,17 @@ class Lags(Protocol):
 
 
 class Pace:
-    """Of one copy. ``ratio`` may be set at any time; ``reason`` says why the copy waits, empty if it does not."""
+    """Of one copy. ``ratio`` may be set at any time; ``reason`` says why the copy waits, empty if it does not.
+
+    ``is_held``: it waits for a limit that the operator has set.
+    """
 
     def __init__(
         self, server: Any, spec: MigrationSpec, ratio: float, stopping: threading.Event, lags: Lags | None
     ) -> None:
         self.ratio = ratio
         self.reason = ""
+        self.is_held = False
         self._server = server
         self._spec = spec
         self._lags = lags
@@ -47,6 +51,7 @@ class Pace:
         slept = 0.0
         while not self._stopping.is_set():
             ratio, busy = self.ratio, self._why_busy()
+            self.is_held = bool(busy) or ratio >= 1
             self.reason = busy or (f"an operator: ratio {ratio:g}" if ratio > 0 else "")
             owed = float("inf") if ratio >= 1 or busy else took_seconds * ratio / (1 - ratio)
             if slept >= owed:

@@ -29,6 +29,7 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.mariadb.copy import MariadbCopy
 from headgate.migration.strategies.mariadb.desired import change, read_form, same
+from headgate.migration.strategies.mariadb.place import remembers, server_id
 from headgate.migration.strategies.mariadb.replicas import MariadbReplicas
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session, leave_log
 from headgate.records.migration import Artifact
@@ -116,6 +117,18 @@ class MariadbServer:
     def forget(self) -> None:
         """The migration has ended and nothing of it is left."""
         self.sessions.main.run("DELETE FROM headgate.migration WHERE id = %s", (self.migration,))
+
+    # --- which database it is ---
+
+    def where(self, schema: str | None) -> str:
+        """See contract. Each schema has a queue of its own."""
+        with self.sessions.asking() as session:
+            return f"{server_id(session)}{schema or self.sessions.database}"
+
+    def is_at(self, identity: str) -> bool:
+        """See contract."""
+        with self.sessions.asking() as session:
+            return identity.startswith(server_id(session)) or remembers(session, self.migration)
 
     # --- describing ---
 

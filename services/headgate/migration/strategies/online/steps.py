@@ -71,6 +71,8 @@ class OnlineWork(MarkedWork):
         super().__init__(parts, plan, memory, spec=spec, note=note, throttle_ratio=throttle_ratio)
         self.behind = ""
         """Why the cut-over found the feed behind; it is ready again after a while."""
+        self.position = ""
+        """How far the feed is, or the comparison: while it does not change, nothing goes on."""
         self.hot: list[tuple[str, ...]] = []
         """Rows that differed when they were looked at last: the cut-over compares them."""
         self._is_compared = False
@@ -246,6 +248,7 @@ class OnlineWork(MarkedWork):
         position = self._lane.position(self.plan, self.held.position.feed_id)
         ends = self._feeds.ends(self.plan.topic)
         behind = None if position is None else sum(ends.values()) - sum(position.offsets.values())
+        self.position = "" if position is None else f"feed {sorted(position.offsets.items())}"
         if behind is None or behind > LAG_OFFSETS_MAX:
             not_begun = f"feed {self._feed} has not begun: is there an agent? See `headgate why {self._feed}`"
             self._wait_for_feed(error or (not_begun if behind is None else f"{behind} changes behind"), POLL_SECONDS)
@@ -268,6 +271,7 @@ class OnlineWork(MarkedWork):
         above, hot = None, []
         while not self.stopping.is_set():
             begun = time.monotonic()
+            self.position = f"compared {above}"
             upto = self._server.next_bound(self.plan.held, above, COMPARE_ROWS)
             hot += self._settled(self._lane.differing(self.plan, Chunk(above, upto)))
             if len(hot) > HOT_KEYS_MAX:

@@ -33,7 +33,7 @@ from headgate.migration.strategies.examining import AT_SUBMISSION, checked_plan,
 from headgate.migration.strategies.online.back import OnlineBack, back_feed, forth_feed
 from headgate.migration.strategies.online.lane import CutOver, FeedBehindError, Lane
 from headgate.migration.strategies.online.lane_plan import LanePlan, check_primary, lane_plan, several_and_unique
-from headgate.migration.strategies.online.marked import Copier, Note, Parts
+from headgate.migration.strategies.online.marked import ADDING_KEYS, Copier, Note, Parts
 from headgate.migration.strategies.online.steps import OnlineWork
 from headgate.migration.strategies.online.way_back import plan_back
 from headgate.records.migration import FEED, Artifact, MigrationRecorded
@@ -60,7 +60,7 @@ class OnlineStrategy:
         try:
             if spec.reverts is not None and reverted is not None:
                 self._back.check(spec.reverts, reverted)
-                return fx.Examined("revert", reverted.table, self._server.address, is_immediate=False)
+                return fx.Examined("revert", reverted.table, self._where(reverted), is_immediate=False)
             _, plan = checked_plan(self._server, self._migration, spec, self._feeds)
             lane = self._checked(plan, spec)
             if self._feeds is not None:
@@ -75,7 +75,7 @@ class OnlineStrategy:
         return fx.Examined(
             "alter",
             f"{plan.before.schema}.{plan.before.name}",
-            self._server.address,
+            self._server.where(plan.before.schema),
             is_immediate=False,
             message="; ".join(filter(None, (unseen, why_not_back, self._server.logged))),
         )
@@ -92,10 +92,15 @@ class OnlineStrategy:
         return fx.Examined(
             "alter",
             f"{before.schema}.{before.name}",
-            self._server.address,
+            self._server.where(before.schema),
             is_immediate=False,
             message=f"the topic is looked at by the owner; {AT_SUBMISSION}",
         )
+
+    def _where(self, reverted: MigrationRecorded) -> str:
+        """Of the database that the reverted change was made at, if it is still this one."""
+        schema = reverted.table.rpartition(".")[0] or None
+        return reverted.server if self._server.is_at(reverted.server) else str(self._server.where(schema))
 
     def _checked(self, plan: Any, spec: MigrationSpec) -> LanePlan:
         found = lane_plan(plan, _topic_of(spec), name_bytes_max=self._server.name_bytes_max)
@@ -215,6 +220,9 @@ class OnlineStrategy:
             eta_seconds=work.eta_seconds(work.note.rows, work.plan.held.before.rows),
             is_ready_to_complete=work.is_ready,
             is_live=work.is_alive(),
+            is_working=work.stage == ADDING_KEYS,
+            is_held=work.pace.is_held,
+            position=work.position,
             throttle_reason=work.pace.reason,
             artifacts=self._artifacts(work.plan),
             note=msgspec.json.encode(work.note).decode(),

@@ -29,6 +29,7 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.postgresql.copy import PostgresCopy
 from headgate.migration.strategies.postgresql.desired import change, read_form, same
+from headgate.migration.strategies.postgresql.place import database_id
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, schema_of, translating
 from headgate.records.migration import Artifact
 
@@ -174,6 +175,18 @@ class PostgresServer:
         """The migration has ended and nothing of it is left."""
         with translating("writing headgate.migration"):
             self.sessions.main.execute("DELETE FROM headgate.migration WHERE id = %s", (self.migration,))
+
+    # --- which database it is ---
+
+    def where(self, schema: str | None) -> str:
+        """See contract."""
+        del schema  # all of a database's have one queue
+        with self.sessions.asking() as session, translating("asking which database it is"):
+            return database_id(session, self.address)
+
+    def is_at(self, identity: str) -> bool:
+        """See contract."""
+        return self.where(None) == identity
 
     # --- describing ---
 

@@ -121,7 +121,7 @@ class ToolStrategy(ABC):
         return fx.Examined(
             "alter",
             f"{plan.before.schema}.{plan.before.name}",
-            self._server.address,
+            self._server.where(plan.before.schema),
             is_immediate=False,
             message=self._server.logged,
         )
@@ -136,7 +136,8 @@ class ToolStrategy(ABC):
             return fx.ExamineRefused(str(error))
         table = f"{before.schema}.{before.name}"
         message = f"it was not looked whether the owner has {self.name}; {AT_SUBMISSION}"
-        return fx.Examined("alter", table, self._server.address, is_immediate=False, message=message)
+        where = self._server.where(before.schema)
+        return fx.Examined("alter", table, where, is_immediate=False, message=message)
 
     def _check_names(self, statement: Statement, plan: Plan) -> None:
         """The program finds columns by their names, as they are written."""
