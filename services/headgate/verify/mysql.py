@@ -6,6 +6,7 @@ from typing import Final
 
 from headgate.databases.address import Target
 from headgate.databases.faults import Fault
+from headgate.databases.mysql.catalogue import read_form
 from headgate.databases.mysql.errors import MysqlError, fault_of, message
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import quoted
@@ -15,24 +16,6 @@ from headgate.verify.comparing import Row, Shape, SideError, UncomparableError
 from headgate.verify.forms import Nature
 
 __all__ = ["MysqlSide"]
-
-_COLUMNS: Final = """
-SELECT c.column_name, LOWER(c.data_type), k.constraint_name IS NOT NULL
-FROM information_schema.columns c
-LEFT JOIN information_schema.check_constraints k
-    ON k.constraint_schema = c.table_schema AND k.table_name = c.table_name AND k.constraint_name = c.column_name
-    AND k.check_clause LIKE 'json_valid%%'
-WHERE c.table_schema = COALESCE(%s, DATABASE()) AND c.table_name = %s ORDER BY c.ordinal_position
-"""
-_COLUMNS_MYSQL: Final = """
-SELECT column_name, LOWER(data_type), FALSE FROM information_schema.columns
-WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s ORDER BY ordinal_position
-"""
-
-_KEY: Final = """
-SELECT column_name FROM information_schema.statistics
-WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s AND index_name = 'PRIMARY' ORDER BY seq_in_index
-"""
 
 _NATURES: Final = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "year"), Nature.NUMBER),
@@ -62,20 +45,20 @@ class MysqlSide:
         """Raises DatabaseError."""
         session = self._session = open_session(target, MysqlSession, settings=_SETTINGS)
         self._types: dict[str, dict[str, str]] = {}
-        ((user, database, port),) = session.execute("SELECT CURRENT_USER(), DATABASE(), @@port")
-        self.name = f"database {database or '(none)'} at port {port}, user {user}"
+        ((user, self._database, port),) = session.execute("SELECT CURRENT_USER(), DATABASE(), @@port")
+        self.name = f"database {self._database or '(none)'} at port {port}, user {user}"
 
     def shape(self, table: str) -> Shape | None:
         """See Side."""
-        place = split_table(table)
-        # MariaDB's JSON is a text with a check.
+        database, relation = split_table(table)
         with self._reading():
-            described = self._session.execute(_COLUMNS if self._session.is_mariadb else _COLUMNS_MYSQL, place)
-            key = tuple(str(row[0]) for row in self._session.execute(_KEY, place))
-        types = {str(name): "json" if checked else str(kind) for name, kind, checked in described}
+            form = read_form(
+                self._session.execute, database or self._database, relation, is_mariadb=self._session.is_mariadb
+            )
+        types = self._types[table] = {column.name: column.kind for column in form.columns}
         if not types:
             return None
-        self._types[table] = types
+        key = () if form.primary is None else form.primary.columns
         return Shape({name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()}, key)
 
     @contextmanager

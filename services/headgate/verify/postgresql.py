@@ -6,6 +6,7 @@ from typing import Final
 
 from headgate.databases.address import Target
 from headgate.databases.faults import Fault
+from headgate.databases.postgresql.catalogue import read_form
 from headgate.databases.postgresql.errors import PostgresError, fault_of, message
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession, open_connection
@@ -15,18 +16,6 @@ from headgate.verify.comparing import ROWS_PER_FETCH, Row, Shape, SideError, Unc
 from headgate.verify.forms import Nature
 
 __all__ = ["PostgresSide"]
-
-_COLUMNS: Final = """
-SELECT a.attname, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
-"""
-
-_KEY: Final = """
-SELECT a.attname FROM pg_index i
-CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
-JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-WHERE i.indrelid = %s AND i.indisprimary ORDER BY k.place
-"""
 
 _SETTINGS: Final = (
     "SET LOCAL TimeZone TO 'UTC'",
@@ -82,12 +71,11 @@ class PostgresSide:
             found = self._find(table)
             if found is None:
                 return None
-            oid = found[0]
-            types = {str(name): str(kind) for name, kind in self._session.execute(_COLUMNS, (oid,))}
-            if not types:
-                return None
-            key = tuple(str(row[0]) for row in self._session.execute(_KEY, (oid,)))
-        self._types[table] = types
+            form = read_form(self._session.execute, found[0])
+        types = self._types[table] = {column.name: column.kind for column in form.columns}
+        if not types:
+            return None
+        key = () if form.primary is None else form.primary.columns
         return Shape({name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()}, key)
 
     @contextmanager

@@ -43,7 +43,6 @@ class Dialect(msgspec.Struct, Generic[S, C, E], frozen=True, kw_only=True):
     load_table: Callable[[S, str, bool], Table[C]]
     """The table, proven to exist, to have a key (with True: or not) and to be writable, or SinkRefusedError."""
     firing: Callable[[S, Table[C]], tuple[str, ...]]
-    nullable_defaults: Callable[[S, Table[C]], tuple[str, ...]]
     """Triggers and rules of the table that fire on our writes (see TableShape)."""
     progress: Callable[[S], Progress[S]]
     stage: Callable[[S, Table[C], int], Stage[S, C]]

@@ -49,8 +49,7 @@ class RelationalSink(Generic[S, C, E]):
                 except RightsMissingError as error:
                     missing.append(error)
                     continue
-                fires, defaults = self._dialect.firing(session, table), self._dialect.nullable_defaults(session, table)
-                shapes[name] = table.shape(name, fires, defaults)
+                shapes[name] = table.shape(name, self._dialect.firing(session, table))
                 if identity is not None and not missing and progress.exists():
                     progress.refuse_strangers(identity, table.name)
         if missing:

@@ -39,6 +39,8 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
     folding: tuple[str, ...]
     secondary_unique: bool
     version: str | None
+    nullable_defaults: tuple[str, ...] = ()
+    """Columns that may be NULL and have a default."""
     equalities: dict[str, Equality] = {}
     """Of key columns whose type brings an ``=`` of its own."""
     own_rows: str = ""
@@ -50,10 +52,10 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
         """How a statement that reads or changes rows names the table."""
         return self.own_rows or self.identifier
 
-    def shape(self, name: str, fires: tuple[str, ...] = (), defaults: tuple[str, ...] = ()) -> TableShape:
+    def shape(self, name: str, fires: tuple[str, ...] = ()) -> TableShape:
         """The contract's view, under the name the caller knows the table by."""
         declared = {column: str(described) for column, described in self.columns.items()}
-        return TableShape(name, declared, self.key, self.secondary_unique, fires, defaults)
+        return TableShape(name, declared, self.key, self.secondary_unique, fires, self.nullable_defaults)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from headgate.databases.faults import Fault
+from headgate.databases.mysql.catalogue import MysqlForm, read_form
 from headgate.databases.mysql.errors import UNAVAILABLE, MysqlError, errno, fault_of, message
 from headgate.databases.mysql.sql import quoted
 from headgate.records.identifiers import split_table, table_spelling
@@ -34,22 +35,6 @@ _TABLE: Final = """
 SELECT t.table_schema, t.table_name, t.table_type, t.engine, e.transactions
 FROM information_schema.tables t LEFT JOIN information_schema.engines e ON e.engine = t.engine
 WHERE t.table_schema = COALESCE(%s, DATABASE()) AND t.table_name = %s
-"""
-
-_COLUMNS: Final = """
-SELECT column_name, column_type, data_type, character_set_name, collation_name, extra, is_nullable
-FROM information_schema.columns WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position
-"""
-
-# MariaDB's JSON is a text with a check of the column's own, under the column's name.
-_JSON: Final = """
-SELECT constraint_name FROM information_schema.check_constraints
-WHERE constraint_schema = %s AND table_name = %s AND check_clause LIKE 'json_valid%%'
-"""
-
-_KEYS: Final = """
-SELECT index_name, column_name, sub_part FROM information_schema.statistics
-WHERE table_schema = %s AND table_name = %s AND non_unique = 0 ORDER BY index_name, seq_in_index
 """
 
 # The one thing in SHOW CREATE TABLE that changes with the rows.
@@ -149,27 +134,24 @@ def _described(
         )
     identifier = quoted(database, relation)
     version = read_version(session, identifier)  # before the rest: what is newer than it shows later
-    described = session.execute(_COLUMNS, (database, relation))
-    generated = frozenset(str(row[0]) for row in described if "GENERATED" in str(row[5]).upper().split())
-    checked = session.execute(_JSON, (database, relation)) if session.is_mariadb else []
-    json = {str(row[0]) for row in checked}
+    form = read_form(session.execute, database, relation, is_mariadb=session.is_mariadb)
     columns = {
-        str(column): Column(
-            str(declared),
-            "json" if column in json else str(plain).lower(),
-            charset,
-            collation,
-            nullable == "NO" and (str(plain).lower() == "timestamp" or "auto_increment" in str(extra).lower()),
+        column.name: Column(
+            column.type,
+            column.kind,
+            column.charset,
+            column.collation,
+            not column.is_nullable and (column.kind == "timestamp" or column.is_identity),
         )
-        for column, declared, plain, charset, collation, extra, nullable in described
-        if column not in generated
+        for column in form.columns
+        if column.generated is None
     }
-    key, secondary = _keys(session, database, relation, name, keyless=keyless)
-    check_generated(name, key, generated)
+    key, secondary = _keys(form, name, keyless=keyless)
+    check_generated(name, key, form.generated)
     folding = tuple(column for column in key if columns[column].folds)
     table = Table(
-        table_spelling(database, relation), database, relation, identifier, columns, generated, key, folding, secondary,
-        version,
+        table_spelling(database, relation), database, relation, identifier, columns, form.generated, key, folding,
+        secondary, version, form.nullable_defaults,
     )  # fmt: skip
     if len(table.name) > NAME_CHARACTERS_MAX:
         raise SinkRefusedError(
@@ -205,19 +187,17 @@ def read_version(session: MysqlSession, identifier: str) -> str:
     return _AUTO_INCREMENT.sub("", str(definition))
 
 
-def _keys(
-    session: MysqlSession, database: str, relation: str, name: str, *, keyless: bool
-) -> tuple[tuple[str, ...], bool]:
-    indexes: dict[str, list[str]] = {}
-    for index, column, prefix in session.execute(_KEYS, (database, relation)):
-        indexes.setdefault(str(index), []).append(str(column))
-        if index == "PRIMARY" and prefix is not None:
-            raise SinkRefusedError(f"the primary key of table {name} covers only a part of {column}: cover it whole")
-    if "PRIMARY" not in indexes:
+def _keys(form: MysqlForm, name: str, *, keyless: bool) -> tuple[tuple[str, ...], bool]:
+    primary = form.primary
+    if primary is None:
         if keyless:
-            return (), bool(indexes)
+            return (), bool(form.keys)
         raise without_key(name)
-    return tuple(indexes["PRIMARY"]), len(indexes) > 1
+    if primary.prefixed:
+        raise SinkRefusedError(
+            f"the primary key of table {name} covers only a part of {primary.prefixed[0]}: cover it whole"
+        )
+    return primary.columns, len(form.keys) > 1
 
 
 def _check_rights(session: MysqlSession, table: Table[Column]) -> None:

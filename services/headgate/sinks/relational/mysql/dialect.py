@@ -9,7 +9,6 @@ from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.mysql.catalog import Column, check_database, load_table
 from headgate.sinks.relational.mysql.connection import MysqlSession, connect, sink_address
 from headgate.sinks.relational.mysql.contention import cancel, connect_watcher, end_blockers
-from headgate.sinks.relational.mysql.defaults import nullable_defaults
 from headgate.sinks.relational.mysql.faults import sink_error, words_of
 from headgate.sinks.relational.mysql.firing import firing
 from headgate.sinks.relational.mysql.origin import read_own_id, read_published
@@ -26,7 +25,6 @@ _MYSQL: Final = Dialect[MysqlSession, Column, MysqlError](
     check_database=check_database,
     load_table=load_table,
     firing=firing,
-    nullable_defaults=nullable_defaults,
     progress=MysqlProgress,
     stage=MysqlStage,
     columns_ignore_case=True,

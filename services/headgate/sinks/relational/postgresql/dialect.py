@@ -10,7 +10,6 @@ from headgate.sinks.relational.postgresql.at_once import apply_at_once
 from headgate.sinks.relational.postgresql.catalog import Column, check_database, load_table
 from headgate.sinks.relational.postgresql.connection import PostgresSession, connect, sink_address
 from headgate.sinks.relational.postgresql.contention import cancel, end_blockers
-from headgate.sinks.relational.postgresql.defaults import nullable_defaults
 from headgate.sinks.relational.postgresql.faults import sink_error, words_of
 from headgate.sinks.relational.postgresql.firing import firing
 from headgate.sinks.relational.postgresql.origin import read_own_id, read_published
@@ -27,7 +26,6 @@ _POSTGRESQL: Final = Dialect[PostgresSession, Column, PostgresError](
     check_database=check_database,
     load_table=load_table,
     firing=firing,
-    nullable_defaults=nullable_defaults,
     progress=PostgresProgress,
     stage=PostgresStage,
     columns_ignore_case=False,

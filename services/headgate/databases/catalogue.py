@@ -1,0 +1,71 @@
+"""What a table looks like: one description for everybody who asks a database's catalogue.
+
+Sinks, comparisons and schema changes each add what only they need to know, such as rights or triggers. How the
+catalogue is asked is in each database's ``catalogue``.
+"""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+__all__ = ["Ask", "Column", "Key", "TableForm"]
+
+Ask = Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]]
+"""Runs a query on the catalogue and returns its rows."""
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True):
+    """One column. ``number``: its attribute number or position, by which it is known if it is renamed.
+
+    ``type`` is written as the server writes it, ``kind`` is the type's bare name. ``default`` and ``generated`` are
+    the server's texts of expressions, and at most one of them is given.
+    """
+
+    number: int
+    name: str
+    type: str
+    kind: str
+    is_nullable: bool
+    default: str | None
+    generated: str | None
+    """The expression that the server computes the column by."""
+    is_identity: bool
+    """Whether the server counts it up: an identity column, or AUTO_INCREMENT."""
+    collation: str | None
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """A unique index: the columns whose values together are unique, in the index's order."""
+
+    name: str
+    columns: tuple[str, ...]
+    is_primary: bool
+    is_whole: bool
+    """Whether all rows are unique by the columns alone: it has no condition, no expression, no prefix of a column."""
+
+
+C = TypeVar("C", bound=Column)
+K = TypeVar("K", bound=Key)
+
+
+class TableForm(msgspec.Struct, Generic[C, K], frozen=True):
+    """A table: its columns in their order, and its unique keys, the primary one first."""
+
+    columns: tuple[C, ...]
+    keys: tuple[K, ...]
+
+    @property
+    def primary(self) -> K | None:
+        """The primary key."""
+        return next((key for key in self.keys if key.is_primary), None)
+
+    @property
+    def generated(self) -> frozenset[str]:
+        """Names of columns that the server computes."""
+        return frozenset(column.name for column in self.columns if column.generated is not None)
+
+    @property
+    def nullable_defaults(self) -> tuple[str, ...]:
+        """Columns that may be NULL and have a default."""
+        return tuple(column.name for column in self.columns if column.is_nullable and column.default is not None)

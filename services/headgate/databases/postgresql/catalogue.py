@@ -1,0 +1,122 @@
+"""PostgreSQL's catalogue."""
+
+from typing import Final
+
+from headgate.databases.catalogue import Ask, Column, Key, TableForm
+
+__all__ = ["PostgresColumn", "PostgresForm", "PostgresKey", "read_form"]
+
+# A domain, or one in an array, is followed down to the type that it is made of.
+_COLUMNS: Final = """
+WITH RECURSIVE base AS (
+    SELECT a.attnum, COALESCE(e.oid, t.oid) AS oid, COALESCE(e.typtype, t.typtype) AS typtype,
+           COALESCE(e.typbasetype, t.typbasetype) AS typbasetype, COALESCE(e.typtypmod, t.typtypmod) AS typtypmod,
+           format_type(a.atttypid, a.atttypmod) AS declared, CASE WHEN e.oid IS NULL THEN '' ELSE '[]' END AS array_of
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = 'A' AND e.typtype = 'd'
+    WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+  UNION ALL
+    SELECT b.attnum, t.oid, t.typtype, t.typbasetype, t.typtypmod,
+           format_type(b.typbasetype, b.typtypmod) || b.array_of, b.array_of
+    FROM base b JOIN pg_type t ON t.oid = b.typbasetype
+    WHERE b.typtype = 'd'
+)
+SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), own.typname, NOT a.attnotnull,
+       pg_get_expr(d.adbin, d.adrelid), a.attidentity::text, a.attgenerated <> '',
+       CASE WHEN a.attcollation <> own.typcollation
+            THEN quote_ident(cn.nspname) || '.' || quote_ident(c.collname) END,
+       COALESCE(c.collisdeterministic, true), b.declared, b.typtype = 'e',
+       CASE WHEN is_theirs THEN quote_ident(n.nspname) || '.' ELSE '' END AS qualifier
+FROM pg_attribute a JOIN pg_type own ON own.oid = a.atttypid
+JOIN base b ON b.attnum = a.attnum AND b.typtype <> 'd'
+JOIN pg_type t ON t.oid = b.oid JOIN pg_namespace n ON n.oid = t.typnamespace
+CROSS JOIN LATERAL (SELECT NOT EXISTS (SELECT FROM pg_type std WHERE std.typname = t.typname
+                                       AND std.typnamespace = 'pg_catalog'::regnamespace) AS is_theirs) AS x
+LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+LEFT JOIN pg_collation c ON c.oid = a.attcollation LEFT JOIN pg_namespace cn ON cn.oid = c.collnamespace
+WHERE a.attrelid = %s ORDER BY a.attnum
+"""
+
+_KEYS: Final = """
+SELECT c.relname,
+       ARRAY(SELECT a.attname::text FROM unnest(i.indkey[0:i.indnkeyatts - 1]) WITH ORDINALITY k(number, place)
+             JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number ORDER BY k.place),
+       i.indisprimary, i.indpred IS NULL AND i.indexprs IS NULL, i.indimmediate,
+       EXISTS (SELECT FROM unnest(i.indclass::oid[]) u JOIN pg_opclass o ON o.oid = u
+               WHERE o.opcnamespace <> 'pg_catalog'::regnamespace)
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid ORDER BY NOT i.indisprimary, c.relname
+"""
+
+
+class PostgresColumn(Column, frozen=True, kw_only=True):
+    """A column. ``base`` is its type, or the one that its domain is made of, types of extensions without schema."""
+
+    base: str
+    is_enum: bool
+    identity: str
+    """``a`` (always), ``d`` (by default), or empty."""
+    is_deterministic: bool
+    """Whether its collation tells all texts apart."""
+
+
+class PostgresKey(Key, frozen=True, kw_only=True):
+    """A unique index that is valid."""
+
+    is_immediate: bool
+    """Whether it is checked at each row, and not only at a transaction's end."""
+    has_own_operators: bool
+    """Whether it is ordered by an extension's operators, which are not on our sessions' search path."""
+
+
+PostgresForm = TableForm[PostgresColumn, PostgresKey]
+
+
+def read_form(ask: Ask, oid: object) -> PostgresForm:
+    """The table of that number. Raises PostgresError."""
+    return PostgresForm(
+        tuple(_column(*row) for row in ask(_COLUMNS, (oid, oid))),
+        tuple(
+            PostgresKey(
+                name=str(name),
+                columns=tuple(columns),
+                is_primary=is_primary,
+                is_whole=is_whole,
+                is_immediate=is_immediate,
+                has_own_operators=has_own,
+            )
+            for name, columns, is_primary, is_whole, is_immediate, has_own in ask(_KEYS, (oid,))
+        ),
+    )
+
+
+def _column(  # noqa: PLR0917 - one row of _COLUMNS
+    number: int,
+    name: str,
+    declared: str,
+    kind: str,
+    is_nullable: bool,
+    expression: str | None,
+    identity: str,
+    is_generated: bool,
+    collation: str | None,
+    is_deterministic: bool,
+    base: str,
+    is_enum: bool,
+    qualifier: str,
+) -> PostgresColumn:
+    return PostgresColumn(
+        number=number,
+        name=name,
+        type=declared,
+        kind=kind,
+        is_nullable=is_nullable,
+        default=None if is_generated else expression,
+        generated=expression if is_generated else None,
+        is_identity=bool(identity),
+        collation=collation,
+        base=base.removeprefix(qualifier),
+        is_enum=is_enum,
+        identity=identity,
+        is_deterministic=is_deterministic,
+    )
