@@ -41,8 +41,9 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     columns: tuple[str, ...]
     is_primary: bool
-    is_whole: bool
-    """Whether all rows are unique by the columns alone: it has no condition, no expression, no prefix of a column."""
+    finds_rows: bool
+    """Whether a row is found by the columns alone, at any moment: not if the index is of expressions, of parts of
+    columns or of some of the rows, or checked at the end of transactions only."""
 
 
 C = TypeVar("C", bound=Column)

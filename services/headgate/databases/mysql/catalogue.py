@@ -20,7 +20,7 @@ WHERE constraint_schema = %s AND table_name = %s AND check_clause LIKE 'json_val
 """
 
 _KEYS: Final = """
-SELECT index_name, column_name, sub_part FROM information_schema.statistics
+SELECT index_name, column_name, sub_part, index_type FROM information_schema.statistics
 WHERE table_schema = %s AND table_name = %s AND non_unique = 0
 ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index
 """
@@ -66,10 +66,12 @@ def read_form(ask: Ask, database: str | None, table: str, *, is_mariadb: bool) -
         tuple(
             MysqlKey(
                 name=str(index),
-                columns=tuple(str(column) for _, column, _ in parts if column is not None),
+                columns=tuple(str(column) for _, column, _, _ in parts if column is not None),
                 is_primary=index == "PRIMARY",
-                is_whole=all(column is not None and prefix is None for _, column, prefix in parts),
-                prefixed=tuple(str(column) for _, column, prefix in parts if prefix is not None),
+                finds_rows=all(
+                    column is not None and prefix is None and how == "BTREE" for _, column, prefix, how in parts
+                ),
+                prefixed=tuple(str(column) for _, column, prefix, _ in parts if prefix is not None),
             )
             for index, rows in groupby(ask(_KEYS, place), key=lambda row: row[0])
             for parts in [list(rows)]

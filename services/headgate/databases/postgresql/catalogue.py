@@ -22,10 +22,10 @@ WITH RECURSIVE base AS (
     WHERE b.typtype = 'd'
 )
 SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), own.typname, NOT a.attnotnull,
-       pg_get_expr(d.adbin, d.adrelid), a.attidentity::text, a.attgenerated <> '',
+       pg_get_expr(d.adbin, d.adrelid), a.attidentity::text, a.attgenerated::text,
        CASE WHEN a.attcollation <> own.typcollation
             THEN quote_ident(cn.nspname) || '.' || quote_ident(c.collname) END,
-       COALESCE(c.collisdeterministic, true), b.declared, b.typtype = 'e',
+       a.attcollation::bigint, COALESCE(c.collisdeterministic, true), b.declared, b.typtype = 'e',
        CASE WHEN is_theirs THEN quote_ident(n.nspname) || '.' ELSE '' END AS qualifier
 FROM pg_attribute a JOIN pg_type own ON own.oid = a.atttypid
 JOIN base b ON b.attnum = a.attnum AND b.typtype <> 'd'
@@ -41,11 +41,11 @@ _KEYS: Final = """
 SELECT c.relname,
        ARRAY(SELECT a.attname::text FROM unnest(i.indkey[0:i.indnkeyatts - 1]) WITH ORDINALITY k(number, place)
              JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number ORDER BY k.place),
-       i.indisprimary, i.indpred IS NULL AND i.indexprs IS NULL, i.indimmediate,
+       i.indisprimary, i.indpred IS NULL AND i.indexprs IS NULL, i.indimmediate, i.indisvalid,
        EXISTS (SELECT FROM unnest(i.indclass::oid[]) u JOIN pg_opclass o ON o.oid = u
                WHERE o.opcnamespace <> 'pg_catalog'::regnamespace)
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid ORDER BY NOT i.indisprimary, c.relname
+WHERE i.indrelid = %s AND i.indisunique ORDER BY NOT i.indisprimary, c.relname
 """
 
 
@@ -56,13 +56,18 @@ class PostgresColumn(Column, frozen=True, kw_only=True):
     is_enum: bool
     identity: str
     """``a`` (always), ``d`` (by default), or empty."""
+    generation: str
+    """``s`` (stored), ``v`` (virtual), or empty."""
+    collation_number: int
     is_deterministic: bool
     """Whether its collation tells all texts apart."""
 
 
 class PostgresKey(Key, frozen=True, kw_only=True):
-    """A unique index that is valid."""
+    """A unique index."""
 
+    is_valid: bool
+    """Whether it was built to the end."""
     is_immediate: bool
     """Whether it is checked at each row, and not only at a transaction's end."""
     has_own_operators: bool
@@ -81,11 +86,12 @@ def read_form(ask: Ask, oid: object) -> PostgresForm:
                 name=str(name),
                 columns=tuple(columns),
                 is_primary=is_primary,
-                is_whole=is_whole,
+                finds_rows=is_whole and is_immediate and is_valid,
                 is_immediate=is_immediate,
+                is_valid=is_valid,
                 has_own_operators=has_own,
             )
-            for name, columns, is_primary, is_whole, is_immediate, has_own in ask(_KEYS, (oid,))
+            for name, columns, is_primary, is_whole, is_immediate, is_valid, has_own in ask(_KEYS, (oid,))
         ),
     )
 
@@ -98,8 +104,9 @@ def _column(  # noqa: PLR0917 - one row of _COLUMNS
     is_nullable: bool,
     expression: str | None,
     identity: str,
-    is_generated: bool,
+    generation: str,
     collation: str | None,
+    collation_number: int,
     is_deterministic: bool,
     base: str,
     is_enum: bool,
@@ -111,12 +118,14 @@ def _column(  # noqa: PLR0917 - one row of _COLUMNS
         type=declared,
         kind=kind,
         is_nullable=is_nullable,
-        default=None if is_generated else expression,
-        generated=expression if is_generated else None,
+        default=None if generation else expression,
+        generated=expression if generation else None,
         is_identity=bool(identity),
         collation=collation,
         base=base.removeprefix(qualifier),
         is_enum=is_enum,
         identity=identity,
+        generation=generation,
+        collation_number=collation_number,
         is_deterministic=is_deterministic,
     )

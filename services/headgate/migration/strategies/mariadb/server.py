@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.databases.address import Target
+from headgate.databases.mysql import catalogue
 from headgate.databases.mysql.sql import quoted
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import Statement
@@ -147,45 +148,21 @@ class MariadbServer:
         if not found:
             return None
         (schema, name, kind, rows, engine) = found[0]
-        columns = session.run(
-            "SELECT column_name, column_type, is_nullable, column_default IS NOT NULL OR extra LIKE %s, "
-            "is_generated <> 'NEVER' FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
-            "ORDER BY ordinal_position",
-            ("%auto_increment%", schema, name),
-        )
-        keys, weak = self._keys(session, schema, name)
+        form = catalogue.read_form(session.run, schema, name, is_mariadb=True)
         text = session.run(f"SHOW CREATE TABLE {quoted(schema, name)}")[0][1] if kind == "BASE TABLE" else kind
         return Table(
             schema=schema,
             name=name,
-            columns=tuple(Column(c[0], c[1], c[2] == "YES", bool(c[3]), bool(c[4])) for c in columns),
-            keys=keys,
-            weak_keys=weak,
+            columns=tuple(
+                Column(c.name, c.type, c.is_nullable, c.default is not None or c.is_identity, c.generated is not None)
+                for c in form.columns
+            ),
+            keys={key.name: key.columns for key in form.keys if key.finds_rows},
+            weak_keys={key.name: key.columns for key in form.keys if not key.finds_rows},
             definition=_definition(text),
             rows=int(rows),
             obstacles=tuple(self._obstacles(session, schema, name, kind, engine)),
-            primary=keys.get("PRIMARY", ()),
-        )
-
-    @staticmethod
-    def _keys(
-        session: Session, schema: str, name: str
-    ) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-        """Unique keys by which a row is found, and those by which none is: a prefix is equal in many rows."""
-        keys: dict[str, list[str]] = {}
-        weak: set[str] = set()
-        for index, column, is_weak in session.run(
-            "SELECT index_name, column_name, sub_part IS NOT NULL OR index_type <> 'BTREE' FROM "
-            "information_schema.statistics WHERE table_schema = %s AND table_name = %s AND non_unique = 0 "
-            "ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index",
-            (schema, name),
-        ):
-            keys.setdefault(index, []).append(column)
-            weak |= {index} if is_weak else set()
-        found = {index: tuple(columns) for index, columns in keys.items()}
-        return (
-            {index: columns for index, columns in found.items() if index not in weak},
-            {index: columns for index, columns in found.items() if index in weak},
+            primary=form.primary.columns if form.primary is not None and form.primary.finds_rows else (),
         )
 
     def _obstacles(self, session: Session, schema: str, name: str, kind: str, engine: str) -> list[str]:

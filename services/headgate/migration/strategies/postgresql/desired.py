@@ -9,26 +9,18 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.databases.postgresql import sql
+from headgate.databases.postgresql import catalogue, sql
+from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.strategies.contract import RefusedError
 
 __all__ = ["Form", "change", "read_form", "same"]
-
-_COLUMNS: Final = """
-SELECT attname, format_type(atttypid, atttypmod), CASE WHEN attcollation <> typcollation THEN
-quote_ident(n.nspname) || '.' || quote_ident(collname) ELSE '' END, attnotnull,
-coalesce(pg_get_expr(adbin, adrelid), ''), attidentity::text, attgenerated::text
-FROM pg_attribute a JOIN pg_type t ON t.oid = atttypid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-LEFT JOIN pg_collation c ON c.oid = attcollation LEFT JOIN pg_namespace n ON n.oid = collnamespace
-WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum
-"""
 
 _CONSTRAINTS: Final = """
 SELECT conname, pg_get_constraintdef(oid), contype::text FROM pg_constraint WHERE conrelid = %s::regclass
 AND contype <> 'n' ORDER BY contype <> 'p', conname
 """
 
-_KIND: Final = "SELECT relkind::text, relpersistence::text, reloptions FROM pg_class WHERE oid = %s::regclass"
+_KIND: Final = "SELECT oid, relkind::text, relpersistence::text, reloptions FROM pg_class WHERE oid = %s::regclass"
 
 _SEQUENCE: Final = re.compile(r"nextval\('(?:[^'.]+\.)?([^'.]+)'::regclass\)")
 
@@ -56,13 +48,23 @@ class Form(msgspec.Struct, frozen=True):
 
 def read_form(session: Any, full: str) -> Form:
     """Of the table with that name. Raises RefusedError for what an ALTER is not found for."""
-    columns = {row[0]: Of(*row[1:]) for row in session.execute(_COLUMNS, (full,)).fetchall()}
+    ((oid, relkind, persistence, options),) = session.execute(_KIND, (full,)).fetchall()
+    columns = {
+        column.name: Of(
+            column.type,
+            column.collation or "",
+            not column.is_nullable,
+            column.generated or column.default or "",
+            column.identity,
+            column.generation,
+        )
+        for column in catalogue.read_form(PostgresSession(session).execute, oid).columns
+    }
     rules = {}
     for name, definition, kind in session.execute(_CONSTRAINTS, (full,)).fetchall():
         if kind == "f":
             raise RefusedError("a table with foreign keys is not compared with a wanted one: submit the ALTER TABLE")
         rules[definition] = name
-    ((relkind, persistence, options),) = session.execute(_KIND, (full,)).fetchall()
     return Form(columns, rules, f"{relkind} {persistence} {options or ''}".strip())
 
 

@@ -7,7 +7,7 @@ Sessions carry the migration's id as their application name; a new owner ends th
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any, Final, Literal
@@ -15,7 +15,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from headgate.databases.address import Target
-from headgate.databases.postgresql import sql
+from headgate.databases.postgresql import catalogue, sql
+from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import (
     Column,
@@ -40,25 +41,6 @@ NAME_BYTES_MAX: Final = 63
 _CREATE_MEMORY: Final = """
 CREATE TABLE IF NOT EXISTS headgate.migration (id text PRIMARY KEY, owner_rev bigint NOT NULL, attempt bigint NOT NULL,
 stage text NOT NULL, before_text text NOT NULL, after_text text NOT NULL, shadow_identity text NOT NULL)
-"""
-
-_COLUMNS: Final = """
-SELECT attname, format_type(atttypid, atttypmod), NOT attnotnull, atthasdef OR attidentity <> '', attgenerated <> '',
-pg_get_expr(adbin, adrelid), attidentity::text, attcollation, attnum
-FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
-"""
-
-# An expression has no column, so its place in a key is empty; such a key is weak, as the last column says.
-_KEYS: Final = """
-SELECT c.relname, ARRAY(SELECT coalesce(a.attname, '') FROM unnest(i.indkey) WITH ORDINALITY k(number, place)
-LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
-WHERE k.place <= i.indnkeyatts ORDER BY k.place), i.indisprimary, EXISTS (SELECT FROM
-unnest(i.indclass::oid[]) u JOIN pg_opclass o ON o.oid = u WHERE o.opcnamespace <> 'pg_catalog'::regnamespace),
-i.indpred IS NOT NULL OR i.indexprs IS NOT NULL OR NOT i.indimmediate OR NOT i.indisvalid
-FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-WHERE i.indrelid = %s AND i.indisunique
-ORDER BY NOT i.indisprimary, c.relname
 """
 
 _RULES: Final = """
@@ -206,8 +188,7 @@ class PostgresServer:
         if row is None:
             return None
         oid, schema, name, rows = row
-        columns = session.execute(_COLUMNS, (oid,)).fetchall()
-        keys = session.execute(_KEYS, (oid,)).fetchall()
+        form = catalogue.read_form(PostgresSession(session).execute, oid)
         obstacles = session.execute(_OBSTACLES, {"oid": oid}).fetchall()
         checks = session.execute(
             "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s ORDER BY 1", (oid,)
@@ -215,14 +196,24 @@ class PostgresServer:
         return Table(
             schema=schema,
             name=name,
-            columns=tuple(Column(c[0], c[1], c[2], c[3], c[4], c[8]) for c in columns),
-            keys={index: tuple(names) for index, names, *_, is_weak in keys if not is_weak},
-            weak_keys={index: tuple(names) for index, names, *_, is_weak in keys if is_weak},
-            definition=json.dumps([[list(map(str, c[:-1])) for c in columns], [c[0] for c in checks]]),
+            columns=tuple(
+                Column(
+                    c.name,
+                    c.type,
+                    c.is_nullable,
+                    c.default is not None or c.is_identity,
+                    c.generated is not None,
+                    c.number,
+                )
+                for c in form.columns
+            ),
+            keys={key.name: key.columns for key in form.keys if key.finds_rows},
+            weak_keys={key.name: key.columns for key in form.keys if not key.finds_rows},
+            definition=_definition(form.columns, [text for (text,) in checks]),
             rows=rows,
             obstacles=tuple(o[0] for o in obstacles),
-            primary=next((tuple(names) for _, names, is_primary, *_ in keys if is_primary), ()),
-            unordered=frozenset(index for index, _, _, is_foreign, _ in keys if is_foreign),
+            primary=() if form.primary is None else form.primary.columns,
+            unordered=frozenset(key.name for key in form.keys if key.has_own_operators),
         )
 
     def rehearse(self, statement: Statement, table: Table | None) -> Table | None:
@@ -373,6 +364,23 @@ class PostgresServer:
         """See contract."""
         self.rows.close()
         self.sessions.close()
+
+
+def _definition(columns: Sequence[catalogue.PostgresColumn], checks: list[str]) -> str:
+    """It is stored with a migration, and compared with later ones: it stays as earlier versions wrote it."""
+    described = []
+    for column in columns:
+        expression = column.generated or column.default
+        parts = (
+            column.is_nullable,
+            expression is not None or column.is_identity,
+            column.generated is not None,
+            expression,
+            column.identity,
+            column.collation_number,
+        )
+        described.append([column.name, column.type, *map(str, parts)])
+    return json.dumps([described, checks])
 
 
 def make_altered(session: Any, statement: Statement, table: Table, name: str, schema: str | None = None) -> None:
