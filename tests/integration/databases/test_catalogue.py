@@ -30,7 +30,7 @@ def test_postgresql(postgres_database: str) -> None:
             "PRIMARY KEY (id) INCLUDE (word), UNIQUE (name, word) DEFERRABLE)"
         )
         admin.execute("ALTER TABLE t DROP COLUMN gone")
-        admin.execute("CREATE UNIQUE INDEX some ON t (price) WHERE price > 0")
+        admin.execute("CREATE UNIQUE INDEX partly ON t (price) WHERE price > 0")
         admin.execute("CREATE UNIQUE INDEX computed ON t (lower(name), price)")
         ((oid,),) = admin.execute("SELECT 't'::regclass::oid").fetchall()
     with closing(
@@ -55,7 +55,7 @@ def test_postgresql(postgres_database: str) -> None:
     assert {key.name: (key.columns, key.finds_rows, key.is_immediate) for key in form.keys} == {
         "t_pkey": (("id",), True, True),
         "t_name_word_key": (("name", "word"), False, False),
-        "some": (("price",), False, True),
+        "partly": (("price",), False, True),
         "computed": (("price",), False, True),
     }
 

@@ -94,6 +94,14 @@ def test_rows_of_tables_that_inherit_are_not_compared_and_those_of_partitions_ar
     assert (compared.rows, compared.differences) == (1, 0)
 
 
+def test_a_column_that_the_key_only_includes_is_compared_as_a_value(sides: tuple[Connection, Connection]) -> None:
+    for connection, schema, value in zip(sides, ("here", "there"), (1, 2), strict=True):
+        connection.execute(f"CREATE TABLE {schema}.covered (id int, v int, PRIMARY KEY (id) INCLUDE (v))")
+        connection.execute(f"INSERT INTO {schema}.covered VALUES (7, {value})")
+    compared = compare(sides, "here.covered", "there.covered")
+    assert [(found.kind, found.key, found.columns) for found in compared.examples] == [("differs", {"id": "7"}, ("v",))]
+
+
 def test_all_are_counted_and_some_are_kept(sides: tuple[Connection, Connection]) -> None:
     sides[1].execute("DELETE FROM there.t")
     compared = compare(sides, "here.t", "there.t")
