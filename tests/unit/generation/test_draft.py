@@ -11,7 +11,7 @@ from headgate.generation.changelog.core.life import LifeOverError
 from headgate.generation.changelog.core.log_requests import create
 from headgate.generation.changelog.core.planning import first_map, next_map, resize
 from headgate.generation.changelog.core.request_queue import what_is_wrong
-from headgate.generation.changelog.core.requests import answer
+from headgate.generation.changelog.core.requests import answer, take_repair
 from headgate.generation.core.draft import Draft
 from headgate.generation.core.effects import LogSeen, LookAtLog
 from headgate.generation.core.state import GenerationState, chunks_of, evolve, new_state
@@ -152,14 +152,57 @@ def test_a_chunk_of_an_owner_that_is_none_any_more_is_passed_over_and_a_new_one_
     state = state_with(orders=a_set(1))
     told(state, 3, ONE)
     table = state.streams_of("orders")
-    assert state.map_of("orders", 1) == ONE
+    assert state.map_of("orders", 1).streams == ONE.streams
     told(state, 2, OTHER)
-    assert state.map_of("orders", 1) == ONE
+    assert state.map_of("orders", 1).streams == ONE.streams
     told(state, 3, OTHER)
-    assert state.map_of("orders", 1) == OTHER, "of the same owner, the latest counts"
+    assert state.map_of("orders", 1).streams == OTHER.streams, "of the same owner, the latest counts"
     assert state.streams_of("orders") is not table
     told(state, 4, ONE)
-    assert state.map_of("orders", 1) == ONE
+    assert state.map_of("orders", 1).streams == ONE.streams
+
+
+def checked(seen: LogSeen, *, switching: bool = False, failures: dict[tuple[Any, ...], str] | None = None) -> Draft:
+    """The draft once the topic was looked at for a check."""
+    record = replace(a_set(1), topic_id="a")
+    if switching:
+        second = GenerationRecorded(2, GenerationPhase.PREPARED, 1, 1, (), {}, (), "", 0)
+        record = replace(record, generations=(*record.generations, second), last_epoch=2)
+    state = state_with(orders=record)
+    for log in (ONE, TWO):
+        told(state, 1, log)
+    request = GenerationRequested(GenerationRequestKind.REPAIR, "", 0, 0, 0, (), "test", 0)
+    evolve(state, GenerationRequestKey("orders", "r"), request, 5)
+    draft = draft_of(state)
+    draft.settle(GenerationOutcomeKey("orders", "r"), OutcomeStatus.ACCEPTED, "looking")
+    draft.term.failures |= failures or {}
+    take_repair(draft, "orders", seen)
+    return draft
+
+
+def test_a_check_adopts_partitions_of_its_own_topic_only() -> None:
+    ends = dict.fromkeys(range(9), 0)
+    assert checked(LogSeen("a", ends, 1)).record("orders").partitions == 9
+    assert checked(LogSeen("b", ends, 1)).record("orders").partitions == 8
+
+
+def test_a_check_says_what_a_switch_waits_for() -> None:
+    failures = {("fence", "orders", "w1"): "no answer", ("look", "orders"): "not of the switch"}
+    draft = checked(LogSeen("a", dict.fromkeys(range(8), 0), 1), switching=True, failures=failures)
+    settled = draft.outcome(GenerationOutcomeKey("orders", "r"))
+    assert settled is not None
+    said = "the switch to generation 2 waits: fencing a writer fails: no answer"
+    assert (settled.status, settled.reason) == (OutcomeStatus.FAILED, said)
+
+
+def test_a_log_without_a_generation_in_force_has_no_current_streams() -> None:
+    for phase, current in ((GenerationPhase.COMMITTED, set(ONE.by_id)), (GenerationPhase.PREPARED, set())):
+        record = a_set(1)
+        state = state_with(orders=replace(record, generations=(replace(record.generations[0], phase=phase),)))
+        told(state, 1, ONE)
+        table = state.streams_of("orders")
+        assert table is not None
+        assert table.current == current
 
 
 def announced(owner_rev: int | None) -> OwnerAnnounced:
