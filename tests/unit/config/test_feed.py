@@ -58,9 +58,9 @@ def test_a_time_is_a_ts_or_rfc_3339(given: object) -> None:
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ("noon", "no time"),
-        (True, "no time"),
-        (1.5, "no time"),
+        ("noon", "not a time"),
+        (True, "not a time"),
+        (1.5, "not a time"),
         ("2026-11-21T12:00:00", "no zone"),
         (1_795_262_400, "no ts"),
         (1_795_262_400_000, "no ts"),
@@ -112,7 +112,7 @@ def test_tables_of_one_topic() -> None:
             "format: canal-json, target_ts: 2026-11-21T12:00:00Z",
             "by format ticdc-canal-json, and, with format debezium-json, by the topic of",
         ),
-        ("format: ticdc-canal-json, target_ts: tomorrow", "no time"),
+        ("format: ticdc-canal-json, target_ts: tomorrow", "not a time"),
         ("start: latest, start_ts: 2026-11-21T12:00:00Z", "either source.start or source.start_ts"),
         ("start: latest, start_offsets: {t: {0: 1}}", "either source.start_offsets, source.start or"),
         ("start_offsets: {u: {0: 1}}", "of every topic in source.topics, and of no other"),
