@@ -148,7 +148,7 @@ def test_what_it_has_done_before_it_was_stopped_is_complete(table: Table, owner:
 @pytest.mark.parametrize(
     ("statement", "options", "why"),
     [
-        (ADD, ("--panic-flag-file=x",), "given by Headgate"),
+        (ADD, ("--panic-flag-file=x",), "--panic-flag-file is not an option that a submission may give"),
         (ADD, ("--no-such-thing",), "no-such-thing"),
         ("ALTER TABLE items ADD UNIQUE KEY (s, id)", (), "--allow-lossy"),
     ],
