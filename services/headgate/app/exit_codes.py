@@ -222,7 +222,9 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         "they are printed",
     ),
     ExitCode.HELD: Meaning("`why` found that something holds the feed's checkpoint", "it says what to do"),
-    ExitCode.CHECK_FAILED: Meaning("`source check` found something that must be changed", "it prints what to type"),
+    ExitCode.CHECK_FAILED: Meaning(
+        "`source check` or `doctor` found something that must be changed", "it prints what to type"
+    ),
     ExitCode.STOPPED_HARD: Meaning(
         "a clean stop took longer than allowed, so it was cut short", "`HEADGATE_SHUTDOWN_SECONDS`"
     ),

@@ -7,9 +7,9 @@ from typing import Final
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.app.process import Surroundings
+from headgate.app.spark_jars import chosen_jars
 from headgate.config.security import java_properties
 from headgate.config.settings import Settings, SettingsError
-from headgate.provisioning.artifacts import ensure
 from headgate.provisioning.java import java_home_for_spark
 from headgate.replication.executor import SparkExecutor
 from headgate.replication.plan import DeadLetterTarget
@@ -24,7 +24,7 @@ _PROPERTIES: Final = "HEADGATE_SPARK__PROPERTIES"
 def new_runtime(settings: Settings, scratch: Path) -> SparkRuntime:
     """Spark, not started. Raises SettingsError, NoJavaError, ArtifactError."""
     options = SparkOptions(
-        jars=_jars(settings.spark.jars),
+        jars=chosen_jars(settings.spark.jars),
         scratch=scratch,
         master=settings.spark.master,
         cores=settings.spark.cores or _cores(settings.spark.master),
@@ -94,15 +94,3 @@ def _properties(text: str) -> dict[str, str]:
             raise SettingsError(f"{_PROPERTIES}, line {number}: {found[1]} is given twice")
         properties[found[1]] = found[2]
     return properties
-
-
-def _jars(setting: str) -> tuple[Path, ...]:
-    """The connector's jars: a directory's, those listed, or our cache's (fetched if they are not there)."""
-    if not setting:
-        return ensure("spark-kafka")
-    folder = Path(setting)
-    jars = sorted(folder.glob("*.jar")) if folder.is_dir() else [Path(part.strip()) for part in setting.split(",")]
-    missing = [str(jar) for jar in jars if not jar.is_file()]
-    if missing or not jars:
-        raise SettingsError(f"HEADGATE_SPARK__JARS: {', '.join(missing) or f'{folder} holds no jar'}: no such file")
-    return tuple(jars)

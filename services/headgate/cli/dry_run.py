@@ -21,16 +21,23 @@ from headgate.records.control import FeedRecorded, OperationKind, SpanPlan
 from headgate.records.keys import FeedKey
 from headgate.runtime.machine import EffectFailed
 
-__all__ = ["rehearse"]
+__all__ = ["rehearse", "rehearsed"]
 
 
 def rehearse(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpec, output: Output) -> None:
     """Say what would become of a create_feed or update_feed. Raises CommandError where it would be refused."""
+    _show(kind, spec.feed, rehearsed(log, own_prefix, kind, spec), output)
+
+
+def rehearsed(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpec) -> FeedResolved:
+    """The tables and warnings of a create_feed or update_feed. Raises CommandError where it would be refused."""
     name = spec.feed
     work = FeedWork(log.connection, cluster_id=log.cluster_id, own_prefix=own_prefix, change_logs=FeedChangeLogs(log))
     snapshot = read_snapshot(log)
     feed = snapshot.get(FeedKey(name), FeedRecorded) if kind is OperationKind.UPDATE_FEED else None
-    result = work.run(ResolveFeed("", name, spec.to_json(), () if feed is None else feed.spans))
+    result: FeedResolved | FeedRefused | EffectFailed = work.run(
+        ResolveFeed("", name, spec.to_json(), () if feed is None else feed.spans)
+    )
     if isinstance(result, EffectFailed):
         raise CommandError(ExitCode.REQUEST_TIMED_OUT, f"{kind.value} of {name} would have to wait: {result.reason}")
     if isinstance(result, FeedRefused):
@@ -40,7 +47,7 @@ def rehearse(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpec
     reason = judge(state, name, result)
     if reason is not None:
         raise _refused(kind, name, reason)
-    _show(kind, name, result, output)
+    return result
 
 
 def _refused(kind: OperationKind, name: str, reason: str) -> CommandError:

@@ -283,11 +283,12 @@ def forget(
 def _list_change_logs(output: Output, cluster: ClusterOptions) -> None:
     with connected(cluster) as (_, log):
         found = list(read_snapshot(log).each(SetKey, SetRecorded))
-    rows = [_change_log(key.set, record) for key, record in found if record.topic]
+    rows = [change_log_row(key.set, record) for key, record in found if record.topic]
     show_rows(("set", "topic", "partitions", "generation", "generations", "writers", "switching"), rows, output)
 
 
-def _change_log(name: str, record: SetRecorded) -> dict[str, Any]:
+def change_log_row(name: str, record: SetRecorded) -> dict[str, Any]:
+    """One change log, in the list of all."""
     current, opening = current_of(record), open_switch_of(record)
     return {
         "set": name,

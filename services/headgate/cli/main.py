@@ -107,6 +107,8 @@ _CHANGES: Final = "Change schemas and change logs"
 _OTHERS_PANEL: Final = "Try it out (headgate-lab)"
 
 OWN_COMMANDS: Final[Mapping[str, str]] = {
+    "doctor": "headgate.cli.doctor:doctor",
+    "jars": "headgate.cli.jars:app",
     "source": "headgate.cli.source:app",
     "topic": "headgate.cli.topic:app",
     "serve": "headgate.cli.serve:app",

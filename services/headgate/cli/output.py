@@ -116,8 +116,8 @@ def again(show: Callable[[], None], every_seconds: float | None) -> None:
 
 
 def note(message: str) -> None:
-    """A line for people beside the result."""
-    Console(stderr=True, highlight=False).print(Text(message))
+    """A line for people beside the result. Not wrapped, so that what it says to type can be copied."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(message))
 
 
 _errors = Output.TABLE

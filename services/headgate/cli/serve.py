@@ -13,6 +13,7 @@ from headgate.app.services import (
     run_node,
     run_views,
 )
+from headgate.cli.jars import fetch_before_start
 from headgate.cli.options import ClusterOptions, CommandGroup, OptionGroup, cluster_flags
 
 app = CommandGroup(help="Run a service.", no_args_is_help=True)
@@ -71,7 +72,9 @@ def agent(
     *, name: AgentName = None, lease_seconds: Lease = None, process: ProcessOptions, cluster: ClusterOptions
 ) -> None:
     """Run an agent: replicate tables on Spark."""
-    run_agent(_flags(process, cluster, lease_seconds=lease_seconds, name=name))
+    flags = _flags(process, cluster, lease_seconds=lease_seconds, name=name)
+    fetch_before_start(flags)
+    run_agent(flags)
 
 
 @app.command()
@@ -128,7 +131,9 @@ def node(
 
     Example: headgate serve node --bootstrap broker:9092 --create-topics
     """
-    run_node(_flags(process, cluster, lease_seconds=lease_seconds, name=name), shard, create=create)
+    flags = _flags(process, cluster, lease_seconds=lease_seconds, name=name)
+    fetch_before_start(flags)
+    run_node(flags, shard, create=create)
 
 
 @app.command()

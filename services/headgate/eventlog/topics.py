@@ -265,8 +265,13 @@ def check_topics(settings: ClusterSettings) -> None:
     Raises TopicMissingError, TopicNotCompactedError, TopicPartitionsError or TopicSettingError (the first of them
     that applies; the message lists every problem found), or LogError if the broker does not answer.
     """
+    _raise_all(topic_problems(settings))
+
+
+def topic_problems(settings: ClusterSettings) -> list[LogError]:
+    """Everything that is wrong with the control topics, worst first. Raises LogError if the broker does not answer."""
     connection = KafkaConnection(settings.bootstrap, settings.kafka)
-    _raise_all(_all_problems(connection, settings.cluster, settings.shards))
+    return _all_problems(connection, settings.cluster, settings.shards)
 
 
 def _all_problems(connection: KafkaConnection, cluster: str, shards: int) -> list[LogError]:

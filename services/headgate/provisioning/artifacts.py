@@ -119,6 +119,13 @@ def ensure(name: ArtifactSet, progress: Progress = lambda _name, _done, _all: No
     return tuple(folder / file_name for file_name in sorted(one.file_name for one in pins))
 
 
+def problem_of(name: ArtifactSet) -> str | None:
+    """What is wrong with a set in the cache, None if it is complete. Fetches nothing. Raises EmbeddedError."""
+    pins = {Coordinate.parse(text): digest for text, digest in sorted(_read_pins()[name].items())}
+    folder = _folder(name, pins)
+    return _problem(folder, pins) if folder.is_dir() else f"{folder} does not exist: the jars were not fetched yet"
+
+
 def plugin_path(name: ArtifactSet, progress: Progress = lambda _name, _done, _all: None) -> Path:
     """A set as an entry of Connect's ``plugin.path``: a folder with one plugin's folder in it."""
     return ensure(name, progress)[0].parent.parent

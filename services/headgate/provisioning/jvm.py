@@ -8,10 +8,10 @@ Py4J's own launcher is not used: it runs Python between fork and exec, and its r
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
 
@@ -137,8 +137,12 @@ def reason(error: Py4JError) -> str:
 
 
 def pyspark_jars() -> Path:
-    """The folder of the jars that are part of the pyspark wheel."""
-    return Path(pyspark.__file__).parent / "jars"
+    """The folder of the jars that are part of the pyspark wheel. Raises EmbeddedError."""
+    # Without importing it, which takes half a second.
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise EmbeddedError("pyspark is not installed: install Headgate again, with its dependencies")
+    return Path(found.origin).parent / "jars"
 
 
 def tail(log_file: Path) -> str:

@@ -25,7 +25,7 @@ def test_help_names_every_group_and_command() -> None:
 def test_help_lists_commands_in_the_order_in_which_they_are_met() -> None:
     text = CliRunner().invoke(app, ["--help"]).stdout
     listed = re.findall(r"^│ ([a-z]+) ", text, re.MULTILINE)
-    met = ["source", "topic", "serve", "feed", "why", "migration", "generation", *LAB_COMMANDS]
+    met = ["doctor", "source", "topic", "serve", "feed", "why", "migration", "generation", *LAB_COMMANDS]
     assert [name for name in listed if name in met] == met
     assert listed[-len(LAB_COMMANDS) :] == list(LAB_COMMANDS)
 

@@ -1,0 +1,1 @@
+"""``headgate doctor``: what an installation needs, checked part by part."""

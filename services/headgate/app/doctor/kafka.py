@@ -1,0 +1,194 @@
+"""The brokers: whether they answer, the control topics, this user's rights, and their clock."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, TopicCollection
+
+from headgate.app.cluster import cluster_settings
+from headgate.capture.finding import Finding, FixIn, State
+from headgate.config.rights import Grant, Resource, grants
+from headgate.config.settings import Settings, load_settings
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
+from headgate.eventlog.log import LogError, Partition
+from headgate.eventlog.partition_reader import PartitionReader
+from headgate.eventlog.reachable import check_takes_connections
+from headgate.eventlog.topics import CONTROL_TOPICS, TopicMissingError, topic_name, topic_problems
+from headgate.sources.offsets import SourceError, end_offsets
+
+__all__ = ["kafka_findings", "lacking"]
+
+_ANNOUNCE: Final = "announce"
+
+_HEARTBEAT_SECONDS: Final = 6.0
+"""Longer than any service with the default lease waits between two heartbeats."""
+
+_POLL_SECONDS: Final = 0.5
+
+_SKEW_MS_MAX: Final = 2_000
+"""Half of what a slow heartbeat may take. Lags and times that people read are off by as much."""
+
+
+def kafka_findings(flags: Mapping[str, Any], who: Sequence[str]) -> Iterator[Finding]:
+    """Every check of the cluster that ``flags`` name, with the rights that services ``who`` need.
+
+    Later checks are left out where an earlier one makes them impossible. Raises SettingsError.
+    """
+    try:
+        check_takes_connections(load_settings(flags).bootstrap)
+        settings = cluster_settings(flags)
+        yield from _broker(settings)
+        problems = topic_problems(settings)
+    except LogError as error:
+        yield Finding("broker", State.WRONG, str(error))
+        return
+    yield from _topics(settings, problems)
+    if problems:
+        return
+    yield from _rights(settings, who)
+    yield _clock(settings)
+
+
+def _broker(settings: Settings) -> Iterator[Finding]:
+    connection = KafkaConnection(settings.bootstrap, settings.kafka)
+    try:
+        brokers = len(connection.admin.list_topics(timeout=ADMIN_SECONDS_MAX).brokers)
+    except KafkaException as error:
+        raise connection.failed("listing brokers", error) from error
+    finally:
+        connection.close()
+    yield Finding("broker", State.OK, f"{brokers} of cluster {settings.cluster} at {settings.bootstrap}")
+    if brokers < settings.replication_factor:
+        yield Finding(
+            "replication factor",
+            State.WARNING,
+            f"{settings.replication_factor} copies of each control topic need as many brokers, there are {brokers}",
+            fix=(f"export HEADGATE_REPLICATION_FACTOR={brokers}",),
+            fix_in=FixIn.SHELL,
+            then="It counts when the topics are created. One copy is lost with its broker",
+        )
+
+
+def _topics(settings: Settings, problems: Sequence[LogError]) -> Iterator[Finding]:
+    if not problems:
+        yield Finding("control topics", State.OK, f"{settings.prefix}…, {settings.shards} shards")
+    missing = [problem for problem in problems if isinstance(problem, TopicMissingError)]
+    if missing:
+        yield Finding(
+            "control topics",
+            State.WRONG,
+            str(missing[0]) if len(missing) == 1 else f"{len(missing)} do not exist. The first: {missing[0]}",
+            fix=(f"headgate topic create --bootstrap {settings.bootstrap} --cluster {settings.cluster}",),
+            fix_in=FixIn.SHELL,
+        )
+    for problem in problems:
+        if problem not in missing:
+            says, _, command = str(problem).partition(". Set it with: ")
+            fix = command.replace("kafka-configs.sh", f"kafka-configs.sh --bootstrap-server {settings.bootstrap}")
+            yield Finding("control topics", State.WRONG, says, fix=(fix,) if fix else (), fix_in=FixIn.SHELL)
+
+
+def _rights(settings: Settings, who: Sequence[str]) -> Iterator[Finding]:
+    needed = [grant for grant in grants(settings.cluster, {}, who) if grant.resource is Resource.TOPIC]
+    services = " and ".join(who)
+    try:
+        allowed = _allowed(settings)
+    except LogError as error:
+        yield Finding("Kafka rights", State.WRONG, str(error))
+        return
+    missing = lacking(needed, allowed)
+    if not missing:
+        yield Finding("Kafka rights", State.OK, f"this user may do what {services} needs on the control topics")
+        return
+    yield Finding(
+        "Kafka rights",
+        State.WRONG,
+        f"this user lacks {', '.join(missing)}, which {services} needs",
+        fix=(f"headgate topic rights {' '.join(who)} --principal User:NAME --grant",),
+        fix_in=FixIn.SHELL,
+        then="Run it as an administrator of the brokers, with the name of this user",
+    )
+
+
+def lacking(needed: Sequence[Grant], allowed: Mapping[str, frozenset[str]]) -> list[str]:
+    """Rights that are needed and not allowed, as ``Write on headgate.announce``. ``allowed``: topic → operations."""
+    found: dict[str, None] = {}
+    for grant in needed:
+        for topic, operations in sorted(allowed.items()):
+            is_meant = topic.startswith(grant.name) if grant.is_prefix else topic == grant.name
+            # Create is a right on a name, which no topic that exists tells.
+            if is_meant and grant.operation != "Create" and grant.operation not in operations:
+                found[f"{grant.operation} on {topic}"] = None
+    return list(found)
+
+
+def _allowed(settings: Settings) -> dict[str, frozenset[str]]:
+    """Topic → what this user may do with it, in Kafka's words. Raises LogError."""
+    connection = KafkaConnection(settings.bootstrap, settings.kafka)
+    names = [topic_name(settings.cluster, topic.name) for topic in CONTROL_TOPICS]
+    try:
+        admin = connection.admin
+        asked = admin.describe_topics(
+            TopicCollection(names), include_authorized_operations=True, request_timeout=ADMIN_SECONDS_MAX
+        )
+        described = {name: connection.wait(f"describing topic {name}", future) for name, future in asked.items()}
+    finally:
+        connection.close()
+    return {
+        name: frozenset(_OPERATIONS.get(each.name, each.name) for each in found.authorized_operations or ())
+        for name, found in described.items()
+    }
+
+
+_OPERATIONS: Final = {
+    "ALTER": "Alter",
+    "ALTER_CONFIGS": "AlterConfigs",
+    "CREATE": "Create",
+    "DELETE": "Delete",
+    "DESCRIBE": "Describe",
+    "DESCRIBE_CONFIGS": "DescribeConfigs",
+    "READ": "Read",
+    "WRITE": "Write",
+}
+"""confluent-kafka's names of operations → those of the table of rights."""
+
+
+def _clock(settings: Settings) -> Finding:
+    """Compare this machine's clock with the stamp of the next heartbeat of a service. Writes nothing."""
+    connection = KafkaConnection(settings.bootstrap, settings.kafka)
+    try:
+        stamped = _next_stamp(connection, topic_name(settings.cluster, _ANNOUNCE))
+    except (LogError, SourceError) as error:
+        return Finding("clock", State.WARNING, str(error))
+    finally:
+        connection.close()
+    if stamped is None:
+        return Finding("clock", State.OK, "not compared: no service is running, whose heartbeats the brokers stamp")
+    return judged_clock(time.time_ns() // 1_000_000 - stamped)
+
+
+def judged_clock(ahead_ms: int) -> Finding:
+    """What it means that this machine's clock is so far ahead of the brokers', or behind if negative."""
+    shown = f"{abs(ahead_ms) / 1000:.1f} s {'ahead of' if ahead_ms > 0 else 'behind'} the brokers'"
+    if abs(ahead_ms) <= _SKEW_MS_MAX:
+        return Finding("clock", State.OK, shown)
+    return Finding(
+        "clock",
+        State.WRONG,
+        shown,
+        fix=("timedatectl set-ntp true",),
+        fix_in=FixIn.SHELL,
+        then="Guarantees do not depend on it, but times in logs and commands do",
+    )
+
+
+def _next_stamp(connection: KafkaConnection, topic: str) -> int | None:
+    """Milliseconds since 1970 at which the broker appended the next heartbeat; None if none comes. Raises LogError."""
+    start = {Partition(topic, 0): end_offsets(connection, {topic: 1})[topic][0]}
+    deadline = time.monotonic() + _HEARTBEAT_SECONDS
+    with PartitionReader(connection, start, client_id="headgate-doctor") as reader:
+        while time.monotonic() < deadline:
+            for message in reader.poll(1, _POLL_SECONDS):
+                return int(message.timestamp()[1])
+    return None

@@ -1,0 +1,102 @@
+"""``headgate doctor`` on a real broker and database: faults are planted, found, and gone once fixed as printed."""
+
+import json
+import shlex
+import socket
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from headgate.app.exit_codes import ExitCode
+from headgate.config.settings import Settings
+from headgate.eventlog.kafka import KafkaLog
+from integration.cli.conftest import ANSWER_SECONDS, headgate
+
+pytestmark = pytest.mark.integration
+
+
+def diagnosed(*more: str) -> dict[str, dict[str, Any]]:
+    """Check → the last finding of it."""
+    done = headgate("doctor", *more, "-o", "json")
+    assert done.exit_code in (ExitCode.DONE, ExitCode.CHECK_FAILED), done.output
+    return {check["check"]: check for check in json.loads(done.stdout)["checks"]}
+
+
+def type_shell(line: str) -> None:
+    assert headgate(*shlex.split(line)[1:]).exit_code == 0
+
+
+def test_topics_that_are_missing(settings: Settings) -> None:
+    found = diagnosed()["control topics"]
+    assert found["state"] == "wrong"
+    (line,) = found["fix"]
+    type_shell(line)
+    healthy = diagnosed()
+    assert healthy["control topics"]["state"] == healthy["broker"]["state"] == healthy["Kafka rights"]["state"] == "ok"
+    assert "no service is running" in healthy["clock"]["says"]
+
+
+def test_a_topic_that_is_not_compacted(settings: Settings, log: KafkaLog) -> None:
+    name = f"{settings.prefix}dispatch"
+    entry = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
+    for future in log.connection.admin.incremental_alter_configs([resource]).values():
+        future.result(ANSWER_SECONDS)
+    found = diagnosed()["control topics"]
+    assert (found["state"], f"{name} has cleanup.policy=delete" in found["says"]) == ("wrong", True)
+    (line,) = found["fix"]
+    assert f"--bootstrap-server {settings.bootstrap}" in line
+    assert line.endswith(f"--entity-name {name} --add-config cleanup.policy=compact")
+
+
+def test_a_broker_that_is_not_there(settings: Settings) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    found = diagnosed("--bootstrap", address)
+    assert found["broker"]["state"] == "wrong"
+    assert f"{address} refuses the connection" in found["broker"]["says"]
+    assert "control topics" not in found
+    assert "Python" in found
+
+
+def test_a_sink_user_without_rights(
+    settings: Settings, log: KafkaLog, shop_file: Path, postgres_database: str, tmp_path: Path
+) -> None:
+    user = f"u_{settings.cluster}".replace("-", "_")
+    spec = yaml.safe_load(shop_file.read_text())
+    password = tmp_path / "limited"
+    password.write_text("secret")
+    spec["sink"]["dsn"] = make_conninfo(
+        "", **{name: value for name, value in conninfo_to_dict(postgres_database).items() if name != "password"}
+        | {"user": user},
+    )  # fmt: skip
+    spec["sink"]["password_file"] = str(password)
+    shop_file.write_text(yaml.safe_dump(spec))
+    with psycopg.connect(postgres_database, autocommit=True) as database:
+        database.execute(f"CREATE ROLE {user} LOGIN PASSWORD 'secret'")
+        try:
+            for _ in range(3):  # the database's own rights first, then the tables'
+                found = diagnosed("--feed", str(shop_file))["feed"]
+                if found["state"] == "ok":
+                    break
+                assert found["fix"], found
+                for statement in found["fix"]:
+                    database.execute(statement.encode())
+            assert found["state"] == "ok", found
+        finally:
+            database.execute(f"DROP OWNED BY {user}; DROP ROLE {user}")
+
+
+def test_what_cannot_be_asked_for(settings: Settings, tmp_path: Path) -> None:
+    unknown = headgate("doctor", "--for", "agnet")
+    assert (unknown.exit_code, "did you mean 'agent'?" in unknown.stderr) == (ExitCode.NOT_FOUND, True)
+    missing = headgate("doctor", "--feed", str(tmp_path / "none.yaml"))
+    assert (missing.exit_code, "none.yaml: No such file" in missing.stderr) == (ExitCode.FEED_SPEC, True)
+    source = diagnosed("--source", "postgresql://me@127.0.0.1:1/x")["source"]
+    assert (source["state"], "cannot open a session" in source["says"]) == ("wrong", True)
