@@ -4,7 +4,7 @@ The test moves the feed's row of progress, and says what is on the topic. The re
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from fixtures.services import mariadb_connect
+from headgate.formats.change import Change as SourceChange
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import Chunk, Memory
@@ -21,6 +22,7 @@ from headgate.migration.strategies.mariadb.cutover import MariadbOnline
 from headgate.migration.strategies.mariadb.ranges import read_range, write_range
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.mariadb.swap import TableSwap
+from headgate.migration.strategies.online.followed import FollowedRows
 from headgate.migration.strategies.online.lane import CutOver, LastChange, Place
 from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan
 from headgate.migration.strategies.online.marks import TopicMarks
@@ -28,7 +30,7 @@ from headgate.migration.strategies.online.range_work import RangeWork
 from headgate.migration.strategies.target import target_of
 from headgate.records.migration import MigrationStrategy
 
-__all__ = ["WHOLE", "Change", "Tail", "cut_over_until_the_rename", "opened"]
+__all__ = ["WHOLE", "Change", "PlayedChanges", "Tail", "cut_over_until_the_rename", "opened"]
 
 WHOLE = Chunk(None, None)
 SECONDS = 10.0
@@ -38,6 +40,23 @@ PROGRESS = (
     "CREATE TABLE IF NOT EXISTS headgate.progress (feed_id varchar(64), table_name varchar(129), part int, next_offset "
     "bigint, closed boolean, topic_id varchar(64))"
 )
+
+
+class PlayedChanges:
+    """Changes that a topic has since the comparison: they come when they are asked for under the lock."""
+
+    def __init__(self, changes: Sequence[SourceChange]) -> None:
+        self._left, self._asked = list(changes), 0
+
+    def read(self, upto: Mapping[int, int], seconds: float) -> Iterator[list[SourceChange]]:
+        del upto, seconds
+        self._asked += 1
+        if self._asked > 1 and self._left:
+            yield self._left
+            self._left = []
+
+    def close(self) -> None:
+        pass
 
 
 class Change:
@@ -111,13 +130,15 @@ class Change:
         tail: Any = None,
         *,
         hot: list[tuple[str, ...]] | None = None,
+        changes: Sequence[SourceChange] = (),
         seconds: float = SECONDS,
         built: str | None = None,
     ) -> None:
         is_what = self.lane.built(self.plan) if built is None else built
         marks = TopicMarks(self.lane, self.plan, frozenset({0}))
         tail = tail or Tail(self)
-        self.lane.cut_over(CutOver(self.plan, self.memory, "f", tail, seconds, is_what, hot or [], False, marks))
+        touched = FollowedRows(self.lane, self.plan, PlayedChanges(changes), hot or [])
+        self.lane.cut_over(CutOver(self.plan, self.memory, "f", tail, seconds, is_what, touched, False, marks))
 
     @property
     def is_changed(self) -> bool:

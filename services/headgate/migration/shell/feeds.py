@@ -7,7 +7,7 @@ still to be made.
 import os
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
@@ -18,8 +18,10 @@ from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.formats.decoding import SchemasUnavailableError
+from headgate.formats.registry import DecoderNeeds, format_of
 from headgate.migration.core.copy_steps import FeedSeen
 from headgate.migration.shell.feed_lags import FeedLags
+from headgate.migration.shell.topic_changes import TopicChanges
 from headgate.migration.shell.topic_tail import FeedsUnavailableError, Looked, Schemas, Tail, registry_spec
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.online.lane import Target
@@ -105,6 +107,15 @@ class ChangeFeeds:
         schemas = self._schemas_of(source.registry)
         return Tail(self._log.connection, source.name, self.ends(source.name), schemas, topic_id)
 
+    def changes(self, source: ChangeTopic, start: Mapping[int, int]) -> TopicChanges:
+        """The changes from ``start`` (partition → offset) on, decoded as the feed into the copy decodes them.
+
+        Raises FeedsUnavailableError, RefusedError.
+        """
+        spec = SourceSpec.model_validate({"topics": (source.name,), **_form(source), "start": "latest"})
+        needs = DecoderNeeds(source=spec, keyless=False, schemas=self._schemas_of(source.registry))
+        return TopicChanges(self._log.connection, source.name, start, format_of(spec.format).decoder(needs))
+
     def _id_of(self, topic: str) -> str | None:
         try:
             return topic_id_of(self._log.connection, topic)
@@ -185,13 +196,10 @@ class ChangeFeeds:
         Raises RefusedError, FeedsUnavailableError.
         """
         begin = {"start": "latest"} if start is None else {"start_offsets": {source.name: start}}
-        form: dict[str, Any] = {"format": "debezium-json"}
-        if source.registry is not None:
-            form = {"format": "debezium-avro", "registry": registry_spec(source.registry)}
         spec = FeedSpec.model_validate(
             {
                 "feed": feed,
-                "source": SourceSpec.model_validate({"topics": (source.name,), **form, **begin}),
+                "source": SourceSpec.model_validate({"topics": (source.name,), **_form(source), **begin}),
                 "sink": SinkSpec.model_validate(
                     {"type": target.sink, "dsn": target.dsn, "table": table, "not_the_source": True}
                     | ({} if password_file is None else {"password_file": password_file})
@@ -238,3 +246,10 @@ class ChangeFeeds:
             raise FeedsUnavailableError(f"{kind.value} of feed {feed}: {error}") from error
         except RequestError as error:
             raise RefusedError(str(error)) from error
+
+
+def _form(source: ChangeTopic) -> dict[str, Any]:
+    """A feed's ``source``, as far as it says how the topic's records are to be read."""
+    if source.registry is None:
+        return {"format": "debezium-json"}
+    return {"format": "debezium-avro", "registry": registry_spec(source.registry)}

@@ -59,11 +59,13 @@ class _CutOver:
         held = asked.plan.held
         self._table, self._shadow = (quoted(held.before.schema, name) for name in (held.before.name, held.shadow))
         self._key = [old for old, _ in held.key]
+        self._offsets: dict[int, int] = {}
+        """Behind the table's last changes, once it is locked."""
 
     def run(self) -> None:
         server = self._lane.server
         self._lane.hold_form(self._plan)  # a try that was broken off may have found no time for it
-        self._see_it_come_through()
+        self._asked.touched.compare(self._see_it_come_through(), self._seconds)
         if self._asked.is_forced:
             server.end_holders(self._seconds)
         swap = self._lane.swap(self._plan, self._seconds)
@@ -74,7 +76,7 @@ class _CutOver:
             deadline = time.monotonic() + self._seconds
             self._check_same()
             marks = self._drain(holder, deadline)
-            self._compare(holder, marks)
+            self._compare(holder, marks, deadline)
             try:
                 self._finish()
                 swap.rename(holder, f"{self._table} TO {swap.sentry}, {self._shadow} TO {self._table}")
@@ -83,8 +85,8 @@ class _CutOver:
                     self._lane.hold_form(self._plan)
                 raise
 
-    def _see_it_come_through(self) -> None:
-        """Wait, while nobody is held up, until marks are in the copy. Raises FeedBehindError."""
+    def _see_it_come_through(self) -> dict[int, int]:
+        """Wait, while nobody is held up, until marks are in the copy: below these offsets. Raises FeedBehindError."""
         deadline = time.monotonic() + self._seconds
         marks = self._asked.marks
         offsets, is_late, _ = marks.set(self._asked.tail, self._seconds)
@@ -92,11 +94,11 @@ class _CutOver:
             raise too_slow(self._seconds, is_on_topic=False)
         if missing := marks.partitions - set(offsets):
             if not self._lane.rows(self._plan, 1):
-                return
+                return offsets
             raise FeedBehindError(str(without_mark(missing)))
         while time.monotonic() < deadline:
             if self._is_in_copy(offsets):
-                return
+                return offsets
             time.sleep(POLL_SECONDS)
         raise too_slow(self._seconds, is_on_topic=True)
 
@@ -130,6 +132,7 @@ class _CutOver:
         while not self._is_in_copy(offsets):
             self._wait(deadline)
         self._memory = reached(self._memory, offsets, self._asked.tail.topic_id)
+        self._offsets = offsets
         return marks
 
     def _marked(self, holder: Session) -> list[Mark]:
@@ -156,10 +159,11 @@ class _CutOver:
         )
         holder.run("COMMIT")
 
-    def _compare(self, holder: Session, marks: list[Mark]) -> None:
-        """The rows that were never seen equal, and the marks'. Raises RefusedError."""
+    def _compare(self, holder: Session, marks: list[Mark], deadline: float) -> None:
+        """The rows that were written since they were compared, and the marks'. Raises RefusedError, FeedBehindError."""
         held = self._plan.held
-        keys = sorted({*self._asked.hot, *(mark.row for mark in marks)})
+        touched = self._asked.touched.keys(self._offsets, max(0.0, deadline - time.monotonic()))
+        keys = sorted({*touched, *(mark.row for mark in marks)})
         if not keys:
             return
         columns = [new for _, new in held.pairs]

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from headgate.databases.mysql.progress import feed_rows
 from headgate.databases.mysql.sql import quoted
+from headgate.formats.change import BINARY, CONNECTOR, Change
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import (
@@ -31,12 +32,14 @@ from headgate.migration.strategies.mariadb.mark import set_mark
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.mariadb.sessions import Session
 from headgate.migration.strategies.mariadb.swap import TableSwap
-from headgate.migration.strategies.mariadb.text import TEXT_SETTINGS, among, kind_of, literals, within
-from headgate.migration.strategies.online.lane import Mark, Row, Target
+from headgate.migration.strategies.mariadb.text import TEXT_SETTINGS, among, kind_of, literal_of, literals, within
+from headgate.migration.strategies.online.lane import Mark, Row, Target, key_type, key_value
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.online.range_work import position_of
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import Artifact
+from headgate.sinks.relational.mysql.catalog import Column as SinkColumn
+from headgate.sinks.relational.mysql.values import column_text
 from headgate.sources.origin import Origin
 
 __all__ = ["MariadbLane", "to_final_form"]
@@ -275,6 +278,18 @@ class MariadbLane:
         first = within([old for old, _ in plan.held.key], chunk, "a.")
         second = within([new for _, new in plan.held.key], chunk, "a.")
         return self._differing(plan.held, first, second)
+
+    def key_of(self, plan: LanePlan, change: Change) -> Row:
+        """See Lane."""
+        told = change.semantics or {}
+        found = []
+        for old, _ in plan.held.key:
+            declared = key_type(plan.held.before, old)
+            kind = kind_of(Column(old, declared))
+            column = SinkColumn(declared, kind, None, None)
+            text = column_text(column, told.get(old), told.get(CONNECTOR), told.get(BINARY), in_key=True)
+            found.append(literal_of(kind, text.written(key_value(change, old))))
+        return tuple(found)
 
     def still_differing(self, plan: LanePlan, keys: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
         """See Lane."""

@@ -18,6 +18,7 @@ __all__ = [
     "inserts",
     "kind_of",
     "literal",
+    "literal_of",
     "literals",
     "one",
     "row_text",
@@ -76,6 +77,16 @@ def literal(column: Column, table: str = "") -> str:
         case _:
             text = f"QUOTE(CONVERT({name} USING utf8mb4))"
     return f"IF({name} IS NULL, 'NULL', {text})"
+
+
+def literal_of(kind: str, text: str) -> str:
+    """The literal of a value that is not NULL, given as a sink sends it to a column of that kind."""
+    if kind in _BYTES:
+        return f"x'{text}'"
+    if kind in _NUMBERS or kind in ("float", "bit"):
+        return text
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def literals(table: Table, names: list[str], alias: str = "") -> str:

@@ -4,11 +4,12 @@ A *mark* is a change of one row that leaves the row as it is: the server logs it
 like any change. It shows that changes come through, and, under the table's lock, which one is the last.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from headgate.formats.change import Change
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Chunk, LockUnavailableError, Memory, RefusedError, Table
@@ -20,8 +21,8 @@ HOT_KEYS_MAX: Final = 1_000
 """Rows that are compared while the table is locked; so many take some ten milliseconds."""
 
 
-class FeedBehindError(Exception):
-    """Clients would have had to wait for longer than they may, so nothing was locked. It passes by itself."""
+class FeedBehindError(LockUnavailableError):
+    """Clients would have had to wait for longer than they may, so everything is as before. It passes by itself."""
 
 
 Row = tuple[str, ...]
@@ -65,6 +66,36 @@ class TopicTail(Protocol):
 
     def find(self, changes: Sequence[LastChange], seconds: float) -> list[tuple[Place, ...]]:
         """Where the events of each of these changes are; none for one that has not come within the time."""
+        ...
+
+
+class Changes(Protocol):
+    """The changes on the table's topic, from some position on."""
+
+    def read(self, upto: Mapping[int, int], seconds: float) -> Iterator[list[Change]]:
+        """Those below ``upto`` (partition → offset), and perhaps some more, that were not read before.
+
+        Raises FeedBehindError after that time, RefusedError for an event that cannot be read, DatabaseUnavailableError.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go."""
+        ...
+
+
+class Touched(Protocol):
+    """Rows that were written since they were compared; see followed.py."""
+
+    def compare(self, upto: Mapping[int, int], seconds: float) -> None:
+        """Compare those whose changes are below ``upto``; for ``keys`` those are left that differ.
+
+        Raises FeedBehindError, RefusedError (an event is incomplete), DatabaseUnavailableError.
+        """
+        ...
+
+    def keys(self, upto: Mapping[int, int], seconds: float) -> list[Row]:
+        """Rows to be compared under the lock, once every change is below ``upto``. Raises what ``compare`` does."""
         ...
 
 
@@ -119,8 +150,8 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
 class CutOver(NamedTuple):
     """One try. ``seconds``: how long clients may wait for the table.
 
-    ``built`` is what the table was when it was copied. ``hot``: rows that were never seen equal while both changed;
-    they are compared under the lock, where nothing changes.
+    ``built`` is what the table was when it was copied. ``touched``: rows that were not seen equal since they were
+    written; they are compared under the lock, where nothing changes.
     """
 
     plan: LanePlan
@@ -129,12 +160,24 @@ class CutOver(NamedTuple):
     tail: TopicTail
     seconds: float
     built: str
-    hot: list[tuple[str, ...]]
+    touched: Touched
     is_forced: bool
     marks: Marks
 
 
-class Lane(Protocol):
+class ChangeKeys(Protocol):
+    """How rows of events are found in a table and its copy."""
+
+    def key_of(self, plan: LanePlan, change: Change) -> Row:
+        """The row's key. Raises KeyError, NotTextError."""
+        ...
+
+    def still_differing(self, plan: LanePlan, keys: list[Row]) -> list[Row]:
+        """Those of ``keys`` whose rows differ now."""
+        ...
+
+
+class Lane(ChangeKeys, Protocol):
     """One migration's table and its copy. Methods raise what ``contract.Server``'s do."""
 
     def capture(self, table: Table) -> str:
@@ -223,21 +266,31 @@ class Lane(Protocol):
         """Keys, as text, of rows of the range that differ, or that only one of the two tables has."""
         ...
 
-    def still_differing(self, plan: LanePlan, keys: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-        """Those of ``keys`` whose rows differ now."""
-        ...
-
     def cut_over(self, asked: CutOver) -> None:
         """Put the copy in the table's place, once all that was written to the table is in it, and remember ``reached``.
 
-        Raises FeedBehindError (nothing was locked), LockUnavailableError (everything is as before, it can be tried
-        again), RefusedError (the tables differ). Whatever it raises, ``Server.is_changed`` tells what became of it.
+        Raises FeedBehindError and LockUnavailableError (everything is as before, it can be tried again), RefusedError
+        (the tables differ, or are not those that were copied). Whatever it raises, ``Server.is_changed`` tells what
+        became of it.
         """
         ...
 
     def artifacts(self, plan: LanePlan) -> tuple[Artifact, ...]:
         """What of the migration stands at the database now."""
         ...
+
+
+def key_type(table: Table, name: str) -> str:
+    """The type of a column of the table's key. Raises KeyError."""
+    column = table.column(name)
+    if column is None:
+        raise KeyError(name)
+    return column.type
+
+
+def key_value(change: Change, name: str) -> object:
+    """What an event says of a column of the table's key. Raises KeyError."""
+    return change.key[name] if name in change.key or change.row is None else change.row[name]
 
 
 def reached(memory: Memory, offsets: dict[int, int], topic_id: str | None, became: str = "") -> Memory:
@@ -283,6 +336,8 @@ def check_same(before: Table, built: str, now: Table | None, now_built: str) -> 
         raise RefusedError("the table was truncated or built anew since it was copied: submit the change again")
     if now.definition != before.definition:
         raise RefusedError("the table's definition has changed since it was copied: submit the change again")
+    if now.obstacles:
+        raise RefusedError(f"since the table was copied: {'; '.join(now.obstacles)}. The table is untouched")
 
 
 def differs_at_rest(keys: list[tuple[str, ...]]) -> RefusedError:

@@ -15,6 +15,7 @@ from headgate.migration.core.copy_steps import Position
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import Chunk, DatabaseUnavailableError, Memory, RefusedError
 from headgate.migration.strategies.online.copying import CopyWork
+from headgate.migration.strategies.online.followed import check_complete
 from headgate.migration.strategies.online.lane import Held, Lane, Marked
 from headgate.migration.strategies.online.lane_plan import LanePlan, several_and_unique
 from headgate.migration.strategies.online.marks import TopicMarks
@@ -87,6 +88,7 @@ class MarkedWork(CopyWork):
         """Before anything is copied: every partition must have a row that can be marked, or no cut-over can be sure."""
         if self.plan.keys and len(self._marks().partitions) > 1:
             raise several_and_unique(self.plan)
+        before = self._feeds.ends(self.plan.topic)
         marked = self._set_marks()
         if marked.is_late:
             raise DatabaseUnavailableError(f"marks have not come to topic {self.plan.topic} in {REACH_SECONDS:g} s")
@@ -96,6 +98,15 @@ class MarkedWork(CopyWork):
                 f"{self.plan.topic}, so it cannot be known when all changes are there. Use strategy direct, or "
                 "pt-osc at MariaDB. The table is untouched"
             )
+
+        self._check_events(before, marked)
+
+    def _check_events(self, before: dict[int, int], marked: Marked) -> None:
+        """The marks' own events say whether events carry every column."""
+        with closing(self._feeds.changes(self.plan.source, before)) as found:
+            for changes in found.read(marked.reached, REACH_SECONDS):
+                for change in changes:
+                    check_complete(self.plan, change)
 
     def _marks(self) -> TopicMarks:
         if self.marks is None:

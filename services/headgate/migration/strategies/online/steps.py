@@ -21,9 +21,11 @@ from headgate.migration.strategies.contract import (
     SupersededError,
 )
 from headgate.migration.strategies.online.copying import noted_key, read_key
+from headgate.migration.strategies.online.followed import FollowedRows, still_differing
 from headgate.migration.strategies.online.lane import HOT_KEYS_MAX, Held, Row
 from headgate.migration.strategies.online.lane_plan import LanePlan
 from headgate.migration.strategies.online.marked import ADDING_KEYS, POLL_SECONDS, MarkedWork, Note, Parts
+from headgate.migration.strategies.online.marks import TopicMarks
 from headgate.migration.strategies.online.range_work import RangeWork
 from headgate.records.identifiers import show_identifier
 
@@ -47,7 +49,13 @@ LAG_OFFSETS_MAX: Final = 1_000
 COMPARE_ROWS: Final = 10_000
 ROUNDS_MAX: Final = 60
 ROUND_SECONDS: Final = 1.0
-"""Rows that differ are looked at again, so many times, for their changes are on their way."""
+"""Rows that differ are compared again, so many times, for their changes are on their way."""
+
+DIFFERING_KEYS_MAX: Final = 20_000
+"""Rows that differ are compared again once all ranges were compared, or there are so many."""
+
+COMPARE_SECONDS: Final = 60.0
+"""For the changes that came since to be read and compared."""
 
 AGAIN_SECONDS: Final = 1.0
 """Pause after a database, broker or coordinator did not answer, or a lock was not to be had."""
@@ -73,12 +81,17 @@ class OnlineWork(MarkedWork):
         """Why the cut-over found the feed behind; it is ready again after a while."""
         self.position = ""
         """How far the feed is, or the comparison: while it does not change, nothing goes on."""
-        self.hot: list[tuple[str, ...]] = []
-        """Rows that differed when they were looked at last: the cut-over compares them."""
-        self._is_compared = False
+        self.touched: FollowedRows | None = None
+        """Rows that the cut-over compares, once every row was compared."""
         self._marked_at = 0.0
         self._mark: Row | None = None
         self._proof_until: float | None = None
+
+    def found(self) -> tuple[Held, TopicMarks, FollowedRows] | None:
+        """What a cut-over needs; None while it is not ready for one."""
+        if not self.is_ready or self.held is None or self.marks is None or self.touched is None:
+            return None
+        return self.held, self.marks, self.touched
 
     # --- steps ---
 
@@ -97,6 +110,8 @@ class OnlineWork(MarkedWork):
             self.error = error
         finally:
             self.is_ready = False
+            if self.touched is not None:
+                self.touched.close()
             self._server.let_go()
             self.pace.close()
 
@@ -257,40 +272,55 @@ class OnlineWork(MarkedWork):
         self._marks()
         if self.plan.keys and self._memory.stage == "copied":
             self._reach(position)
-        elif not self._is_compared:
+        elif self.touched is None:
             self.stage = "comparing"
-            self.hot = self._compare()
-            self._is_compared = not self.stopping.is_set()
+            self._compare({} if position is None else position.offsets)
         elif not self.is_ready:
             self.stage, self.is_ready = "ready to cut over", True
         else:
+            self.touched.compare({} if position is None else position.offsets, COMPARE_SECONDS)
             self.stopping.wait(HEALTH_SECONDS)
 
-    def _compare(self) -> list[tuple[str, ...]]:
-        """Rows that differ, time and again."""
-        above, hot = None, []
+    def _compare(self, offsets: dict[int, int]) -> None:
+        """Every row, while the feed goes on; then again those that differed, for their changes were on their way.
+
+        ``offsets``: where the feed is. What it brings from there on is compared again.
+        """
+        touched = FollowedRows(self._lane, self.plan, self._feeds.changes(self.plan.source, offsets))
+        try:
+            touched.hot.update(self._differing())
+        except BaseException:
+            touched.close()
+            raise
+        if self.stopping.is_set():
+            touched.close()
+        else:
+            self.touched = touched
+
+    def _differing(self) -> list[Row]:
+        above, found = None, []
         while not self.stopping.is_set():
             begun = time.monotonic()
             self.position = f"compared {above}"
             upto = self._server.next_bound(self.plan.held, above, COMPARE_ROWS)
-            hot += self._settled(self._lane.differing(self.plan, Chunk(above, upto)))
-            if len(hot) > HOT_KEYS_MAX:
-                hot = self._settled(hot)
+            found += self._lane.differing(self.plan, Chunk(above, upto))
+            if len(found) > DIFFERING_KEYS_MAX:
+                found = self._settled(found)
             self.pace.slow_down(time.monotonic() - begun)
             if upto is None:
                 break
             above = upto
-        return hot
+        return self._settled(found)
 
-    def _settled(self, keys: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-        """Those of ``keys`` that still differ after a while; RefusedError if they are too many."""
+    def _settled(self, keys: list[Row]) -> list[Row]:
+        """Those of ``keys`` that still differ after a while. RefusedError if they are too many."""
         for _ in range(ROUNDS_MAX):
-            if not keys or self.stopping.wait(ROUND_SECONDS):
-                return keys
-            left = self._lane.still_differing(self.plan, keys)
-            if len(left) <= HOT_KEYS_MAX and len(left) == len(keys):
+            left = still_differing(self._lane, self.plan, keys)
+            if not left or (len(left) <= HOT_KEYS_MAX and len(left) == len(keys)):
                 return left
             keys = left
+            if self.stopping.wait(ROUND_SECONDS):
+                return keys
         if len(keys) > HOT_KEYS_MAX:
             raise RefusedError(
                 f"the copy differs in {len(keys)} rows (one has the key {keys[0]}): the table is untouched"

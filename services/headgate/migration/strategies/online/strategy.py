@@ -232,23 +232,26 @@ class OnlineStrategy:
         """See contract."""
         memory = self._server.take_over(effect.owner_rev)
         work = self._work
-        if memory is None or work is None or not work.is_ready or work.held is None or work.marks is None:
+        found = None if work is None else work.found()
+        if memory is None or work is None or found is None:
             return fx.CutOverFailed("the copy is not ready any more")
+        held, marks, touched = found
         tail = self._feeds.tail(work.plan.source)
         asked = CutOver(
             work.plan,
             memory,
-            work.held.position.feed_id,
+            held.position.feed_id,
             tail,
             parse_spec(effect.record.spec).cutover_threshold_seconds,
-            work.held.built,
-            work.hot,
+            held.built,
+            touched,
             effect.record.cutover_forced,
-            work.marks,
+            marks,
         )
         failure: Any = None
         try:
-            self._lane.cut_over(asked)
+            with touched.lock:
+                self._lane.cut_over(asked)
         except FeedBehindError as error:
             work.behind, work.is_ready = str(error), False
             return self._progress(effect.record)

@@ -67,12 +67,13 @@ class _CutOver:
         """Partition → offset behind all that is known to be there."""
 
     def run(self) -> None:
-        plan, server, seconds, hot = self._plan, self._lane.server, self._seconds, self._asked.hot
+        plan, server, seconds = self._plan, self._lane.server, self._seconds
         held, after = plan.held, plan.plan
         schema, name = held.before.schema, held.before.name
         table, shadow = table_of(held), named(schema, held.shadow)
         with self._slot() as slot:
             self._catch_up(slot)
+            self._asked.touched.compare(self._reached, seconds)
             if self._asked.is_forced:
                 server.end_holders(after)
             with server.sessions.part() as session, translating("the cut-over"), session.transaction():
@@ -82,7 +83,8 @@ class _CutOver:
                 self._check_same(session)
                 self._drain(slot, session, deadline)
                 self._seal(session, deadline)
-                if differing := self._lane.among(session, plan, hot) if hot else []:
+                keys = self._asked.touched.keys(self._reached, max(0.0, deadline - time.monotonic()))
+                if differing := self._lane.among(session, plan, keys) if keys else []:
                     raise differs_at_rest(differing)
                 server.claim(session, self._remembered(session))
                 for column, _ in plan.dropped:

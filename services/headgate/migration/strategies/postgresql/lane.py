@@ -11,10 +11,11 @@ import msgspec
 from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.progress import feed_rows
 from headgate.databases.postgresql.session import PostgresSession
+from headgate.formats.change import BINARY, CONNECTOR, Change
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Chunk, Memory, RefusedError, Table
-from headgate.migration.strategies.online.lane import LastChange, Mark, Row, Target
+from headgate.migration.strategies.online.lane import LastChange, Mark, Row, Target, key_type, key_value
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.online.range_work import position_of
 from headgate.migration.strategies.postgresql.copy import casted, casted_back, listed, table_of, within
@@ -22,6 +23,7 @@ from headgate.migration.strategies.postgresql.server import PostgresServer, make
 from headgate.migration.strategies.postgresql.sessions import named, translating
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import Artifact
+from headgate.sinks.relational.postgresql.values import column_text
 from headgate.sources.origin import Origin
 
 __all__ = ["PostgresLane", "built_as", "full_name", "identity", "is_empty", "renamed"]
@@ -289,6 +291,16 @@ class PostgresLane:
                 within([old for old, _ in held.key], chunk),
                 within([new for _, new in held.key], chunk),
             )
+
+    def key_of(self, plan: LanePlan, change: Change) -> Row:
+        """See Lane."""
+        told = change.semantics or {}
+        return tuple(
+            column_text(
+                key_type(plan.held.before, old), told.get(old), told.get(CONNECTOR), told.get(BINARY), in_key=True
+            ).written(key_value(change, old))
+            for old, _ in plan.held.key
+        )
 
     def still_differing(self, plan: LanePlan, keys: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
         """See Lane."""

@@ -191,7 +191,9 @@ class PostgresServer:
         form = catalogue.read_form(PostgresSession(session).execute, oid)
         obstacles = session.execute(_OBSTACLES, {"oid": oid}).fetchall()
         checks = session.execute(
-            "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s ORDER BY 1", (oid,)
+            "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s UNION ALL "
+            "SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = %s ORDER BY 1",
+            (oid, oid),
         ).fetchall()
         return Table(
             schema=schema,
