@@ -15,15 +15,20 @@ from fixtures.services import database_connect
 from headgate.config.feed import SinkSpec
 from headgate.formats.change import Change, Operation
 from headgate.migration.core.spec import MigrationSpec
-from headgate.migration.shell.work import open_strategy
 from headgate.migration.strategies.contract import Chunk, Memory
 from headgate.migration.strategies.examining import checked_plan
+from headgate.migration.strategies.mariadb.cutover import MariadbOnline
+from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.online.followed import FollowedRows
 from headgate.migration.strategies.online.lane import CutOver, LastChange, Place
 from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan
 from headgate.migration.strategies.online.marks import TopicMarks
 from headgate.migration.strategies.online.range_work import RangeWork
+from headgate.migration.strategies.online.strategy import OnlineStrategy
+from headgate.migration.strategies.postgresql.cutover import PostgresOnline
+from headgate.migration.strategies.postgresql.server import PostgresServer
 from headgate.migration.strategies.ranges import read_range, write_range
+from headgate.migration.strategies.target import target_of
 from headgate.records.migration import MigrationStrategy
 from headgate.sinks.contract import ChangeBatch, OffsetRange
 from headgate.sinks.registry import open_sink
@@ -56,14 +61,16 @@ class Played:
         self.url, self.is_mariadb = url, parts.scheme == "mysql"
         self.spec = MigrationSpec(
             statement=f"ALTER TABLE items {change}",
-            database=f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}",
-            password_file=str(folder / "password"),
+            database="shop",
             strategy=MigrationStrategy.ONLINE,
             topic="topic",
             **more,
         )
-        self.strategy = open_strategy("m", self.spec)
-        self.server, self.lane = self.strategy._server, self.strategy._lane
+        self._address = f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}"
+        target = target_of(self._address, str(folder / "password"))
+        self.server: Any = MariadbServer("m", target) if self.is_mariadb else PostgresServer("m", target)
+        self.lane: Any = MariadbOnline(self.server) if self.is_mariadb else PostgresOnline(self.server)
+        self.strategy = OnlineStrategy(self.server, self.lane, None, None, "m")
         self.topic: list[Change | None] = []
         self.applied = 0
         self.plan: LanePlan
@@ -83,7 +90,8 @@ class Played:
         self.server.take_over(1)
         statement, plan = checked_plan(self.server, "m", self.spec)
         found = lane_plan(plan, "topic", name_bytes_max=self.server.name_bytes_max)
-        self.plan = msgspec.structs.replace(found, publication=self.lane.capture(plan.before))
+        change = self.lane.form_change(statement, plan)
+        self.plan = msgspec.structs.replace(found, publication=self.lane.capture(plan.before), change=change)
         memory = Memory(1, 1, "begun", msgspec.json.encode(self.plan).decode())
         self.memory = self.lane.make(statement, self.plan, memory, SECONDS)
         self.plan = msgspec.json.decode(self.memory.before, type=LanePlan)
@@ -108,7 +116,7 @@ class Played:
 
     def _claim(self, table: str) -> None:
         kind = "mysql" if self.is_mariadb else "postgresql"
-        spec = {"type": kind, "dsn": self.spec.database, "password_file": self.spec.password_file}
+        spec = {"type": kind, "dsn": self._address, "password_file": self.server.password_file}
         sink = open_sink(SinkSpec.model_validate(spec | {"not_the_source": True}))
         claim = build.claim(table=table, topic="topic")
         sink.claim(claim)

@@ -92,18 +92,18 @@ def test_more_rows_than_can_be_compared_under_the_lock(
     monkeypatch.setattr(followed, "HOT_KEYS_MAX", 2)
     with played(url, tmp_path, ADD) as change:
         touched = change.followed()
-        change.run("UPDATE items SET note = 'a'")
-        find, asked = change.find, 0
+        compare, compared = touched.compare, 0
 
-        def late(*given: Any) -> Any:
-            """Clients go on until the table is locked."""
-            nonlocal asked
-            asked += 1
-            if asked == 2:
+        def late(*given: Any) -> None:
+            """Clients write between the last comparison and the lock."""
+            nonlocal compared
+            compare(*given)
+            compared += 1
+            if compared == 1:
+                change.run("UPDATE items SET note = 'a'")
                 change.send(*(row(number, number) for number in range(1, 6)))
-            return find(*given)
 
-        change.find = late  # type: ignore[method-assign]
+        monkeypatch.setattr(touched, "compare", late)
         with pytest.raises(FeedBehindError, match="5 rows were written since they were compared, and 2 can be"):
             change.cut_over(touched)
         assert not change.is_changed

@@ -15,6 +15,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from headgate.databases.mysql.sql import quoted
+from headgate.migration.strategies.contract import RefusedError
+from headgate.migration.strategies.fingerprint import check_became, wanted
+from headgate.migration.strategies.mariadb.fingerprint import ASPECTS, facts_of
 from headgate.migration.strategies.mariadb.lane import MariadbLane, differing_keys, prepare, to_final_form
 from headgate.migration.strategies.mariadb.mark import set_mark
 from headgate.migration.strategies.mariadb.sessions import Session
@@ -184,10 +187,22 @@ class _CutOver:
         if found:
             raise differs_at_rest(sorted(found))
 
+    def _check_form(self) -> None:
+        """The copy must be what the table is, and what the statement says. Raises RefusedError."""
+        server, plan = self._lane.server, self._plan.plan
+        now, copy = (
+            server.described(server.sessions.main, plan.before.schema, name) for name in (plan.before.name, plan.shadow)
+        )
+        if now is None or copy is None:
+            raise RefusedError("the table or its copy is gone: submit the change again")
+        expected = wanted(facts_of(now.definition), self._plan.change, dict(plan.pairs), ASPECTS)
+        check_became(expected, facts_of(copy.definition), ASPECTS if self._plan.change is None else frozenset())
+
     def _finish(self) -> None:
         """The copy's last form, in no time: nothing is written to it any more."""
         server, schema, shadow = self._lane.server, self._plan.plan.before.schema, self._plan.plan.shadow
         to_final_form(server.sessions.main, self._plan)
+        self._check_form()
         counter = server.counter(schema, self._plan.plan.before.name)
         if counter > server.counter(schema, shadow) > 0:
             server.sessions.main.run(f"ALTER TABLE {self._shadow} AUTO_INCREMENT = {counter}")

@@ -26,8 +26,10 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     Table,
 )
+from headgate.migration.strategies.fingerprint import FormChange, change_between
 from headgate.migration.strategies.mariadb.capture import check_capture
 from headgate.migration.strategies.mariadb.copy import differing_rows
+from headgate.migration.strategies.mariadb.fingerprint import facts_of
 from headgate.migration.strategies.mariadb.mark import set_mark
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.mariadb.sessions import Session
@@ -80,6 +82,11 @@ class MariadbLane:
             probe = None if self.server.sessions.reads_only else f"_hg_probe_{self.server.mark}"
             check_capture(session, table, probe)
         return ""
+
+    def form_change(self, statement: Statement, plan: Plan) -> FormChange:
+        """See Lane: what the statement has made of an empty copy is known."""
+        del statement
+        return change_between(facts_of(plan.before.definition), facts_of(plan.after.definition))
 
     def origins(self, table: Table) -> tuple[Origin, ...]:
         """See Lane: Debezium has a connector for MariaDB; the one for MySQL reads it as well."""

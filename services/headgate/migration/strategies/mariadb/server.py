@@ -161,7 +161,7 @@ class MariadbServer:
             weak_keys={key.name: key.columns for key in form.keys if not key.finds_rows},
             definition=_definition(text),
             rows=int(rows),
-            obstacles=tuple(self._obstacles(session, schema, name, kind, engine)),
+            obstacles=(*self._obstacles(session, schema, name, kind, engine), *_elsewhere(text)),
             primary=form.primary.columns if form.primary is not None and form.primary.finds_rows else (),
         )
 
@@ -390,6 +390,13 @@ class MariadbServer:
         self.sessions.close()
         if self.replicas is not None:
             self.replicas.close()
+
+
+def _elsewhere(text: str) -> list[str]:
+    """Why a copy would not be where the table is; CREATE TABLE … LIKE leaves that out."""
+    if " DIRECTORY='" not in text:
+        return []
+    return ["its file is in a DATA DIRECTORY, where a copy's would not be: use strategy direct"]
 
 
 def _definition(text: str) -> str:

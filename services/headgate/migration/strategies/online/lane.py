@@ -12,7 +12,8 @@ import msgspec
 from headgate.formats.change import Change
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.statements.statement import Statement
-from headgate.migration.strategies.contract import Chunk, LockUnavailableError, Memory, RefusedError, Table
+from headgate.migration.strategies.contract import Chunk, LockUnavailableError, Memory, Plan, RefusedError, Table
+from headgate.migration.strategies.fingerprint import FormChange
 from headgate.migration.strategies.online.lane_plan import LanePlan
 from headgate.records.migration import Artifact
 from headgate.sources.origin import Origin
@@ -182,6 +183,10 @@ class Lane(ChangeKeys, Protocol):
 
     def capture(self, table: Table) -> str:
         """The publication that has the table, where there are such. RefusedError: changes cannot be followed."""
+        ...
+
+    def form_change(self, statement: Statement, plan: Plan) -> FormChange:
+        """What the statement does to the table's facts. RefusedError: a copy would lose some of them."""
         ...
 
     def origins(self, table: Table) -> tuple[Origin, ...]:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.migration.strategies.contract import Plan, RefusedError, Table
+from headgate.migration.strategies.fingerprint import FormChange
 
 _OLD: Final = "_old"
 _ADDED: Final = "_hg_new"
@@ -32,7 +33,8 @@ class LanePlan(msgspec.Struct, frozen=True):
     ``is_back``: the copy is the table that an earlier change has replaced. ``casts_copy``: values are compared in the
     form of the table, else in the copy's: in whichever the other's values all fit. ``keys`` are statements that add
     what the copy lacks while it is filled: its unique keys beside the primary one. ``registry``: its name, if
-    the topic is in Avro.
+    the topic is in Avro. ``change``: what the statement does to the table's facts, None where that is not known (on the
+    way back).
     """
 
     plan: Plan
@@ -45,6 +47,7 @@ class LanePlan(msgspec.Struct, frozen=True):
     casts_copy: bool = False
     keys: tuple[str, ...] = ()
     registry: str | None = None
+    change: FormChange | None = None
 
     @property
     def source(self) -> ChangeTopic:

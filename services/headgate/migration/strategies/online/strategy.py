@@ -22,7 +22,7 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.copy_steps import FeedSeen
 from headgate.migration.core.spec import MigrationSpec, parse_spec
 from headgate.migration.statements.reading import parse_statement
-from headgate.migration.statements.statement import StatementError
+from headgate.migration.statements.statement import Statement, StatementError
 from headgate.migration.strategies.contract import (
     DatabaseUnavailableError,
     LockUnavailableError,
@@ -61,8 +61,8 @@ class OnlineStrategy:
             if spec.reverts is not None and reverted is not None:
                 self._back.check(spec.reverts, reverted)
                 return fx.Examined("revert", reverted.table, self._where(reverted), is_immediate=False)
-            _, plan = checked_plan(self._server, self._migration, spec, self._feeds)
-            lane = self._checked(plan, spec)
+            statement, plan = checked_plan(self._server, self._migration, spec, self._feeds)
+            lane = self._checked(statement, plan, spec)
             if self._feeds is not None:
                 self._feeds.check_topic(lane.source, self._lane.origins(plan.before))
                 uniques = max(len(table.keys) + len(table.weak_keys) for table in (plan.before, plan.after))
@@ -102,9 +102,14 @@ class OnlineStrategy:
         schema = reverted.table.rpartition(".")[0] or None
         return reverted.server if self._server.is_at(reverted.server) else str(self._server.where(schema))
 
-    def _checked(self, plan: Any, spec: MigrationSpec) -> LanePlan:
+    def _checked(self, statement: Statement, plan: Any, spec: MigrationSpec) -> LanePlan:
         found = lane_plan(plan, _topic_of(spec), name_bytes_max=self._server.name_bytes_max)
-        return msgspec.structs.replace(found, publication=self._lane.capture(plan.before), registry=spec.registry)
+        return msgspec.structs.replace(
+            found,
+            publication=self._lane.capture(plan.before),
+            registry=spec.registry,
+            change=self._lane.form_change(statement, plan),
+        )
 
     def start(self, effect: fx.StartMigration) -> Any:
         """See contract."""
@@ -118,7 +123,7 @@ class OnlineStrategy:
         statement = parse_statement(spec.statement, self._server.dialect)
         self._feeds.remove(self._feed)  # an earlier attempt's
         try:
-            plan = self._checked(plan_copy(self._server, self._migration, statement, spec), spec)
+            plan = self._checked(statement, plan_copy(self._server, self._migration, statement, spec), spec)
         except RefusedError as error:
             return fx.Refused(str(error))
         memory = Memory(effect.owner_rev, effect.record.attempt, "begun", msgspec.json.encode(plan).decode())

@@ -21,6 +21,7 @@ from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.progress import close_feed
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.strategies.contract import Memory
+from headgate.migration.strategies.fingerprint import Facts, check_became, wanted
 from headgate.migration.strategies.online.lane import (
     CutOver,
     FeedBehindError,
@@ -35,6 +36,7 @@ from headgate.migration.strategies.online.lane import (
 )
 from headgate.migration.strategies.online.lane_plan import aside_name
 from headgate.migration.strategies.postgresql.copy import table_of
+from headgate.migration.strategies.postgresql.fingerprint import FORMED, facts_of
 from headgate.migration.strategies.postgresql.handover import handed_over
 from headgate.migration.strategies.postgresql.lane import PostgresLane, built_as, identity, is_empty, renamed
 from headgate.migration.strategies.postgresql.sessions import named, translating
@@ -86,6 +88,7 @@ class _CutOver:
                 keys = self._asked.touched.keys(self._reached, max(0.0, deadline - time.monotonic()))
                 if differing := self._lane.among(session, plan, keys) if keys else []:
                     raise differs_at_rest(differing)
+                expected = self._expected(session)
                 server.claim(session, self._remembered(session))
                 for column, _ in plan.dropped:
                     session.execute(sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(shadow, sql.Identifier(column)))
@@ -96,6 +99,12 @@ class _CutOver:
                 rename = sql.SQL("ALTER TABLE {} RENAME TO {}")
                 session.execute(rename.format(table, sql.Identifier(aside_name(held.shadow))))
                 session.execute(rename.format(shadow, sql.Identifier(name)))
+                check_became(expected, facts_of(session, table), FORMED if plan.change is None else frozenset())
+
+    def _expected(self, session: Any) -> Facts:
+        """What the table must be after the change: what it is now, and what the statement says."""
+        now, plan = facts_of(session, table_of(self._plan.held)), self._plan
+        return wanted(now, plan.change, dict(plan.plan.pairs), FORMED)
 
     def _remembered(self, session: Any) -> Memory:
         """With where the changes of the new table begin, and which table that is."""

@@ -1,7 +1,7 @@
 """What hangs on a table of PostgreSQL and not on its definition, and how the copy gets it within the cut-over.
 
-Owner, privileges, publications, replica identity, sequences, index names: what is left behind is missed later, by
-somebody else. A publication is whose changes Debezium reads: without it the table's topic would fall silent.
+Owner, privileges, row security, publications, replica identity, sequences, index names: what is left behind is missed
+later, by somebody else. A publication is whose changes Debezium reads: without it the table's topic would fall silent.
 """
 
 from typing import Any, Final
@@ -10,13 +10,23 @@ from headgate.databases.postgresql import sql
 from headgate.migration.strategies.contract import Plan, RefusedError
 from headgate.migration.strategies.postgresql.sessions import named
 
-__all__ = ["handed_over"]
+__all__ = ["handed_over", "published_parts"]
 
 _OWNER: Final = "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = %s::regclass"
 
 _RIGHTS: Final = """
 SELECT CASE grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(grantee) END, privilege_type, is_grantable
 FROM pg_class, aclexplode(relacl) WHERE oid = %s::regclass AND grantee <> relowner
+"""
+
+_COLUMN_RIGHTS: Final = """
+SELECT attname, CASE grantee WHEN 0 THEN NULL ELSE pg_get_userbyid(grantee) END, privilege_type, is_grantable
+FROM pg_attribute, aclexplode(attacl) WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
+"""
+
+_MARKS: Final = """
+SELECT relrowsecurity, relforcerowsecurity, (SELECT i.relname FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid
+WHERE x.indrelid = c.oid AND x.indisclustered) FROM pg_class c WHERE oid = %s::regclass
 """
 
 _PUBLICATIONS: Final = """
@@ -55,14 +65,12 @@ def handed_over(session: Any, plan: Plan, mark: str) -> list[sql.Composable]:
     full = table.as_string(session)
     ((owner,),) = session.execute(_OWNER, (full,)).fetchall()
     found: list[sql.Composable] = [sql.SQL("ALTER TABLE {} OWNER TO {}").format(shadow, sql.Identifier(owner))]
-    for grantee, right, grantable in session.execute(_RIGHTS, (full,)).fetchall():
-        who = sql.SQL("PUBLIC") if grantee is None else sql.Identifier(grantee)
-        option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
-        found.append(sql.SQL("GRANT {} ON {} TO {}{}").format(sql.SQL(right), shadow, who, option))
+    found += _rights(session, plan, full)
     found += _publications(session, plan, full)
     found += _sequences(session, plan, full)
     renamed = _index_names(session, plan, full, mark)
     found += [statement for statements in renamed.values() for statement in statements]
+    found += _marks(session, shadow, full, set(renamed))
     return found + _identity(session, shadow, full, set(renamed))
 
 
@@ -73,9 +81,7 @@ def _publications(session: Any, plan: Plan, full: str) -> list[sql.Composable]:
     """
     schema, new_name = plan.before.schema, dict(plan.pairs)
     table, shadow = named(schema, plan.before.name), named(schema, plan.shadow)
-    in_parts = session.info.server_version >= _PARTS_OF_TABLES
-    columns = "r.prattrs::int2[]" if in_parts else "ARRAY[]::int2[]"
-    rows = "pg_get_expr(r.prqual, r.prrelid)" if in_parts else "NULL"
+    columns, rows = published_parts(session)
     of_copy = {name for (name,) in session.execute(_MEMBERSHIPS, (shadow.as_string(session),)).fetchall()}
     found: list[sql.Composable] = []
     query = _PUBLICATIONS.format(columns=columns, rows=rows)
@@ -92,6 +98,49 @@ def _publications(session: Any, plan: Plan, full: str) -> list[sql.Composable]:
         found.append(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(name, table))
         found.append(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(name, member))
     return found
+
+
+def published_parts(session: Any) -> tuple[str, str]:
+    """Expressions of pg_publication_rel ``r``: numbers of the columns that are published, and which rows are."""
+    if session.info.server_version >= _PARTS_OF_TABLES:
+        return "r.prattrs::int2[]", "pg_get_expr(r.prqual, r.prrelid)"
+    return "ARRAY[]::int2[]", "NULL"
+
+
+def _rights(session: Any, plan: Plan, full: str) -> list[sql.Composable]:
+    """Those of the table and of its columns, and no more: default privileges may have given the copy others."""
+    shadow, new_name = named(plan.before.schema, plan.shadow), dict(plan.pairs)
+    found: list[sql.Composable] = [
+        sql.SQL("REVOKE ALL ON {} FROM {}").format(shadow, _role(grantee))
+        for grantee in {row[0] for row in session.execute(_RIGHTS, (shadow.as_string(session),)).fetchall()}
+    ]
+    for grantee, right, grantable in session.execute(_RIGHTS, (full,)).fetchall():
+        option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
+        found.append(sql.SQL("GRANT {} ON {} TO {}{}").format(sql.SQL(right), shadow, _role(grantee), option))
+    for column, grantee, right, grantable in session.execute(_COLUMN_RIGHTS, (full,)).fetchall():
+        if column in new_name:
+            option = sql.SQL(" WITH GRANT OPTION" if grantable else "")
+            name = sql.Identifier(new_name[column])
+            grant = sql.SQL("GRANT {} ({}) ON {} TO {}{}")
+            found.append(grant.format(sql.SQL(right), name, shadow, _role(grantee), option))
+    return found
+
+
+def _role(name: str | None) -> sql.Composable:
+    return sql.SQL("PUBLIC") if name is None else sql.Identifier(name)
+
+
+def _marks(session: Any, shadow: sql.Composable, full: str, indexes: set[str]) -> list[sql.Composable]:
+    """Row security, and the index by which the table was clustered, which is called by its name already."""
+    ((is_enabled, is_forced, clustered),) = session.execute(_MARKS, (full,)).fetchall()
+    words: list[sql.Composable] = []
+    if is_enabled:
+        words.append(sql.SQL("ENABLE ROW LEVEL SECURITY"))
+    if is_forced:
+        words.append(sql.SQL("FORCE ROW LEVEL SECURITY"))
+    if clustered in indexes:
+        words.append(sql.SQL("CLUSTER ON {}").format(sql.Identifier(clustered)))
+    return [sql.SQL("ALTER TABLE {} {}").format(shadow, word) for word in words]
 
 
 def _identity(session: Any, shadow: sql.Composable, full: str, indexes: set[str]) -> list[sql.Composable]:

@@ -14,12 +14,14 @@ from headgate.databases.postgresql.session import PostgresSession
 from headgate.formats.change import BINARY, CONNECTOR, Change
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.statements.statement import Statement
-from headgate.migration.strategies.contract import Chunk, Memory, RefusedError, Table
+from headgate.migration.strategies.contract import Chunk, Memory, Plan, RefusedError, Table
+from headgate.migration.strategies.fingerprint import FormChange, change_between, check_carried, check_form
 from headgate.migration.strategies.online.lane import LastChange, Mark, Row, Target, key_type, key_value
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.online.range_work import position_of
 from headgate.migration.strategies.postgresql.copy import casted, casted_back, listed, table_of, within
-from headgate.migration.strategies.postgresql.server import PostgresServer, make_altered
+from headgate.migration.strategies.postgresql.fingerprint import FORMED, facts_of
+from headgate.migration.strategies.postgresql.server import PostgresServer, alter, make_altered, make_like
 from headgate.migration.strategies.postgresql.sessions import named, translating
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import Artifact
@@ -102,6 +104,21 @@ class PostgresLane:
         if markable is None:
             raise RefusedError(f"{where} has no column that can be updated, so no mark can be set: use strategy direct")
         return str(published[0])
+
+    def form_change(self, statement: Statement, plan: Plan) -> FormChange:
+        """See Lane: learned from an empty copy, in a transaction that is rolled back."""
+        table = plan.before
+        with self.server.rehearsal() as (session, schema):
+            copy = named(schema, table.name)
+            make_like(session, table, copy)
+            empty = facts_of(session, copy)
+            check_carried(
+                facts_of(session, named(table.schema, table.name)), empty, FORMED, f"{table.schema}.{table.name}"
+            )
+            alter(session, statement, table, copy)
+            change = change_between(empty, facts_of(session, copy))
+        check_form(change, FORMED)
+        return change
 
     def origins(self, table: Table) -> tuple[Origin, ...]:
         """See Lane."""

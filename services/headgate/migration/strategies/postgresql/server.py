@@ -30,6 +30,7 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.postgresql.copy import PostgresCopy
 from headgate.migration.strategies.postgresql.desired import change, read_form, same
+from headgate.migration.strategies.postgresql.fingerprint import hanging_on
 from headgate.migration.strategies.postgresql.place import database_id
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, schema_of, translating
 from headgate.records.migration import Artifact
@@ -57,6 +58,10 @@ WHERE tgrelid = %(oid)s AND NOT tgisinternal
 UNION ALL SELECT DISTINCT 'view ' || ev_class::regclass || ' would go on to show the old table: drop it first'
 FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid WHERE d.refobjid = %(oid)s AND d.classid = 'pg_rewrite'::regclass
 AND r.ev_class <> %(oid)s
+UNION ALL SELECT 'rule ' || rulename || ' would stay with the old table: use strategy direct' FROM pg_rewrite
+WHERE ev_class = %(oid)s
+UNION ALL SELECT 'security label of ' || provider || ' would stay with the old table: use strategy direct'
+FROM pg_seclabel WHERE classoid = 'pg_class'::regclass AND objoid = %(oid)s
 UNION ALL SELECT 'policy ' || polname || ' would stay with the old table: use strategy direct' FROM pg_policy
 WHERE polrelid = %(oid)s
 UNION ALL SELECT 'it is partitioned or inherits: use strategy direct' FROM pg_class
@@ -76,6 +81,20 @@ WHERE conrelid = %(table)s::regclass AND convalidated AND contype <> 'n'
 UNION ALL SELECT 'not null', attnum::text FROM pg_attribute
 WHERE attrelid = %(table)s::regclass AND attnum > 0 AND attnotnull AND NOT attisdropped AND NOT atthasmissing
 """
+
+
+_LEFT_OUT: Final = """
+WITH given (words, option) AS (
+  SELECT 'SET (%%s = %%L)', unnest(reloptions) FROM pg_class WHERE oid = %(table)s::regclass
+  UNION ALL SELECT 'SET (toast.%%s = %%L)', unnest(t.reloptions) FROM pg_class c
+  JOIN pg_class t ON t.oid = c.reltoastrelid WHERE c.oid = %(table)s::regclass
+  UNION ALL SELECT 'ALTER COLUMN ' || quote_ident(attname) || ' SET (%%s = %%L)', unnest(attoptions)
+  FROM pg_attribute WHERE attrelid = %(table)s::regclass AND attnum > 0 AND NOT attisdropped)
+SELECT format(words, split_part(option, '=', 1), substr(option, strpos(option, '=') + 1)) FROM given
+UNION ALL SELECT format('ALTER COLUMN %%I SET STATISTICS %%s', attname, attstattarget) FROM pg_attribute
+WHERE attrelid = %(table)s::regclass AND attnum > 0 AND NOT attisdropped AND coalesce(attstattarget, -1) >= 0
+"""
+"""What a copy LIKE the table lacks: storage parameters, statistics targets."""
 
 
 class PostgresServer:
@@ -213,7 +232,7 @@ class PostgresServer:
             weak_keys={key.name: key.columns for key in form.keys if not key.finds_rows},
             definition=_definition(form.columns, [text for (text,) in checks]),
             rows=rows,
-            obstacles=tuple(o[0] for o in obstacles),
+            obstacles=(*(o[0] for o in obstacles), *map(_hanging, hanging_on(session, oid))),
             primary=() if form.primary is None else form.primary.columns,
             unordered=frozenset(key.name for key in form.keys if key.has_own_operators),
         )
@@ -222,7 +241,7 @@ class PostgresServer:
         """See contract: in a transaction that is rolled back."""
         if statement.action == "drop":
             return None
-        with self._rehearsal() as (session, schema):
+        with self.rehearsal() as (session, schema):
             if statement.action == "alter" and table is not None:
                 make_altered(session, statement, table, table.name, schema)
             else:
@@ -230,7 +249,7 @@ class PostgresServer:
             return self.described(session, schema, statement.table)
 
     @contextmanager
-    def _rehearsal(self) -> Iterator[tuple[Any, str]]:
+    def rehearsal(self) -> Iterator[tuple[Any, str]]:
         """A session in a transaction that is rolled back, and an empty schema."""
         schema = f"_hg_rehearsal_{self.mark}"
         with (
@@ -244,7 +263,7 @@ class PostgresServer:
     def change_towards(self, wanted: Statement, table: Table) -> str:
         """See contract: in a schema of its own, so that constraints get the names that they have beside the table."""
         full = named(table.schema, table.name)
-        with self._rehearsal() as (session, schema):
+        with self.rehearsal() as (session, schema):
             empty = named(schema, table.name)
             session.execute(wanted.on(empty.as_string(session)))
             now, then = (read_form(session, name.as_string(session)) for name in (full, empty))
@@ -265,7 +284,7 @@ class PostgresServer:
 
     def is_instant(self, statement: Statement, table: Table) -> bool:
         """Whether the statement changes the catalogue alone: it writes no row, builds no index and checks no rule."""
-        with self._rehearsal() as (session, schema):
+        with self.rehearsal() as (session, schema):
             copy = named(schema, table.name)
             session.execute(like(table, copy))
             full = copy.as_string(session)
@@ -385,11 +404,26 @@ def _definition(columns: Sequence[catalogue.PostgresColumn], checks: list[str]) 
     return json.dumps([described, checks])
 
 
+def _hanging(found: str) -> str:
+    return f"{found} would go on to mean the old table: use strategy direct"
+
+
 def make_altered(session: Any, statement: Statement, table: Table, name: str, schema: str | None = None) -> None:
     """An empty copy of the table, as the statement makes it; in the table's schema, if none is given."""
     copy = named(schema or table.schema, name)
-    session.execute(like(table, copy))
+    make_like(session, table, copy)
     alter(session, statement, table, copy)
+
+
+def make_like(session: Any, table: Table, copy: sql.Identifier) -> None:
+    """An empty copy of the table, with what CREATE TABLE … LIKE leaves out of its form."""
+    session.execute(like(table, copy))
+    full = named(table.schema, table.name).as_string()
+    for (words,) in session.execute(_LEFT_OUT, {"table": full}):
+        session.execute(sql.SQL("ALTER TABLE {} {}").format(copy, sql.SQL(words)))
+    ((comment,),) = session.execute("SELECT obj_description(%s::regclass, 'pg_class')", (full,))
+    if comment is not None:
+        session.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(copy, sql.Literal(comment)))
 
 
 def alter(session: Any, statement: Statement, table: Table, empty: sql.Identifier) -> None:

@@ -1,0 +1,113 @@
+"""A table's facts in PostgreSQL's catalogue. Its own name, and names of its indexes, are not among them."""
+
+from typing import Any, Final
+
+from headgate.databases.postgresql import sql
+from headgate.migration.strategies.fingerprint import Fact, Facts
+from headgate.migration.strategies.postgresql.handover import published_parts
+
+__all__ = ["FORMED", "facts_of", "hanging_on"]
+
+FORMED: Final = frozenset(
+    {"columns", "column", "constraint", "index", "statistics", "storage parameters", "table comment"}
+)
+"""Aspects that an empty copy has of itself (``server.make_like``), so that a statement may change them there."""
+
+_FACTS: Final = """
+SELECT 'columns', '', string_agg(attname, ', ' ORDER BY attnum), '' FROM pg_attribute
+WHERE attrelid = %(oid)s AND attnum > 0 AND NOT attisdropped
+UNION ALL SELECT 'column', attname, concat_ws(' ', format_type(atttypid, atttypmod),
+  CASE WHEN attnotnull THEN 'NOT NULL' END, 'DEFAULT ' || pg_get_expr(adbin, adrelid),
+  'IDENTITY ' || nullif(attidentity::text, ''), 'GENERATED ' || nullif(attgenerated::text, ''),
+  'COLLATE ' || (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname) FROM pg_collation l
+    JOIN pg_namespace n ON n.oid = l.collnamespace WHERE l.oid = attcollation),
+  'STORAGE ' || attstorage::text, 'COMPRESSION ' || nullif(to_jsonb(a) ->> 'attcompression', ''),
+  'STATISTICS ' || nullif(coalesce(attstattarget, -1), -1)::text, 'OPTIONS ' || attoptions::text,
+  'COMMENT ' || quote_literal(col_description(attrelid, attnum))), ''
+FROM pg_attribute a LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+WHERE attrelid = %(oid)s AND attnum > 0 AND NOT attisdropped
+UNION ALL SELECT 'constraint', CASE WHEN contype = 'c' THEN conname::text ELSE '' END,
+  concat_ws(' ', pg_get_constraintdef(oid), 'COMMENT ' || quote_literal(obj_description(oid, 'pg_constraint'))), ''
+FROM pg_constraint WHERE conrelid = %(oid)s AND contype <> 'n'
+UNION ALL SELECT 'index', '', concat_ws(' ', CASE WHEN indisunique THEN 'UNIQUE' END,
+  regexp_replace(pg_get_indexdef(indexrelid), '^.*? USING ', ''), CASE WHEN NOT indisvalid THEN 'INVALID' END,
+  'COMMENT ' || quote_literal(obj_description(indexrelid, 'pg_class'))), ''
+FROM pg_index WHERE indrelid = %(oid)s
+UNION ALL SELECT 'statistics', '', concat_ws(' ', regexp_replace(regexp_replace(pg_get_statisticsobjdef(oid),
+  '^CREATE STATISTICS \\S+ ', ''), ' FROM [^)]*$', ''), 'TARGET ' || nullif(coalesce(stxstattarget, -1), -1)::text), ''
+FROM pg_statistic_ext WHERE stxrelid = %(oid)s
+UNION ALL SELECT 'storage parameters', '', unnest(reloptions), '' FROM pg_class WHERE oid = %(oid)s
+UNION ALL SELECT 'storage parameters', 'toast', unnest(t.reloptions), '' FROM pg_class c JOIN pg_class t
+  ON t.oid = c.reltoastrelid WHERE c.oid = %(oid)s
+UNION ALL SELECT 'table comment', '', obj_description(oid, 'pg_class'), '' FROM pg_class
+WHERE oid = %(oid)s AND obj_description(oid, 'pg_class') IS NOT NULL
+UNION ALL SELECT 'owner', '', pg_get_userbyid(relowner), '' FROM pg_class WHERE oid = %(oid)s
+UNION ALL SELECT 'kind', '', concat_ws(' ', relkind::text, relpersistence::text,
+  (SELECT amname FROM pg_am WHERE oid = relam)), '' FROM pg_class WHERE oid = %(oid)s
+UNION ALL SELECT 'tablespace', '', spcname, '' FROM pg_class c JOIN pg_tablespace s ON s.oid = c.reltablespace
+WHERE c.oid = %(oid)s
+UNION ALL SELECT 'grant', CASE grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(grantee) END,
+  privilege_type || CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END, ''
+FROM pg_class, aclexplode(coalesce(relacl, acldefault('r', relowner))) WHERE oid = %(oid)s
+UNION ALL SELECT 'column grant', CASE grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(grantee) END,
+  privilege_type || CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END, attname
+FROM pg_attribute, aclexplode(attacl) WHERE attrelid = %(oid)s AND NOT attisdropped
+UNION ALL SELECT 'row security', '', concat_ws(' ', 'enabled', CASE WHEN relforcerowsecurity THEN 'forced' END), ''
+FROM pg_class WHERE oid = %(oid)s AND (relrowsecurity OR relforcerowsecurity)
+UNION ALL SELECT 'replica identity', '', concat_ws(' ', relreplident::text, (SELECT i.relname FROM pg_index x
+  JOIN pg_class i ON i.oid = x.indexrelid WHERE x.indrelid = c.oid AND x.indisreplident)), ''
+FROM pg_class c WHERE oid = %(oid)s
+UNION ALL SELECT 'cluster mark', i.relname, '', '' FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid
+WHERE x.indrelid = %(oid)s AND x.indisclustered
+UNION ALL SELECT 'publication', p.pubname, coalesce({rows}, ''), '' FROM pg_publication_rel r
+JOIN pg_publication p ON p.oid = r.prpubid WHERE r.prrelid = %(oid)s
+UNION ALL SELECT 'published column', p.pubname, '', a.attname FROM pg_publication_rel r
+JOIN pg_publication p ON p.oid = r.prpubid JOIN pg_attribute a ON a.attrelid = r.prrelid AND a.attnum = ANY ({columns})
+WHERE r.prrelid = %(oid)s
+UNION ALL SELECT 'policy', polname, '', '' FROM pg_policy WHERE polrelid = %(oid)s
+UNION ALL SELECT 'rule', rulename, '', '' FROM pg_rewrite WHERE ev_class = %(oid)s
+UNION ALL SELECT 'trigger', tgname, tgenabled::text, '' FROM pg_trigger WHERE tgrelid = %(oid)s AND NOT tgisinternal
+UNION ALL SELECT 'security label', provider, label, '' FROM pg_seclabel
+WHERE classoid = 'pg_class'::regclass AND objoid = %(oid)s
+"""
+
+# Whatever refers to the table, its columns or its row type from elsewhere, and would go on to mean the old table.
+_HANGING: Final = """
+SELECT DISTINCT pg_describe_object(d.classid, d.objid, 0) FROM pg_depend d
+WHERE d.deptype IN ('n', 'a') AND ((d.refclassid = 'pg_class'::regclass AND d.refobjid = %(oid)s)
+  OR (d.refclassid = 'pg_type'::regclass AND d.refobjid IN (SELECT t.oid FROM pg_type t WHERE t.typrelid = %(oid)s
+    UNION SELECT t.typarray FROM pg_type t WHERE t.typrelid = %(oid)s)))
+AND CASE d.classid
+  WHEN 'pg_attrdef'::regclass THEN NOT EXISTS (SELECT FROM pg_attrdef WHERE oid = d.objid AND adrelid = %(oid)s)
+  WHEN 'pg_constraint'::regclass THEN NOT EXISTS (SELECT FROM pg_constraint WHERE oid = d.objid AND
+    (conrelid = %(oid)s OR contype = 'f'))
+  WHEN 'pg_trigger'::regclass THEN NOT EXISTS (SELECT FROM pg_trigger WHERE oid = d.objid AND tgrelid = %(oid)s)
+  WHEN 'pg_rewrite'::regclass THEN NOT EXISTS (SELECT FROM pg_rewrite r WHERE r.oid = d.objid AND (r.ev_class =
+    %(oid)s OR EXISTS (SELECT FROM pg_class v WHERE v.oid = r.ev_class AND v.relkind IN ('v', 'm'))))
+  WHEN 'pg_policy'::regclass THEN NOT EXISTS (SELECT FROM pg_policy WHERE oid = d.objid AND polrelid = %(oid)s)
+  WHEN 'pg_statistic_ext'::regclass THEN NOT EXISTS (SELECT FROM pg_statistic_ext WHERE oid = d.objid AND
+    stxrelid = %(oid)s)
+  WHEN 'pg_publication_rel'::regclass THEN false
+  WHEN 'pg_class'::regclass THEN NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = d.objid AND indrelid = %(oid)s)
+    AND NOT EXISTS (SELECT FROM pg_class WHERE oid = d.objid AND relkind = 'S')
+    AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = d.objid AND inhparent = %(oid)s)
+  ELSE true END
+UNION SELECT 'subscription ' || srsubid::text FROM pg_subscription_rel WHERE srrelid = %(oid)s
+UNION SELECT 'extension ' || e.extname FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
+WHERE d.classid = 'pg_class'::regclass AND d.objid = %(oid)s AND d.refclassid = 'pg_extension'::regclass
+AND d.deptype = 'e'
+ORDER BY 1
+"""
+
+
+def facts_of(session: Any, table: sql.Identifier) -> Facts:
+    """The table's facts, as this session sees them now."""
+    ((oid,),) = session.execute("SELECT to_regclass(%s)::oid", (table.as_string(),))
+    columns, rows = published_parts(session)
+    query = _FACTS.replace("{columns}", columns).replace("{rows}", rows)
+    return frozenset(Fact(*map(str, row)) for row in session.execute(query, {"oid": oid}))
+
+
+def hanging_on(session: Any, oid: int) -> list[str]:
+    """What refers to the table from elsewhere, as the server describes it."""
+    return [str(found) for (found,) in session.execute(_HANGING, {"oid": oid})]

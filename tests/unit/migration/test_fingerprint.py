@@ -1,0 +1,80 @@
+"""What a change may do to a table's facts: what its statement says, and nothing else."""
+
+import pytest
+
+from headgate.migration.strategies.contract import RefusedError
+from headgate.migration.strategies.fingerprint import (
+    Fact,
+    Facts,
+    FormChange,
+    change_between,
+    check_became,
+    check_carried,
+    check_form,
+    wanted,
+)
+from headgate.migration.strategies.mariadb.fingerprint import facts_of
+
+FORMED = frozenset({"column"})
+OLD, NEW = Fact("column", "v", "int"), Fact("column", "v", "bigint")
+OWNER = Fact("owner", "", "ann")
+GRANT = Fact("column grant", "bob", "SELECT", "note")
+
+
+def facts(*given: Fact) -> Facts:
+    return frozenset(given)
+
+
+def test_what_the_statement_says_is_wanted_and_the_rest_as_it_is() -> None:
+    change = change_between(facts(OLD), facts(NEW))
+    assert change == FormChange((OLD,), (NEW,))
+    expected = wanted(facts(OLD, OWNER, GRANT), change, {"note": "title"}, FORMED)
+    assert expected == facts(NEW, OWNER, Fact("column grant", "bob", "SELECT", "title"))
+    check_became(expected, expected)
+
+
+def test_facts_of_a_column_that_is_dropped_go_with_it() -> None:
+    assert wanted(facts(OWNER, GRANT), FormChange(), {}, FORMED) == facts(OWNER)
+
+
+def test_on_the_way_back_only_what_no_statement_forms_is_wanted() -> None:
+    expected = wanted(facts(OLD, OWNER), None, {}, FORMED)
+    check_became(expected, facts(NEW, OWNER), FORMED)
+    with pytest.raises(RefusedError, match="would lack owner ann"):
+        check_became(expected, facts(NEW), FORMED)
+
+
+def test_a_fact_less_or_more_is_refused_by_name() -> None:
+    with pytest.raises(RefusedError, match="would lack owner ann after the change"):
+        check_became(facts(OLD, OWNER), facts(OLD))
+    with pytest.raises(RefusedError, match=r"would have column grant bob \(note\) SELECT, which nobody asked for"):
+        check_became(facts(OLD), facts(OLD, GRANT))
+
+
+def test_a_statement_about_something_else_is_refused() -> None:
+    check_form(FormChange((OLD,), (NEW,)), FORMED)
+    with pytest.raises(RefusedError, match="the statement changes owner of the table: use strategy direct"):
+        check_form(FormChange((OLD,), (NEW, OWNER)), FORMED)
+
+
+def test_what_a_copy_would_not_have_is_refused() -> None:
+    check_carried(facts(OLD, OWNER), facts(OLD), FORMED, "t")
+    with pytest.raises(RefusedError, match="table t: a copy would not have column v int; column v bigint"):
+        check_carried(facts(OLD), facts(NEW), FORMED, "t")
+
+
+def test_facts_of_a_definition_of_mariadb() -> None:
+    text = (
+        "TABLE (  `id` int(11) NOT NULL AUTO_INCREMENT,\n  `a``b` varchar(9) DEFAULT 'x,',\n  PRIMARY KEY (`id`),\n"
+        "  CONSTRAINT `c` CHECK (`id` > 0)\n) ENGINE=InnoDB DEFAULT CHARSET=latin1 COMMENT='it''s'\n"
+        " PARTITION BY HASH (`id`)\nPARTITIONS 3"
+    )
+    assert facts_of(text) == facts(
+        Fact("columns", "", "id, a``b"),
+        Fact("column", "id", "int(11) NOT NULL AUTO_INCREMENT"),
+        Fact("column", "a``b", "varchar(9) DEFAULT 'x,'"),
+        Fact("key", "", "PRIMARY KEY (`id`)"),
+        Fact("key", "", "CONSTRAINT `c` CHECK (`id` > 0)"),
+        Fact("options", "", "ENGINE=InnoDB DEFAULT CHARSET=latin1 COMMENT='it''s'"),
+        Fact("partitions", "", " PARTITION BY HASH (`id`)\nPARTITIONS 3"),
+    )
