@@ -67,9 +67,18 @@ def partition_of_set(log: Log, name: str) -> Partition:
 def open_generation_log(bootstrap: str, cluster: str, kafka: dict[str, KafkaProperty] | None = None) -> KafkaLog:
     """The control topics, for a process that needs none but ``generation``. Raises LogError."""
     connection = KafkaConnection(bootstrap, kafka)
+    try:
+        return _generation_log(connection, bootstrap, cluster)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _generation_log(connection: KafkaConnection, bootstrap: str, cluster: str) -> KafkaLog:
     broker = connection.broker_cluster_id()
     topic = topic_name(cluster, "generation")
-    found = connection.admin.list_topics(topic, timeout=10.0).topics.get(topic)
+    # All topics: a broker with auto.create.topics.enable creates one that is asked for by its name.
+    found = connection.admin.list_topics(timeout=10.0).topics.get(topic)
     if found is None or not found.partitions:
         raise LogError(
             f"control topic {topic} does not exist on Kafka at {bootstrap}: create the cluster's topics (headgate "

@@ -33,7 +33,8 @@ from headgate.generation.changelog.core.reader_progress import ReaderProgress
 from headgate.generation.changelog.core.reading import Gap, StreamReading
 from headgate.generation.changelog.shell.wire import NotOursError, given_headers, marker_in, writer_in
 from headgate.generation.core.ranges import MapError
-from headgate.generation.shell.tail import GenerationTail, open_generation_log
+from headgate.generation.shell.own_log import WithOwnLog
+from headgate.generation.shell.tail import GenerationTail
 from headgate.records.base import Fact
 from headgate.records.generation import ReaderKey, ReaderReported
 from headgate.records.places import Place
@@ -129,7 +130,7 @@ class StreamLag(msgspec.Struct, frozen=True):
     is_waiting: bool
 
 
-class ChangeReader:
+class ChangeReader(WithOwnLog):
     """One process of a reader. Use it from one thread. ``close`` it, or use it as a context manager."""
 
     def __init__(
@@ -155,7 +156,6 @@ class ChangeReader:
         if start not in {"oldest", "latest"} and not (isinstance(start, datetime) and start.tzinfo is not None):
             raise ValueError(f"start must be 'oldest', 'latest' or a datetime with a time zone, got {start!r}")
         self._log, self._name, self._id = log, name, reader
-        self._own_log: KafkaLog | None = None
         self._progress = ReaderProgress(name, strict=strict)
         self._assigned: dict[int, StreamReading] = {}
         self._wanted_before: Mapping[int, StreamReading] = {}
@@ -198,14 +198,10 @@ class ChangeReader:
         skip: Iterable[str] = (),
     ) -> Self:
         """Open a reader of change log ``name`` on a Kafka cluster; for the other arguments see the class."""
-        log = open_generation_log(bootstrap, cluster, kafka)
-        try:
-            opened = cls(log, name, reader, positions=positions, start=start, strict=strict, skip=skip)
-        except BaseException:
-            log.close()
-            raise
-        opened._own_log = log
-        return opened
+        return cls._opened(
+            lambda log: cls(log, name, reader, positions=positions, start=start, strict=strict, skip=skip),
+            *(bootstrap, cluster, kafka),
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -306,9 +302,7 @@ class ChangeReader:
         if reader is not None:
             reader.close()
         self._tail.close()
-        log, self._own_log = self._own_log, None
-        if log is not None:
-            log.close()
+        self._close_own_log()
 
     def forget(self) -> None:
         """Unregister the reader, so that it no longer holds back the retirement of streams. Raises LogError."""

@@ -36,7 +36,7 @@ from headgate.generation.changelog.shell.shared_tail import TailCrashedError, Wr
 from headgate.generation.changelog.shell.wire import NotOursError
 from headgate.generation.changelog.shell.writer_acts import ChangeRefusedError, WriterActs
 from headgate.generation.core.ranges import MapError
-from headgate.generation.shell.tail import open_generation_log
+from headgate.generation.shell.own_log import WithOwnLog
 from headgate.supervision.threads import BackgroundThread
 
 __all__ = [
@@ -110,7 +110,7 @@ class WriterLook(msgspec.Struct, frozen=True):
     last_error: str
 
 
-class ChangeWriter:
+class ChangeWriter(WithOwnLog):
     """One writer's process. Use it from one thread; ``close`` it, or use it as a context."""
 
     def __init__(
@@ -155,7 +155,7 @@ class ChangeWriter:
         kafka: dict[str, KafkaProperty] | None = None,
     ) -> Self:
         """A writer for set ``name`` on a Kafka cluster. Raises LogError."""
-        return cls(open_generation_log(bootstrap, cluster, kafka), name, writer)
+        return cls._opened(lambda log: cls(log, name, writer), bootstrap, cluster, kafka)
 
     @property
     def position(self) -> int:
@@ -222,6 +222,8 @@ class ChangeWriter:
             self._stopping = True
         self._wake.set()
         self._thread.join(self._wait_seconds)
+        if not self._thread.is_alive():
+            self._close_own_log()
 
     def __enter__(self) -> Self:
         return self

@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from headgate.eventlog.connection import KafkaProperty
-from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Log
-from headgate.generation.shell.tail import GenerationTail, open_generation_log
+from headgate.generation.shell.own_log import WithOwnLog
+from headgate.generation.shell.tail import GenerationTail
 from headgate.generation.timestamps.core.timeline import GenerationError
 from headgate.generation.timestamps.core.timestamp_views import PublishedGeneration, published_of
 from headgate.records.base import Fact
@@ -28,7 +28,7 @@ from headgate.records.timestamps import TimestampLeft, TimestampReaderKey
 NONE_LEFT: Final = -1
 
 
-class TimestampReader:
+class TimestampReader(WithOwnLog):
     """One process of a reader. Use it from one thread. ``close`` it, or use it as a context manager."""
 
     def __init__(
@@ -39,7 +39,6 @@ class TimestampReader:
         Raises LogError, GenerationError where a row is missing.
         """
         self._name, self._reader, self._now_ms = name, reader, now_ms
-        self._own_log: KafkaLog | None = None
         self._tail = GenerationTail(log, name, f"timestamp-reader-{reader}")
         self._tail.read_to_end()
         self._published = published_of(self._tail.state.timestamps, name)
@@ -59,14 +58,7 @@ class TimestampReader:
         kafka: dict[str, KafkaProperty] | None = None,
     ) -> Self:
         """Open a reader of timestamp set ``name`` on a Kafka cluster. Raises LogError, GenerationError."""
-        log = open_generation_log(bootstrap, cluster, kafka)
-        try:
-            opened = cls(log, name, reader)
-        except BaseException:
-            log.close()
-            raise
-        opened._own_log = log
-        return opened
+        return cls._opened(lambda log: cls(log, name, reader), bootstrap, cluster, kafka)
 
     def __enter__(self) -> Self:
         return self
@@ -126,9 +118,7 @@ class TimestampReader:
     def close(self) -> None:
         """Stop reading. What the reader has not left is kept until ``forget``. Idempotent."""
         self._tail.close()
-        log, self._own_log = self._own_log, None
-        if log is not None:
-            log.close()
+        self._close_own_log()
 
     def _say(self, left_ms: int) -> None:
         report = TimestampLeft(left_ms, self._now_ms())

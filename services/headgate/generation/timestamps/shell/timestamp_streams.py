@@ -21,7 +21,8 @@ from headgate.eventlog.log import Log, LogError, NewerSchemaError
 from headgate.generation.core.stream_id import StreamId
 from headgate.generation.core.timestamp_records import LEEWAY_MS
 from headgate.generation.core.tokens import token_of_key
-from headgate.generation.shell.tail import GenerationTail, open_generation_log
+from headgate.generation.shell.own_log import WithOwnLog
+from headgate.generation.shell.tail import GenerationTail
 from headgate.generation.timestamps.core.timeline import GenerationError, GenerationTimeline
 from headgate.generation.timestamps.core.timestamp_views import GenerationLate, learn
 from headgate.runtime.clocks import elapsed_seconds
@@ -47,7 +48,7 @@ class GenerationsUnheardError(GenerationError):
     """The topic was not read for so long that an unknown generation may operate. Try again."""
 
 
-class TimestampStreams:
+class TimestampStreams(WithOwnLog):
     """One process that writes. Several threads may call ``stream_of``. ``close`` it, or use it as a context."""
 
     def __init__(
@@ -77,7 +78,7 @@ class TimestampStreams:
         cls, name: str, *, bootstrap: str, cluster: str = "headgate", kafka: dict[str, KafkaProperty] | None = None
     ) -> Self:
         """The streams of set ``name`` on a Kafka cluster. Raises LogError."""
-        return cls(open_generation_log(bootstrap, cluster, kafka), name)
+        return cls._opened(lambda log: cls(log, name), bootstrap, cluster, kafka)
 
     def stream_of(self, key: bytes | int, write_us: int) -> StreamId:
         """The stream for a write with this timestamp in µs; ``key`` are its bytes, or its token.
@@ -121,6 +122,7 @@ class TimestampStreams:
         """Follow no more. Idempotent."""
         self._stop.set()
         self._thread.join()
+        self._close_own_log()
 
     def __enter__(self) -> Self:
         return self
