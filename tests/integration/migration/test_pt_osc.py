@@ -16,15 +16,15 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.tools.tool import said_by_tool
 from headgate.records.migration import MigrationStrategy
-from integration.migration.tool_change import Owner, Table, owned, pid_of
+from integration.migration.tool_change import BRAKED, Brake, Owner, Table, owned, pid_of
 from support.connections import described
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
 ADD = "ALTER TABLE items ADD COLUMN extra int NOT NULL DEFAULT 7, CHANGE COLUMN s title varchar(60)"
-SLOWLY = ("--chunk-size=100", "--sleep=0.2")
-"""So that it is in the middle of its copy when a test wants that."""
+HALTED = ("--chunk-size=100", "--sleep=3600")
+"""It stands still behind its first chunk, until it is ended."""
 
 Make = Callable[..., Owner]
 
@@ -38,6 +38,14 @@ def table(mariadb_database: str, tmp_path: Path) -> Table:
 def owner(pt_osc: Path, tmp_path: Path) -> Iterator[Make]:
     with owned(tmp_path, pt_osc=str(pt_osc)) as make:
         yield make
+
+
+@pytest.fixture
+def brake(table: Table) -> Iterator[Brake]:
+    """For a copy with the options BRAKED: it comes to a stop in its last chunk, and goes on when the row is free."""
+    made = Brake(table.url, table.rows)
+    yield made
+    made.release()
 
 
 def spec_of(table: Table, statement: str = ADD, **more: Any) -> MigrationSpec:
@@ -75,7 +83,7 @@ def test_no_secret_stands_where_others_can_read_it(table: Table, owner: Make) ->
     try:
         table.password_file.write_text(secret, encoding="utf-8")
         database = described(table.address.replace("root@", f"{name}@"), table.password_file)
-        one = owner(spec_of(table, database=database, tool_options=SLOWLY))
+        one = owner(spec_of(table, database=database, tool_options=HALTED))
         assert isinstance(one.examine(), fx.Examined)
         one.start()
         one.heard("copying")
@@ -94,7 +102,7 @@ def test_no_secret_stands_where_others_can_read_it(table: Table, owner: Make) ->
 
 
 def test_a_cancelled_one_is_gone_with_its_triggers_and_its_copy(table: Table, owner: Make) -> None:
-    one = owner(spec_of(table, tool_options=SLOWLY))
+    one = owner(spec_of(table, tool_options=(*HALTED, "--progress=iterations,1")))
     one.start()
     one.heard("copying")
     found = one.watched(lambda found: found.rows_copied)
@@ -109,8 +117,9 @@ def test_a_cancelled_one_is_gone_with_its_triggers_and_its_copy(table: Table, ow
     assert table.columns() == ["id", "v", "s"]
 
 
-def test_it_stands_still_when_told_and_goes_on(table: Table, owner: Make) -> None:
-    one = owner(spec_of(table, tool_options=SLOWLY))
+def test_it_stands_still_when_told_and_goes_on(table: Table, owner: Make, brake: Brake) -> None:
+    one = owner(spec_of(table, tool_options=BRAKED))
+    one.at["copying"] = brake.hold
     one.start()
     one.heard("copying")
     one.throttle(1.0)
@@ -118,13 +127,14 @@ def test_it_stands_still_when_told_and_goes_on(table: Table, owner: Make) -> Non
     assert held.throttle_reason == "an operator: it stands still"
     process = psutil.Process(pid_of(held))
     eventually(lambda: process.status() == psutil.STATUS_STOPPED, "it stands still")
+    brake.release()
     table.run("UPDATE items SET v = v + 1")  # clients do not wait for it
     one.throttle(0.0)
     assert isinstance(one.ended(), fx.Completed)
 
 
 def test_the_next_owner_ends_what_the_last_one_has_left_and_begins_anew(table: Table, owner: Make) -> None:
-    first = owner(spec_of(table, tool_options=SLOWLY))
+    first = owner(spec_of(table, tool_options=HALTED))
     first.start()
     first.heard("copying")
     left = psutil.Process(pid_of(first.do(fx.WatchMigration)))
@@ -140,22 +150,26 @@ def test_the_next_owner_ends_what_the_last_one_has_left_and_begins_anew(table: T
 
 
 def test_one_that_runs_elsewhere_can_change_nothing_any_more(
-    table: Table, owner: Make, tmp_path: Path, pt_osc: Path
+    table: Table, owner: Make, brake: Brake, tmp_path: Path, pt_osc: Path
 ) -> None:
     """It is frozen while it is taken over by an owner that does not see its process, and goes on afterwards."""
-    first = owner(spec_of(table, tool_options=SLOWLY))
+    first = owner(spec_of(table, tool_options=BRAKED))
+    first.at["copying"] = brake.hold
     first.start()
     first.heard("copying")
     pid = pid_of(first.do(fx.WatchMigration))
     os.killpg(pid, signal.SIGSTOP)
+    brake.release()
     with owned(tmp_path / "elsewhere", pt_osc=str(pt_osc)) as make_elsewhere:
-        second = make_elsewhere(spec_of(table, tool_options=SLOWLY), 2)
+        second = make_elsewhere(spec_of(table, tool_options=BRAKED), 2)
         assert second.stop() == fx.Stopped()
         second.stands(replace(second.record, attempt=2))
+        second.at["copying"] = brake.hold
         second.start()
         second.heard("copying")
         second.throttle(1.0)
         second.watched(lambda found: found.throttle_reason)
+        brake.release()
         os.killpg(pid, signal.SIGCONT)
         eventually(
             lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, "it ends"

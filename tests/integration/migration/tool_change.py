@@ -25,7 +25,7 @@ from headgate.records.migration import MigrationKey, MigrationRecorded, Migratio
 from support.connections import described
 from support.migration_records import recorded
 
-__all__ = ["Owner", "Table", "owned", "pid_of"]
+__all__ = ["BRAKED", "Brake", "Owner", "Table", "owned", "pid_of"]
 
 SECONDS_MAX = 120.0
 THRESHOLD_SECONDS = 10.0
@@ -67,13 +67,39 @@ class Table:
         return MigrationSpec(statement=statement, strategy=strategy, **(known | more))
 
 
+BRAKED = ("--chunk-size=100", "--tries=copy_rows:1000:0.25")
+"""For pt-osc: it waits for a row that a client has locked."""
+
+
+class Brake:
+    """A client that locks one row, so that a copy waits when it comes to that row.
+
+    While it holds the row nobody can create or drop a trigger of the table, or rename it.
+    """
+
+    def __init__(self, url: str, row: int) -> None:
+        self._url, self._row = url, row
+        self._session: Any = None
+
+    def hold(self) -> None:
+        self._session = mariadb_connect(self._url)
+        with self._session.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute("SELECT id FROM items WHERE id = %s FOR UPDATE", (self._row,))
+
+    def release(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
 class Owner:
     """One term of an owner in this process, and the migration ``m`` as its record has it."""
 
     def __init__(self, tools: Tools, reports: ToolReports, spec: MigrationSpec, owner_rev: int) -> None:
         self.reports: list[fx.ToolReported] = []
         self.at: dict[str, Callable[[], Any]] = {}
-        """By stage: what happens once it is reported, while the program waits for the answer."""
+        """By stage: what happens when it is reported, while the program waits for the answer and before it is heard."""
         self.owner_rev = owner_rev
         self.work = MigrationWork(tools=tools)
         self._desk, self._state = reports, MIGRATIONS.new_state(0)
@@ -83,8 +109,8 @@ class Owner:
         self.stands(recorded(written(spec), table_rows=1_000))
 
     def _take(self, report: fx.ToolReported) -> bool:
-        self.reports.append(report)
         self.at.pop(report.stage, lambda: None)()
+        self.reports.append(report)
         return True
 
     def stands(self, record: MigrationRecorded) -> None:
