@@ -81,12 +81,12 @@ class MariadbCopy:
             )
 
 
-def differing_rows(plan: Plan, shadow: str, where: str, *, forward: bool) -> str:
+def differing_rows(plan: Plan, shadow: str, where: str, *, forward: bool, table: str | None = None) -> str:
     """FROM …: rows ``a`` of the table without their equal in the copy; backward, rows of the copy that it has not.
 
-    ``where`` is a condition on ``a``; ``shadow``: the copy as it is named, quoted.
+    ``where`` is a condition on ``a``; ``shadow``, ``table``: the copy and the table as they are named, quoted.
     """
-    table = quoted(plan.before.schema, plan.before.name)
+    table = table or quoted(plan.before.schema, plan.before.name)
     first, second = (table, shadow) if forward else (shadow, table)
     keys = plan.key if forward else tuple((new, old) for old, new in plan.key)
     on = " AND ".join(f"a.{quoted(mine)} = b.{quoted(theirs)}" for mine, theirs in keys)

@@ -17,11 +17,12 @@ from msgspec.structs import replace
 from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.fingerprint import check_became, wanted
+from headgate.migration.strategies.mariadb.converted import is_converted, make_room
 from headgate.migration.strategies.mariadb.fingerprint import ASPECTS, facts_of
 from headgate.migration.strategies.mariadb.lane import MariadbLane, differing_keys, prepare, to_final_form
 from headgate.migration.strategies.mariadb.mark import set_mark
 from headgate.migration.strategies.mariadb.sessions import Session
-from headgate.migration.strategies.mariadb.text import among, inserts, row_text, texts
+from headgate.migration.strategies.mariadb.text import among, inserts, row_text, settings, texts
 from headgate.migration.strategies.online.lane import (
     CutOver,
     FeedBehindError,
@@ -160,6 +161,8 @@ class _CutOver:
             f"CREATE TEMPORARY TABLE {_COMPARED} (PRIMARY KEY ({key})) AS SELECT {columns} FROM {self._shadow} WHERE "
             "FALSE"
         )
+        if is_converted(self._plan):
+            make_room(holder, self._plan.held)
         holder.run("COMMIT")
 
     def _compare(self, holder: Session, marks: list[Mark], deadline: float) -> None:
@@ -174,13 +177,19 @@ class _CutOver:
             f"SELECT {row_text(held.after, columns)} FROM {self._shadow} WHERE "
             f"{among([new for _, new in held.key], keys)}"
         )
+        holder.run(settings(strict=not is_converted(self._plan)))
         for statement, _ in inserts(_COMPARED, columns, texts(copied)):
             holder.run(statement)
         found = {
             key
             for forward in (True, False)
             for key in differing_keys(
-                holder, held, (among(self._key, keys, "a."), None), forward=forward, shadow=_COMPARED
+                holder,
+                held,
+                (among(self._key, keys, "a."), None),
+                forward=forward,
+                shadow=_COMPARED,
+                converts=is_converted(self._plan),
             )
         }
         holder.run("COMMIT")

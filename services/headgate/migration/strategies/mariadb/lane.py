@@ -28,6 +28,13 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.fingerprint import FormChange, change_between
 from headgate.migration.strategies.mariadb.capture import check_capture
+from headgate.migration.strategies.mariadb.converted import (
+    CONVERTED,
+    convert,
+    converted_plan,
+    is_converted,
+    make_room,
+)
 from headgate.migration.strategies.mariadb.copy import differing_rows
 from headgate.migration.strategies.mariadb.fingerprint import facts_of
 from headgate.migration.strategies.mariadb.mark import set_mark
@@ -284,7 +291,7 @@ class MariadbLane:
         """See Lane."""
         first = within([old for old, _ in plan.held.key], chunk, "a.")
         second = within([new for _, new in plan.held.key], chunk, "a.")
-        return self._differing(plan.held, first, second)
+        return self._differing(plan, first, second)
 
     def key_of(self, plan: LanePlan, change: Change) -> Row:
         """See Lane."""
@@ -304,10 +311,14 @@ class MariadbLane:
             return []
         first = among([old for old, _ in plan.held.key], keys, "a.")
         second = among([new for _, new in plan.held.key], keys, "a.")
-        return self._differing(plan.held, (first, None), (second, None))
+        return self._differing(plan, (first, None), (second, None))
 
-    def _differing(self, held: Plan, first: tuple[str, Any], second: tuple[str, Any]) -> list[tuple[str, ...]]:
-        session = self.server.rows.session()
+    def _differing(self, plan: LanePlan, first: tuple[str, Any], second: tuple[str, Any]) -> list[tuple[str, ...]]:
+        session, held = self.server.rows.session(), plan.held
+        if is_converted(plan):
+            make_room(session, held)
+            found = set(differing_keys(session, held, first, forward=True, converts=True))
+            return sorted(found | set(differing_keys(session, held, second, forward=False)))
         session.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         session.run("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         try:
@@ -357,12 +368,25 @@ def to_final_form(session: Session, plan: LanePlan) -> None:
 
 
 def differing_keys(
-    session: Session, held: Plan, where: tuple[str, Any], *, forward: bool, shadow: str | None = None
+    session: Session,
+    held: Plan,
+    where: tuple[str, Any],
+    *,
+    forward: bool,
+    shadow: str | None = None,
+    converts: bool = False,
 ) -> list[tuple[str, ...]]:
-    """Keys, as literals, of rows of the table without their equal in the copy, or backward (see ``differing_rows``)."""
+    """Keys, as literals, of rows of the table without their equal in the copy, or backward (see ``differing_rows``).
+
+    ``converts``: values are compared as the server converts them (converted.py).
+    """
+    table = None
+    if converts and forward:
+        convert(session, held, where)
+        held, where, table = converted_plan(held), ("TRUE", None), CONVERTED
     keys = literals(held.before if forward else held.after, [pair[0 if forward else 1] for pair in held.key], "a")
     named = shadow or quoted(held.before.schema, held.shadow)
-    rows = session.run(f"SELECT {keys} {differing_rows(held, named, where[0], forward=forward)}", where[1])
+    rows = session.run(f"SELECT {keys} {differing_rows(held, named, where[0], forward=forward, table=table)}", where[1])
     return [tuple(map(str, row)) for row in rows]
 
 

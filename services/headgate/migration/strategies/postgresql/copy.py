@@ -102,9 +102,9 @@ def casted(plan: Plan, value: sql.Composable, new: str) -> sql.Composable:
 
 
 def casted_back(plan: Plan, old: str, new: str) -> sql.Composable:
-    """The copy's value as the type of the table's column, where that is another one; as it is, where it may differ."""
+    """The copy's value as the type of the table's column, where that is another one."""
     before, after = plan.before.column(old), plan.after.column(new)
-    if before is None or after is None or before.type == after.type or new in plan.loose:
+    if before is None or after is None or before.type == after.type:
         return sql.Identifier(new)
     return sql.SQL("{}::{}").format(sql.Identifier(new), sql.SQL(before.type))
 

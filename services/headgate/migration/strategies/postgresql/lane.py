@@ -353,7 +353,7 @@ class PostgresLane:
         unequal += [
             sql.SQL("a.{0} IS DISTINCT FROM b.{0}").format(sql.Identifier(new))
             for _, new in held.pairs
-            if new not in held.loose and new not in keys
+            if new not in keys
         ]
         statement = sql.SQL(
             "SELECT {} FROM (SELECT {} FROM {} WHERE {}) a FULL JOIN (SELECT {} FROM {} WHERE {}) b ON {} WHERE {}"

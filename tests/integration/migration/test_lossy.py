@@ -1,0 +1,56 @@
+"""Columns that may lose values are compared as well: with what the server itself makes of the old value."""
+
+from pathlib import Path
+
+import pytest
+
+from fixtures.services import database_connect
+from headgate.migration.strategies.contract import RefusedError
+from integration.migration.played import WHOLE, played, upsert
+
+pytestmark = pytest.mark.integration
+
+NARROW = {
+    "postgresql": "ALTER COLUMN d TYPE numeric(6,1), ALTER COLUMN note TYPE varchar(3)",
+    "mysql": "MODIFY d decimal(6,1), MODIFY note varchar(3)",
+}
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def url(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue("postgres_database" if request.param == "postgresql" else "mariadb_database")
+    session = database_connect(found)
+    client = session.cursor()
+    client.execute("CREATE TABLE items (id int PRIMARY KEY, i int, d decimal(6,2), note varchar(20))")
+    client.execute("INSERT INTO items VALUES (1, 0, 1.25, 'abcdef'), (2, 1, 2.5, 'ab'), (3, NULL, NULL, NULL)")
+    if not found.startswith("mysql"):
+        client.execute("CREATE PUBLICATION captured FOR TABLE items")
+    session.close()
+    return found
+
+
+def test_a_value_is_what_the_server_makes_of_it(url: str, tmp_path: Path) -> None:
+    change = NARROW[url.partition(":")[0]]
+    with played(url, tmp_path, change, allow_lossy=True) as narrowed:
+        assert narrowed.lane.differing(narrowed.plan, WHOLE) == []
+        narrowed.run(f"UPDATE {narrowed.plan.held.shadow} SET d = 1.2 WHERE id = 1")
+        (key,) = narrowed.lane.differing(narrowed.plan, WHOLE)
+        touched = narrowed.followed([key])
+        with pytest.raises(RefusedError, match="differs in 1 rows while nothing changes"):
+            narrowed.cut_over(touched)
+        narrowed.run(f"UPDATE {narrowed.plan.held.shadow} SET d = 1.3 WHERE id = 1")
+        narrowed.cut_over(touched)
+        rows = narrowed.run("SELECT d, note FROM items ORDER BY id")
+    assert [(str(d), note) for d, note in rows] == [("1.3", "abc"), ("2.5", "ab"), ("None", None)]
+
+
+@pytest.mark.parametrize("url", ["mariadb"], indirect=True)
+def test_two_ways_to_a_row_that_convert_differently(url: str, tmp_path: Path) -> None:
+    """Into a type of words a number goes by its place, and the text of an event as the word."""
+    with played(url, tmp_path, "MODIFY i enum('0','1')", allow_lossy=True) as change:
+        touched = change.followed()
+        change.run("UPDATE items SET d = 7 WHERE id = 2")
+        change.send(upsert({"id": 2}, i=1, d="7.00", note="ab"))
+        with pytest.raises(RefusedError, match="differs in 1 rows while nothing changes"):
+            change.cut_over(touched)
+        assert not change.is_changed
