@@ -33,6 +33,7 @@ __all__ = [
     "Strategy",
     "SupersededError",
     "Table",
+    "force_refused",
     "not_found",
 ]
 
@@ -143,6 +144,11 @@ class Stored(msgspec.Struct, frozen=True):
     bytes: int
 
 
+def force_refused(error: RefusedError) -> LockUnavailableError:
+    """The sessions that hold a table cannot be known or ended. The table is as before, and the migration goes on."""
+    return LockUnavailableError(f"force-cutover: {error}")
+
+
 def not_found(tried: str) -> RefusedError:
     """What was found does not make the table the wanted one: nothing is guessed."""
     return RefusedError(f"no ALTER was found that makes the table the wanted one ({tried} does not): submit your own")
@@ -162,6 +168,9 @@ class Server(Protocol):
     def of(self, migration: str) -> "Server":
         """The same database, for another migration."""
         ...
+
+    ended: list[str]
+    """Sessions that the last forced cut-over has ended, by number and user."""
 
     def where(self, schema: str | None) -> str:
         """The identity of the database that a schema is in: the same whatever its address is spelled like."""

@@ -71,7 +71,7 @@ class _CutOver:
         self._lane.hold_form(self._plan)  # a try that was broken off may have found no time for it
         self._asked.touched.compare(self._see_it_come_through(), self._seconds)
         if self._asked.is_forced:
-            server.end_holders(self._seconds)
+            server.end_holders(self._plan.held.before.schema, self._plan.held.before.name)
         swap = self._lane.swap(self._plan, self._seconds)
         with swap.locked() as holder:
             prepare(holder, self._seconds)

@@ -5,7 +5,7 @@ Whether a cut-over (swap.py) came into force is seen by the number that InnoDB g
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Final, Literal
 
@@ -26,10 +26,12 @@ from headgate.migration.strategies.contract import (
     Stored,
     SupersededError,
     Table,
+    force_refused,
     not_found,
 )
 from headgate.migration.strategies.mariadb.copy import MariadbCopy
 from headgate.migration.strategies.mariadb.desired import change, read_form, same
+from headgate.migration.strategies.mariadb.holders import end_holders
 from headgate.migration.strategies.mariadb.place import remembers, server_id
 from headgate.migration.strategies.mariadb.replicas import MariadbReplicas
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session, leave_log
@@ -71,6 +73,8 @@ class MariadbServer:
         self.mark = sha256(migration.encode()).hexdigest()[:8]
         self.sessions = MariadbSessions(migration, target, reads_only=reads_only)
         self.address = self.sessions.address
+        self.ended: list[str] = []
+        """Sessions that the last forced cut-over has ended."""
         self.rows = MariadbCopy(self.sessions)
         self.next_bound = self.rows.next_bound
         self.replicas: MariadbReplicas | None = None
@@ -356,19 +360,12 @@ class MariadbServer:
         """See contract."""
         return bool(memory.identity) and self.identity(plan.before.schema, plan.before.name) == memory.identity
 
-    def end_holders(self, older_seconds: float) -> None:
-        """Forced: end sessions whose transaction is older than a cut-over may wait: one of them holds the table.
-
-        Those that wait for a row first: ended after the one that they wait for, they would go on in between.
-        """
-        for (number,) in self.sessions.main.run(
-            "SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_mysql_thread_id <> 0 AND "
-            "trx_mysql_thread_id <> CONNECTION_ID() AND trx_started < NOW() - INTERVAL %s SECOND "
-            "ORDER BY trx_state = 'LOCK WAIT' DESC, trx_started DESC",
-            (int(older_seconds),),
-        ):
-            with suppress(RefusedError):
-                self.sessions.main.run(f"KILL {int(number)}")
+    def end_holders(self, schema: str, table: str) -> None:
+        """Forced: end exactly the sessions that hold the table or wait for it. LockUnavailableError: not known."""
+        try:
+            self.ended = end_holders(self.sessions.main, schema, table, self.sessions.numbers())
+        except RefusedError as error:
+            raise force_refused(error) from error
 
     # --- the end ---
 

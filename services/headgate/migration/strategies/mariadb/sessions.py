@@ -196,6 +196,12 @@ class MariadbSessions:
         (numbers,) = session.run(f"SELECT {held}")
         return [part for part, number in zip(PARTS, numbers, strict=True) if number is not None]
 
+    def numbers(self) -> frozenset[int]:
+        """Ids of all sessions of this migration that hold a part's lock."""
+        held = ", ".join(f"IS_USED_LOCK('{self.lock_name(part)}')" for part in PARTS)
+        (numbers,) = self.main.run(f"SELECT {held}")
+        return frozenset(int(number) for number in numbers if number is not None)
+
     def end_part(self, session: Session, part: str) -> None:
         """End who holds that part's lock, and return when it is gone. Raises DatabaseUnavailableError."""
         deadline = time.monotonic() + CONNECT_SECONDS

@@ -14,7 +14,7 @@ The owner writes no row itself: those that were there before are written by the 
 (replication/range_copy.py), those that change by the agents' lanes.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -37,6 +37,9 @@ from headgate.migration.strategies.online.marked import ADDING_KEYS, Copier, Not
 from headgate.migration.strategies.online.steps import OnlineWork
 from headgate.migration.strategies.online.way_back import plan_back
 from headgate.records.migration import FEED, Artifact, MigrationRecorded
+
+ENDED_NAMES_MAX: Final = 20
+"""Sessions named in a message, which people read."""
 
 
 class OnlineStrategy:
@@ -254,6 +257,7 @@ class OnlineStrategy:
             marks,
         )
         failure: Any = None
+        self._server.ended = []
         try:
             with touched.lock:
                 self._lane.cut_over(asked)
@@ -269,7 +273,8 @@ class OnlineStrategy:
         # The answer may have been lost on the way: what became of it is looked up, never guessed. If the coordinator
         # does not answer now, the migration is taken up again, and the feed removed then.
         done = self._completed(effect.record, self._server.take_over(effect.owner_rev))
-        return done or failure or fx.CutOverFailed("the cut-over has come to its end, and is not seen in force")
+        failure = failure or fx.CutOverFailed("the cut-over has come to its end, and is not seen in force")
+        return _naming(self._server.ended, done or failure)
 
     def stop(self, effect: fx.StopMigration) -> Any:
         """See contract."""
@@ -310,6 +315,16 @@ def _topic_of(spec: MigrationSpec) -> str:
             "or pt-osc at MariaDB"
         )
     return spec.topic
+
+
+def _naming(ended: list[str], result: Any) -> Any:
+    """The result of a cut-over, with the sessions that it has ended."""
+    if not ended:
+        return result
+    said = f"force-cutover ended {len(ended)} session{'s' * (len(ended) != 1)}: {', '.join(ended[:ENDED_NAMES_MAX])}"
+    if isinstance(result, fx.Completed):
+        return msgspec.structs.replace(result, message=f"{result.message}; {said}")
+    return msgspec.structs.replace(result, reason=f"{result.reason}; {said}")
 
 
 def _why_not_back(plan: LanePlan, *, is_needed: bool) -> str:

@@ -26,11 +26,13 @@ from headgate.migration.strategies.contract import (
     Stored,
     SupersededError,
     Table,
+    force_refused,
     not_found,
 )
 from headgate.migration.strategies.postgresql.copy import PostgresCopy
 from headgate.migration.strategies.postgresql.desired import change, read_form, same
 from headgate.migration.strategies.postgresql.fingerprint import hanging_on
+from headgate.migration.strategies.postgresql.holders import end_holders
 from headgate.migration.strategies.postgresql.place import database_id
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, schema_of, translating
 from headgate.records.migration import Artifact
@@ -112,6 +114,8 @@ class PostgresServer:
         self.mark = sha256(migration.encode()).hexdigest()[:8]
         self.sessions = PostgresSessions(migration, target, reads_only=reads_only)
         self.address = self.sessions.address
+        self.ended: list[str] = []
+        """Sessions that the last forced cut-over has ended."""
         self.rows = PostgresCopy(self.sessions)
         self.next_bound = self.rows.next_bound
         self.load = self.rows.load
@@ -356,13 +360,13 @@ class PostgresServer:
         return memory.stage == "changed"
 
     def end_holders(self, plan: Plan) -> None:
-        """End every session that holds the table."""
-        with translating("ending who holds the table"):
-            self.sessions.main.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = %s::regclass AND granted "
-                "AND pid <> pg_backend_pid()",
-                (named(plan.before.schema, plan.before.name).as_string(self.sessions.main),),
-            )
+        """Forced: end exactly the sessions that hold the table or wait for it. LockUnavailableError: one cannot be."""
+        main = self.sessions.main
+        try:
+            with translating("ending who holds the table"):
+                self.ended = end_holders(main, named(plan.before.schema, plan.before.name).as_string(main))
+        except RefusedError as error:
+            raise force_refused(error) from error
 
     # --- the end ---
 
