@@ -15,6 +15,7 @@ import psycopg
 import pymysql
 import pytest
 
+from headgate.capture.source import read_source
 from headgate.config.feed import SinkSpec
 from headgate.databases.address import Target
 from headgate.databases.mysql.wire import Wire
@@ -39,6 +40,8 @@ Opener = Callable[[str, Path], object]
 """Opens a session at an address with a password's file."""
 
 OPENERS: Final[dict[str, Opener]] = {
+    "headgate.capture.postgresql.read": lambda dsn, file: read_source(Target(dsn, file), []),
+    "headgate.capture.mysql.read": lambda dsn, file: read_source(Target(dsn, file), []),
     "headgate.sinks.relational.postgresql.connection": lambda dsn, file: postgresql_sink.connect(
         RelationalSettings(dsn, file)
     ),
