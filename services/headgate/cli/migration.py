@@ -52,6 +52,10 @@ app = CommandGroup(help="Change schemas under load.", no_args_is_help=True)
 TOPIC: Final = Partition("migration", 0)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="see `headgate migration list`; all for every migration")]
+AllowLossy = Annotated[
+    list[str] | None,
+    typer.Option("--allow-lossy", metavar="COLUMN", help="a column whose values may be lost; may be repeated"),
+]
 KeepWayBack = Annotated[
     bool,
     typer.Option("--keep-way-back", help="keep the table before up to date after it, so that a revert takes no time"),
@@ -72,7 +76,7 @@ def submit(
     in_order_completion: Annotated[bool, typer.Option("--in-order-completion")] = False,
     singleton: Annotated[bool, typer.Option("--singleton")] = False,
     singleton_context: Annotated[bool, typer.Option("--singleton-context")] = False,
-    allow_lossy: Annotated[bool, typer.Option("--allow-lossy", help="values may be lost")] = False,
+    allow_lossy: AllowLossy = None,
     retain_artifacts: Annotated[float, typer.Option("--retain-artifacts", help="seconds")] = 86_400.0,
     keep_way_back: KeepWayBack = False,
     cutover_threshold: Annotated[
@@ -116,7 +120,7 @@ def submit(
             in_order_completion=in_order_completion,
             singleton=singleton,
             singleton_context=singleton_context,
-            allow_lossy=allow_lossy,
+            allow_lossy=tuple(allow_lossy or ()),
             retain_artifacts_seconds=retain_artifacts,
             keep_way_back=keep_way_back,
             cutover_threshold_seconds=cutover_threshold,
@@ -160,7 +164,7 @@ def plan(
     statement: Statement,
     *,
     target: TargetOptions,
-    allow_lossy: Annotated[bool, typer.Option("--allow-lossy")] = False,
+    allow_lossy: AllowLossy = None,
     output: Format = Output.TABLE,
 ) -> None:
     """Plan a schema change without submitting it.
@@ -177,7 +181,7 @@ def plan(
             declarative=target.declarative,
             prefer_instant=target.prefer_instant,
             tool_options=tuple(target.tool_options or ()),
-            allow_lossy=allow_lossy,
+            allow_lossy=tuple(allow_lossy or ()),
         )
     )
     result = MigrationWork().run(fx.ExamineMigration("plan", "plan", spec, reads_only=True))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from headgate.migration.core.spec import Lossy
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import StatementError
 from headgate.migration.strategies.contract import Column, Plan, RefusedError, Table
@@ -20,7 +21,7 @@ def table(*columns: Column, keys: dict[str, tuple[str, ...]] | None = None, obst
     return Table("s", "t", columns, {"PRIMARY": ("id",)} if keys is None else keys, "", obstacles=obstacles)
 
 
-def plan_of(before: Table, after: Table, change: str | None = None, *, allow_lossy: bool = False) -> Plan:
+def plan_of(before: Table, after: Table, change: str | None = None, *, allow_lossy: Lossy = ()) -> Plan:
     """``change``: as MariaDB would be asked; without it, columns are those of the same name."""
     was = {column.name: column.name for column in after.columns if before.column(column.name) is not None}
     if change is not None:
@@ -116,7 +117,19 @@ def test_what_may_lose_a_value_needs_the_operators_word(old: str, new: str) -> N
     before, after = table(ID, Column("c", old)), table(ID, Column("c", new))
     with pytest.raises(RefusedError, match="--allow-lossy"):
         plan_of(before, after)
-    assert plan_of(before, after, allow_lossy=True).loose == ("c",)
+    assert plan_of(before, after, allow_lossy=("c",)).loose == ("c",)
+    assert plan_of(before, after, allow_lossy=True).loose == ("c",), "records of earlier versions allow every column"
+
+
+def test_only_the_columns_that_are_named_may_lose_values() -> None:
+    before = table(ID, Column("c", "bigint"), Column("my d", "bigint"))
+    after = table(ID, Column("c", "int"), Column("my d", "int"))
+    with pytest.raises(RefusedError, match=r"--allow-lossy 'my d'$") as refused:
+        plan_of(before, after, allow_lossy=("c",))
+    assert "--allow-lossy c" not in str(refused.value)
+    assert plan_of(before, after, allow_lossy=("c", "my d")).loose == ("c", "my d")
+    with pytest.raises(RefusedError, match=r"names column C, which table s\.t does not have"):
+        plan_of(before, after, allow_lossy=("C", "my d"))
 
 
 def test_null_that_is_not_allowed_any_more_and_a_column_without_a_default() -> None:
@@ -236,7 +249,7 @@ def test_keys_of_texts_whose_collation_may_change(change: str, anew: list[str]) 
     after = Table(
         "s", "t", (ID, Column("name", "varchar(30)"), Column("url", "text")), keys, "", weak_keys={"prefix": ("url",)}
     )
-    assert keys_compared_anew(parse_statement(f"ALTER TABLE t {change}", "mysql"), after) == anew
+    assert list(keys_compared_anew(parse_statement(f"ALTER TABLE t {change}", "mysql"), after)) == anew
 
 
 def test_unique_keys_that_are_added() -> None:

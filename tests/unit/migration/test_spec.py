@@ -123,3 +123,11 @@ def test_the_record_of_an_earlier_version_is_read_and_its_database_is_not_guesse
     assert named.database == "shop", "that one was named"
     check_named(named)
     check_named(spec())
+
+
+def test_a_request_names_the_columns_whose_values_may_be_lost() -> None:
+    spec = {"statement": "ALTER TABLE t MODIFY c int", "database": "shop", "strategy": "direct", "allow_lossy": True}
+    assert parse_spec(json.dumps(spec)).allow_lossy is True, "a record of an earlier version"
+    with pytest.raises(MigrationSpecError, match="--allow-lossy COLUMN"):
+        parse_request(json.dumps(spec))
+    assert parse_request(json.dumps({**spec, "allow_lossy": ["c"]})).allow_lossy == ("c",)

@@ -30,6 +30,11 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}\Z")
 """Names of connections: no address has only these characters in the form in which one is given."""
 
 
+Lossy = tuple[str, ...] | bool
+"""Columns whose values may be lost, as the table writes their names. ``True`` is every column: records of earlier
+versions have it."""
+
+
 class MigrationSpecError(ValueError):
     """A description that cannot be used; the message names the option and what is allowed."""
 
@@ -69,7 +74,7 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     singleton: bool = False
     singleton_context: bool = False
     declarative: bool = False
-    allow_lossy: bool = False
+    allow_lossy: Lossy = ()
     prefer_instant: bool = False
     retain_artifacts_seconds: float = RETAIN_SECONDS_DEFAULT
     cutover_threshold_seconds: float = 3.0
@@ -97,6 +102,11 @@ _BY_ADDRESS: Final = (
 )
 
 
+def may_lose(allowed: Lossy, column: str) -> bool:
+    """Whether the operator has said that values of this column may be lost."""
+    return allowed if isinstance(allowed, bool) else column in allowed
+
+
 def parse_request(text: str | None) -> MigrationSpec:
     """The migration that a request describes. Raises MigrationSpecError, StrategyRemovedError."""
     if _by_address(text) is not None:
@@ -105,6 +115,10 @@ def parse_request(text: str | None) -> MigrationSpec:
             "HEADGATE_CONNECTIONS to the file's path, here and on the owners, and give the name that it has there"
         )
     spec = parse_spec(text)
+    if spec.allow_lossy is True:
+        raise MigrationSpecError(
+            "allow_lossy takes the names of the columns whose values may be lost. Give --allow-lossy COLUMN for each"
+        )
     _check_names(spec)
     if spec.strategy not in OFFERED and spec.reverts is None:  # why it is not reverted is said by its examination
         raise StrategyRemovedError(spec.strategy)

@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 
 from headgate.migration.core import effects as fx
-from headgate.migration.core.spec import MigrationSpec, parse_spec, written
+from headgate.migration.core.spec import MigrationSpec, may_lose, parse_spec, written
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import Statement, StatementError
 from headgate.migration.strategies.contract import RefusedError, Table
 from headgate.migration.strategies.delegating import Delegating
+from headgate.migration.strategies.planning import allowing, check_named
 from headgate.records.migration import MigrationRecorded, MigrationStrategy
 
 
@@ -72,11 +73,12 @@ class Declared(Delegating):
         after = self._server.rehearse(parse_statement(found, self._server.dialect), before)
         kept = {column.name for column in after.columns}
         gone = [column.name for column in before.columns if column.name not in kept]
-        if gone and not spec.allow_lossy:
+        check_named(before, after, spec.allow_lossy)
+        if refused := [name for name in gone if not may_lose(spec.allow_lossy, name)]:
             raise RefusedError(
-                f"table {before.schema}.{before.name}: {', '.join(gone)} would be dropped with all values, as the "
-                "wanted table has no such column. If that is meant, say --allow-lossy; to rename a column, submit the "
-                f"ALTER TABLE. The change would be: {found}"
+                f"table {before.schema}.{before.name}: {', '.join(refused)} would be dropped with all values, as the "
+                "wanted table has no such column. If that is meant, add "
+                f"{allowing(refused)}; to rename a column, submit the ALTER TABLE. The change would be: {found}"
             )
 
     def _for(self, effect: Any) -> tuple[Any, Any]:

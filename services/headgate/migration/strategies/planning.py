@@ -1,15 +1,17 @@
 """From two descriptions of a table, before and after, to a plan of how its rows are copied; or why they cannot be.
 
 Pure: what the server says comes in, a plan or a refusal goes out. A copy needs a key that both tables have, so that a
-row has one place; it must not lose values in silence, so a type that holds less is refused unless the operator allows
-it (``--allow-lossy``). Dropping a column says by itself that its values go.
+row has one place; it must not lose values in silence, so a type that holds less is refused unless the operator names
+the column (``--allow-lossy COLUMN``). Dropping a column says by itself that its values go.
 """
 
 import operator
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Final
 
+from headgate.migration.core.spec import Lossy, may_lose
 from headgate.migration.statements.mariadb_columns import origins, same_name
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Plan, RefusedError, Table
@@ -90,17 +92,33 @@ def find_key(table: Table) -> None:
     _shared_key(table, table, [(column.name, column.name) for column in table.columns])
 
 
-def make_plan(was: Mapping[str, str], before: Table, after: Table, shadow: str, *, allow_lossy: bool) -> Plan:
+def check_named(before: Table, after: Table, allowed: Lossy) -> None:
+    """Raise RefusedError if ``--allow-lossy`` names a column that the table has neither before nor after."""
+    for name in () if isinstance(allowed, bool) else allowed:
+        if before.column(name) is None and after.column(name) is None:
+            raise RefusedError(
+                f"--allow-lossy names column {name}, which table {before.schema}.{before.name} does not have. Write "
+                "the name as the table does"
+            )
+
+
+def allowing(columns: Iterable[str]) -> str:
+    """The options that allow the columns' values to be lost."""
+    return " ".join(f"--allow-lossy {shlex.quote(name)}" for name in columns)
+
+
+def make_plan(was: Mapping[str, str], before: Table, after: Table, shadow: str, *, allow_lossy: Lossy) -> Plan:
     """The plan of a copy; ``was`` maps columns afterwards to those before. Raises RefusedError."""
     check_obstacles(before)
+    check_named(before, after, allow_lossy)
     if after.obstacles:
         raise RefusedError(f"table {before.schema}.{before.name}, after the change: {'; '.join(after.obstacles)}")
-    pairs, loose, losses = [], [], []
+    pairs, loose, losses = [], [], {}
     for column in after.columns:
         old = before.column(was[column.name]) if column.name in was else None
         if old is None:
             if not (column.is_nullable or column.has_default or column.is_generated):
-                losses.append(f"{column.name} is NOT NULL without a default, which the rows that are there do not have")
+                losses[column.name] = "it is NOT NULL without a default, and rows that are there do not have a value"
             continue
         if column.is_generated:
             continue
@@ -109,12 +127,13 @@ def make_plan(was: Mapping[str, str], before: Table, after: Table, shadow: str, 
         if reason is None and old.is_nullable and not column.is_nullable:
             reason = "NULL is not allowed any more"
         if reason is not None:
-            losses.append(f"{column.name}: {reason}")
+            losses[column.name] = reason
             loose.append(column.name)
-    if losses and not allow_lossy:
+    if refused := {name: reason for name, reason in losses.items() if not may_lose(allow_lossy, name)}:
         raise RefusedError(
-            f"table {before.schema}.{before.name}: values could be lost: {'; '.join(losses)}. If that is meant, say "
-            "--allow-lossy"
+            f"table {before.schema}.{before.name}: values could be lost: "
+            f"{'; '.join(f'{name}: {reason}' for name, reason in refused.items())}. If that is meant, add "
+            f"{allowing(refused)}"
         )
     return Plan(before, after, shadow, tuple(pairs), _shared_key(before, after, pairs), tuple(loose))
 
@@ -149,8 +168,8 @@ def _shared_key(before: Table, after: Table, pairs: list[tuple[str, str]]) -> tu
     )
 
 
-def keys_compared_anew(statement: Statement, after: Table) -> list[str]:
-    """Unique keys of MariaDB under which rows may become equal, because the statement may change a text's collation."""
+def keys_compared_anew(statement: Statement, after: Table) -> dict[str, tuple[str, ...]]:
+    """Unique keys of MariaDB under which rows may become equal as texts get another collation: name → columns."""
     is_whole = statement.having("convert-charset") is not None
     changed = {step.name.lower() for step in statement.steps if step.column is not None and step.name is not None}
     texts = {
@@ -159,7 +178,7 @@ def keys_compared_anew(statement: Statement, after: Table) -> list[str]:
         if column.type.startswith(_COLLATED) and (is_whole or column.name.lower() in changed)
     }
     keys = after.keys | after.weak_keys
-    return sorted(name for name, columns in keys.items() if not texts.isdisjoint(columns))
+    return {name: tuple(columns) for name, columns in sorted(keys.items()) if not texts.isdisjoint(columns)}
 
 
 def added_unique_keys(plan: Plan) -> list[tuple[str, ...]]:

@@ -22,14 +22,14 @@ from typing import Any, Final
 import msgspec
 
 from headgate.migration.core import effects as fx
-from headgate.migration.core.spec import MigrationSpec, parse_spec
+from headgate.migration.core.spec import MigrationSpec, may_lose, parse_spec
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import Statement, StatementError
 from headgate.migration.strategies.contract import Memory, Plan, RefusedError
 from headgate.migration.strategies.examining import AT_SUBMISSION, checked_plan, plan_copy, read_plan
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.no_way_back import revert_refused
-from headgate.migration.strategies.planning import added_unique_keys, keys_compared_anew, shadow_name
+from headgate.migration.strategies.planning import added_unique_keys, allowing, keys_compared_anew, shadow_name
 from headgate.migration.strategies.tools import at_mariadb as at_table
 from headgate.migration.strategies.tools.process import ToolFolder, ToolProcess
 from headgate.records.migration import MigrationRecorded
@@ -157,18 +157,18 @@ class ToolStrategy(ABC):
                 )
 
     def _check_new_keys(self, statement: Statement, plan: Plan, spec: MigrationSpec) -> None:
-        if spec.allow_lossy:
-            return
-        if anew := keys_compared_anew(statement, plan.after):
-            raise RefusedError(
-                f"{self.name} drops rows that become equal under a unique key, and the change may give texts of key "
-                f"{', '.join(anew)} another collation: use online; or say --allow-lossy"
-            )
-        if added_unique_keys(plan):
-            raise RefusedError(
-                f"{self.name} drops rows that become equal under a new unique key while it runs, and compares nothing: "
-                "use online; or say --allow-lossy"
-            )
+        for key, columns in keys_compared_anew(statement, plan.after).items():
+            if not all(may_lose(spec.allow_lossy, name) for name in columns):
+                raise RefusedError(
+                    f"{self.name} drops rows that become equal under a unique key, and the change may give texts of "
+                    f"key {key} another collation: use online; or add {allowing(columns)}"
+                )
+        for columns in added_unique_keys(plan):
+            if not all(may_lose(spec.allow_lossy, name) for name in columns):
+                raise RefusedError(
+                    f"{self.name} drops rows that become equal under a new unique key while it runs, and compares "
+                    f"nothing: use online; or add {allowing(columns)}"
+                )
 
     def _check_options(self, spec: MigrationSpec) -> None:
         if unknown := sorted(set(self._server.sessions.at.options) - {"bulk"} - self.address_options):
