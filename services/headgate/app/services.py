@@ -8,11 +8,11 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.app.extras import has_faust
 from headgate.app.process import Part, Surroundings, run_parts, surrounded
 from headgate.config.settings import Settings
 from headgate.runtime.service import ServiceSettings
@@ -68,7 +68,7 @@ def run_migration(flags: Flags, *, create: bool) -> None:
 
 def run_views(flags: Flags) -> None:
     """The read-only HTTP view of the control topics. Raises CommandError without Faust."""
-    if find_spec("faust") is None:
+    if not has_faust():
         raise CommandError(ExitCode.SETTING, "the views need faust-streaming: pip install 'headgate[views]'")
     _temporary("", "TMPDIR").cleanup()  # Faust keeps its tables in files
     with surrounded("views", flags, create=False) as around:

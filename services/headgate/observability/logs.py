@@ -27,11 +27,19 @@ _PY4J: Final = f"{os.sep}py4j{os.sep}"
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Not what Py4J writes past its own loggers: a traceback for each call that was under way when a JVM was ended.
+    """False for what Py4J logs of calls that were under way when a JVM ended, in either direction.
 
-    It raises the same to whoever has called.
+    It raises the same error to the caller, so whoever called reports it.
     """
-    return not (record.name == "root" and _PY4J in record.pathname)
+    if record.name == "root":
+        return _PY4J not in record.pathname
+    return record.name.partition(".")[0] != "py4j" or not _is_of_py4j(record)
+
+
+def _is_of_py4j(record: logging.LogRecord) -> bool:
+    """Whether the record tells of an error of Py4J itself. Services without Spark do not have the package."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is not None and any(base.__module__ == "py4j.protocol" for base in kind.__mro__)
 
 
 class _LibraryRepeats(logging.Filter):

@@ -44,6 +44,7 @@ from headgate.views import service
 from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, headgate
 from integration.cli.guarded import CHANGE_LOG, COPIED_TOPIC, GuardedKafka, granted, needed, revoked
 from support import build
+from support.connections import described
 from support.eventlog_contract import ended
 from support.waiting import eventually
 
@@ -296,8 +297,7 @@ def test_the_documented_rights_suffice_for_migrations(
         become("operator", guarded, monkeypatch)
         asked = headgate(
             *("migration", "submit", "ALTER TABLE items ADD COLUMN extra int DEFAULT 7", "--id", "m"),
-            *("--database", address, "--password-file", str(tmp_path / "password"), "--timeout", "120"),
-            *("--strategy", "direct"),
+            *("--database", described(address, tmp_path / "password"), "--timeout", "120", "--strategy", "direct"),
         )
         assert asked.exit_code == 0, asked.output
         eventually(

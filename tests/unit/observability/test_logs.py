@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from headgate.observability.logs import configure_logs, logger
 
@@ -72,6 +73,16 @@ def test_what_py4j_raises_to_its_caller_it_does_not_print_as_well() -> None:
         record = logging.LogRecord("root", logging.ERROR, folder, 1, "Exception while sending command.", (), None)
         logging.getLogger().handle(record)
     assert out.getvalue().count("Exception while sending command.") == 1
+
+
+def test_a_call_from_a_jvm_that_ends_is_not_logged_but_a_fault_in_what_it_calls_is() -> None:
+    """Py4J logs and returns what a callback raises (py4j/clientserver.py, ``_call_proxy``)."""
+    out = io.StringIO()
+    configure_logs("json", "info", out)
+    for error in (Py4JError("SparkSession does not exist in the JVM"), Py4JNetworkError("gone"), KeyError("ours")):
+        logging.getLogger("py4j.clientserver").error("There was an exception in the proxy.", exc_info=error)
+    (line,) = out.getvalue().splitlines()
+    assert "KeyError" in json.loads(line)["exception"]
 
 
 def test_a_logger_made_before_logs_are_set_up_writes_where_they_go() -> None:

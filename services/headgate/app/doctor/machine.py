@@ -5,10 +5,10 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from headgate.app.extras import has_faust
 from headgate.app.spark_jars import chosen_jars
 from headgate.capture.finding import Finding, FixIn, State
 from headgate.config.settings import Settings, SettingsError
@@ -40,7 +40,7 @@ def machine_findings(settings: Settings) -> Iterator[Finding]:
     yield _jars(settings)
     yield from _space(settings)
     yield _port("HTTP port", "HEADGATE_HTTP__PORT", settings.http.bind, settings.http.port)
-    if find_spec("faust") is not None:
+    if has_faust():
         yield _port("views port", "HEADGATE_VIEWS__PORT", settings.views.bind, settings.views.port)
 
 
