@@ -1,6 +1,7 @@
 """``headgate source check`` at a real MariaDB: each fault is planted, found, and gone once its fix is typed."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,9 @@ def execute(dsn: str, *statements: str) -> None:
             cursor.execute(statement.rstrip(";"))
 
 
-@pytest.fixture(scope="module")
-def parts() -> Iterator[dict[str, Any]]:
-    """The server in use. A test that restarts it puts the new one there."""
+@contextmanager
+def started() -> Iterator[dict[str, Any]]:
+    """The server in use. Whoever restarts it puts the new one there."""
     with reachable_folder() as folder:
         server = EmbeddedMariadb(folder / "mariadb").start()
         found = {"server": server}
@@ -45,6 +46,12 @@ def parts() -> Iterator[dict[str, Any]]:
             yield found
         finally:
             found["server"].stop()
+
+
+@pytest.fixture(scope="module")
+def parts() -> Iterator[dict[str, Any]]:
+    with started() as found:
+        yield found
 
 
 @pytest.fixture
@@ -75,8 +82,10 @@ def ready(parts: dict[str, Any], secrets: Path) -> Checker:
     return checker
 
 
-def test_a_new_server_says_all_that_it_needs_at_once(parts: dict[str, Any], secrets: Path) -> None:
-    found = checker_of(parts["server"]).wrong()
+@pytest.mark.usefixtures("secrets")
+def test_a_new_server_says_all_that_it_needs_at_once() -> None:
+    with started() as parts:
+        found = checker_of(parts["server"]).wrong()
     assert {name for name, _ in found} >= {"log_bin", "replication", "select", "snapshot locks"}
 
 

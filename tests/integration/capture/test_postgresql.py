@@ -1,6 +1,7 @@
 """``headgate source check`` at a real PostgreSQL: each fault is planted, found, and gone once its fix is typed."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -26,11 +27,17 @@ CREATE ROLE debezium LOGIN PASSWORD 'a secret';
 """
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[EmbeddedPostgres]:
+@contextmanager
+def started() -> Iterator[EmbeddedPostgres]:
     with reachable_folder() as folder, EmbeddedPostgres(folder / "postgres") as server:
         with psycopg.connect(server.dsn(), autocommit=True) as connection:
             connection.execute(SHOP)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedPostgres]:
+    with started() as server:
         yield server
 
 
@@ -46,8 +53,7 @@ def address(server: EmbeddedPostgres, **changed: str) -> str:
     return "postgresql://{user}@{host}:{port}/{database}".format(**parts)
 
 
-@pytest.fixture
-def checker(server: EmbeddedPostgres, secrets: Path) -> Checker:
+def checker_of(server: EmbeddedPostgres) -> Checker:
     def execute(statement: str) -> None:
         with psycopg.connect(server.dsn(), autocommit=True) as connection:
             connection.execute(statement.encode())
@@ -56,8 +62,9 @@ def checker(server: EmbeddedPostgres, secrets: Path) -> Checker:
 
 
 @pytest.fixture
-def ready(checker: Checker, server: EmbeddedPostgres) -> Checker:
+def ready(server: EmbeddedPostgres, secrets: Path) -> Checker:
     """A source that has nothing wrong any more: what a new one prints was typed."""
+    checker = checker_of(server)
     if checker.wrong():
         checker.type_fixes()
         server.stop()
@@ -66,19 +73,22 @@ def ready(checker: Checker, server: EmbeddedPostgres) -> Checker:
     return checker
 
 
-def test_a_new_server_says_all_that_it_needs_at_once(checker: Checker, server: EmbeddedPostgres) -> None:
-    found = checker.wrong()
-    assert {name for name, _ in found} == {"wal_level", "replication", "select", "publication"}
-    assert "Restart" in found["wal_level", ""]["then"]
-    checker.type_fixes()
-    # The setting needs the restart that is asked for.
-    assert set(checker.wrong()) == {("wal_level", "")}
-    server.stop()
-    server.start()
-    assert checker.wrong() == {}
-    assert {check["subject"] for check in checker.check() if check["check"] == "table"} == {
-        "shop.days", "shop.orders", 'shop."Or""der Lines"',
-    }  # fmt: skip
+@pytest.mark.usefixtures("secrets")
+def test_a_new_server_says_all_that_it_needs_at_once() -> None:
+    with started() as server:
+        checker = checker_of(server)
+        found = checker.wrong()
+        assert {name for name, _ in found} == {"wal_level", "replication", "select", "publication"}
+        assert "Restart" in found["wal_level", ""]["then"]
+        checker.type_fixes()
+        # The setting needs the restart that is asked for.
+        assert set(checker.wrong()) == {("wal_level", "")}
+        server.stop()
+        server.start()
+        assert checker.wrong() == {}
+        assert {check["subject"] for check in checker.check() if check["check"] == "table"} == {
+            "shop.days", "shop.orders", 'shop."Or""der Lines"',
+        }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -169,7 +179,8 @@ def test_an_empty_database(ready: Checker, server: EmbeddedPostgres, secrets: Pa
     assert code == ExitCode.CHECK_FAILED
 
 
-def test_a_name_without_a_file_of_connections(secrets: Path) -> None:
+def test_a_name_without_a_file_of_connections(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADGATE_CONNECTIONS")
     code, text = _typed("shop")
     assert code == ExitCode.DATABASE
     assert "SOURCE: shop is a named connection, but this process has none" in text

@@ -76,7 +76,7 @@ def test_what_py4j_raises_to_its_caller_it_does_not_print_as_well() -> None:
 
 
 def test_a_call_from_a_jvm_that_ends_is_not_logged_but_a_fault_in_what_it_calls_is() -> None:
-    """Py4J logs and returns what a callback raises (py4j/clientserver.py, ``_call_proxy``)."""
+    """Py4J logs and returns what a callback raises (``_call_proxy``)."""
     out = io.StringIO()
     configure_logs("json", "info", out)
     for error in (Py4JError("SparkSession does not exist in the JVM"), Py4JNetworkError("gone"), KeyError("ours")):
