@@ -153,7 +153,9 @@ def _resolve_in(java: Any, settings: Path, module: Path, extension: str) -> tupl
             found[Coordinate(identity.getOrganisation(), identity.getName(), identity.getRevision())] = Path(
                 local.getAbsolutePath()
             )
-    return found, [str(message).strip() for message in report.getAllProblemMessages()]
+    # An array, because the end of a list's iterator is a Java exception, and pyspark, once imported, looks that up in
+    # the JVM of the process's last Spark, which may have ended.
+    return found, [str(message).strip() for message in report.getAllProblemMessages().toArray()]
 
 
 def _trust_what_python_trusts(java: Any) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -105,3 +106,13 @@ def test_two_processes_may_ask_at_once(tmp_path: Path, cache: Path, spark_jars: 
     assert [process.returncode for process in asking] == [0, 0], answers
     assert answers[0][0] == answers[1][0]
     assert len(answers[0][0].split()) == 4
+
+
+def test_problems_are_read_without_the_iterator_whose_end_pyspark_looks_up_in_an_ended_jvm() -> None:
+    java, problems = MagicMock(), MagicMock()
+    report = java.org.apache.ivy.Ivy.newInstance().resolve.return_value
+    report.getAllArtifactsReports.return_value = []
+    report.getAllProblemMessages.return_value = problems
+    problems.__iter__.side_effect = ConnectionRefusedError
+    problems.toArray.return_value = [" unresolved "]
+    assert ivy._resolve_in(java, Path("settings"), Path("module"), "jar") == ({}, ["unresolved"])
