@@ -5,6 +5,7 @@ none between two steps that was not tried.
 """
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable
 
@@ -360,7 +361,9 @@ def test_the_command_plays_it(world: OtherWorld) -> None:
 def test_the_command_tells_what_a_history_finds(world: OtherWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     for broken in (SwitchWorld, MigrationWorld):
         monkeypatch.setattr(broken, "_step" if broken is SwitchWorld else "step", None)
+    level = logging.getLogger("headgate").level
     result = CliRunner().invoke(app, ["sim", "--world", world.value, "--seeds", "2", "-o", "json"])
+    assert logging.getLogger("headgate").level == level, "what runs in this process later is still logged"
     assert result.exit_code == ExitCode.DIFFERENCE
     found = json.loads(result.stdout)
     assert found["violations"] == 2

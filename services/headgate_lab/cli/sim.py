@@ -2,6 +2,8 @@
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -46,24 +48,41 @@ def sim(
     output: Format = Output.TABLE,
 ) -> None:
     """Play histories; exit 0 only if every guarantee held and (from 300 seeds on) every rare state was reached."""
-    logging.getLogger("headgate").setLevel(logging.CRITICAL)
     if world is not SimulatedWorld.TABLES:
         if ticks is not None or shrink_seed is not None:
             raise typer.BadParameter(f"--ticks and --shrink are for --world {SimulatedWorld.TABLES.value}")
-        _play_other(OtherWorld(world.value), range(start, start + seeds), output)
+        with _silent():
+            _play_other(OtherWorld(world.value), range(start, start + seeds), output)
         return
-    if shrink_seed is not None:
-        _shrink(shrink_seed, ticks or TICKS, output)
-        return
+    with _silent():
+        if shrink_seed is not None:
+            _shrink(shrink_seed, ticks or TICKS, output)
+        else:
+            _play_tables(range(start, start + seeds), ticks or TICKS, output)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Leave out the logs of simulated processes, which are thousands of lines about planned faults."""
+    logs = logging.getLogger("headgate")
+    before = logs.level
+    logs.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logs.setLevel(before)
+
+
+def _play_tables(seeds: range, ticks: int, output: Output) -> None:
     campaign, began, digest = Campaign(), time.process_time(), ""
-    for seed in range(start, start + seeds):
-        played = play(draw_profile(seed, ticks=ticks or TICKS))
+    for seed in seeds:
+        played = play(draw_profile(seed, ticks=ticks))
         campaign.add(played)
         digest = played.digest
-        if played.finding is not None or seeds == 1:
+        if played.finding is not None or len(seeds) == 1:
             note(_line(played))
     seconds = time.process_time() - began
-    _show(campaign, seconds, digest if seeds == 1 else None, output)
+    _show(campaign, seconds, digest if len(seeds) == 1 else None, output)
     if not campaign.holds:
         raise typer.Exit(int(ExitCode.DIFFERENCE))
 
