@@ -133,8 +133,8 @@ class PostgresSessions:
 
     def _end_others(self, session: Any) -> None:
         session.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s AND pid <> "
-            "pg_backend_pid()",
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s "
+            "AND datname = current_database() AND pid <> pg_backend_pid()",
             (self._name,),
         )
 
