@@ -8,7 +8,7 @@ do. Any other is a bug and keeps its traceback. What the library says about a wr
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from itertools import zip_longest
@@ -152,7 +152,7 @@ class _AllCommands(Commands):
         found = tuple(entry_points(group=GROUP, name=cmd_name))
         if found:
             return _command(cmd_name, found[0].load())
-        return _command(cmd_name, _missing) if cmd_name in LAB_COMMANDS else None
+        return _command(cmd_name, _missing, takes_anything=True) if cmd_name in LAB_COMMANDS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """See the library's, which does not know commands that are not imported yet.
@@ -167,14 +167,20 @@ class _AllCommands(Commands):
 @cache
 def _own_command(name: str) -> Any:
     """Kept, for the library asks several times, and making one takes time."""
-    return _command(name, resolve_name(OWN_COMMANDS[name]))
+    try:
+        found = resolve_name(OWN_COMMANDS[name])
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "headgate":
+            raise
+        return _command(name, _incomplete(error.name), takes_anything=True)
+    return _command(name, found)
 
 
-def _command(name: str, found: Any) -> Any:
+def _command(name: str, found: Any, *, takes_anything: bool = False) -> Any:
     """A function, or a group of commands, under the name it is called by."""
     if not isinstance(found, typer.Typer):
         alone = CommandGroup()
-        alone.command(name, context_settings=ANY_ARGUMENTS if found is _missing else None)(found)
+        alone.command(name, context_settings=ANY_ARGUMENTS if takes_anything else None)(found)
         found = alone
     command: Any = get_command(found)
     command.name = name
@@ -183,6 +189,20 @@ def _command(name: str, found: Any) -> Any:
 
 
 ANY_ARGUMENTS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def _incomplete(package: str) -> Callable[[], None]:
+    """A command that cannot be imported: help lists it, and it says which package is missing."""
+
+    def incomplete() -> None:
+        """A Python package that this needs is not installed."""
+        raise CommandError(
+            ExitCode.SETTING,
+            f"the Python package {package} is not installed. Install Headgate again with its dependencies (in a clone: "
+            "make .venv/.ready)",
+        )
+
+    return incomplete
 
 
 def _missing(ctx: typer.Context) -> None:

@@ -7,11 +7,15 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from headgate import SCHEMA_VERSION
+from headgate.app.exit_codes import ExitCode
+from headgate.cli import main
 from headgate.cli.main import LAB_COMMANDS, app
 
 
@@ -107,6 +111,26 @@ print([name for name in {sorted(heavy)} if name in sys.modules])
 def test_version_as_json() -> None:
     result = CliRunner().invoke(app, ["version", "-o", "json"])
     assert json.loads(result.stdout) == {"version": "0.1.0", "schema_version": SCHEMA_VERSION}
+
+
+def test_a_missing_package_ends_the_commands_that_need_it_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an update of a clone whose environment was not made again."""
+
+    def resolve(place: str) -> Any:
+        if place.startswith("headgate.cli.migration"):
+            raise ModuleNotFoundError("No module named 'pgparse'", name="pgparse")
+        return resolve_name(place)
+
+    monkeypatch.setattr(main, "resolve_name", resolve)
+    main._own_command.cache_clear()
+    try:
+        shown = CliRunner().invoke(app, [])
+        assert (shown.exit_code, " migration " in shown.output) == (2, True)
+        result = CliRunner().invoke(app, ["migration", "list", "--watch", "1"])
+        assert result.exit_code == ExitCode.SETTING
+        assert "the Python package pgparse is not installed. Install Headgate again" in result.stderr
+    finally:
+        main._own_command.cache_clear()
 
 
 def test_a_command_of_the_lab_says_how_to_get_it_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
