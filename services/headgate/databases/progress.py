@@ -127,7 +127,7 @@ class ProgressTables(ABC):
 
     @abstractmethod
     def raise_to(self, rows: ClaimedRows) -> None:
-        """Create or raise the rows to the claim's epoch, open. A higher incarnation starts anew, none goes back."""
+        """Create or raise the rows to the claim's epoch, open. A higher incarnation starts over, and none goes back."""
 
     @abstractmethod
     def move(self, rows: ClaimedRows, moves: Moves) -> int:

@@ -56,8 +56,8 @@ class Seen(msgspec.Struct):
 def preview(connection: KafkaConnection, spec: FeedSpec, topics: Mapping[str, int]) -> dict[str, Seen]:
     """Topic → what its newest records tell; nothing of a change log, whose records are written by Headgate.
 
-    A topic of which no record was read is not in it, because it is empty or was not read in time. ``topics``: topic →
-    number of partitions. Raises SourceUnreachableError.
+    A topic is left out if none of its records was read, because it is empty or was not read in time. ``topics``:
+    topic → number of partitions. Raises SourceUnreachableError.
     """
     if spec.source.change_log is not None:
         return {}

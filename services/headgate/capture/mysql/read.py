@@ -103,7 +103,7 @@ def _granted(lines: list[str]) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _filters(session: MysqlSession) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Databases that the log has only, or has not. Nothing, if the user may not see that, or there is no log."""
+    """Databases that the binary log includes or leaves out. Empty if the user may not see that, or the log is off."""
     for statement in _POSITION:
         try:
             rows = session.named_rows(statement)

@@ -36,7 +36,7 @@ class MysqlKey(Key, frozen=True, kw_only=True):
     """A unique index."""
 
     prefixed: tuple[str, ...]
-    """Columns of which only a part is in it."""
+    """Columns that are in the index with a prefix only."""
 
 
 MysqlForm = TableForm[MysqlColumn, MysqlKey]

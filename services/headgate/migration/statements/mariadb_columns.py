@@ -89,5 +89,5 @@ def _insert(found: list[Origin], place: Place | None, origin: Origin) -> None:
         return
     at = _position([known.name for known in found], place.after)
     if at is None:
-        raise StatementError(f"AFTER {place.after}: there is no such column after the change")
+        raise StatementError(f"AFTER {place.after}: the table does not have that column after the change")
     found.insert(at + 1, origin)

@@ -102,7 +102,7 @@ class Database:
             if table.reverts is not None:
                 require(set(OLD) <= set(self.tables[table.reverts].left), "the table before went while it was the copy")
                 self.tables[table.reverts].left = ()
-            if not table.changed:  # a tool may have done it meanwhile
+            if not table.changed:  # a tool may have done it since then
                 change(table, is_kept=parse_spec(effect.record.spec).keep_way_back)
             yield fx.Completed("", table.left)
         else:

@@ -20,7 +20,7 @@ CONVERTED: Final = "`headgate`.`headgate_converted`"
 
 
 def is_converted(plan: LanePlan) -> bool:
-    """Whether some columns may lose. On the way back the table before keeps what it had, so there they are left out."""
+    """Whether some columns may lose. On a revert the old table keeps what it had, so there they are left out."""
     return bool(plan.held.loose) and not plan.is_back
 
 
@@ -36,7 +36,7 @@ def make_room(session: Session, held: Plan) -> None:
 
 
 def convert(session: Session, held: Plan, where: tuple[str, Any]) -> None:
-    """Fill it with the rows (``a``) of which the condition is true."""
+    """Fill it with the rows (``a``) that meet the condition."""
     session.run(settings(strict=False))
     session.run(f"DELETE FROM {CONVERTED}")
     session.run(

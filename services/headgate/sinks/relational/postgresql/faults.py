@@ -12,7 +12,7 @@ __all__ = ["remedy_of", "sink_error", "words_of"]
 _UNAVAILABLE: Final = frozenset({Fault.DEADLOCK, Fault.LOCK_WAIT, Fault.PASSING, Fault.ENDED})
 _NOT_FOUND: Final = (Fault.TABLE_MISSING, Fault.NAME_MISSING)
 _TWO_OF_ONE_KEY: Final = "21000"
-"""Two keys of a batch are one to the sink. It is no single value's fault."""
+"""Two keys of a batch are one to the sink. No single value is at fault."""
 
 _REMEDIES: Final[dict[str, Remedy]] = {
     "22001": Remedy.WIDEN,
