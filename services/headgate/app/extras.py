@@ -9,4 +9,4 @@ def has_faust() -> bool:
 
     Faust replaces its own module when it is imported. The new one has no ``__spec__``, and ``find_spec`` refuses that.
     """
-    return "faust" in sys.modules or find_spec("faust") is not None
+    return sys.modules.get("faust") is not None or find_spec("faust") is not None
