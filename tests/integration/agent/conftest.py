@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import psycopg
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
@@ -68,8 +68,13 @@ class Bed:
         self.runtime = runtime
         self.feed = "f" + uuid.uuid4().hex[:6]
         self.executors: list[SparkExecutor] = []
-        self.producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True})
+        self.refused: list[str] = []
+        self.producer = self.new_producer()
         self.database = psycopg.connect(dsn, autocommit=True)
+
+    def new_producer(self) -> Producer:
+        """A client remembers for a while that a topic did not exist, and then refuses records for it."""
+        return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "enable.idempotence": True})
 
     def table(self, name: str, partitions: int = 1) -> SpanPlan:
         self.database.execute(f"CREATE TABLE {name} (id bigint PRIMARY KEY, name text, qty int)")
@@ -100,7 +105,7 @@ class Bed:
         return self.executors[-1]
 
     def put(self, plan: SpanPlan, rows: Mapping[int, Mapping[str, object] | None]) -> None:
-        """Debezium events: a row upserts its id, None deletes it."""
+        """Debezium events: a row upserts its id, None deletes it. Fails unless the broker has taken all of them."""
         partitions = len(plan.start)
         for number, row in rows.items():
             envelope = {
@@ -110,16 +115,21 @@ class Bed:
                 "op": "d" if row is None else "c",
             }
             self.raw(plan, msgspec.json.encode({"id": number}), msgspec.json.encode(envelope), number % partitions)
-        self.producer.flush(ANSWER_SECONDS)
+        left = self.producer.flush(ANSWER_SECONDS)
+        assert (left, self.refused) == (0, []), f"{left} records are still under way, and the broker refused these"
 
     def raw(self, plan: SpanPlan, key: bytes, value: bytes | None, partition: int = 0) -> None:
         while True:
             try:
-                self.producer.produce(plan.topic, value, key, partition)
+                self.producer.produce(plan.topic, value, key, partition, on_delivery=self._delivered)
             except BufferError:
                 self.producer.poll(0.1)
             else:
                 return
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.refused.append(f"{message.topic()}/{message.partition()}: {error.str()}")
 
     def delete_before(self, plan: SpanPlan, partition: int, offset: int) -> None:
         """As retention would."""

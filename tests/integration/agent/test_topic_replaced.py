@@ -42,6 +42,7 @@ def make_again(bed: Bed, plan: SpanPlan, rows: Mapping[int, Mapping[str, object]
         return future.exception() is None  # a broker goes on deleting for a while
 
     eventually(is_made, "the topic is made again")
+    bed.producer = bed.new_producer()
     bed.put(plan, rows)
 
 
@@ -134,7 +135,7 @@ def test_records_of_the_old_topic_that_spark_has_polled_are_not_the_new_topics(b
         status = executor.status(task.id)
         return status is not None and status.positions.get(0) == MANY
 
-    eventually(is_applied, "the new topic is applied")
+    eventually(is_applied, lambda: f"the new topic is not applied: {executor.status(task.id)}")
     assert {name for name, _ in bed.rows(plan).values()} == {"new"}
 
 
