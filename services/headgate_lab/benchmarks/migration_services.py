@@ -133,7 +133,7 @@ class MigrationServices:
 
     def await_stage(self, name: str, stages: Collection[str]) -> float:
         """When the database itself first said so: the owner tells the log once a second."""
-        asked = f"SELECT stage FROM headgate.migration WHERE id = '{name}'"
+        asked = f"SELECT stage FROM headgate.migration WHERE id LIKE '{name}@%'"  # the rest says which cluster's
         with closing(self._database.connect()) as connection, closing(connection.cursor()) as session:
 
             def has_come() -> bool:

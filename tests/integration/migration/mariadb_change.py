@@ -82,7 +82,7 @@ class Change:
 
     def make(self) -> "Change":
         self.server.take_over(self.owner_rev)
-        statement, plan = checked_plan(self.server, self.migration, self.spec)
+        statement, plan = checked_plan(self.server, self.spec)
         self.lane.capture(plan.before)
         change = self.lane.form_change(statement, plan)
         self.plan = msgspec.structs.replace(lane_plan(plan, "topic", name_bytes_max=64), change=change)

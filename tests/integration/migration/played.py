@@ -88,7 +88,7 @@ class Played:
 
     def make(self) -> "Played":
         self.server.take_over(1)
-        statement, plan = checked_plan(self.server, "m", self.spec)
+        statement, plan = checked_plan(self.server, self.spec)
         found = lane_plan(plan, "topic", name_bytes_max=self.server.name_bytes_max)
         change = self.lane.form_change(statement, plan)
         self.plan = msgspec.structs.replace(found, publication=self.lane.capture(plan.before), change=change)

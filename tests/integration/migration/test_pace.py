@@ -90,7 +90,7 @@ def test_the_copy_waits_while_the_database_is_busy(url: str, watcher: Any, spec:
     try:
         with closing(open_strategy("m", spec)) as strategy:
             server, passed = strategy._server, threading.Event()
-            checked_plan(server, "m", spec)
+            checked_plan(server, spec)
             server.take_over(1)
             pace = Pace(server, spec, 0.0, threading.Event(), None)
 
@@ -130,7 +130,7 @@ def test_a_limit_that_cannot_be_watched_is_refused(url: str, spec: MigrationSpec
     spec = msgspec.structs.replace(spec, lag_seconds_max=1.0)
     with closing(open_strategy("m", spec)) as strategy:
         if not url.startswith("mysql"):
-            checked_plan(strategy._server, "m", spec)
+            checked_plan(strategy._server, spec)
             return
         with pytest.raises(RefusedError, match="does not know the lag of its replicas: name them with --replica"):
-            checked_plan(strategy._server, "m", spec)
+            checked_plan(strategy._server, spec)

@@ -31,7 +31,7 @@ def row_bytes(url: str, folder: Path) -> int:
     with closing(PostgresServer("m", target_of(address, str(password_file)))) as server:
         server.take_over(1)
         lane = PostgresLane(server)
-        _, plan = checked_plan(server, "m", spec)
+        _, plan = checked_plan(server, spec)
         return lane.row_bytes(lane_plan(plan, "topic", name_bytes_max=server.name_bytes_max))
 
 

@@ -230,7 +230,7 @@ def test_columns_are_paired_as_the_server_pairs_them(place: Place) -> None:
         statement = f"ALTER TABLE {table} {change}"
         spec = msgspec.structs.replace(asked(place, statement, MigrationStrategy.ONLINE), allow_lossy=True)
         with closing(open_strategy("m", spec)) as strategy:
-            _, plan = checked_plan(strategy._server, "m", spec)
+            _, plan = checked_plan(strategy._server, spec)
         place.run(statement)
         (row,) = place.run(f"SELECT * FROM {table}")
         names = [column.name for column in plan.after.columns]
@@ -246,7 +246,7 @@ def test_a_column_that_is_added_again_has_a_name_of_its_own_until_the_cut_over(p
     with closing(open_strategy("m", spec)) as strategy:
         server, lane = strategy._server, strategy._lane
         server.take_over(1)
-        read, copied = checked_plan(server, "m", spec)
+        read, copied = checked_plan(server, spec)
         plan = lane_plan(copied, "topic", name_bytes_max=server.name_bytes_max)
         lane.make(read, plan, Memory(1, 1, "begun"), 10.0)
         shadow = plan.plan.shadow

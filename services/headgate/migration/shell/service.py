@@ -47,7 +47,7 @@ class MigrationService(OwnerService[MigrationsState]):
         registry: CollectorRegistry,
     ) -> None:
         """Nothing is read or written before ``run``."""
-        self._migration_work = MigrationWork(ChangeFeeds(log), copier, tools)
+        self._migration_work = MigrationWork(ChangeFeeds(log), copier, tools, cluster_id=log.cluster_id)
         super().__init__(
             settings,
             MIGRATION_KIND,

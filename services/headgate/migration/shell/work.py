@@ -7,6 +7,7 @@ come on several threads.
 
 import threading
 from contextlib import closing
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -55,6 +56,7 @@ def open_strategy(
     copier: Copier | None = None,
     tools: Tools | None = None,
     *,
+    cluster_id: str = "",
     reads_only: bool = False,
 ) -> Any:
     """The strategy that a spec names, at the database that it names. Raises RefusedError; opens nothing yet.
@@ -62,15 +64,22 @@ def open_strategy(
     Without ``feeds`` and ``copier`` strategy online can only examine; pt-osc and gh-ost without ``tools``.
     ``reads_only``: it can only plan, in sessions that cannot write.
     """
-    server = _server(migration, spec, reads_only=reads_only)
+    server = _server(migration, spec, cluster_id, reads_only=reads_only)
     if spec.replicas:
         server.watch_replicas({name: _replica(name) for name in spec.replicas})
+    beneath = partial(
+        open_strategy,
+        migration,
+        feeds=feeds,
+        copier=copier,
+        tools=tools,
+        cluster_id=cluster_id,
+        reads_only=reads_only,
+    )
     if spec.declarative:
-        plainly = msgspec.structs.replace(spec, declarative=False)
-        return Declared(server, open_strategy(migration, plainly, feeds, copier, tools, reads_only=reads_only))
+        return Declared(server, beneath(msgspec.structs.replace(spec, declarative=False)))
     if spec.prefer_instant:
-        plainly = msgspec.structs.replace(spec, prefer_instant=False)
-        return InstantFirst(server, open_strategy(migration, plainly, feeds, copier, tools, reads_only=reads_only))
+        return InstantFirst(server, beneath(msgspec.structs.replace(spec, prefer_instant=False)))
     if spec.strategy in TOOLS:
         if not isinstance(server, MariadbServer):
             raise RefusedError(f"strategy {spec.strategy} knows MariaDB only: use online")
@@ -82,7 +91,9 @@ def open_strategy(
     return DirectStrategy(server) if spec.strategy is MigrationStrategy.DIRECT else RemovedStrategy(server)
 
 
-def _server(migration: str, spec: MigrationSpec, *, reads_only: bool = False) -> MariadbServer | PostgresServer:
+def _server(
+    migration: str, spec: MigrationSpec, cluster_id: str = "", *, reads_only: bool = False
+) -> MariadbServer | PostgresServer:
     """The database that a spec names. Raises RefusedError."""
     try:
         check_named(spec)
@@ -90,15 +101,15 @@ def _server(migration: str, spec: MigrationSpec, *, reads_only: bool = False) ->
         raise RefusedError(str(error)) from error
     with refusing():
         connection, target = named(spec.database, Use.MIGRATION, "--database")
-    return _SERVERS[connection.kind](migration, target, reads_only=reads_only)
+    return _SERVERS[connection.kind](migration, target, cluster_id=cluster_id, reads_only=reads_only)
 
 
-def _check_place(effect: Any) -> None:
+def _check_place(effect: Any, cluster_id: str) -> None:
     """Raise RefusedError if the connection names another database now than when the migration was accepted."""
     record = effect.record
     if not record.server:
         return  # an earlier version accepted it
-    with closing(_server(effect.migration, parse_spec(record.spec))) as server:
+    with closing(_server(effect.migration, parse_spec(record.spec), cluster_id)) as server:
         if not server.is_at(record.server):
             raise RefusedError(
                 f"connection {parse_spec(record.spec).database} is {server.where(None)} now, and was {record.server} "
@@ -115,9 +126,15 @@ class MigrationWork:
     """Runs effects; ``close`` ends everything that this process has under way."""
 
     def __init__(
-        self, feeds: ChangeFeeds | None = None, copier: Copier | None = None, tools: Tools | None = None
+        self,
+        feeds: ChangeFeeds | None = None,
+        copier: Copier | None = None,
+        tools: Tools | None = None,
+        *,
+        cluster_id: str = "",
     ) -> None:
-        self._feeds, self._copier, self._tools = feeds, copier, tools
+        self._open_strategy = partial(open_strategy, feeds=feeds, copier=copier, tools=tools, cluster_id=cluster_id)
+        self._cluster_id = cluster_id
         self._lock = threading.Lock()
         self._open: dict[str, tuple[int, Any]] = {}
 
@@ -148,12 +165,10 @@ class MigrationWork:
 
     def _examine(self, effect: fx.ExamineMigration) -> Any:
         if effect.is_known:
-            with closing(_server(effect.migration, effect.spec)) as server:
+            with closing(_server(effect.migration, effect.spec, self._cluster_id)) as server:
                 is_there = effect.known_server and server.is_at(effect.known_server)
                 return fx.Identified(effect.known_server if is_there else server.where(None))
-        strategy = open_strategy(
-            effect.migration, effect.spec, self._feeds, self._copier, self._tools, reads_only=effect.reads_only
-        )
+        strategy = self._open_strategy(effect.migration, effect.spec, reads_only=effect.reads_only)
         with closing(strategy):
             if effect.reads_only:
                 return strategy.plan(effect.spec)
@@ -186,10 +201,8 @@ class MigrationWork:
         if known is not None and known[0] == effect.owner_rev:
             return known[1]
         self._close(effect.migration)
-        _check_place(effect)
-        strategy = open_strategy(
-            effect.migration, parse_spec(effect.record.spec), self._feeds, self._copier, self._tools
-        )
+        _check_place(effect, self._cluster_id)
+        strategy = self._open_strategy(effect.migration, parse_spec(effect.record.spec))
         with self._lock:
             self._open[effect.migration] = (effect.owner_rev, strategy)
         return strategy

@@ -22,13 +22,13 @@ AT_SUBMISSION: Final = "the resulting types, and whether the rows fit, are check
 """What a plan that only reads says of the rest."""
 
 
-def checked_plan(server: Any, migration: str, spec: MigrationSpec, feeds: Any = None) -> tuple[Statement, Plan]:
+def checked_plan(server: Any, spec: MigrationSpec, feeds: Any = None) -> tuple[Statement, Plan]:
     """The plan, once it is known that the rows fit. Raises RefusedError, StatementError, DatabaseUnavailableError.
 
     ``feeds``: those of the cluster, where there is one to be asked.
     """
     statement = parse_statement(spec.statement, server.dialect)
-    plan = plan_copy(server, migration, statement, spec)
+    plan = plan_copy(server, statement, spec)
     check_means(server, plan.before, spec)
     if feeds is not None:
         feeds.check_known(spec.feed_lags_max)
@@ -41,19 +41,19 @@ def checked_plan(server: Any, migration: str, spec: MigrationSpec, feeds: Any = 
     return statement, plan
 
 
-def plan_copy(server: Any, migration: str, statement: Statement, spec: MigrationSpec) -> Plan:
+def plan_copy(server: Any, statement: Statement, spec: MigrationSpec) -> Plan:
     """How the table would be copied. Raises RefusedError, DatabaseUnavailableError."""
-    before, shadow = _looked_up(server, migration, statement)
+    before, shadow = _looked_up(server, statement)
     check_obstacles(before)
     after = server.rehearse(statement, before)
     was = columns_before(statement, before, after)
     return make_plan(was, before, after, shadow, allow_lossy=spec.allow_lossy)
 
 
-def read_plan(server: Any, migration: str, spec: MigrationSpec) -> tuple[Statement, Table]:
+def read_plan(server: Any, spec: MigrationSpec) -> tuple[Statement, Table]:
     """The statement and its table, as far as they can be judged by reading. Raises as ``checked_plan`` does."""
     statement = parse_statement(spec.statement, server.dialect)
-    before, _ = _looked_up(server, migration, statement)
+    before, _ = _looked_up(server, statement)
     check_obstacles(before)
     check_columns(statement, before)
     check_order(statement, before)
@@ -75,7 +75,7 @@ def check_copied(statement: Statement) -> None:
         raise RefusedError(f"{step.clause.form} is done by strategy direct only. {step.clause.why}")
 
 
-def _looked_up(server: Any, migration: str, statement: Statement) -> tuple[Table, str]:
+def _looked_up(server: Any, statement: Statement) -> tuple[Table, str]:
     """The table, and the name of its copy."""
     if statement.action != "alter":
         raise RefusedError(f"{statement.action.upper()} TABLE has nothing to copy: use strategy direct")
@@ -83,4 +83,4 @@ def _looked_up(server: Any, migration: str, statement: Statement) -> tuple[Table
     before = server.look(statement)
     if before is None:
         raise RefusedError(f"table {statement.table} does not exist in the database")
-    return before, shadow_name(before.name, migration, server.name_bytes_max, server.shadow_prefix)
+    return before, shadow_name(before.name, server.migration, server.name_bytes_max, server.shadow_prefix)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,23 @@ DATABASE: Final = Options("the migration's address", "its password_file", "datab
 def target_of(database: str, password_file: str | None) -> Target:
     """The database of that address, with the password from that file."""
     return Target(database, None if password_file is None else Path(password_file), DATABASE)
+
+
+_ID_CHARACTERS_MAX: Final = 200
+"""What the column ``headgate.migration.id`` holds."""
+
+
+def id_in_database(cluster_id: str, migration: str) -> str:
+    """What a migration is called at its database. Sessions, locks, copies and memory are named by it.
+
+    Ids are unique within one Headgate cluster only, and several clusters may change tables of one server.
+    """
+    if not cluster_id:
+        return migration
+    mark = f"@{sha256(cluster_id.encode()).hexdigest()[:16]}"
+    if len(migration) + len(mark) > _ID_CHARACTERS_MAX:
+        return sha256(migration.encode()).hexdigest() + mark
+    return migration + mark
 
 
 def password_refused(given_in: Options) -> RefusedError:

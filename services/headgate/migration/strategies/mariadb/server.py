@@ -35,6 +35,7 @@ from headgate.migration.strategies.mariadb.holders import end_holders
 from headgate.migration.strategies.mariadb.place import remembers, server_id
 from headgate.migration.strategies.mariadb.replicas import MariadbReplicas
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session, leave_log
+from headgate.migration.strategies.target import id_in_database
 from headgate.records.migration import Artifact
 
 __all__ = ["MariadbServer"]
@@ -65,13 +66,14 @@ class MariadbServer:
     shadow_prefix = ""
     """The table's own name comes first: see swap.py."""
 
-    def __init__(self, migration: str, target: Target, *, reads_only: bool = False) -> None:
+    def __init__(self, migration: str, target: Target, *, cluster_id: str = "", reads_only: bool = False) -> None:
         """Nothing is opened yet. Raises RefusedError."""
+        self._cluster_id = cluster_id
         self.logged = ""
-        self.migration = migration
+        self.migration = id_in_database(cluster_id, migration)
         self.password_file = None if target.password_file is None else str(target.password_file)
-        self.mark = sha256(migration.encode()).hexdigest()[:8]
-        self.sessions = MariadbSessions(migration, target, reads_only=reads_only)
+        self.mark = sha256(self.migration.encode()).hexdigest()[:8]
+        self.sessions = MariadbSessions(self.migration, target, reads_only=reads_only)
         self.address = self.sessions.address
         self.ended: list[str] = []
         """Sessions that the last forced cut-over has ended."""
@@ -85,7 +87,7 @@ class MariadbServer:
 
     def of(self, migration: str) -> "MariadbServer":
         """See contract."""
-        return MariadbServer(migration, self.sessions.target)
+        return MariadbServer(migration, self.sessions.target, cluster_id=self._cluster_id)
 
     def take_over(self, owner_rev: int) -> Memory | None:
         """See contract."""

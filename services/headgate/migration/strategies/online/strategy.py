@@ -64,7 +64,7 @@ class OnlineStrategy:
             if spec.reverts is not None and reverted is not None:
                 self._back.check(spec.reverts, reverted)
                 return fx.Examined("revert", reverted.table, self._where(reverted), is_immediate=False)
-            statement, plan = checked_plan(self._server, self._migration, spec, self._feeds)
+            statement, plan = checked_plan(self._server, spec, self._feeds)
             lane = self._checked(statement, plan, spec)
             if self._feeds is not None:
                 self._feeds.check_topic(lane.source, self._lane.origins(plan.before))
@@ -86,7 +86,7 @@ class OnlineStrategy:
     def plan(self, spec: MigrationSpec) -> fx.Examined | fx.ExamineRefused:
         """See contract."""
         try:
-            _, before = read_plan(self._server, self._migration, spec)
+            _, before = read_plan(self._server, spec)
             _topic_of(spec)
             check_primary(before)
             self._lane.capture(before)
@@ -126,7 +126,7 @@ class OnlineStrategy:
         statement = parse_statement(spec.statement, self._server.dialect)
         self._feeds.remove(self._feed)  # an earlier attempt's
         try:
-            plan = self._checked(statement, plan_copy(self._server, self._migration, statement, spec), spec)
+            plan = self._checked(statement, plan_copy(self._server, statement, spec), spec)
         except RefusedError as error:
             return fx.Refused(str(error))
         memory = Memory(effect.owner_rev, effect.record.attempt, "begun", msgspec.json.encode(plan).decode())

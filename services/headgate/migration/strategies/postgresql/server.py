@@ -35,6 +35,7 @@ from headgate.migration.strategies.postgresql.fingerprint import hanging_on
 from headgate.migration.strategies.postgresql.holders import end_holders
 from headgate.migration.strategies.postgresql.place import database_id
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, schema_of, translating
+from headgate.migration.strategies.target import id_in_database
 from headgate.records.migration import Artifact
 
 __all__ = ["PostgresServer", "make_altered"]
@@ -107,12 +108,13 @@ class PostgresServer:
     shadow_prefix = "_"
     logged = ""
 
-    def __init__(self, migration: str, target: Target, *, reads_only: bool = False) -> None:
+    def __init__(self, migration: str, target: Target, *, cluster_id: str = "", reads_only: bool = False) -> None:
         """Nothing is opened yet. Raises RefusedError."""
-        self.migration = migration
+        self._cluster_id = cluster_id
+        self.migration = id_in_database(cluster_id, migration)
         self.password_file = None if target.password_file is None else str(target.password_file)
-        self.mark = sha256(migration.encode()).hexdigest()[:8]
-        self.sessions = PostgresSessions(migration, target, reads_only=reads_only)
+        self.mark = sha256(self.migration.encode()).hexdigest()[:8]
+        self.sessions = PostgresSessions(self.migration, target, reads_only=reads_only)
         self.address = self.sessions.address
         self.ended: list[str] = []
         """Sessions that the last forced cut-over has ended."""
@@ -126,7 +128,7 @@ class PostgresServer:
 
     def of(self, migration: str) -> "PostgresServer":
         """See contract."""
-        return PostgresServer(migration, self.sessions.target)
+        return PostgresServer(migration, self.sessions.target, cluster_id=self._cluster_id)
 
     def take_over(self, owner_rev: int) -> Memory | None:
         """See contract."""

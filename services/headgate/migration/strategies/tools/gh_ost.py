@@ -103,7 +103,7 @@ class GhOstStrategy(ToolStrategy):
 
     def _name(self, plan: Plan, attempt: int) -> str:
         """What it makes names of; it puts ``_`` before it and a suffix behind."""
-        return copy_name(plan, self._migration, attempt, self._server.name_bytes_max - SUFFIX_CHARACTERS)
+        return copy_name(plan, self._server.migration, attempt, self._server.name_bytes_max - SUFFIX_CHARACTERS)
 
     def _try_out(self, program: str, statement: Statement, plan: Plan, spec: MigrationSpec) -> None:
         """Without --execute it does everything but copying and cutting over, and drops what it has made."""

@@ -68,7 +68,7 @@ class PtOscStrategy(ToolStrategy):
 
     def _names(self, plan: Plan, attempt: int) -> tuple[str, tuple[str, ...], str]:
         prefix = re.sub(r"\W", "_", f"pt_osc_{plan.before.schema}_{plan.before.name}")[:TRIGGER_PREFIX_MAX]
-        return copy_name(plan, self._migration, attempt, self._server.name_bytes_max), (), f"{prefix}_"
+        return copy_name(plan, self._server.migration, attempt, self._server.name_bytes_max), (), f"{prefix}_"
 
     def _try_out(self, program: str, statement: Statement, plan: Plan, spec: MigrationSpec) -> None:
         """A dry run: it makes the copy, empty, and drops it again."""
@@ -76,7 +76,7 @@ class PtOscStrategy(ToolStrategy):
             file = Path(folder, "client.cnf")
             file.touch(mode=0o600)
             file.write_text(self._credentials(), encoding="utf-8")
-            copy = copy_name(plan, self._migration, 0, self._server.name_bytes_max)
+            copy = copy_name(plan, self._server.migration, 0, self._server.name_bytes_max)
             options = self._options(statement, spec, copy, self._dsn(plan.before.schema, plan.before.name, file))
             try:
                 done = subprocess.run(

@@ -110,7 +110,7 @@ class ToolStrategy(ABC):
             return revert_refused(spec, reverted)
         try:
             self._check_options(spec)
-            statement, plan = checked_plan(self._server, self._migration, spec)
+            statement, plan = checked_plan(self._server, spec)
             self._check_new_keys(statement, plan, spec)
             self._check_names(statement, plan)
             self._check(statement)
@@ -130,7 +130,7 @@ class ToolStrategy(ABC):
         """See contract."""
         try:
             self._check_options(spec)
-            statement, before = read_plan(self._server, self._migration, spec)
+            statement, before = read_plan(self._server, spec)
             self._check(statement)
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
@@ -202,7 +202,7 @@ class ToolStrategy(ABC):
             return done
         try:
             program = self._installed(tools)
-            plan = plan_copy(self._server, self._migration, statement, spec)
+            plan = plan_copy(self._server, statement, spec)
             run = self._noted(effect, statement, plan, spec)
         except RefusedError as error:
             return fx.Refused(str(error))
