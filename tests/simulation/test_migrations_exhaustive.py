@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from headgate import SCHEMA_VERSION
 from headgate.eventlog.log import Delivery, Partition
 from headgate.migration.core import effects as fx
 from headgate.migration.core.machine import MIGRATIONS, MigrationsState
@@ -57,6 +58,7 @@ class Node:
     def __init__(self) -> None:
         self.wishes = WISHES
         self.state: MigrationsState = MIGRATIONS.new_state(0)
+        self.state.level = SCHEMA_VERSION
         self.database = Database()
         self.owner_rev = 0
         self.offset = 0

@@ -15,6 +15,7 @@ from headgate.cli.migration_target import TargetOptions
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, note, show_object, show_rows
 from headgate.cli.requests import CLIENT, OUTCOME_SECONDS_DEFAULT, requester, show_settled
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Delivery, Log, Partition
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.sharding import shard_of
@@ -45,6 +46,7 @@ from headgate.records.migration import (
     MigrationState,
     MigrationStrategy,
 )
+from headgate.records.migration_standing import percent_of_stage, seconds_in_stages, waits_for
 from headgate.runtime.requests import Request, ask
 
 app = CommandGroup(help="Change schemas under load.", no_args_is_help=True)
@@ -196,7 +198,7 @@ def plan(
 @app.command("list")
 def list_migrations(*, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
     """List migrations in the order of their submission."""
-    columns = ("id", "state", "stage", "table", "strategy", "progress", "eta_seconds", "retries", "message")
+    columns = ("id", "state", "stage", "progress", "eta", "table", "strategy", "retries", "waits_for", "message")
     with connected(cluster) as (_, log):
         again(lambda: show_rows(columns, [_row(name, record) for name, record in _all(log)], output), watch)
 
@@ -218,18 +220,26 @@ def _shown(log: Log, migration: str) -> dict[str, Any]:
 
 
 def _follow(log: Log, migration: str, seconds: float) -> None:
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
-    with Progress(*columns, TextColumn("{task.fields[eta]}"), console=Console(stderr=True)) as bar:
-        task = bar.add_task(migration, total=100.0, eta="")
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"))
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(migration, total=100.0, said="")
         while True:
             record = _one(log, migration)
-            eta = f"{record.eta_seconds} s left" if record.eta_seconds > 0 else record.throttle_reason
+            percent = percent_of_stage(record)
             text = f"{migration}: {record.stage or record.state.value}"
-            bar.update(task, description=text, completed=_progress(record), eta=eta)
+            total = None if percent is None else 100.0
+            bar.update(task, description=text, total=total, completed=percent or 0, said=_said(migration, record))
             if record.ended_ms:
                 break
             time.sleep(seconds)
     note(f"{migration}: {record.state.value}{': ' + record.message if record.message else ''}")
+
+
+def _said(migration: str, record: MigrationRecorded) -> str:
+    """What stands behind the bar: percent of the stage, rows, time left, what it waits for."""
+    rows = f"{record.rows_copied} of about {record.table_rows} rows" if record.table_rows else ""
+    waits = waits_for(migration, record, wall_ms())
+    return ", ".join(filter(None, (_percent(record), rows, _eta(record), waits and f"waits for {waits}")))
 
 
 @app.command()
@@ -400,14 +410,17 @@ def _one(log: Log, migration: str) -> MigrationRecorded:
     return record
 
 
-def _progress(record: MigrationRecorded) -> float:
-    if record.is_ready_to_complete:
-        return 100.0
-    return min(100.0, 100.0 * record.rows_copied / record.table_rows) if record.table_rows else 0.0
+def _percent(record: MigrationRecorded) -> str:
+    percent = percent_of_stage(record)
+    return "" if percent is None else f"{percent} %"
+
+
+def _eta(record: MigrationRecorded) -> str:
+    return f"{record.eta_seconds} s left" if record.eta_seconds > 0 else ""
 
 
 def _row(name: str, record: MigrationRecorded) -> dict[str, Any]:
-    spec = parse_spec(record.spec)
+    spec, now_ms = parse_spec(record.spec), wall_ms()
     return {
         "id": name,
         **msgspec.to_builtins(record),
@@ -416,7 +429,10 @@ def _row(name: str, record: MigrationRecorded) -> dict[str, Any]:
         "strategy": spec.strategy.value,
         "database": spec.database,
         "context": spec.context,
-        "progress": f"{_progress(record):.0f} %",
+        "progress": _percent(record),
+        "eta": _eta(record),
+        "waits_for": waits_for(name, record, now_ms),
+        "stages": seconds_in_stages(record, now_ms),
         "artifacts": [artifact.name for artifact in record.artifacts],
     }
 

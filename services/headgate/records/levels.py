@@ -31,7 +31,16 @@ FIELDS: Final[dict[type[msgspec.Struct], dict[str, int]]] = {
     ChangeQuarantined: {"topic_id": 2},
     FeedProgressed: {"resolved_ts": 2, "unapplied": 2},
     FeedRecorded: {"target_ts": 2, "sink_id": 2, "pinned": 2, "notices": 2, "abandoned": 2},
-    MigrationRecorded: {"server": 2, "throttle_until_ms": 2, "waiting_ms": 2, "cutover_after_ms": 2},
+    MigrationRecorded: {
+        "server": 2,
+        "throttle_until_ms": 2,
+        "waiting_ms": 2,
+        "cutover_after_ms": 2,
+        "stage_percent": 2,
+        "stage_ms": 2,
+        "stages": 2,
+        "throttled_ms": 2,
+    },
     OperationRequested: {"parts": 2, "abandon_sink": 2},
     OwnerAnnounced: {"level": 2},
     SpanPlan: {"topic_id": 2},
@@ -51,7 +60,18 @@ WITHHELD: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
     ChangeQuarantined: frozenset({"topic_id"}),
     FeedProgressed: frozenset({"resolved_ts", "unapplied"}),
     FeedRecorded: frozenset({"sink_id", "notices"}),
-    MigrationRecorded: frozenset({"server", "throttle_until_ms", "waiting_ms", "cutover_after_ms"}),
+    MigrationRecorded: frozenset(
+        {
+            "server",
+            "throttle_until_ms",
+            "waiting_ms",
+            "cutover_after_ms",
+            "stage_percent",
+            "stage_ms",
+            "stages",
+            "throttled_ms",
+        }
+    ),
     SpanPlan: frozenset({"topic_id"}),
     SpanProgressed: frozenset({"passed_over", "passed_over_table"}),
 }

@@ -80,6 +80,13 @@ class Artifact(msgspec.Struct, frozen=True):
     name: str
 
 
+class StageTime(msgspec.Struct, frozen=True):
+    """The time that a migration has spent in a stage, all its visits together."""
+
+    stage: str
+    ms: int
+
+
 class MigrationRecorded(msgspec.Struct, frozen=True):
     """``<id>`` on migration: one schema change of one table.
 
@@ -92,6 +99,10 @@ class MigrationRecorded(msgspec.Struct, frozen=True):
     empty in records of earlier versions. Deadlines are times of the owners' clocks, 0 where there is none:
     ``throttle_until_ms`` ends the throttle, ``cutover_after_ms`` is when the next cut-over may be tried, and
     ``waiting_ms`` is since when nothing but the cut-over is missing.
+
+    ``stage_percent`` is how much of the present stage is done, -1 if that is not known; ``stage_ms`` is when the stage
+    began, and ``stages`` has the time spent in stages that were left, of this attempt. ``eta_seconds`` is the time to
+    the end of the stage. ``throttled_ms``: since when ``throttle_reason`` holds it up, 0 if nothing does.
     """
 
     owner_rev: int
@@ -130,6 +141,10 @@ class MigrationRecorded(msgspec.Struct, frozen=True):
     throttle_until_ms: int = 0
     waiting_ms: int = 0
     cutover_after_ms: int = 0
+    stage_percent: int = -1
+    stage_ms: int = 0
+    stages: tuple[StageTime, ...] = ()
+    throttled_ms: int = 0
 
 
 class MigrationOwnerKey(Key, frozen=True, order=True):

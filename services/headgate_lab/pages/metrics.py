@@ -8,6 +8,7 @@ from prometheus_client.core import Metric
 from headgate.coordinator.shell.metrics import CoordinatorMetrics, FeedFigures
 from headgate.generation.changelog.shell.ingest_metrics import IngestMetrics
 from headgate.generation.owner.shell.metrics import GenerationMetrics, LogFigures, TimestampFigures
+from headgate.migration.shell.metrics import MigrationFigures, MigrationMetrics
 from headgate.observability.metrics import (
     AgentFeeds,
     AgentMemory,
@@ -56,7 +57,7 @@ def page() -> str:
 
 
 def _registry() -> CollectorRegistry:
-    """All metrics of a coordinator, an owner of generations, an agent, an ingest and the views, each with a value."""
+    """All metrics of every kind of service, each with a value."""
     registry = new_registry()
     roles = RoleMetrics(registry)
     status = RoleStatus(RoleState.REPLAYING, None, False, None, None, None)
@@ -74,6 +75,8 @@ def _registry() -> CollectorRegistry:
     generations.timestamps[0] = {"orders": TimestampFigures()}
     generations.switches.labels(set="orders", asked_by="operator", result="committed")
     generations.switch_seconds.labels(set="orders")
+    migrations = MigrationMetrics(registry)
+    migrations.states, migrations.figures = {"running": 1}, {"m1": MigrationFigures(stage="copying")}
     IngestMetrics(registry, ["shop.orders"])
     ViewsMetrics(registry).watch(_Rebuilt())
     return registry

@@ -9,6 +9,7 @@ from headgate.migration.core.spec import MigrationSpec, parse_spec
 from headgate.migration.core.state import MigrationsState, Term
 from headgate.migration.core.transitions import Cause, Signal, apply
 from headgate.records.control import OutcomeStatus, RequestSettled
+from headgate.records.levels import withheld
 from headgate.records.migration import MigrationKey, MigrationOutcomeKey, MigrationRecorded
 from headgate.runtime import draft
 
@@ -25,6 +26,10 @@ class Draft(draft.Draft[MigrationsState, Term]):
     def migration(self, name: str) -> MigrationRecorded | None:
         """The migration's record, this decision included."""
         return self.decided(MigrationKey(name), self.state.migrations.get(name))
+
+    def record(self, name: str, record: MigrationRecorded) -> None:
+        """Decide a migration's record, without what the log's schema level does not tell."""
+        self.put(MigrationKey(name), withheld(record, self.state.level))
 
     def migrations(self) -> Iterator[tuple[str, MigrationRecorded]]:
         """All migrations, in the order of submission."""
@@ -59,7 +64,7 @@ class Draft(draft.Draft[MigrationsState, Term]):
             raise KeyError(name)
         changed = apply(record, signal, cause or self.cause())
         if changed is not record:
-            self.put(MigrationKey(name), changed)
+            self.record(name, changed)
         return changed
 
     def settle(self, request: str, status: OutcomeStatus, reason: str) -> None:

@@ -149,6 +149,7 @@ class ExamineRefused(msgspec.Struct, frozen=True):
 class Progressed(msgspec.Struct, frozen=True):
     """It runs.
 
+    ``eta_seconds`` and ``stage_percent`` are about the present stage, -1 where they are not known.
     ``position`` is how far it is, beside rows and stage, in whatever form: if none of them changes for too long, the
     migration is stale. ``is_live``: its program or thread is there. ``is_working``: the server itself works on one long
     statement, so that no progress can be expected. ``is_held``: it waits for a limit that the operator has set.
@@ -158,6 +159,7 @@ class Progressed(msgspec.Struct, frozen=True):
     rows_copied: int = 0
     table_rows: int = 0
     eta_seconds: int = -1
+    stage_percent: int = -1
     is_ready_to_complete: bool = False
     is_live: bool = True
     throttle_reason: str = ""

@@ -24,7 +24,7 @@ from headgate.records.migration import MigrationRecorded
 STANDS_STILL: Final = 1.0
 """The throttle ratio at which nothing is copied."""
 
-__all__ = ["WATCH_SECONDS", "progressed", "tool_reported", "tool_seen", "watch"]
+__all__ = ["WATCH_SECONDS", "percent_of", "progressed", "tool_reported", "tool_seen", "watch"]
 
 WATCH_SECONDS: Final = 1.0
 """How often a running migration is asked how far it is; the operator's throttle is obeyed within this time."""
@@ -58,11 +58,13 @@ def tool_seen(draft: Draft, name: str, effect: Any, result: ToolSeen) -> None:
     if phase(record) is Phase.RUNNING and (said := draft.term.said_failed.pop(name, None)) is not None:
         draft.signal(name, Signal.BROKE, draft.cause(said, artifacts=result.artifacts, note=result.note))
         return
+    rows = _or(result.rows_copied, record.rows_copied)
     found = Progressed(
         record.stage,
-        _or(result.rows_copied, record.rows_copied),
+        rows,
         record.table_rows,
         _or(result.eta_seconds, record.eta_seconds),
+        stage_percent=percent_of(rows, record.table_rows),
         is_ready_to_complete=record.is_ready_to_complete,
         is_live=result.is_live,
         throttle_reason=result.throttle_reason,
@@ -86,6 +88,7 @@ def tool_reported(draft: Draft, report: ToolReported) -> None:
         _or(rows, record.rows_copied),
         max(record.table_rows, rows or 0),
         _or(report.eta_seconds, record.eta_seconds),
+        stage_percent=percent_of(_or(rows, record.rows_copied), max(record.table_rows, rows or 0)),
         is_ready_to_complete=record.is_ready_to_complete or report.is_ready_to_complete,
         throttle_reason=record.throttle_reason,
         is_held=bool(record.throttle_reason),
@@ -115,6 +118,11 @@ def _is_progress(draft: Draft, name: str, record: MigrationRecorded, result: Pro
     return result.is_live and (has_moved or waits or result.is_working)
 
 
+def percent_of(done: int, total: int) -> int:
+    """How much of ``total`` is done, whole percent; -1 if the total is not known. Estimates may be exceeded."""
+    return min(100, 100 * max(0, done) // total) if total > 0 else -1
+
+
 def _or(number: int | None, known: int) -> int:
     return known if number is None else number
 
@@ -131,7 +139,8 @@ def _note(draft: Draft, name: str, record: MigrationRecorded, result: Progressed
         result.throttle_reason,
         result.artifacts,
     )
-    is_further = (record.rows_copied, record.note) != (result.rows_copied, result.note)
+    far = (record.rows_copied, record.stage_percent, record.note)
+    is_further = far != (result.rows_copied, result.stage_percent, result.note)
     if is_news or (is_further and now - term.written_at.get(name, now - PROGRESS_SECONDS_MIN) >= PROGRESS_SECONDS_MIN):
         term.written_at[name] = now
         cause = draft.cause(
@@ -139,6 +148,7 @@ def _note(draft: Draft, name: str, record: MigrationRecorded, result: Progressed
             rows_copied=result.rows_copied,
             table_rows=result.table_rows,
             eta_seconds=result.eta_seconds,
+            stage_percent=result.stage_percent,
             is_ready_to_complete=result.is_ready_to_complete,
             is_live=is_live,
             throttle_reason=result.throttle_reason,

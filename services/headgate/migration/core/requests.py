@@ -22,7 +22,6 @@ from headgate.migration.core.state import PENDING, TERMINAL
 from headgate.migration.core.transitions import Signal
 from headgate.records.control import OutcomeStatus
 from headgate.records.migration import (
-    MigrationKey,
     MigrationOutcomeKey,
     MigrationRecorded,
     MigrationRequested,
@@ -265,7 +264,7 @@ def _accept(draft: Draft, effect: ExamineMigration, result: Examined, offset: in
         ended_ms=0,
         server=result.server,
     )
-    draft.put(MigrationKey(effect.migration), record)
+    draft.record(effect.migration, record)
     draft.settle(effect.request, OutcomeStatus.DONE, f"{effect.migration}: {result.action} of {result.table} is queued")
     draft.burst()
     return None

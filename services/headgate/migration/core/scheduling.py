@@ -64,7 +64,7 @@ def cut_over_if_due(draft: Draft, name: str) -> None:
         return
     if spec.in_order_completion and _pending_before(draft, record, spec):
         return
-    draft.ask(name, CutOverMigration(name, record))
+    draft.ask(name, CutOverMigration(name, draft.signal(name, Signal.CUT_OVER)))
 
 
 def _retry_orphaned(draft: Draft) -> None:

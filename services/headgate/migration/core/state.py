@@ -12,20 +12,34 @@ from typing import Any, Final
 import msgspec
 
 from headgate.records.base import Key, Record
-from headgate.records.control import RequestSettled
+from headgate.records.control import OwnerAnnounced, RequestSettled
 from headgate.records.defaults import without_defaults
 from headgate.records.migration import (
     MigrationKey,
     MigrationOutcomeKey,
+    MigrationOwnerKey,
     MigrationRecorded,
     MigrationRequested,
     MigrationRequestKey,
     MigrationState,
 )
+from headgate.records.migration_standing import PENDING
 from headgate.runtime.machine import OFFSET_UNKNOWN
 
-PENDING: Final = frozenset({MigrationState.QUEUED, MigrationState.READY, MigrationState.RUNNING})
-"""Those that are expected to run and complete."""
+__all__ = [
+    "LEVEL_FIRST",
+    "PENDING",
+    "TERMINAL",
+    "MigrationsState",
+    "PlacedRequest",
+    "Term",
+    "digest",
+    "evolve",
+    "new_state",
+]
+
+LEVEL_FIRST: Final = 1
+"""What is written as long as no owner has announced more."""
 
 TERMINAL: Final = frozenset({MigrationState.COMPLETE, MigrationState.FAILED, MigrationState.CANCELLED})
 
@@ -71,14 +85,18 @@ class Term:
 
 
 class MigrationsState:
-    """All that stands on the topic; ``term`` is the owner's memory."""
+    """All that stands on the topic; ``term`` is the owner's memory.
 
-    __slots__ = ("migrations", "outcomes", "requests", "term")
+    ``level`` is the schema level that the owner has announced: what a lower one cannot say is not decided (ADR 0008).
+    """
+
+    __slots__ = ("level", "migrations", "outcomes", "requests", "term")
 
     def __init__(self) -> None:
         self.migrations: dict[str, MigrationRecorded] = {}
         self.requests: dict[str, PlacedRequest] = {}
         self.outcomes: dict[str, RequestSettled] = {}
+        self.level = LEVEL_FIRST
         self.term: Term | None = None
 
 
@@ -98,6 +116,8 @@ def evolve(state: MigrationsState, key: Key, value: Record | None, offset: int =
             state.requests[key.request] = PlacedRequest(value, offset)
         case MigrationRequestKey():
             state.requests.pop(key.request, None)
+        case MigrationOwnerKey() if isinstance(value, OwnerAnnounced):
+            state.level = max(state.level, value.level)
         case _:
             pass
 

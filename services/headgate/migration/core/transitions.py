@@ -18,6 +18,7 @@ rules, and what each keeps out:
 - ``refused`` is the answer of a start that has changed nothing, so it is a fact as well.
 - ``cleaned_up`` says what is left. A revert that completes leaves nothing of what it reverts: it has taken that over.
   One that is ended leaves it one thing more, if it has begun the way back: that goes on.
+- The cut-over is a stage of its own: it is recorded before it is asked for, and its time is known.
 - A clean-up that could not be done is asked for again; ``throttle_reason`` says why it waits.
 - A cancelled migration that was running becomes ``cancelled``. The seed says failed; but who reads the list wants to
   know that somebody asked for it (docs/adr/0035).
@@ -32,8 +33,16 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.records.migration import Artifact, MigrationRecorded, MigrationState
+from headgate.records.migration import Artifact, MigrationRecorded, MigrationState, StageTime
+from headgate.records.migration_standing import CUTTING_OVER, READY_TO_CUT_OVER
 from headgate.runtime.table import UnknownTransitionError, read_grid
+
+ENDING: Final = "ending"
+
+STAGES_MAX: Final = 32
+"""Stages whose times are kept apart. Ours are ten; programs of others name theirs as they like."""
+
+MORE_STAGES: Final = "other stages"
 
 
 class Phase(StrEnum):
@@ -60,6 +69,7 @@ class Signal(StrEnum):
     REFUSED = "refused"
     BROKE = "broke"
     NOT_THERE = "not_there"
+    CUT_OVER = "cut_over"
     CUTOVER_FAILED = "cutover_failed"
     STOPPED = "stopped"
     STALE = "stale"
@@ -84,6 +94,7 @@ class Action(StrEnum):
     RUN = "run"
     RUN_ANEW = "run_anew"
     NOTE = "note"
+    ENTER_CUTOVER = "enter_cutover"
     COUNT_CUTOVER = "count_cutover"
     FINISH = "finish"
     GIVE_UP = "give_up"
@@ -111,6 +122,7 @@ completed      -               -               finish          finish        -  
 refused        -               -               give_up         settle        -                -                -
 broke          -               -               end_failed      .             -                -                -
 not_there      -               -               run_anew        .             -                -                -
+cut_over       -               -               enter_cutover   -             -                -                -
 cutover_failed -               -               count_cutover   .             -                -                -
 stopped        -               -               -               settle        -                -                -
 stale          -               -               end_failed      -             -                -                -
@@ -141,6 +153,7 @@ class Cause(msgspec.Struct, frozen=True):
     rows_copied: int = 0
     table_rows: int = 0
     eta_seconds: int = -1
+    stage_percent: int = -1
     is_ready_to_complete: bool = False
     is_live: bool = True
     throttle_ratio: float = 0.0
@@ -167,6 +180,33 @@ def apply(record: MigrationRecorded, signal: Signal, cause: Cause) -> MigrationR
     return make(record, cause)
 
 
+def _at_stage(record: MigrationRecorded, stage: str, cause: Cause) -> MigrationRecorded:
+    """``record`` in ``stage``: if that is another one, the time spent in the one before is added up."""
+    if stage == record.stage:
+        return record
+    stages = _spent(record, cause.now_ms)
+    return replace(
+        record, stage=stage, stage_ms=cause.now_ms if stage else 0, stage_percent=-1, stages=stages, eta_seconds=-1
+    )
+
+
+def _spent(record: MigrationRecorded, now_ms: int) -> tuple[StageTime, ...]:
+    """The times of all stages, the present one included."""
+    if not record.stage or not record.stage_ms:
+        return record.stages
+    times = {each.stage: each.ms for each in record.stages}
+    is_known = record.stage in times or len(times) < STAGES_MAX
+    name = record.stage if is_known else MORE_STAGES
+    times[name] = times.get(name, 0) + max(0, now_ms - record.stage_ms)
+    return tuple(StageTime(stage, ms) for stage, ms in times.items())
+
+
+def _throttled(record: MigrationRecorded, reason: str, cause: Cause) -> MigrationRecorded:
+    """``record`` held up for ``reason``, since it was held up first; empty: not held up."""
+    throttled_ms = (record.throttled_ms or cause.now_ms) if reason else 0
+    return replace(record, throttle_reason=reason, throttled_ms=throttled_ms)
+
+
 def _keep(record: MigrationRecorded, _cause: Cause) -> MigrationRecorded:
     return record
 
@@ -188,7 +228,9 @@ def _queue(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
         cutover_after_ms=0,
         rows_copied=0,
         eta_seconds=-1,
+        stages=(),
         throttle_reason="",
+        throttled_ms=0,
         note="",
         message=cause.message,
         ready_ms=0,
@@ -208,6 +250,9 @@ def _run(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
         owner_rev=cause.owner_rev,
         state=MigrationState.RUNNING,
         stage="starting",
+        stage_percent=-1,
+        stage_ms=cause.now_ms,
+        stages=(),
         attempt=record.attempt + 1,
         started_ms=cause.now_ms,
         live_ms=cause.now_ms,
@@ -230,16 +275,15 @@ def _run_anew(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
 
 def _note(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
     return replace(
-        record,
+        _throttled(_at_stage(record, cause.stage, cause), cause.throttle_reason, cause),
         owner_rev=cause.owner_rev,
-        stage=cause.stage,
         rows_copied=cause.rows_copied,
         table_rows=cause.table_rows,
         eta_seconds=cause.eta_seconds,
+        stage_percent=cause.stage_percent,
         is_ready_to_complete=cause.is_ready_to_complete,
         was_ready=record.was_ready or cause.is_ready_to_complete,
         waiting_ms=_waiting_ms(record, cause, is_allowed=not record.completion_postponed),
-        throttle_reason=cause.throttle_reason,
         artifacts=cause.artifacts,
         note=cause.note,
         live_ms=cause.now_ms if cause.is_live else record.live_ms,
@@ -252,9 +296,15 @@ def _waiting_ms(record: MigrationRecorded, cause: Cause, *, is_allowed: bool) ->
     return record.waiting_ms or (cause.now_ms if is_ready and is_allowed else 0)
 
 
+def _enter_cutover(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    if record.stage == CUTTING_OVER:
+        return record
+    return replace(_at_stage(record, CUTTING_OVER, cause), owner_rev=cause.owner_rev)
+
+
 def _count_cutover(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
     return replace(
-        record,
+        _at_stage(record, READY_TO_CUT_OVER, cause),
         owner_rev=cause.owner_rev,
         cutover_attempts=record.cutover_attempts + 1,
         cutover_after_ms=cause.cutover_after_ms,
@@ -264,13 +314,13 @@ def _count_cutover(record: MigrationRecorded, cause: Cause) -> MigrationRecorded
 
 def _close(record: MigrationRecorded, state: MigrationState, cause: Cause) -> MigrationRecorded:
     return replace(
-        record,
+        _at_stage(record, "", cause),
         owner_rev=cause.owner_rev,
         state=state,
-        stage="",
         ending=None,
         eta_seconds=-1,
         throttle_reason="",
+        throttled_ms=0,
         ended_ms=cause.now_ms,
     )
 
@@ -294,9 +344,8 @@ def _give_up(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
 
 def _end_failed(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
     return replace(
-        record,
+        _at_stage(record, ENDING, cause),
         owner_rev=cause.owner_rev,
-        stage="ending",
         ending=MigrationState.FAILED,
         message=cause.message,
         artifacts=cause.artifacts or record.artifacts,
@@ -312,9 +361,8 @@ def _end_cancelled(record: MigrationRecorded, cause: Cause) -> MigrationRecorded
     if record.ending is MigrationState.CANCELLED:
         return record
     return replace(
-        record,
+        _at_stage(record, ENDING, cause),
         owner_rev=cause.owner_rev,
-        stage="ending",
         ending=MigrationState.CANCELLED,
         owner_failed=False,
         message=cause.message,
@@ -358,13 +406,13 @@ def _set_force(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
 
 def _forget_artifacts(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
     why = record.throttle_reason if phase(record) in (Phase.QUEUED, Phase.READY) else ""
-    return replace(record, owner_rev=cause.owner_rev, artifacts=cause.artifacts, throttle_reason=why)
+    return replace(_throttled(record, why, cause), owner_rev=cause.owner_rev, artifacts=cause.artifacts)
 
 
 def _say_why(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
     if record.throttle_reason == cause.throttle_reason:
         return record
-    return replace(record, owner_rev=cause.owner_rev, throttle_reason=cause.throttle_reason)
+    return replace(_throttled(record, cause.throttle_reason, cause), owner_rev=cause.owner_rev)
 
 
 _ACTIONS: Final[dict[Action, Callable[[MigrationRecorded, Cause], MigrationRecorded]]] = {
@@ -374,6 +422,7 @@ _ACTIONS: Final[dict[Action, Callable[[MigrationRecorded, Cause], MigrationRecor
     Action.RUN: _run,
     Action.RUN_ANEW: _run_anew,
     Action.NOTE: _note,
+    Action.ENTER_CUTOVER: _enter_cutover,
     Action.COUNT_CUTOVER: _count_cutover,
     Action.FINISH: _finish,
     Action.GIVE_UP: _give_up,

@@ -1,5 +1,6 @@
 """The migration owner as a process: the runtime's service, with the scheduler's machine, effects and words."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -10,11 +11,13 @@ from headgate.migration.core.kind import MIGRATION_KIND
 from headgate.migration.core.machine import MIGRATIONS
 from headgate.migration.core.state import MigrationsState
 from headgate.migration.shell.feeds import ChangeFeeds
+from headgate.migration.shell.metrics import MigrationMetrics
 from headgate.migration.shell.reports import ToolReports
 from headgate.migration.shell.work import MigrationWork
 from headgate.migration.strategies.online.marked import Copier
 from headgate.migration.strategies.tools.tool import Tools
 from headgate.observability.probes import Probes
+from headgate.records.base import Fact
 from headgate.runtime.effect_log import EffectLog
 from headgate.runtime.service import OwnerObserver, OwnerService, ServiceSettings
 
@@ -22,14 +25,17 @@ __all__ = ["MigrationService"]
 
 
 class _Standing(OwnerObserver[MigrationsState]):
-    """Tells the endpoint of tools what the owner knows."""
+    """Tells the endpoint of tools and the metrics what the owner knows."""
 
-    def __init__(self, reports: ToolReports) -> None:
-        self._reports = reports
+    def __init__(self, reports: ToolReports, metrics: MigrationMetrics) -> None:
+        self._reports, self._metrics = reports, metrics
+
+    def committed(self, shard: int, facts: Sequence[Fact]) -> None:
+        self._metrics.committed(shard, facts)
 
     def stands(self, shard: int, state: MigrationsState | None) -> None:
-        del shard  # there is one
         self._reports.stands(state)
+        self._metrics.stands(shard, state)
 
 
 class MigrationService(OwnerService[MigrationsState]):
@@ -57,7 +63,7 @@ class MigrationService(OwnerService[MigrationsState]):
             tell=_EffectLog("migration", "migration").tell,
             probes=probes,
             registry=registry,
-            observer=_Standing(reports),
+            observer=_Standing(reports, MigrationMetrics(registry)),
         )
         role = self.roles[min(self.roles)]
         reports.serve(role.give, lambda: role.status.owner_id)

@@ -8,12 +8,14 @@ import datetime
 import threading
 import time
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Final
 
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.pace import Lags, Pace
 from headgate.supervision.threads import BackgroundThread
+
+COPYING: Final = "copying"
 
 
 class CopyWork(ABC):
@@ -23,13 +25,25 @@ class CopyWork(ABC):
         self, server: Any, spec: MigrationSpec, throttle_ratio: float, *, rows_before: int, lags: Lags | None
     ) -> None:
         """The thread begins with ``start``."""
-        self.stage = "beginning"
+        self._stage, self._stage_begun = "beginning", time.monotonic()
+        self.percent = -1
+        """How much of the stage is done; -1 if that is not known."""
         self.is_ready = False
         self.error: Exception | None = None
         self.stopping = threading.Event()
         self.pace = Pace(server, spec, throttle_ratio, self.stopping, lags)
-        self._begun, self._rows_before = time.monotonic(), rows_before
+        self._rows_before = rows_before
         self._thread = BackgroundThread(self.run, name="copy", on_crash=self._on_crash)
+
+    @property
+    def stage(self) -> str:
+        """What is done now, in words."""
+        return self._stage
+
+    @stage.setter
+    def stage(self, stage: str) -> None:
+        if stage != self._stage:
+            self._stage, self._stage_begun, self.percent = stage, time.monotonic(), -1
 
     def start(self) -> None:
         """Begin."""
@@ -61,13 +75,14 @@ class CopyWork(ABC):
         self.join()
 
     def eta_seconds(self, rows: int, table_rows: int) -> int:
-        """By the speed of the copy so far; -1 where that says nothing."""
-        done, left = rows - self._rows_before, table_rows - rows
+        """To the end of the stage, by its speed so far; -1 where that says nothing."""
+        took = time.monotonic() - self._stage_begun
         if self.is_ready:
             return 0
-        if done <= 0 or left < 0:
-            return -1
-        return round((time.monotonic() - self._begun) * left / done)
+        if self.stage == COPYING:
+            done, left = rows - self._rows_before, table_rows - rows
+            return -1 if done <= 0 or left < 0 else round(took * left / done)
+        return round(took * (100 - self.percent) / self.percent) if self.percent > 0 else -1
 
 
 def noted_key(key: tuple[Any, ...]) -> list[Any]:

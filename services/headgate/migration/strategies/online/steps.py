@@ -11,6 +11,7 @@ import msgspec
 
 from headgate.config.start_offsets import StartOffsets
 from headgate.migration.core.copy_steps import CopyStage, FeedSeen, Step, next_step
+from headgate.migration.core.progress import percent_of
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import (
     Chunk,
@@ -20,7 +21,7 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     SupersededError,
 )
-from headgate.migration.strategies.online.copying import noted_key, read_key
+from headgate.migration.strategies.online.copying import COPYING, noted_key, read_key
 from headgate.migration.strategies.online.followed import FollowedRows, still_differing
 from headgate.migration.strategies.online.lane import HOT_KEYS_MAX, Held, Row
 from headgate.migration.strategies.online.lane_plan import LanePlan
@@ -28,6 +29,7 @@ from headgate.migration.strategies.online.marked import ADDING_KEYS, POLL_SECOND
 from headgate.migration.strategies.online.marks import TopicMarks
 from headgate.migration.strategies.online.range_work import RangeWork
 from headgate.records.identifiers import show_identifier
+from headgate.records.migration_standing import READY_TO_CUT_OVER
 
 PROOF_SECONDS: Final = 600.0
 """For a change to come by connector, topic and agent into the copy: a busy machine starts an agent in minutes."""
@@ -83,6 +85,7 @@ class OnlineWork(MarkedWork):
         """How far the feed is, or the comparison: while it does not change, nothing goes on."""
         self.touched: FollowedRows | None = None
         """Rows that the cut-over compares, once every row was compared."""
+        self._behind_most = 0
         self._marked_at = 0.0
         self._mark: Row | None = None
         self._proof_until: float | None = None
@@ -206,7 +209,7 @@ class OnlineWork(MarkedWork):
         self._remember("paused")
 
     def _copy(self) -> None:
-        self.stage = "copying"
+        self.stage = COPYING
         assert self.held is not None  # noqa: S101 - it is remembered with the stage
         held = self.plan.held
         work = RangeWork(
@@ -236,6 +239,7 @@ class OnlineWork(MarkedWork):
 
         def copied(chunks: list[Chunk], count: int) -> None:
             self.note.rows += count
+            self.percent = percent_of(self.note.rows, held.before.rows)
             if chunks[-1].upto is not None:
                 self.note.upto = noted_key(chunks[-1].upto)
 
@@ -267,6 +271,7 @@ class OnlineWork(MarkedWork):
         if behind is None or behind > LAG_OFFSETS_MAX:
             not_begun = f"feed {self._feed} has not begun: is there an agent? See `headgate why {self._feed}`"
             self._wait_for_feed(error or (not_begun if behind is None else f"{behind} changes behind"), POLL_SECONDS)
+            self._count_behind(behind)
             return
         self.pace.reason = ""
         self._marks()
@@ -276,10 +281,16 @@ class OnlineWork(MarkedWork):
             self.stage = "comparing"
             self._compare({} if position is None else position.offsets)
         elif not self.is_ready:
-            self.stage, self.is_ready = "ready to cut over", True
+            self.stage, self.is_ready = READY_TO_CUT_OVER, True
         else:
             self.touched.compare({} if position is None else position.offsets, COMPARE_SECONDS)
             self.stopping.wait(HEALTH_SECONDS)
+
+    def _count_behind(self, behind: int | None) -> None:
+        """How much of the way to the topic's end is made, from where the feed was farthest behind."""
+        if behind is not None:
+            self._behind_most = max(self._behind_most, behind)
+            self.percent = percent_of(self._behind_most - behind, self._behind_most)
 
     def _compare(self, offsets: dict[int, int]) -> None:
         """Every row, while the feed goes on; then again those that differed, for their changes were on their way.
@@ -298,9 +309,11 @@ class OnlineWork(MarkedWork):
             self.touched = touched
 
     def _differing(self) -> list[Row]:
-        above, found = None, []
+        above, found, ranges = None, [], 0
+        rows = max(self.note.rows, self.plan.held.before.rows)
         while not self.stopping.is_set():
             begun = time.monotonic()
+            self.percent = percent_of(ranges * COMPARE_ROWS, rows)
             self.position = f"compared {above}"
             upto = self._server.next_bound(self.plan.held, above, COMPARE_ROWS)
             found += self._lane.differing(self.plan, Chunk(above, upto))
@@ -309,7 +322,7 @@ class OnlineWork(MarkedWork):
             self.pace.slow_down(time.monotonic() - begun)
             if upto is None:
                 break
-            above = upto
+            above, ranges = upto, ranges + 1
         return self._settled(found)
 
     def _settled(self, keys: list[Row]) -> list[Row]:

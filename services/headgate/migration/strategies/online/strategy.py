@@ -226,6 +226,7 @@ class OnlineStrategy:
             rows_copied=work.note.rows,
             table_rows=max(work.plan.held.before.rows, work.note.rows),
             eta_seconds=work.eta_seconds(work.note.rows, work.plan.held.before.rows),
+            stage_percent=work.percent,
             is_ready_to_complete=work.is_ready,
             is_live=work.is_alive(),
             is_working=work.stage == ADDING_KEYS,

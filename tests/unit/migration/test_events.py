@@ -1,0 +1,143 @@
+"""Events and numbers that are read off two records of a migration."""
+
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from headgate.migration.core.events import Event, events_between
+from headgate.migration.core.spec import MigrationSpec, written
+from headgate.migration.core.state import MigrationsState, Term
+from headgate.migration.core.transitions import Cause, Signal, apply
+from headgate.migration.shell.metrics import MigrationMetrics
+from headgate.records.base import Fact
+from headgate.records.migration import (
+    MigrationKey,
+    MigrationRecorded,
+    MigrationState,
+    MigrationStrategy,
+    StageTime,
+)
+from headgate.records.migration_standing import percent_of_stage, seconds_in_stages, waits_for
+from support.migration_records import recorded
+
+SPEC = written(MigrationSpec(statement="ALTER TABLE t ADD c int", database="shop", strategy=MigrationStrategy.ONLINE))
+
+
+def queued(**more: Any) -> MigrationRecorded:
+    return recorded(SPEC, state=MigrationState.QUEUED, attempt=0, **more)
+
+
+def played(*signals: tuple[Signal, dict[str, Any]]) -> list[list[Event]]:
+    """The events of each signal, a second after the one before."""
+    record, found = queued(), []
+    for second, (signal, facts) in enumerate(signals, start=1):
+        after = apply(record, signal, Cause(owner_rev=1, now_ms=second * 1_000, **facts))
+        found.append(events_between(record, after))
+        record = after
+    return found
+
+
+def names(events: list[list[Event]]) -> list[list[str]]:
+    return [[event.name.removeprefix("migration_") for event in each] for each in events]
+
+
+def test_a_migration_tells_each_stage_until_it_is_complete() -> None:
+    found = played(
+        (Signal.ADMIT, {}),
+        (Signal.START, {}),
+        (Signal.PROGRESSED, {"stage": "copying", "throttle_reason": "an operator"}),
+        (Signal.PROGRESSED, {"stage": "copying", "rows_copied": 5, "throttle_reason": "an operator: ratio 1"}),
+        (Signal.PROGRESSED, {"stage": "ready to cut over", "is_ready_to_complete": True}),
+        (Signal.CUT_OVER, {}),
+        (Signal.CUTOVER_FAILED, {"message": "locked"}),
+        (Signal.CUT_OVER, {}),
+        (Signal.COMPLETED, {}),
+    )
+    assert names(found) == [
+        [],
+        ["started"],
+        ["stage", "throttled"],
+        [],
+        ["stage", "released"],
+        ["stage"],
+        ["stage", "cutover_failed"],
+        ["stage"],
+        ["cut_over", "complete"],
+    ]
+    assert found[2][0].facts == {"stage": "copying", "rows_copied": 0, "after": "starting", "seconds": 1.0}
+    seconds = {"starting": 1.0, "copying": 2.0, "ready to cut over": 2.0, "cutting over": 2.0}
+    assert found[-1][-1].facts["seconds"] == seconds
+
+
+def test_an_end_says_why_and_a_failure_is_told_apart() -> None:
+    found = played(
+        (Signal.ADMIT, {}),
+        (Signal.START, {}),
+        (Signal.STALE, {"message": "stale: no progress"}),
+        (Signal.STOPPED, {}),
+        (Signal.RETRY, {}),
+        (Signal.CANCEL, {"message": "cancelled by ann"}),
+    )
+    assert names(found)[2:] == [["stage", "ending"], ["failed"], ["retried"], ["cancelled"]]
+    assert [each[-1].is_failure for each in found[2:]] == [False, True, False, False]
+    assert found[3][0].facts == {"reason": "stale: no progress", "result": "stale"}
+
+
+def test_only_a_new_migration_is_told_as_submitted() -> None:
+    assert [event.name for event in events_between(None, queued())] == ["migration_submitted"]
+    assert events_between(None, recorded(SPEC)) == []
+
+
+def test_times_of_another_attempt_are_not_added() -> None:
+    left = recorded(SPEC, state=MigrationState.FAILED, stages=(StageTime("copying", 5_000),))
+    assert apply(left, Signal.RETRY, Cause(owner_rev=1, now_ms=0)).stages == ()
+
+
+@pytest.mark.parametrize(
+    ("facts", "wanted"),
+    [
+        ({"state": MigrationState.QUEUED, "launch_postponed": True}, "its launch: `headgate migration launch m1`"),
+        ({"state": MigrationState.QUEUED}, "its turn"),
+        ({"stage": "copying"}, ""),
+        ({"stage": "copying", "throttle_reason": "a replica", "throttled_ms": 1_000}, "a replica (for 9 s)"),
+        ({"is_ready_to_complete": True, "completion_postponed": True}, "its completion: `headgate migration comp"),
+        ({"is_ready_to_complete": True, "cutover_after_ms": 15_000}, "the next try to cut over, in 5 s"),
+        ({"is_ready_to_complete": True}, "its cut-over"),
+        ({"ending": MigrationState.CANCELLED}, "the end of all that writes for it, then it is cancelled"),
+        ({"state": MigrationState.COMPLETE}, ""),
+    ],
+)
+def test_what_it_waits_for_is_said(facts: dict[str, Any], wanted: str) -> None:
+    found = waits_for("m1", recorded(SPEC, **facts), 10_000)
+    assert found.startswith(wanted)
+    assert bool(found) == bool(wanted)
+
+
+def test_percent_and_times_are_of_the_stage() -> None:
+    record = recorded(SPEC, stage="comparing", stage_percent=40, stage_ms=2_000, stages=(StageTime("copying", 7_000),))
+    assert percent_of_stage(record) == 40
+    assert percent_of_stage(recorded(SPEC, stage="starting")) is None
+    assert seconds_in_stages(record, 5_000) == {"copying": 7.0, "comparing": 3.0}
+
+
+def test_metrics_show_pending_migrations_and_count_ends() -> None:
+    registry = CollectorRegistry()
+    metrics = MigrationMetrics(registry)
+    state = MigrationsState()
+    state.term = Term(1)
+    state.migrations["m1"] = recorded(SPEC, stage="copying", rows_copied=5, table_rows=10, stage_percent=50)
+    metrics.stands(0, state)
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"headgate_{name}", labels)
+
+    assert value("migration_rows_copied", migration="m1") == 5
+    assert value("migration_stage_percent", migration="m1", stage="copying") == 50
+    assert value("migrations", state="running") == 1
+    assert value("migration_ended_total", result="failed") == 0
+    failed = recorded(SPEC, state=MigrationState.FAILED, message="why")
+    metrics.committed(0, [Fact(MigrationKey("m1"), failed), Fact(MigrationKey("m1"), failed)])
+    assert value("migration_ended_total", result="failed") == 1
+    metrics.stands(0, None)
+    assert value("migration_rows_copied", migration="m1") is None
