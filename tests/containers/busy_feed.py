@@ -1,5 +1,6 @@
 """A feed over tables that are written all the time, while faults are made; equal and audited at the end."""
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -34,7 +35,11 @@ NUMBERS = count(1_000_000)
 
 
 def view(path: str) -> Any:
-    """What the views say. While they read the topics anew, as after the loss of a broker, they say that."""
+    """What the views say, once they serve it.
+
+    After the loss of a broker their process may end, because its Kafka client cannot be replaced
+    (views/service.py, ReadingWatch). The engine starts it again, and it reads all topics before it answers.
+    """
     (answer,) = eventually(lambda: _answer(path), "the views have read the topics")
     return answer
 
@@ -47,6 +52,12 @@ def _answer(path: str) -> tuple[Any] | None:
         if error.code != HTTPStatus.SERVICE_UNAVAILABLE:
             raise
         return None
+    except urllib.error.URLError as error:
+        if not isinstance(error.reason, ConnectionError):
+            raise
+        return None  # before it listens
+    except (ConnectionError, http.client.RemoteDisconnected):
+        return None  # it ended while it was asked
 
 
 def rows(dsn: str, table: str) -> int:

@@ -11,7 +11,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import faust
 import msgspec
@@ -53,6 +53,12 @@ def last_offsets(log: Log, partitions: list[Partition]) -> dict[Partition, int]:
     return found
 
 
+class ReadingStoppedError(LogError):
+    """Faust's client does not read on, as after the loss of a broker. A new process reads with a new client."""
+
+    code: ClassVar[str] = "reading-stopped"
+
+
 class ReadingWatch:
     """Notices that a partition is no longer read, by the rule of eventlog/lasting_reader.py.
 
@@ -68,6 +74,12 @@ class ReadingWatch:
         """Partition below its end → last offset read, since when."""
         self._hidden: dict[Partition, int] = {}
         """Ends behind which there is nothing but marks of transactions."""
+
+    def check(self, at: Mapping[Partition, int]) -> None:
+        """Raise ReadingStoppedError if records are missing; see ``stopped``."""
+        reason = self.stopped(at)
+        if reason is not None:
+            raise ReadingStoppedError(f"Faust's client has stopped reading: {reason}. Start the views again")
 
     def stopped(self, at: Mapping[Partition, int]) -> str | None:
         """Why records are missing, None if none are. ``at``: the last offset read of each partition.
@@ -170,7 +182,7 @@ class ViewsService:
     def run(self) -> bool:
         """Serve until stopped; always a clean stop, for there is nothing to hand over.
 
-        Raises LogError, NewerSchemaError, SettingsError, PortTakenError, ViewsEndedError.
+        Raises LogError (ReadingStoppedError), NewerSchemaError, SettingsError, PortTakenError, ViewsEndedError.
         """
         asyncio.run(self._serve())
         return True
@@ -244,9 +256,7 @@ class ViewsService:
         watch = ReadingWatch(self._log, all_partitions(self._log), time.monotonic)
         while True:
             await asyncio.sleep(STALL_LOOK_SECONDS)
-            reason = await asyncio.to_thread(watch.stopped, model.positions)
-            if reason is not None:
-                raise ViewsEndedError(f"Faust's client has stopped reading: {reason}. Start the views again")
+            await asyncio.to_thread(watch.check, model.positions)
 
     def _fail(self, error: Exception) -> None:
         self._failure = error

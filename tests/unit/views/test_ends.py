@@ -2,12 +2,13 @@
 
 import pytest
 
+from headgate.app.exit_codes import ExitCode, exit_code_of
 from headgate.eventlog.lasting_reader import LOOK_SECONDS, STALL_SECONDS
 from headgate.eventlog.log import Partition, Placed
 from headgate.records.base import Fact
 from headgate.records.control import SessionEnded
 from headgate.records.keys import SessionKey
-from headgate.views.service import ReadingWatch
+from headgate.views.service import ReadingStoppedError, ReadingWatch
 from headgate_lab.memory_log.log import MemoryBroker
 
 DISPATCH = Partition("dispatch", 0)
@@ -37,6 +38,19 @@ def test_a_partition_that_stays_below_its_records_is_noticed(watched: Watched) -
     said = [watched.look(0) for _ in range(10)]
     assert next(number for number, each in enumerate(said) if each) * LOOK_SECONDS >= STALL_SECONDS
     assert said[-1] == "dispatch/0 has stayed at offset 0 for 10 s, and has records up to 2"
+
+
+def test_the_process_then_ends_with_an_expected_error(watched: Watched) -> None:
+    watched.broker.append(WRITTEN)
+
+    def look_on() -> None:
+        for _ in range(10):
+            watched.now += LOOK_SECONDS
+            watched.watch.check({})
+
+    with pytest.raises(ReadingStoppedError, match="stopped reading: dispatch/0") as ended:
+        look_on()
+    assert exit_code_of(ended.value) is ExitCode.LOG
 
 
 def test_one_that_gets_on_or_has_read_all_is_left_alone(watched: Watched) -> None:
