@@ -114,14 +114,14 @@ def test_sixteen_four_sixty_four_and_one_stream_with_writers_and_owner_killed(
     read = 0
     deadline = time.monotonic() + WAIT_SECONDS
     stages = [
-        (0.10, lambda: headgate(cluster, "commit", SET, "--streams", "16", "--yes", "--timeout", "120")),
+        (0.10, lambda: headgate(cluster, "resize", SET, "--streams", "16", "--timeout", "120")),
         (0.25, lambda: _restart(processes, chance.choice(WRITERS))),
         (0.40, lambda: _kill_owner(processes)),
-        (0.45, lambda: headgate(cluster, "commit", SET, "--streams", "4", "--yes", "--timeout", "120")),
+        (0.45, lambda: headgate(cluster, "resize", SET, "--streams", "4", "--timeout", "120")),
         (0.55, lambda: _restart(processes, chance.choice(WRITERS))),
-        (0.60, lambda: headgate(cluster, "commit", SET, "--streams", "64", "--yes", "--timeout", "120")),
+        (0.60, lambda: headgate(cluster, "resize", SET, "--streams", "64", "--timeout", "120")),
         (0.70, lambda: _kill_owner(processes)),
-        (0.75, lambda: headgate(cluster, "commit", SET, "--streams", "1", "--yes", "--timeout", "120")),
+        (0.75, lambda: headgate(cluster, "resize", SET, "--streams", "1", "--timeout", "120")),
         (0.85, lambda: _restart(processes, chance.choice(WRITERS))),
     ]
     total = len(WRITERS) * COUNT

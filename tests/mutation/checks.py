@@ -42,7 +42,7 @@ KINDS = {
         *(
             "unit/migration/test_feed_seen.py",
             "unit/migration/test_way_back.py",
-            "unit/cli/test_generation_pictures.py",
+            "unit/cli/test_generation_graphs.py",
         ),
     ),
     "simulation": (

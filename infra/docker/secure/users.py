@@ -1,7 +1,7 @@
 """Makes the broker's users for docker-compose.secure.yml, and gives Kafka Connect its rights.
 
 Who this process is, its environment says (a certificate). The rights of Headgate's own services are granted after it,
-by `headgate topic rights --grant`, from the one table of them; Connect is none of these services.
+by `headgate topic grant`, from the one table of them; Connect is none of these services.
 """
 
 import sys

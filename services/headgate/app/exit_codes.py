@@ -59,6 +59,7 @@ class ExitCode(IntEnum):
     REQUEST_FAILED = 42
     NOT_FOUND = 43
     ID_IN_USE = 44
+    NOT_CONFIRMED = 45
     DIFFERENCE = 50
     HELD = 51
     CHECK_FAILED = 52
@@ -216,6 +217,10 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         "another session of the same agent name is alive",
         "`--name`; or wait for its lease to run out",
         errors=(IdInUseError,),
+    ),
+    ExitCode.NOT_CONFIRMED: Meaning(
+        "the command destroys data or cannot be undone, and nobody confirmed it; nothing was changed",
+        "`--yes`; `--dry-run` shows what would be done",
     ),
     ExitCode.DIFFERENCE: Meaning(
         "`verify` found rows that differ, or `demo` or `chaos` something that must hold and does not",

@@ -1,4 +1,4 @@
-"""``headgate agent``: sessions of agents, alive and lately dead, and emptying one before it is stopped."""
+"""``headgate agent``: sessions of agents, alive and dead, and how to drain one before it is stopped."""
 
 import time
 from typing import Annotated, Any
@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from headgate.cli.changes import Change, permitted
+from headgate.cli.lookup import find_agent
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, age, show_rows
 from headgate.cli.requests import MOVES_SECONDS_DEFAULT, ask_shards, operation, show_done
@@ -28,7 +30,7 @@ def list_agents(
     columns = ("agent", "session", "state", "tables", "capacity", "heartbeat", "version", "address")
     with connected(cluster) as (_, log):
 
-        def look() -> None:
+        def show_now() -> None:
             now_ms = time.time_ns() // 1_000_000
             rows: list[dict[str, Any]] = [
                 {**msgspec.to_builtins(row), "heartbeat": f"{age(now_ms, row.announced_ms)} ago"}
@@ -37,23 +39,32 @@ def list_agents(
             ]
             show_rows(columns, rows, output)
 
-        again(look, watch)
+        again(show_now, watch)
 
 
 @app.command()
 def drain(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="see `headgate agent list`")],
     *,
+    change: Change,
     timeout: Timeout = MOVES_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
     """Move every table away from an agent. Done when it has none, and can be stopped.
 
-    An agent that is told to stop (SIGTERM) does the same by itself, as far as its shutdown time allows; draining it
-    first has no such limit. It gets no tables for a minute after that.
+    An agent that gets SIGTERM does the same by itself, as far as its shutdown time allows. Draining it first has no
+    such limit. It gets no tables for a minute after that.
+
+    Example: headgate agent drain agent-2
     """
     with connected(cluster) as (_, log):
+        facts = {"agent": agent}
+        permit = permitted(
+            change, f"drain agent {agent}", output, facts, check=lambda: find_agent(read_snapshot(log), agent)
+        )
+        if permit is None:
+            return
         asked = operation(OperationKind.DRAIN_AGENT, "", agent=agent)
-        outcomes = ask_shards(log, asked, range(log.shards), timeout)
-    show_done(agent, {"agent": agent}, outcomes, output)
+        outcomes = ask_shards(log, asked, range(log.shards), timeout, permit)
+    show_done(agent, facts, outcomes, output)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from headgate.cli.changes import Change, permitted
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
 from headgate.cli.output import Output, age, note, show_rows, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask_shards, operation
@@ -37,6 +38,7 @@ def list_owners(*, output: Format = Output.TABLE, cluster: ClusterOptions) -> No
 def resign(
     *,
     shard: Annotated[int | None, typer.Option("--shard", min=0, help="only this shard's owner [all]")] = None,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
@@ -49,7 +51,11 @@ def resign(
         if shard is not None and shard >= log.shards:
             raise typer.BadParameter(f"there are shards 0 to {log.shards - 1}", param_hint="--shard")
         shards = range(log.shards) if shard is None else [shard]
-        outcomes = ask_shards(log, operation(OperationKind.RESIGN_OWNER, ""), shards, timeout)
+        what = "hand over " + ("all shards" if shard is None else f"shard {shard}")
+        permit = permitted(change, what, output, {"shards": list(shards)})
+        if permit is None:
+            return
+        outcomes = ask_shards(log, operation(OperationKind.RESIGN_OWNER, ""), shards, timeout, permit)
     if output is not Output.TABLE:
         show_value(
             output, {"shards": [{"shard": number, "reason": outcome.reason} for number, outcome in outcomes.items()]}

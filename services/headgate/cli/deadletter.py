@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.cli.changes import Destruction, Permit, agreed
 from headgate.cli.lookup import find_feed
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, age, note, show_object, show_rows
@@ -116,17 +117,15 @@ def replay(
     table: Table = None,
     topic: Topic = None,
     code: Code = None,
-    send: Annotated[
-        bool, typer.Option("--send", help="really send them to their source topics, where every reader sees them")
-    ] = False,
+    change: Destruction,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """List which changes can be replayed. Send them to the end of their source partition with --send.
+    """Send changes to the end of their source partitions again, where every reader of the topics sees them.
 
-    A change is refused if it would undo something: its row was touched after it, or nobody can tell. Nobody can tell
-    if it has no key, is of several rows or cannot be read, if its topic was deleted and created again, if the feed was
-    rewound since, or if the topic is a change log's.
+    --dry-run lists which changes can be replayed. A change is refused if it would undo something: its row was touched
+    after it, or nobody can tell. Nobody can tell if it has no key, is of several rows or cannot be read, if its topic
+    was re-created, if the feed was rewound since, or if the topic is a change log's.
     Exit 0 only if no change that was asked for is refused.
     """
     with connected(cluster) as (_, log):
@@ -136,10 +135,15 @@ def replay(
             letters = dict(_one(letters, feed, place) for place in places)
         in_order = sorted(letters.items(), key=_by_log)
         replaying = _Replaying(log, record, FeedParts(record.spec), FeedChangeLogs(log).names_by_topic())
-        rows = [_replayed(replaying, key, letter, send=send) for key, letter in in_order]
+        judged = [_judged(replaying, key, letter) for key, letter in in_order]
+        free = sum(found.verdict is Verdict.FREE for _, found in judged)
+        permit = agreed(change, f"send {free} changes of feed {feed} to their source topics again") if free else None
+        if permit is not None:
+            judged = [(original, _sent(log, original, found, permit)) for original, found in judged]
+    rows = [_row(key, found) for (key, _), (_, found) in zip(in_order, judged, strict=True)]
     show_rows(("table", "place", "verdict", "detail"), rows, output)
-    if not send and any(row["verdict"] == Verdict.FREE for row in rows):
-        note("nothing was sent; --send sends those that are free")
+    if change.dry_run and free:
+        note(f"would send {free} changes; nothing was sent")
     refused = sum(row["verdict"] in (Verdict.TOUCHED, Verdict.UNKNOWN) for row in rows)
     if refused:
         raise CommandError(ExitCode.REQUEST_REFUSED, f"{refused} of {len(rows)} changes cannot be replayed, see above")
@@ -154,22 +158,43 @@ class _Replaying(NamedTuple):
     change_logs: Mapping[str, str]
 
 
-def _replayed(replaying: _Replaying, key: DeadLetterKey, letter: ChangeQuarantined, *, send: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {"table": key.table, "place": _place(key), "sent_as": None}
+class _Found(NamedTuple):
+    """What is known of one change. ``end``: up to which offset its topic was read. ``sent_as``: its new offset."""
+
+    verdict: Verdict
+    detail: str
+    end: int = 0
+    sent_as: int | None = None
+
+
+def _judged(replaying: _Replaying, key: DeadLetterKey, letter: ChangeQuarantined) -> tuple[Original, _Found]:
     headers = tuple((header.name, header.value) for header in letter.headers)
     original = Original(key.source_topic, key.partition, key.offset, letter.key, letter.value, headers, letter.topic_id)
     reason = _why_not_of(replaying, letter) or why_not_alone(
         replaying.parts.decoder(key.source_topic, topic_id=letter.topic_id), original
     )
     if reason is not None:
-        return row | {"verdict": Verdict.UNKNOWN.value, "detail": reason}
-    connection = replaying.log.connection
-    found = look(connection, original, replaying.change_logs)
-    row |= {"verdict": found.verdict.value, "detail": found.detail}
-    if send and found.verdict is Verdict.FREE:
-        offset = resend(connection, original, found.end)
-        row |= {"verdict": Verdict.RESENT.value, "detail": f"sent, as offset {offset}", "sent_as": offset}
-    return row
+        return original, _Found(Verdict.UNKNOWN, reason)
+    found = look(replaying.log.connection, original, replaying.change_logs)
+    return original, _Found(found.verdict, found.detail, found.end)
+
+
+def _sent(log: KafkaLog, original: Original, found: _Found, _permit: Permit) -> _Found:
+    """Send a change that is free. It is searched again: another one may have been sent since."""
+    if found.verdict is not Verdict.FREE:
+        return found
+    offset = resend(log.connection, original, found.end)
+    return _Found(Verdict.RESENT, f"sent, as offset {offset}", found.end, offset)
+
+
+def _row(key: DeadLetterKey, found: _Found) -> dict[str, Any]:
+    return {
+        "table": key.table,
+        "place": _place(key),
+        "sent_as": found.sent_as,
+        "verdict": found.verdict.value,
+        "detail": found.detail,
+    }
 
 
 def _why_not_of(replaying: _Replaying, letter: ChangeQuarantined) -> str | None:

@@ -1,13 +1,14 @@
-"""``headgate feed``: create, look at, hold and remove changefeeds."""
+"""``headgate feed``: create, inspect, pause and delete changefeeds."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
+from headgate.cli.changes import Change, Destruction, Permit, agreed, permitted
 from headgate.cli.dry_run import rehearse
 from headgate.cli.feed_init import init
 from headgate.cli.lookup import find_feed
@@ -36,7 +37,6 @@ from headgate.views.rows import feed_rows, feed_shown
 
 app = CommandGroup(help="Create, inspect and control feeds.", no_args_is_help=True)
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="check everything from this machine and write nothing")]
 FeedName = Annotated[str, typer.Argument(metavar="FEED", help="name of the feed")]
 
 app.command("init")(init)
@@ -46,32 +46,34 @@ app.command("init")(init)
 def create(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the feed's YAML, see docs/configuration.md")],
     *,
-    dry_run: DryRun = False,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
     """Create a feed from a file.
 
-    Its owner checks topics, tables and rights first, and refuses the feed with what is missing.
+    Its owner checks topics, tables and rights first, and refuses the feed with what is missing. --dry-run makes the
+    same checks from this machine.
 
     Example: headgate feed create shop.yaml --dry-run
     """
-    _propose(OperationKind.CREATE_FEED, file, timeout, output, cluster, dry_run=dry_run)
+    _propose(OperationKind.CREATE_FEED, file, change, timeout=timeout, output=output, cluster=cluster)
 
 
 def _propose(
-    kind: OperationKind, file: Path, timeout: float, output: Output, cluster: ClusterOptions, *, dry_run: bool
+    kind: OperationKind, file: Path, change: Change, *, timeout: float, output: Output, cluster: ClusterOptions
 ) -> None:
-    """Ask for the feed of ``file``, or with ``dry_run`` only check it from here."""
+    """Ask for the feed of ``file``, or for a dry run only check it from here."""
     spec = load_feed(file)
     name = check_name("feed", spec.feed)
     same_sink(spec.sink)  # refused here, a password does not even get into a request
     with connected(cluster) as (settings, log):
-        if dry_run:
+        permit = agreed(change, f"{_VERBS[kind]} feed {name}")
+        if permit is None:
             rehearse(log, settings.prefix, kind, spec, output)
         else:
-            _settle(log, kind, name, timeout, output, spec=spec.to_json())
+            _settle(log, kind, name, permit, timeout=timeout, output=output, spec=spec.to_json())
 
 
 @app.command("list")
@@ -80,10 +82,10 @@ def list_feeds(*, watch: Watch = None, output: Format = Output.TABLE, cluster: C
     columns = ("feed", "wanted", "state", "tables", "replicating", "applied", "lag_ms", "held_by", "error", "notices")
     with connected(cluster) as (_, log):
 
-        def look() -> None:
+        def show_now() -> None:
             show_rows(columns, msgspec.to_builtins(feed_rows(read_snapshot(log))), output)
 
-        again(look, watch)
+        again(show_now, watch)
 
 
 @app.command()
@@ -108,6 +110,7 @@ def _show(snapshot: Snapshot, feed: str, output: Output) -> None:
 def pause(
     feed: FeedName,
     *,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
@@ -117,20 +120,20 @@ def pause(
     Example: headgate feed pause shop
     """
     with connected(cluster) as (_, log):
-        _settle(log, OperationKind.PAUSE_FEED, feed, timeout, output)
+        _change(log, OperationKind.PAUSE_FEED, feed, change, timeout=timeout, output=output)
 
 
 @app.command()
 def update(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="the feed's YAML as it is to be; its name stays")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the feed's new YAML, under the same name")],
     *,
-    dry_run: DryRun = False,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Change a stopped feed: limits, a password's file, tables that join. Not its sink, format, or what is there."""
-    _propose(OperationKind.UPDATE_FEED, file, timeout, output, cluster, dry_run=dry_run)
+    """Change a paused feed: its limits, its password file, or more tables. Its sink and its format stay."""
+    _propose(OperationKind.UPDATE_FEED, file, change, timeout=timeout, output=output, cluster=cluster)
 
 
 @app.command()
@@ -146,6 +149,7 @@ def resume(
             "resolved_ts. FILE: JSON with offsets by topic and partition [its checkpoint]",
         ),
     ] = None,
+    change: Destruction,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
@@ -153,13 +157,23 @@ def resume(
     """Resume a paused or failed feed, from its checkpoint or from another position (--from).
 
     An earlier position applies changes again: tables go back in time and catch up. A later position leaves changes out.
+    Both need --yes where no terminal can be asked.
     FILE has an offset for every partition: {"shop.public.orders": {"0": 17}}. With the topic's id, as `headgate topic
     list --feed FEED -o json` shows it, offsets of a topic that was re-created since are refused:
     {"shop.public.orders": {"topic_id": "aN1…", "offsets": {"0": 17}}}.
     """
     spec = None if start is None else _start_json(start)
     with connected(cluster) as (_, log):
-        _settle(log, OperationKind.RESUME_FEED, feed, timeout, output, spec=spec)
+        _change(
+            log,
+            OperationKind.RESUME_FEED,
+            feed,
+            change.only_if(spec is not None),
+            timeout=timeout,
+            output=output,
+            spec=spec,
+            start=start,
+        )
 
 
 def _start_json(start: str) -> str:
@@ -197,6 +211,7 @@ def skip(
     feed: FeedName,
     places: Places,
     *,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
@@ -215,15 +230,19 @@ def skip(
     with connected(cluster) as (_, log):
         record = find_feed(read_snapshot(log), feed)
         spec = _skipping(parse_feed(record.spec), named, record.spans)
+        records = [each.record for each in named]
+        facts = {"feed": feed, "operation": "skip", "records": records}
+        permit = permitted(change, f"skip {', '.join(records)} of feed {feed}", output, facts)
+        if permit is None:
+            return
         was_running = record.wanted is not WantedState.STOPPED
         if was_running:
-            ask(log, operation(OperationKind.PAUSE_FEED, feed), timeout)
+            ask(log, operation(OperationKind.PAUSE_FEED, feed), timeout, permit)
         try:
-            outcome = ask(log, operation(OperationKind.UPDATE_FEED, feed, spec=spec.to_json()), timeout)
+            outcome = ask(log, operation(OperationKind.UPDATE_FEED, feed, spec=spec.to_json()), timeout, permit)
         finally:
             if was_running:
-                outcome = ask(log, operation(OperationKind.RESUME_FEED, feed), timeout)
-        facts = {"feed": feed, "operation": "skip", "records": [each.record for each in named]}
+                outcome = ask(log, operation(OperationKind.RESUME_FEED, feed), timeout, permit)
         show_settled(feed, facts, outcome, output)
 
 
@@ -245,24 +264,28 @@ def _skipping(spec: FeedSpec, named: Sequence[SkippedRecord], plans: Sequence[Sp
 
 
 @app.command()
-def remove(
+def delete(
     feed: FeedName,
     *,
     abandon_sink: Annotated[
         bool,
         typer.Option(
             "--abandon-sink",
-            help="the sink is gone for good: end the feed without it, once every agent has stopped or ended; that "
-            "nobody writes there any more is then your word",
+            help="the sink does not exist any more: delete the feed without it, once every agent has stopped or ended. "
+            "You vouch that nobody writes there",
         ),
     ] = False,
+    change: Destruction,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Remove a feed; its tables stay as they are, what Headgate kept in the sink goes."""
+    """Delete a feed and its positions in the sink. Its tables keep their rows.
+
+    Example: headgate feed delete shop --dry-run
+    """
     with connected(cluster) as (_, log):
-        _settle(log, OperationKind.REMOVE_FEED, feed, timeout, output, abandon_sink=abandon_sink)
+        _change(log, OperationKind.REMOVE_FEED, feed, change, timeout=timeout, output=output, abandon_sink=abandon_sink)
 
 
 @app.command()
@@ -271,27 +294,63 @@ def rebalance(
         str | None, typer.Argument(metavar="[FEED]", help="name of the feed [every feed that runs]")
     ] = None,
     *,
+    change: Change,
     timeout: Timeout = MOVES_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Spread each feed's tables over the agents so that their numbers differ by one at most, with the fewest moves."""
+    """Spread each feed's tables evenly over the agents, with the fewest moves."""
     with connected(cluster) as (_, log):
         if feed is not None:
-            return _settle(log, OperationKind.REBALANCE_FEED, feed, timeout, output)
-        outcomes = ask_shards(log, operation(OperationKind.REBALANCE_FEED, ""), range(log.shards), timeout)
+            return _change(log, OperationKind.REBALANCE_FEED, feed, change, timeout=timeout, output=output)
+        permit = permitted(change, "rebalance all feeds", output)
+        if permit is None:
+            return None
+        outcomes = ask_shards(log, operation(OperationKind.REBALANCE_FEED, ""), range(log.shards), timeout, permit)
     return show_done("all feeds", {}, outcomes, output)
+
+
+_VERBS: Final = {
+    OperationKind.CREATE_FEED: "create",
+    OperationKind.UPDATE_FEED: "update",
+    OperationKind.PAUSE_FEED: "pause",
+    OperationKind.RESUME_FEED: "resume",
+    OperationKind.REMOVE_FEED: "delete",
+    OperationKind.REBALANCE_FEED: "rebalance",
+}
+"""What each operation is called on the command line."""
+
+
+def _change(
+    log: Log,
+    kind: OperationKind,
+    feed: str,
+    change: Change,
+    *,
+    timeout: float,
+    output: Output,
+    spec: str | None = None,
+    start: str | None = None,
+    abandon_sink: bool = False,
+) -> None:
+    """Ask for an operation on a feed that exists, if the user agrees."""
+    what = f"{_VERBS[kind]} feed {feed}" + (f" from {start}" if start else "")
+    facts = {"feed": feed, "operation": kind.value}
+    permit = permitted(change, what, output, facts, check=lambda: find_feed(read_snapshot(log), feed))
+    if permit is not None:
+        _settle(log, kind, feed, permit, timeout=timeout, output=output, spec=spec, abandon_sink=abandon_sink)
 
 
 def _settle(
     log: Log,
     kind: OperationKind,
     feed: str,
+    permit: Permit,
+    *,
     timeout: float,
     output: Output,
-    *,
     spec: str | None = None,
     abandon_sink: bool = False,
 ) -> None:
-    outcome = ask(log, operation(kind, feed, spec=spec, abandon_sink=abandon_sink), timeout)
+    outcome = ask(log, operation(kind, feed, spec=spec, abandon_sink=abandon_sink), timeout, permit)
     show_settled(feed, {"feed": feed, "operation": kind.value}, outcome, output)

@@ -14,6 +14,7 @@ from headgate.capture.finding import Finding, State
 from headgate.capture.place import place_of
 from headgate.capture.source import DEFAULT_NAME, Capture, Mysql, Postgres, read_source
 from headgate.capture.tables import SourceTable, topic_part
+from headgate.cli.changes import Destruction, permitted
 from headgate.cli.options import ClusterOptions, Format, cluster_flags
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.source import PublicationName, SlotName, Tables, target_at
@@ -55,14 +56,15 @@ def init(
     publication: PublicationName = DEFAULT_NAME,
     slot: SlotName = DEFAULT_NAME,
     folder: Annotated[Path, typer.Option("--folder", help="where the files are written")] = Path(),
-    force: Annotated[bool, typer.Option("--force", help="replace files that exist")] = False,
+    change: Destruction,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
     """Write a Debezium connector and a feed for the tables of a database.
 
     Two files are written: FEED-connector.json for Kafka Connect, and FEED.yaml for `headgate feed create`. Tables
-    without a key, and tables whose name no topic can have, get a feed of their own. Both databases are only read.
+    without a key, and tables whose name no topic can have, get a feed of their own. Both databases are only read. Files
+    that exist are replaced only after a confirmation.
 
     Example: headgate feed init shop --source postgresql://debezium@db/shop --source-password-file debezium
     --sink postgresql://headgate@warehouse/shop --sink-password-file warehouse --tables 'public.*'
@@ -91,7 +93,7 @@ def init(
     ]
     for each in feeds:
         parse_feed(each.text)
-    _write(written, replace=force)
+    _write(written, change, output)
     show_rows(("file", "for"), [{"file": str(each.path), "for": each.what} for each in written], output)
     _advise(captured, there, captured.findings(publication=publication, slot=slot), source)
 
@@ -108,11 +110,12 @@ def _what(feed: FeedFile) -> str:
     return f"headgate feed create, {count} {'table' if count == 1 else 'tables'}"
 
 
-def _write(files: Sequence[Written], *, replace: bool) -> None:
-    """All files or none. Raises CommandError for one that exists, or that cannot be written."""
+def _write(files: Sequence[Written], change: Destruction, output: Output) -> None:
+    """Write the files, if the user agrees to lose those that exist. Raises CommandError."""
     there = [str(each.path) for each in files if each.path.exists()]
-    if there and not replace:
-        raise CommandError(ExitCode.USAGE, f"{', '.join(there)} exists. Use --force to replace it, or --folder")
+    what = f"replace {', '.join(there)}" if there else f"write {', '.join(str(each.path) for each in files)}"
+    if permitted(change.only_if(bool(there)), what, output) is None:
+        return
     for each in files:
         try:
             each.path.write_text(each.text, encoding="utf-8")

@@ -1,6 +1,6 @@
-"""``headgate generation plan|automatic``: the load of a change log's streams, and which to split or merge by it.
+"""``headgate generation rebalance`` and ``autoscale``: split and merge the streams of a change log by their load.
 
-Writers report what they write. ``--measure-log`` looks at the log itself instead, for writers of another kind or an
+Writers report what they write. ``--measure-log`` measures the log itself instead, for writers of another kind or an
 older version: how far the partitions' ends move, which counts the marks of transactions too, and which keys come last.
 """
 
@@ -13,8 +13,9 @@ from confluent_kafka.admin import OffsetSpec
 from msgspec.structs import asdict
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.cli.generation_requests import SetName, Yes, ask_policy, commit, map_of, opened, record_of
-from headgate.cli.options import ClusterOptions, Format, Timeout
+from headgate.cli.changes import Change, permitted
+from headgate.cli.generation_requests import SetName, ask_policy, map_of, opened, record_of, show_done, switch
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout
 from headgate.cli.output import Output, note, show_object
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
 from headgate.eventlog.kafka import KafkaLog
@@ -30,7 +31,9 @@ from headgate.generation.core.tokens import token_of_key
 from headgate.generation.shell.tail import GenerationTail
 from headgate.records.generation import LoadPolicy
 
-__all__ = ["automatic", "show_plan"]
+__all__ = ["autoscale", "rebalance", "reported_loads"]
+
+autoscale = CommandGroup(help="Let the owner split and merge streams by load.", no_args_is_help=True)
 
 SAMPLE_MESSAGES: Final = 2_000
 """A stream's last messages, whose keys stand for its load."""
@@ -39,7 +42,7 @@ SAMPLE_SECONDS_MAX: Final = 2.0
 """For the sample of one stream: it is an estimate."""
 
 
-def show_plan(
+def rebalance(
     name: SetName,
     *,
     split_above: Annotated[float, typer.Option("--split-above", help="changes per second of one stream")],
@@ -50,11 +53,15 @@ def show_plan(
         float | None,
         typer.Option("--measure-log", min=0.5, help="measure the log for so many seconds; ask no writer"),
     ] = None,
-    yes: Yes = False,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Say by the load of each stream which to split or merge; with --yes, do it."""
+    """Split and merge streams based on their load.
+
+    Example: headgate generation rebalance orders --split-above 5000 --merge-below 500 --dry-run
+    """
     try:
         policy = Policy(split_above, merge_below, streams_max, streams_min, settle_seconds=0).checked()
     except PolicyError as error:
@@ -67,47 +74,65 @@ def show_plan(
             made = plan(policy, known, reported.streams, merge=reported.is_complete)
         else:
             made = plan(policy, known, _measured(log, record_of(tail, name).topic, known, measure_log))
-        for change in made.changes:
-            what = "merge" if not change.cuts else f"cut behind {', '.join(map(str, change.cuts))}"
-            note(f"{what}: {', '.join(map(str, change.streams))} ({change.why})")
+        for each in made.changes:
+            what = "merge" if not each.cuts else f"cut behind {', '.join(map(str, each.cuts))}"
+            note(f"{what}: {', '.join(map(str, each.streams))} ({each.why})")
         for left in made.left:
             note(f"left: {left}")
-        commit(log, tail, name, made.changes, yes=yes, timeout=timeout)
+        switch(log, tail, name, made.changes, change, timeout=timeout, output=output)
 
 
-def automatic(
+@autoscale.command("show")
+def show_autoscaling(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
+    """Show whether autoscaling is on, off or suspended, and its limits."""
+    with opened(name, cluster) as (_, tail):
+        record_of(tail, name)
+        _show_autoscaling(tail, name, output)
+
+
+@autoscale.command()
+def enable(
     name: SetName,
     *,
-    split_above: Annotated[float | None, typer.Option("--split-above", help="changes per second of one stream")] = None,
+    split_above: Annotated[float, typer.Option("--split-above", help="changes per second of one stream")],
     merge_below: Annotated[float, typer.Option("--merge-below", help="changes per second of neighbours together")] = 0,
     streams_max: Annotated[int | None, typer.Option("--streams-max", min=1, help="[half of the partitions]")] = None,
     streams_min: Annotated[int, typer.Option("--streams-min", min=1)] = 1,
     settle: Annotated[float, typer.Option("--settle", help="seconds for which a new stream is left alone")] = 60.0,
     cool_down: Annotated[float, typer.Option("--cool-down", help="seconds between two switches of its own")] = 120.0,
     changes_max: Annotated[int, typer.Option("--changes-max", min=1, help="splits and merges of one switch")] = 8,
-    off: Annotated[bool, typer.Option("--off", help="end automatic mode")] = False,
-    yes: Yes = False,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Let the owner split and merge by load, by itself: with --split-above, set by what; without, show it."""
-    if off and split_above is not None:
-        raise CommandError(ExitCode.SETTING, "--off ends automatic mode, --split-above begins it: give one of them")
+    """Enable autoscaling, or change its limits: the owner splits and merges streams by their load.
+
+    Example: headgate generation autoscale enable orders --split-above 5000 --merge-below 500
+    """
     with opened(name, cluster) as (log, tail):
-        record = record_of(tail, name)
-        if split_above is None and not off:
-            _show_automatic(tail, name, output)
-            return
-        policy = None
-        if split_above is not None:
-            most = streams_max or max(1, record.partitions // 2)
-            policy = _policy(Policy(split_above, merge_below, most, streams_min, settle, changes_max, cool_down))
-        if not yes:
-            what = "end automatic mode" if policy is None else f"set {msgspec.json.encode(policy).decode()}"
-            note(f"would {what} (--yes does it)")
-            return
-        note(ask_policy(log, name, policy, timeout))
+        most = streams_max or max(1, record_of(tail, name).partitions // 2)
+        policy = _policy(Policy(split_above, merge_below, most, streams_min, settle, changes_max, cool_down))
+        permit = permitted(change, f"set {msgspec.json.encode(policy).decode()}", output, {"set": name})
+        if permit is not None:
+            show_done(output, name, ask_policy(log, name, policy, timeout, permit))
+
+
+@autoscale.command()
+def disable(
+    name: SetName,
+    *,
+    change: Change,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Disable autoscaling."""
+    with opened(name, cluster) as (log, tail):
+        record_of(tail, name)
+        permit = permitted(change, f"disable autoscaling of {name}", output, {"set": name})
+        if permit is not None:
+            show_done(output, name, ask_policy(log, name, None, timeout, permit))
 
 
 def _policy(policy: Policy) -> LoadPolicy:
@@ -117,12 +142,12 @@ def _policy(policy: Policy) -> LoadPolicy:
         raise CommandError(ExitCode.SETTING, str(error)) from error
 
 
-def _show_automatic(tail: GenerationTail, name: str, output: Output) -> None:
+def _show_autoscaling(tail: GenerationTail, name: str, output: Output) -> None:
     found = tail.state.automatic.get(name)
     if found is None:
         show_object({"set": name, "state": "off"}, output)
         return
-    state = f"suspended: {found.suspended}; set the policy again to go on" if found.suspended else "on"
+    state = f"suspended: {found.suspended}; enable it again to resume" if found.suspended else "on"
     show_object({"set": name, "state": state, "set_by": found.set_by, **asdict(found.policy)}, output)
 
 

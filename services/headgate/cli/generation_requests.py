@@ -9,8 +9,10 @@ from uuid import uuid4
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.cli.changes import Change, Permit, permitted
+from headgate.cli.lookup import not_found
 from headgate.cli.options import ClusterOptions, connected
-from headgate.cli.output import note
+from headgate.cli.output import Output, note, show_value
 from headgate.cli.requests import CLIENT, requester
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Log
@@ -45,7 +47,6 @@ from headgate.runtime.requests import Request
 ReaderT = TypeVar("ReaderT")
 
 SetName = Annotated[str, typer.Argument(metavar="SET", help="name of the change log")]
-Yes = Annotated[bool, typer.Option("--yes", help="do it; without this, only say what would be done")]
 
 
 @contextmanager
@@ -63,8 +64,7 @@ def record_of(tail: GenerationTail, name: str) -> SetRecorded:
     """The record of a change log. Raises CommandError if it does not exist."""
     record = tail.state.sets.get(name)
     if record is None:
-        known = ", ".join(sorted(tail.state.sets)) or "none"
-        raise CommandError(ExitCode.NOT_FOUND, f"change log {name!r} does not exist. Known change logs: {known}")
+        raise not_found(f"change log {name!r}", sorted(tail.state.sets), "`headgate generation create`")
     return record
 
 
@@ -88,42 +88,67 @@ def waits_for(record: SetRecorded, generation: GenerationRecorded, readers: Mapp
     return [f"reader {reader}" for reader, epoch in sorted(readers.items()) if epoch < follower.epoch]
 
 
-def commit(log: Log, tail: GenerationTail, name: str, changes: tuple[Recut, ...], *, yes: bool, timeout: float) -> None:
-    """Ask for a switch that makes these changes, or say what it would do. Raises CommandError, RequestError."""
+def settle(
+    log: Log, name: str, request: GenerationRequested, what: str, change: Change, *, timeout: float, output: Output
+) -> None:
+    """Ask for ``what`` if the user agrees, and show the outcome. Raises CommandError, RequestError, LogError."""
+    permit = permitted(change, what, output, {"set": name})
+    if permit is not None:
+        show_done(output, name, ask(log, name, request, timeout, permit))
+
+
+def show_done(output: Output, name: str, reason: str) -> None:
+    """Print what the owner says about a request that is done."""
+    if output is Output.TABLE:
+        note(reason)
+    else:
+        show_value(output, {"set": name, "status": "done", "reason": reason})
+
+
+def switch(
+    log: Log,
+    tail: GenerationTail,
+    name: str,
+    changes: tuple[Recut, ...],
+    change: Change,
+    *,
+    timeout: float,
+    output: Output,
+) -> None:
+    """Ask for a switch that makes these changes, if the user agrees. Raises CommandError, RequestError, LogError."""
     if not changes:
-        note("nothing to change")
+        show_done(output, name, "nothing to change")
         return
-    if not yes:
-        opened = sum(len(change.cuts) + 1 for change in changes)
-        note(f"would close {sum(len(change.streams) for change in changes)} streams and open {opened} (--yes does it)")
-        return
-    asked = tuple(StreamsRecut(tuple(map(str, change.streams)), change.cuts) for change in changes)
+    opened = sum(len(each.cuts) + 1 for each in changes)
+    closed = sum(len(each.streams) for each in changes)
+    asked = tuple(StreamsRecut(tuple(map(str, each.streams)), each.cuts) for each in changes)
     current = current_of(record_of(tail, name))
     epoch = 0 if current is None else current.epoch
-    note(ask(log, name, request_of(GenerationRequestKind.SWITCH, epoch=epoch, changes=asked), timeout))
+    request = request_of(GenerationRequestKind.SWITCH, epoch=epoch, changes=asked)
+    settle(log, name, request, f"close {closed} streams and open {opened}", change, timeout=timeout, output=output)
 
 
-def forget_reader(
+def delete_reader(
     tail: GenerationTail,
     key: ReaderKey | TimestampReaderKey,
     known: Mapping[str, ReaderT],
-    what: str,
     has_read: Callable[[ReaderT], str],
+    change: Change,
     *,
-    yes: bool,
+    output: Output,
 ) -> None:
-    """Delete what a reader has reported, or say that it would be. ``what``: of which it is no reader, if it is none.
-
-    Raises CommandError.
-    """
+    """Delete what a reader has reported, if the user agrees. Raises CommandError, LogError."""
     if key.reader not in known:
-        readers = ", ".join(sorted(known)) or "none"
-        raise CommandError(ExitCode.NOT_FOUND, f"{what} {key.set!r} has no reader {key.reader!r}, but {readers}")
-    if not yes:
-        note(f"would forget reader {key.reader}, which has {has_read(known[key.reader])} (--yes does it)")
-        return
+        raise not_found(f"reader {key.reader!r}", sorted(known), f"{key.set} has no registered readers")
+    what = f"delete reader {key.reader} of {key.set}, which has {has_read(known[key.reader])}"
+    permit = permitted(change, what, output, {"set": key.set, "reader": key.reader})
+    if permit is not None:
+        _deleted(tail, key, permit)
+        show_done(output, key.set, f"reader {key.reader} is deleted: nothing waits for it")
+
+
+def _deleted(tail: GenerationTail, key: ReaderKey | TimestampReaderKey, _permit: Permit) -> None:
     tail.say(Fact(key, None))
-    note(f"reader {key.reader} is forgotten: nothing waits for it")
 
 
 def request_of(
@@ -141,29 +166,30 @@ def request_of(
     )
 
 
-def ask(log: Log, name: str, request: GenerationRequested, timeout: float) -> str:
+def ask(log: Log, name: str, request: GenerationRequested, timeout: float, permit: Permit) -> str:
     """Write a request, wait until it is done, delete it; what the owner says. Raises RequestError, LogError.
 
     A request about a whole change log stays once the owner has accepted it, because work that was begun with Kafka's
     topics must be finished. The owner deletes such a request a day after it is settled.
     """
     key = GenerationRequestKey(name, uuid4().hex)
-    return _ask(log, request.kind.value, key, request, timeout, stays=request.kind in _WHOLE_LOG)
+    return _ask(log, request.kind.value, key, request, timeout, permit, stays=request.kind in _WHOLE_LOG)
 
 
-def ask_policy(log: Log, name: str, policy: LoadPolicy | None, timeout: float) -> str:
-    """Set the policy of automatic mode, or end it. Raises RequestError, LogError."""
+def ask_policy(log: Log, name: str, policy: LoadPolicy | None, timeout: float, permit: Permit) -> str:
+    """Set the policy of autoscaling, or disable it. Raises RequestError, LogError."""
     request = PolicyRequested(policy, requester(), time.time_ns() // 1_000_000)
-    return _ask(log, "policy", PolicyRequestKey(name, uuid4().hex), request, timeout)
+    return _ask(log, "policy", PolicyRequestKey(name, uuid4().hex), request, timeout, permit)
 
 
 def ask_timestamps(
     log: Log,
     name: str,
     kind: TimestampsRequestKind,
-    timeout: float,
+    permit: Permit,
     nodes: Sequence[RingNode] = (),
     *,
+    timeout: float,
     based_on_ms: int = 0,
     ring_delay_ms: int = 0,
     kept_ms: int = 0,
@@ -171,7 +197,7 @@ def ask_timestamps(
     """Ask for a change of a timestamp set, wait until it is done. Raises RequestError, LogError."""
     now_ms = time.time_ns() // 1_000_000
     request = TimestampsRequested(kind, tuple(nodes), based_on_ms, ring_delay_ms, kept_ms, requester(), now_ms)
-    return _ask(log, kind.value, TimestampsRequestKey(name, uuid4().hex), request, timeout)
+    return _ask(log, kind.value, TimestampsRequestKey(name, uuid4().hex), request, timeout, permit)
 
 
 _WHOLE_LOG: Final = (GenerationRequestKind.CREATE, GenerationRequestKind.GROW, GenerationRequestKind.DELETE)
@@ -183,6 +209,7 @@ def _ask(
     key: GenerationRequestKey | PolicyRequestKey | TimestampsRequestKey,
     record: GenerationRequested | PolicyRequested | TimestampsRequested,
     timeout: float,
+    _permit: Permit,
     *,
     stays: bool = False,
 ) -> str:

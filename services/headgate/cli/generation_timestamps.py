@@ -1,10 +1,6 @@
-"""``headgate generation timestamps``: timestamp sets, for sources that have nothing but clocks.
-
-What changes something that is there says first what it would do; ``--yes`` does it.
-"""
+"""``headgate generation timestamps``: timestamp sets, for sources that have nothing but clocks."""
 
 import time
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,11 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.cli.generation_requests import Yes, ask_timestamps, forget_reader, opened
+from headgate.cli.changes import Change, Destruction, permitted
+from headgate.cli.generation_requests import ask_timestamps, delete_reader, opened, show_done
+from headgate.cli.lookup import not_found
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
-from headgate.cli.output import Output, note, show_rows, show_value
+from headgate.cli.output import Output, show_rows, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
 from headgate.cli.timestamp_rings import IGNORE_MSB, draw_node, read_ring, ring_of, shown_ring, with_node, without_node
+from headgate.eventlog.snapshot import read_snapshot
 from headgate.generation.core.timestamp_records import TimestampRecords, missing_row, removal_of
 from headgate.generation.core.tokens import Sharding, token_of_key
 from headgate.generation.core.topology import Topology, TopologyError
@@ -28,6 +27,7 @@ from headgate.records.timestamps import (
     RingNode,
     TimestampGeneration,
     TimestampReaderKey,
+    TimestampSetKey,
     TimestampSetRecorded,
     TimestampsRequestKind,
 )
@@ -45,13 +45,24 @@ IgnoreMsb = Annotated[int, typer.Option("--ignore-msb", min=0, max=63, help="fir
 
 
 @app.command("list")
-def list_timestamps(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """List the generations that are not removed: since when each operates, until when, and what holds it back."""
+def list_timestamps(
+    name: Annotated[str | None, typer.Argument(metavar="[SET]", help="name of the timestamp set")] = None,
+    *,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """List timestamp sets, or the generations of one.
+
+    A generation is listed until it is removed, with the time in which it operates and what holds its removal back.
+    """
+    if name is None:
+        _list_sets(output, cluster)
+        return
     with opened(name, cluster) as (_, tail):
         record = record_of(tail, name)
         known, now_ms = tail.state.timestamps, time.time_ns() // 1_000_000
         held = removal_of(known, name, record, now_ms).held
-    rows = []
+    rows: list[dict[str, Any]] = []
     for each in record.generations:
         ring = known.rings.get((name, each.timestamp_ms))
         owners = {} if ring is None else owners_of(ring.nodes)
@@ -104,14 +115,14 @@ def show_ring(
 
 
 @app.command()
-def where(
+def lookup(
     name: SetName,
     key: Annotated[str, typer.Argument(help="a key, as text")],
     *,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Say which stream a key's writes belong to, in every generation that is not removed."""
+    """Show which stream a key's writes belong to, in every generation that is not removed."""
     token = token_of_key(key.encode())
     with opened(name, cluster) as (_, tail):
         rows = [
@@ -137,8 +148,11 @@ def create(
     vnodes: Vnodes = None,
     shards: Shards = None,
     ignore_msb: IgnoreMsb = IGNORE_MSB,
-    ring_delay: Annotated[float, typer.Option("--ring-delay", help="seconds until everybody has heard of news")] = 30.0,
+    ring_delay: Annotated[
+        float, typer.Option("--ring-delay", help="seconds until every process knows a new generation")
+    ] = 30.0,
     kept: Annotated[float, typer.Option("--kept", help="seconds for which changes are kept; 0: for ever")] = 86_400.0,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
@@ -152,12 +166,16 @@ def create(
         raise CommandError(ExitCode.SETTING, "which ring? give --ring FILE, or --vnodes and --shards (and --nodes)")
     chosen = read_ring(ring) if ring is not None else ring_of(nodes, vnodes or 0, shards or 0, ignore_msb)
     with connected(cluster) as (_, log):
+        permit = permitted(change, f"create timestamp set {name} with {_described(chosen)}", output, {"set": name})
+        if permit is None:
+            return
         times = {"ring_delay_ms": round(ring_delay * 1000), "kept_ms": round(kept * 1000)}
-        _done(output, name, ask_timestamps(log, name, TimestampsRequestKind.CREATE, timeout, chosen, **times))
+        kind = TimestampsRequestKind.CREATE
+        show_done(output, name, ask_timestamps(log, name, kind, permit, chosen, timeout=timeout, **times))
 
 
 @app.command()
-def switch(
+def update(
     name: SetName,
     *,
     ring: RingFile = None,
@@ -166,12 +184,15 @@ def switch(
     vnodes: Vnodes = None,
     shards: Shards = None,
     ignore_msb: IgnoreMsb = IGNORE_MSB,
-    yes: Yes = False,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Switch to a generation for another ring: a node joins or leaves, or the ring is as a file says."""
+    """Add a node to a timestamp set's ring, remove one, or take another ring from a file. It begins a new generation.
+
+    Example: headgate generation timestamps update shop --add-node node4 --vnodes 256 --shards 8
+    """
     if sum(each is not None for each in (ring, add_node, remove_node)) != 1:
         raise CommandError(ExitCode.SETTING, "give one of --ring, --add-node and --remove-node")
     if add_node is not None and (vnodes is None or shards is None):
@@ -184,12 +205,12 @@ def switch(
             wanted = with_node(present, draw_node(present, add_node, vnodes or 0, Sharding(shards or 0, ignore_msb)))
         else:
             wanted = without_node(present, remove_node or "")
-        if not yes:
-            _would(output, name, present, wanted)
+        permit = permitted(change, _would(present, wanted), output, {"set": name})
+        if permit is None:
             return
         based_on = record.generations[-1].timestamp_ms
         kind = TimestampsRequestKind.SWITCH
-        _done(output, name, ask_timestamps(log, name, kind, timeout, wanted, based_on_ms=based_on))
+        show_done(output, name, ask_timestamps(log, name, kind, permit, wanted, timeout=timeout, based_on_ms=based_on))
 
 
 @app.command()
@@ -197,72 +218,101 @@ def repair(
     name: SetName,
     *,
     ring: RingFile = None,
-    yes: Yes = False,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Check every row, and the latest generation against a ring; write again what is wrong, switch where it differs.
+    """Check every row of a timestamp set, and rewrite those that are wrong.
 
-    Requests at the same time make one generation.
+    With --ring, the latest generation is compared with a ring as well, and a new one begins if it differs. Requests at
+    the same time make one generation.
     """
     with opened(name, cluster) as (log, tail):
         record, present = _latest(tail, name)
         wanted = () if ring is None else read_ring(ring)
-        if not yes:
-            problems = _problems(tail.state.timestamps, name, record) or ["every row is there"]
-            _would(output, name, present, wanted or present, *problems)
-            return
-        _done(output, name, ask_timestamps(log, name, TimestampsRequestKind.REPAIR, timeout, wanted))
+        problems = _problems(tail.state.timestamps, name, record) or ["every row is there"]
+        what = f"{_would(present, wanted or present)} ({'; '.join(problems)})"
+        permit = permitted(change, what, output, {"set": name, "problems": problems})
+        if permit is not None:
+            show_done(
+                output, name, ask_timestamps(log, name, TimestampsRequestKind.REPAIR, permit, wanted, timeout=timeout)
+            )
 
 
 @app.command()
 def gc(
     name: SetName,
     *,
-    yes: Yes = False,
+    change: Destruction,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Remove the generations that nobody needs any more, as the owner does by itself; say what holds the others."""
+    """Remove the generations that nobody needs any more, as the owner does by itself after a while."""
     with opened(name, cluster) as (log, tail):
         record = record_of(tail, name)
-        if not yes:
-            removal = removal_of(tail.state.timestamps, name, record, time.time_ns() // 1_000_000)
-            would = f"would remove: {', '.join(map(str, removal.due)) or 'none'}"
-            held = {str(ms): list(why) for ms, why in removal.held.items()}
-            _say(
-                output,
-                {"set": name, "done": False, "due": list(removal.due), "held_by": held},
-                f"{would} (--yes does it)",
-            )
-            return
-        _done(output, name, ask_timestamps(log, name, TimestampsRequestKind.CLEAN, timeout))
+        removal = removal_of(tail.state.timestamps, name, record, time.time_ns() // 1_000_000)
+        what = f"remove the generations of {name} that nobody needs ({', '.join(map(str, removal.due)) or 'none'})"
+        held = {str(ms): list(why) for ms, why in removal.held.items()}
+        permit = permitted(change, what, output, {"set": name, "due": list(removal.due), "held_by": held})
+        if permit is not None:
+            show_done(output, name, ask_timestamps(log, name, TimestampsRequestKind.CLEAN, permit, timeout=timeout))
 
 
-@app.command()
-def forget(
-    name: SetName,
-    reader: Annotated[str, typer.Argument(help="a reader that is gone for good, as `timestamps list` names it")],
-    *,
-    yes: Yes = False,
-    cluster: ClusterOptions,
-) -> None:
-    """Wait no more for a reader."""
+reader = CommandGroup(help="List and delete the readers of a timestamp set.", no_args_is_help=True)
+app.add_typer(reader, name="reader")
+
+
+@reader.command("list")
+def list_readers(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
+    """List the readers of a timestamp set, and up to when each has read."""
     with opened(name, cluster) as (_, tail):
         record_of(tail, name)
-        forget_reader(
+        found = tail.state.timestamps.readers.get(name, {})
+    rows = [
+        {"reader": each, "left": _text(said.left_ms), "left_ms": said.left_ms} for each, said in sorted(found.items())
+    ]
+    show_rows(("reader", "left"), rows, output)
+
+
+@reader.command("delete")
+def delete_set_reader(
+    name: SetName,
+    reader_name: Annotated[str, typer.Argument(metavar="READER", help="as `timestamps reader list` names it")],
+    *,
+    change: Destruction,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Delete a reader, so that it no longer holds back the removal of generations.
+
+    If it comes back, generations that it has not read may have been removed.
+    """
+    with opened(name, cluster) as (_, tail):
+        record_of(tail, name)
+        delete_reader(
             tail,
-            TimestampReaderKey(name, reader),
+            TimestampReaderKey(name, reader_name),
             tail.state.timestamps.readers.get(name, {}),
-            "timestamp set",
             lambda said: f"left {said.left_ms}",
-            yes=yes,
+            change,
+            output=output,
         )
 
 
 # --- how ---
+
+
+def _list_sets(output: Output, cluster: ClusterOptions) -> None:
+    with connected(cluster) as (_, log):
+        found = list(read_snapshot(log).each(TimestampSetKey, TimestampSetRecorded))
+    rows = [
+        {"set": key.set, "generations": len(record.generations), "latest": _text(record.generations[-1].timestamp_ms)}
+        for key, record in found
+        if record.generations
+    ]
+    show_rows(("set", "generations", "latest"), rows, output)
 
 
 def _latest(tail: GenerationTail, name: str) -> tuple[TimestampSetRecorded, tuple[RingNode, ...]]:
@@ -276,36 +326,23 @@ def _problems(known: TimestampRecords, name: str, record: TimestampSetRecorded) 
     return [f"{key.text()} is not there" for key in missing if key is not None]
 
 
-def _would(
-    output: Output, name: str, present: tuple[RingNode, ...], wanted: tuple[RingNode, ...], *further: str
-) -> None:
-    owners = owners_of(wanted)
-    streams = sum(sharding.shards for sharding in owners.values())
+def _would(present: tuple[RingNode, ...], wanted: tuple[RingNode, ...]) -> str:
     if same_ring(present, wanted):
-        text = "no generation is needed: the latest one is for this ring"
-    else:
-        text = f"would make a generation of {len(owners)} ranges and {streams} streams"
-    found = [text, *further]
-    _say(output, {"set": name, "done": False, "would": found}, f"{'; '.join(found)} (--yes does it)")
+        return "begin no generation: the latest one is for this ring"
+    return f"begin a generation of {_described(wanted)}"
 
 
-def _done(output: Output, name: str, said: str) -> None:
-    _say(output, {"set": name, "done": True, "said": said}, said)
-
-
-def _say(output: Output, facts: Mapping[str, Any], text: str) -> None:
-    if output is Output.TABLE:
-        note(text)
-    else:
-        show_value(output, facts)
+def _described(ring: tuple[RingNode, ...]) -> str:
+    owners = owners_of(ring)
+    return f"{len(owners)} ranges and {sum(sharding.shards for sharding in owners.values())} streams"
 
 
 def record_of(tail: GenerationTail, name: str) -> TimestampSetRecorded:
     """What is recorded of a timestamp set. Raises CommandError if it is not there."""
     record = tail.state.timestamps.sets.get(name)
     if record is None:
-        known = ", ".join(sorted(tail.state.timestamps.sets)) or "none"
-        raise CommandError(ExitCode.NOT_FOUND, f"there is no timestamp set {name!r}; known beside it are: {known}")
+        how = "`headgate generation timestamps create`"
+        raise not_found(f"timestamp set {name!r}", sorted(tail.state.timestamps.sets), how)
     return record
 
 

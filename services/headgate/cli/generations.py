@@ -1,7 +1,5 @@
 """``headgate generation``: change logs and their generations, shown and changed.
 
-What changes something says first what it would do; ``--yes`` does it.
-
 A reader's progress: a feed's positions are those of its checkpoint and its agents. A program that reads with
 ChangeReader keeps its own, and reports only up to which switch it has read everything that was closed.
 """
@@ -12,23 +10,23 @@ from typing import Annotated, Any
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.cli.generation_loads import automatic, show_plan
-from headgate.cli.generation_pictures import picture
+from headgate.cli.changes import Change, Destruction
+from headgate.cli.generation_graphs import graph
+from headgate.cli.generation_loads import autoscale, rebalance
 from headgate.cli.generation_requests import (
     SetName,
-    Yes,
-    ask,
-    commit,
-    forget_reader,
+    delete_reader,
     map_of,
     opened,
     record_of,
     request_of,
+    settle,
+    switch,
     waits_for,
 )
 from headgate.cli.generation_timestamps import app as timestamps
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
-from headgate.cli.output import Output, note, show_rows
+from headgate.cli.output import Output, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
 from headgate.cli.source_topics import positions_of
 from headgate.config.feed import parse_feed
@@ -47,14 +45,17 @@ from headgate.sources.change_logs import reader_of_feed
 
 app = CommandGroup(help="Create and re-partition change logs.", no_args_is_help=True)
 
-app.command("plan")(show_plan)
-app.command()(automatic)
-app.command()(picture)
+app.command()(rebalance)
+app.command()(graph)
+app.add_typer(autoscale, name="autoscale")
 app.add_typer(timestamps, name="timestamps")
 
+reader = CommandGroup(help="List and delete the readers of a change log.", no_args_is_help=True)
+app.add_typer(reader, name="reader")
 
-@app.command()
-def readers(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
+
+@reader.command("list")
+def list_readers(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
     """List the readers of a change log, and of each feed the streams that it has yet to read."""
     with opened(name, cluster) as (log, tail):
         record_of(tail, name)
@@ -62,10 +63,12 @@ def readers(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOpt
         snapshot = read_snapshot(log)
     feeds = {reader_of_feed(key.feed): (key.feed, record) for key, record in snapshot.each(FeedKey, FeedRecorded)}
     rows: list[dict[str, Any]] = []
-    for reader, said in sorted(found.items()):
-        told = {"reader": reader, "has_read": said.read_epoch, "reported_ms": said.reported_ms}
+    for reader_name, said in sorted(found.items()):
+        told = {"reader": reader_name, "has_read": said.read_epoch, "reported_ms": said.reported_ms}
         streams = (
-            [told | each for each in _streams(tail.state, name, snapshot, *feeds[reader])] if reader in feeds else []
+            [told | each for each in _streams(tail.state, name, snapshot, *feeds[reader_name])]
+            if reader_name in feeds
+            else []
         )
         rows += streams or [told]
     show_rows(("reader", "has_read", "stream", "partition", "position", "end", "waits_for"), rows, output)
@@ -78,12 +81,16 @@ def create(
     topic: Annotated[str | None, typer.Option("--topic", help="Kafka topic [the set's name]")] = None,
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="most streams at once; `grow` adds some")],
     streams: Annotated[int, typer.Option("--streams", min=1, help="of the first generation")] = 1,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
     """Create a change log: its topics and its first generation.
 
     A topic that exists must have this number of partitions and cleanup.policy=delete, and belong to nobody else.
+
+    Example: headgate generation create orders --partitions 64 --streams 8
     """
     try:
         check_name("change log", name)
@@ -91,7 +98,8 @@ def create(
         raise CommandError(ExitCode.SETTING, str(error)) from error
     with connected(cluster) as (_, log):
         request = request_of(GenerationRequestKind.CREATE, topic=topic or name, partitions=partitions, streams=streams)
-        note(ask(log, name, request, timeout))
+        what = f"create change log {name} on topic {topic or name} with {partitions} partitions and {streams} streams"
+        settle(log, name, request, what, change, timeout=timeout, output=output)
 
 
 @app.command()
@@ -99,40 +107,46 @@ def grow(
     name: SetName,
     *,
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="how many there are then")],
-    yes: Yes = False,
+    change: Destruction,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
     """Add partitions to a change log's topic, for more streams.
 
-    Its streams stay where they are; the next switch can use the new partitions. No key moves until then.
+    Its streams stay where they are. The next switch can use the new partitions, and no key moves until then. Kafka
+    cannot remove partitions again.
     """
     with opened(name, cluster) as (log, tail):
         record = record_of(tail, name)
-        if not yes:
-            note(f"would grow topic {record.topic} from {record.partitions} to {partitions} partitions (--yes does it)")
-            return
-        note(ask(log, name, request_of(GenerationRequestKind.GROW, partitions=partitions), timeout))
+        what = f"grow topic {record.topic} from {record.partitions} to {partitions} partitions"
+        request = request_of(GenerationRequestKind.GROW, partitions=partitions)
+        settle(log, name, request, what, change, timeout=timeout, output=output)
 
 
 @app.command()
 def delete(
-    name: SetName, *, yes: Yes = False, timeout: Timeout = OUTCOME_SECONDS_DEFAULT, cluster: ClusterOptions
+    name: SetName,
+    *,
+    change: Destruction,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
 ) -> None:
     """Delete a change log with its topics and all changes in them.
 
-    Registered readers must be forgotten before. The name and the topic's name can be used again.
+    Delete its readers first. The name and the topic's name can be used again.
+
+    Example: headgate generation delete orders --dry-run
     """
     with opened(name, cluster) as (log, tail):
         record = record_of(tail, name)
         writers = [each.writer for each in record.writers if not each.is_over]
-        if not yes:
-            note(
-                f"would delete change log {name} with {len(record.generations)} generations, its topic {record.topic} "
-                f"and all changes in it; writers: {', '.join(writers) or 'none'} (--yes does it)"
-            )
-            return
-        note(ask(log, name, request_of(GenerationRequestKind.DELETE), timeout))
+        what = (
+            f"delete change log {name} with {len(record.generations)} generations, its topic {record.topic} and all "
+            f"changes in it (writers: {', '.join(writers) or 'none'})"
+        )
+        settle(log, name, request_of(GenerationRequestKind.DELETE), what, change, timeout=timeout, output=output)
 
 
 @app.command("list")
@@ -158,7 +172,7 @@ def list_generations(
                 "phase": each.phase.value,
                 "streams": len(tail.state.map_of(name, each.epoch).streams),
                 "writers": [f"{cut.writer}={cut.position}" for cut in each.cuts],
-                "waits_for": waits_for(record, each, {reader: said.read_epoch for reader, said in readers.items()}),
+                "waits_for": waits_for(record, each, {key: said.read_epoch for key, said in readers.items()}),
                 "reason": each.reason,
             }
             for each in record.generations
@@ -185,14 +199,14 @@ def show(
 
 
 @app.command()
-def where(
+def lookup(
     name: SetName,
     key: Annotated[str, typer.Argument(help="a key, as text")],
     *,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Say which stream a key's changes go to, in every generation that is not retired."""
+    """Show which stream a key's changes go to, in every generation that is not retired."""
     token = token_of_key(key.encode())
     with opened(name, cluster) as (_, tail):
         rows = [
@@ -217,63 +231,103 @@ def lineage(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOpt
     show_rows(("stream", "opened_in", "partition", "parents", "children"), rows, output)
 
 
-@app.command("commit")
-def commit_streams(
+@app.command("resize")
+def resize_streams(
     name: SetName,
     *,
     streams: Annotated[int, typer.Option("--streams", min=1, help="equal ranges from then on")],
-    yes: Yes = False,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Switch to a generation of so many equal ranges; ranges that are so already keep their streams."""
+    """Switch to a generation with another number of streams, of equal ranges.
+
+    A stream whose range stays as it is stays open.
+
+    Example: headgate generation resize orders --streams 16 --dry-run
+    """
     with opened(name, cluster) as (log, tail):
-        commit(log, tail, name, resize(map_of(tail, name, None), streams), yes=yes, timeout=timeout)
+        switch(log, tail, name, resize(map_of(tail, name, None), streams), change, timeout=timeout, output=output)
 
 
 @app.command()
-def abort(name: SetName, *, timeout: Timeout = OUTCOME_SECONDS_DEFAULT, cluster: ClusterOptions) -> None:
-    """Take back a switch that is prepared and not committed."""
-    with connected(cluster) as (_, log):
-        note(ask(log, name, request_of(GenerationRequestKind.ABORT), timeout))
+def abort(
+    name: SetName,
+    *,
+    change: Change,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Abort a switch that is prepared and not committed."""
+    with opened(name, cluster) as (log, tail):
+        record_of(tail, name)
+        request = request_of(GenerationRequestKind.ABORT)
+        settle(log, name, request, f"abort the prepared switch of {name}", change, timeout=timeout, output=output)
 
 
 @app.command()
-def repair(name: SetName, *, timeout: Timeout = OUTCOME_SECONDS_DEFAULT, cluster: ClusterOptions) -> None:
-    """Check the topic and every generation, say why a switch stands still, and resume it."""
-    with connected(cluster) as (_, log):
-        note(ask(log, name, request_of(GenerationRequestKind.REPAIR), timeout))
+def repair(
+    name: SetName,
+    *,
+    change: Change,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Check the topic and every generation, show why a switch does not proceed, and resume it."""
+    with opened(name, cluster) as (log, tail):
+        record_of(tail, name)
+        settle(
+            log,
+            name,
+            request_of(GenerationRequestKind.REPAIR),
+            f"repair {name}",
+            change,
+            timeout=timeout,
+            output=output,
+        )
 
 
 @app.command()
-def gc(name: SetName, *, yes: Yes = False, timeout: Timeout = OUTCOME_SECONDS_DEFAULT, cluster: ClusterOptions) -> None:
+def gc(
+    name: SetName,
+    *,
+    change: Destruction,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
     """Retire the generations that every reader has left."""
     with opened(name, cluster) as (log, tail):
         drained = [str(each.epoch) for each in record_of(tail, name).generations if each.phase.value == "drained"]
-        if not yes:
-            note(f"would retire: {', '.join(drained) or 'none'} (--yes does it)")
-            return
-        note(ask(log, name, request_of(GenerationRequestKind.RETIRE), timeout))
+        what = f"retire the generations of {name} that every reader has left ({', '.join(drained) or 'none'})"
+        settle(log, name, request_of(GenerationRequestKind.RETIRE), what, change, timeout=timeout, output=output)
 
 
-@app.command()
-def forget(
+@reader.command("delete")
+def delete_log_reader(
     name: SetName,
-    reader: Annotated[str, typer.Argument(help="a reader that is gone for good, as `generation list` names it")],
+    reader_name: Annotated[str, typer.Argument(metavar="READER", help="as `generation reader list` names it")],
     *,
-    yes: Yes = False,
+    change: Destruction,
+    output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Wait no more for a reader. If it comes back, it may find that streams were retired before it has read them."""
+    """Delete a reader, so that it no longer holds back the retirement of streams.
+
+    If it comes back, streams that it has not read may have been retired.
+    """
     with opened(name, cluster) as (_, tail):
         record_of(tail, name)
-        forget_reader(
+        delete_reader(
             tail,
-            ReaderKey(name, reader),
+            ReaderKey(name, reader_name),
             tail.state.readers.get(name, {}),
-            "change log",
             lambda said: f"read what switches up to {said.read_epoch} closed",
-            yes=yes,
+            change,
+            output=output,
         )
 
 

@@ -1,5 +1,6 @@
-"""Looked up in a snapshot of the log: a feed by its name, and what a shard's owner knows."""
+"""Lookups in a snapshot of the log: things by their names, and what a shard's owner knows."""
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from headgate.app.exit_codes import CommandError, ExitCode
@@ -7,6 +8,8 @@ from headgate.coordinator.core.state import CoordinatorState, evolve, new_state
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedRecorded
 from headgate.records.keys import FeedKey
+from headgate.records.spans import table_of
+from headgate.views.rows import agent_rows
 
 
 def replayed(snapshot: Snapshot, shard: int) -> CoordinatorState:
@@ -18,13 +21,33 @@ def replayed(snapshot: Snapshot, shard: int) -> CoordinatorState:
     return state
 
 
+def not_found(what: str, known: Sequence[str], how: str) -> CommandError:
+    """That ``what`` (``feed 'shp'``) does not exist, with the nearest name, the known ones, and ``how`` to go on."""
+    name = what.rpartition(" ")[2].strip("'")
+    near = get_close_matches(name, known, n=1)
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    told = f"{hint}Known are: {', '.join(known)}" if known else f"There are none yet: {how}"
+    return CommandError(ExitCode.NOT_FOUND, f"{what} does not exist. {told}")
+
+
 def find_feed(snapshot: Snapshot, feed: str) -> FeedRecorded:
     """The feed's record; raises CommandError with the names there are."""
     record = snapshot.get(FeedKey(feed), FeedRecorded)
     if record is None:
         names = [key.feed for key, _ in snapshot.each(FeedKey, FeedRecorded)]
-        near = get_close_matches(feed, names, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        there = f"{hint}there are {', '.join(names)}" if names else "there are none yet: `headgate feed create FILE`"
-        raise CommandError(ExitCode.NOT_FOUND, f"no feed is called {feed!r}; {there}")
+        raise not_found(f"feed {feed!r}", names, "`headgate feed create FILE`")
     return record
+
+
+def find_table(snapshot: Snapshot, feed: str, table: str) -> None:
+    """Raises CommandError if the feed, or its table of this name, does not exist."""
+    spans = [plan.span for plan in find_feed(snapshot, feed).spans]
+    if table not in spans and table not in map(table_of, spans):
+        raise not_found(f"table {table!r}", spans, f"`headgate table list {feed}`")
+
+
+def find_agent(snapshot: Snapshot, agent: str) -> None:
+    """Raises CommandError if no session of an agent of this name is alive."""
+    alive = sorted({row.agent for row in agent_rows(snapshot) if row.state != "dead"})
+    if agent not in alive:
+        raise not_found(f"agent {agent!r}", alive, "`headgate serve agent`")

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.cli.changes import Change, Destruction, Permit, agreed, permitted
 from headgate.cli.migration_target import TargetOptions
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, note, show_object, show_rows
@@ -21,6 +22,7 @@ from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.migration.core import effects as fx
+from headgate.migration.core.requests import ALL
 from headgate.migration.core.spec import (
     CHUNK_ROWS_DEFAULT,
     MigrationSpec,
@@ -52,6 +54,17 @@ from headgate.runtime.requests import Request, ask
 app = CommandGroup(help="Change schemas under load.", no_args_is_help=True)
 
 TOPIC: Final = Partition("migration", 0)
+
+_VERBS: Final = {
+    MigrationRequestKind.CANCEL: "cancel",
+    MigrationRequestKind.RETRY: "retry",
+    MigrationRequestKind.LAUNCH: "launch",
+    MigrationRequestKind.COMPLETE: "complete",
+    MigrationRequestKind.FORCE_CUTOVER: "force the cut-over of",
+    MigrationRequestKind.CLEANUP: "drop the old tables of",
+    MigrationRequestKind.THROTTLE: "throttle",
+}
+"""What each operation does, for a prompt or a dry run: "cancel migration 7"."""
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="see `headgate migration list`; all for every migration")]
 AllowLossy = Annotated[
@@ -100,11 +113,19 @@ def submit(
         list[str] | None,
         typer.Option("--max-feed-lag", help="FEED=SECONDS it may be behind, or the copy waits; may be repeated"),
     ] = None,
+    change: Destruction,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Submit a schema change; it is examined at its database, and queued or refused."""
+    """Submit a schema change. It is examined at its database, and queued or refused.
+
+    --dry-run examines the statement and the table in a read-only session and submits nothing. Types and rows are
+    checked at the submission. Only changes by strategy online can be reverted, so the others need --yes where no
+    terminal can be asked.
+
+    Example: headgate migration submit 'ALTER TABLE items ADD note text' --database shop --topic shop.public.items
+    """
     spec = _checked(
         MigrationSpec(
             statement=statement,
@@ -134,9 +155,14 @@ def submit(
             feed_lags_max=_feed_lags(max_feed_lag or []),
         )
     )
+    is_final = spec.strategy is not MigrationStrategy.ONLINE
+    permit = agreed(change.only_if(is_final), f"change a table by strategy {spec.strategy.value}")
+    if permit is None:
+        _examine(spec, output)
+        return
     name = migration or uuid4().hex
     with connected(cluster) as (_, log):
-        _ask(log, MigrationRequestKind.SUBMIT, name, timeout, output, spec=written(spec))
+        _ask(log, MigrationRequestKind.SUBMIT, name, permit, timeout=timeout, output=output, spec=written(spec))
 
 
 def _feed_lags(given: list[str]) -> dict[str, float]:
@@ -161,34 +187,11 @@ def _checked(spec: MigrationSpec) -> MigrationSpec:
         raise CommandError(ExitCode.USAGE, f"{error.object!r} is not valid UTF-8: nothing can record it") from error
 
 
-@app.command()
-def plan(
-    statement: Statement,
-    *,
-    target: TargetOptions,
-    allow_lossy: AllowLossy = None,
-    output: Format = Output.TABLE,
-) -> None:
-    """Plan a schema change without submitting it.
-
-    The statement and the table are examined in a read-only session. Types and rows are checked at submission.
-    """
-    spec = _checked(
-        MigrationSpec(
-            statement=statement,
-            database=target.database,
-            strategy=MigrationStrategy(target.strategy),
-            topic=target.topic,
-            registry=target.registry,
-            declarative=target.declarative,
-            prefer_instant=target.prefer_instant,
-            tool_options=tuple(target.tool_options or ()),
-            allow_lossy=tuple(allow_lossy or ()),
-        )
-    )
+def _examine(spec: MigrationSpec, output: Output) -> None:
+    """Show what an owner would do, or raise CommandError with the reason to refuse it."""
     result = MigrationWork().run(fx.ExamineMigration("plan", "plan", spec, reads_only=True))
     if isinstance(result, fx.Examined):
-        show_object({"strategy": target.strategy, **msgspec.to_builtins(result)}, output)
+        show_object({"strategy": spec.strategy.value, **msgspec.to_builtins(result)}, output)
     elif isinstance(result, fx.ExamineRefused):
         raise CommandError(ExitCode.REQUEST_REFUSED, result.reason)
     else:
@@ -263,34 +266,112 @@ def logs(migration: Id, *, output: Format = Output.TABLE, cluster: ClusterOption
             note(line)
 
 
-def _simple(kind: MigrationRequestKind, help_text: str) -> Any:
-    def command(
-        migration: Id,
-        *,
-        timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-        output: Format = Output.TABLE,
-        cluster: ClusterOptions,
-    ) -> None:
-        with connected(cluster) as (_, log):
-            _ask(log, kind, migration, timeout, output)
+def _change(
+    log: Log,
+    kind: MigrationRequestKind,
+    migration: str,
+    change: Change,
+    *,
+    timeout: float,
+    output: Output,
+    **more: Any,
+) -> None:
+    """Ask for an operation on a migration that exists, if the user agrees."""
+    what = "all migrations" if migration == ALL else f"migration {migration}"
+    permit = permitted(
+        change, f"{_VERBS[kind]} {what}", output, {"id": migration}, check=lambda: _known(log, migration)
+    )
+    if permit is not None:
+        _ask(log, kind, migration, permit, timeout=timeout, output=output, **more)
 
-    command.__doc__ = help_text
-    return command
+
+def _known(log: Log, migration: str) -> None:
+    if migration != ALL:
+        _one(log, migration)
 
 
-for _kind, _name, _help in (
-    (MigrationRequestKind.CANCEL, "cancel", "End a pending migration; done once nothing of it writes any more."),
-    (MigrationRequestKind.RETRY, "retry", "Queue again what has failed or was cancelled."),
-    (MigrationRequestKind.LAUNCH, "launch", "Let a migration start that was submitted with --postpone-launch."),
-    (
-        MigrationRequestKind.COMPLETE,
-        "complete",
-        "Let a migration cut over that was submitted with --postpone-completion.",
-    ),
-    (MigrationRequestKind.FORCE_CUTOVER, "force-cutover", "Cut over now, ending the sessions that hold the table."),
-    (MigrationRequestKind.CLEANUP, "cleanup", "Drop the tables that an ended migration has left."),
-):
-    app.command(_name)(_simple(_kind, _help))
+@app.command()
+def cancel(
+    migration: Id,
+    *,
+    change: Change,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Cancel a pending migration. Done when it writes nothing any more."""
+    with connected(cluster) as (_, log):
+        _change(log, MigrationRequestKind.CANCEL, migration, change, timeout=timeout, output=output)
+
+
+@app.command()
+def retry(
+    migration: Id,
+    *,
+    change: Change,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Queue a failed or cancelled migration again."""
+    with connected(cluster) as (_, log):
+        _change(log, MigrationRequestKind.RETRY, migration, change, timeout=timeout, output=output)
+
+
+@app.command()
+def launch(
+    migration: Id,
+    *,
+    change: Change,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Start a migration that was submitted with --postpone-launch."""
+    with connected(cluster) as (_, log):
+        _change(log, MigrationRequestKind.LAUNCH, migration, change, timeout=timeout, output=output)
+
+
+@app.command()
+def complete(
+    migration: Id,
+    *,
+    change: Change,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Cut over a migration that was submitted with --postpone-completion."""
+    with connected(cluster) as (_, log):
+        _change(log, MigrationRequestKind.COMPLETE, migration, change, timeout=timeout, output=output)
+
+
+@app.command()
+def force_cutover(
+    migration: Id,
+    *,
+    change: Destruction,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Cut over now, and end the sessions that hold the table."""
+    with connected(cluster) as (_, log):
+        _change(log, MigrationRequestKind.FORCE_CUTOVER, migration, change, timeout=timeout, output=output)
+
+
+@app.command()
+def cleanup(
+    migration: Id,
+    *,
+    change: Destruction,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Drop the tables that an ended migration has left. It cannot be reverted then."""
+    with connected(cluster) as (_, log):
+        _change(log, MigrationRequestKind.CLEANUP, migration, change, timeout=timeout, output=output)
 
 
 @app.command()
@@ -299,13 +380,26 @@ def throttle(
     *,
     ratio: Annotated[float, typer.Option("--ratio", help="0 full speed, 1 stands still")] = 1.0,
     expires: Annotated[float | None, typer.Option("--expires", help="seconds")] = None,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Slow a migration's copy down, or with --ratio 0 no more."""
+    """Slow down a migration's copy. --ratio 0 ends it.
+
+    Example: headgate migration throttle ID --ratio 0.5 --expires 600
+    """
     with connected(cluster) as (_, log):
-        _ask(log, MigrationRequestKind.THROTTLE, migration, timeout, output, ratio=ratio, expires=expires)
+        _change(
+            log,
+            MigrationRequestKind.THROTTLE,
+            migration,
+            change,
+            timeout=timeout,
+            output=output,
+            ratio=ratio,
+            expires=expires,
+        )
 
 
 @app.command()
@@ -325,11 +419,12 @@ def revert(
         typer.Option("--cutover-threshold", help="seconds that writers may wait; as the migration's if not given"),
     ] = None,
     force_cutover_after: Annotated[float | None, typer.Option("--force-cutover-after", help="seconds")] = None,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Undo the last completed migration of a table, as a migration of its own; nothing written since is lost."""
+    """Revert the last completed migration of a table, as a migration of its own. Nothing written since is lost."""
     with connected(cluster) as (_, log):
         before = parse_spec(_one(log, migration).spec)
         spec = _checked(
@@ -349,7 +444,10 @@ def revert(
                 force_cutover_after_seconds=force_cutover_after,
             )
         )
-        _ask(log, MigrationRequestKind.REVERT, new_id or uuid4().hex, timeout, output, spec=written(spec))
+        permit = permitted(change, f"revert migration {migration}", output, {"id": migration})
+        if permit is not None:
+            name = new_id or uuid4().hex
+            _ask(log, MigrationRequestKind.REVERT, name, permit, timeout=timeout, output=output, spec=written(spec))
 
 
 def _or(given: float | None, theirs: float) -> float:
@@ -363,9 +461,10 @@ def _ask(
     log: Log,
     kind: MigrationRequestKind,
     migration: str,
-    timeout_seconds: float,
-    output: Output,
+    _permit: Permit,
     *,
+    timeout: float,
+    output: Output,
     spec: str | None = None,
     ratio: float | None = None,
     expires: float | None = None,
@@ -391,7 +490,7 @@ def _ask(
         service="migration",
         if_unfinished="it continues: see `headgate migration show`, or give a longer --timeout",
     )
-    show_settled(migration, {"id": migration}, ask(log, asked, timeout_seconds, client=CLIENT), output)
+    show_settled(migration, {"id": migration}, ask(log, asked, timeout, client=CLIENT), output)
 
 
 def _history(log: Log) -> list[Delivery]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of
+from headgate.cli.changes import Permit
 from headgate.cli.output import Output, note, show_value
 from headgate.eventlog.log import Log
 from headgate.eventlog.sharding import shard_of
@@ -58,14 +59,14 @@ def operation(
     )
 
 
-def ask(log: Log, request: OperationRequested, timeout_seconds: float) -> RequestSettled:
+def ask(log: Log, request: OperationRequested, timeout_seconds: float, permit: Permit) -> RequestSettled:
     """Ask the owner of the feed's shard, and wait until it is done. Raises RequestError, LogError."""
     shard = shard_of(request.feed, log.shards)
-    return ask_shards(log, request, [shard], timeout_seconds)[shard]
+    return ask_shards(log, request, [shard], timeout_seconds, permit)[shard]
 
 
 def ask_shards(
-    log: Log, request: OperationRequested, shards: Sequence[int], timeout_seconds: float
+    log: Log, request: OperationRequested, shards: Sequence[int], timeout_seconds: float, _permit: Permit
 ) -> dict[int, RequestSettled]:
     """Ask the owners of several shards at once. Returns their outcomes, which are all ``done``.
 

@@ -1,15 +1,16 @@
-"""``headgate topic rights``: what services need on the brokers, shown or granted."""
+"""``headgate topic rights`` and ``grant``: what services need on the brokers."""
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from headgate.app.access_rules import access_rule, create_access_rules
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.cli.options import ClusterOptions, Format, cluster_flags
+from headgate.cli.changes import Change, Permit, permitted
+from headgate.cli.options import ClusterOptions, Format, OptionGroup, cluster_flags
 from headgate.cli.output import Output, note, show_rows
-from headgate.config.rights import Topics, grants, who_has_rights
-from headgate.config.settings import load_settings
+from headgate.config.rights import Grant, Topics, grants, who_has_rights
+from headgate.config.settings import Settings, load_settings
 from headgate.config.wording import one_of
 from headgate.generation.changelog.shell.wire import positions_topic
 
@@ -17,41 +18,76 @@ _COLUMNS: Final = ("who", "principal", "resource", "name", "pattern", "operation
 
 WHO: Final = "{who}"
 
+Services = Annotated[list[str] | None, typer.Argument(metavar="[WHO]…", help="services; default all")]
 
-def rights(
-    who: Annotated[list[str] | None, typer.Argument(metavar="[WHO]…", help="services; default all")] = None,
-    *,
+
+class RightsOptions(OptionGroup, frozen=True):
+    """Whose rights, and on which topics beside the control topics."""
+
     principal: Annotated[
         str, typer.Option("--principal", help="whose rights they are, {who} stands for the service")
-    ] = f"User:{WHO}",
+    ] = f"User:{WHO}"
     feed_topic: Annotated[
         list[str] | None, typer.Option("--feed-topic", help="a topic that feeds read; with a dot at its end a prefix")
-    ] = None,
-    change_log: Annotated[list[str] | None, typer.Option("--change-log", help="a change log's topic")] = None,
-    copied_topic: Annotated[list[str] | None, typer.Option("--copied-topic", help="a topic that ingest copies")] = None,
-    grant: Annotated[bool, typer.Option("--grant", help="have the brokers grant them")] = False,
+    ] = None
+    change_log: Annotated[list[str] | None, typer.Option("--change-log", help="a change log's topic")] = None
+    copied_topic: Annotated[list[str] | None, typer.Option("--copied-topic", help="a topic that ingest copies")] = None
+
+
+def rights(
+    who: Services = None, *, options: RightsOptions, output: Format = Output.TABLE, cluster: ClusterOptions
+) -> None:
+    """Show the rights on Kafka that services need, one access rule a line.
+
+    Example: headgate topic rights coordinator agent --feed-topic shop.
+    """
+    _show(_needed(load_settings(cluster_flags(cluster)), who, options), options, output)
+
+
+def grant(
+    who: Services = None,
+    *,
+    options: RightsOptions,
+    change: Change,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Show the rights on Kafka that services need, one access rule a line; --grant grants them."""
+    """Grant services the rights on Kafka that they need, as a user who may.
+
+    Example: headgate topic grant agent --feed-topic shop. --principal User:headgate
+    """
+    settings = load_settings(cluster_flags(cluster))
+    found = _needed(settings, who, options)
+    permit = permitted(change, f"grant {len(found)} rights on {settings.bootstrap}", Output.TABLE)
+    if permit is not None:
+        _granted(settings, found, options, permit)
+        note(f"{len(found)} rights are granted on {settings.bootstrap}")
+    _show(found, options, output)
+
+
+def _needed(settings: Settings, who: list[str] | None, options: RightsOptions) -> list[Grant]:
+    """The rights. Raises CommandError for a service that does not exist."""
     for name in who or ():
         if name not in who_has_rights():
             raise CommandError(ExitCode.NOT_FOUND, f"service {one_of(name, who_has_rights())}")
-    settings = load_settings(cluster_flags(cluster))
-    logs = change_log or []
+    logs = options.change_log or []
     topics = {
-        Topics.FEEDS: feed_topic or [],
+        Topics.FEEDS: options.feed_topic or [],
         Topics.CHANGE_LOGS: [*logs, *map(positions_topic, logs)],
-        Topics.COPIED: copied_topic or [],
+        Topics.COPIED: options.copied_topic or [],
     }
-    found = grants(settings.cluster, topics, who or ())
-    if grant:
-        create_access_rules(settings, [access_rule(each, principal.replace(WHO, each.who)) for each in found])
-        note(f"{len(found)} rights are granted on {settings.bootstrap}")
-    rows = [
+    return list(grants(settings.cluster, topics, who or ()))
+
+
+def _granted(settings: Settings, found: list[Grant], options: RightsOptions, _permit: Permit) -> None:
+    create_access_rules(settings, [access_rule(each, options.principal.replace(WHO, each.who)) for each in found])
+
+
+def _show(found: list[Grant], options: RightsOptions, output: Output) -> None:
+    rows: list[dict[str, Any]] = [
         {
             "who": each.who,
-            "principal": principal.replace(WHO, each.who),
+            "principal": options.principal.replace(WHO, each.who),
             "resource": each.resource.value,
             "name": each.name,
             "pattern": "prefixed" if each.is_prefix else "literal",

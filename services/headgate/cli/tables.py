@@ -1,4 +1,4 @@
-"""``headgate table``: where each table, or each part of one, runs; moving, dividing and making whole."""
+"""``headgate table``: where each table, or each part of one, runs, and how to move, split and merge it."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from headgate.cli.lookup import find_feed
+from headgate.cli.changes import Change, permitted
+from headgate.cli.lookup import find_agent, find_feed, find_table
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation, show_settled
@@ -29,7 +30,7 @@ def list_tables(
     """List tables, and the parts of those that are split, with state, agent, epoch, offsets applied and lag."""
     with connected(cluster) as (_, log):
 
-        def look() -> None:
+        def show_now() -> None:
             snapshot = read_snapshot(log)
             if feed is not None:
                 find_feed(snapshot, feed)
@@ -43,7 +44,7 @@ def list_tables(
                 rows = [{**row, "state": _state(row)} for row in rows]
             show_rows(("feed", "span", "state", "agent", "epoch", "applied", "lag_ms", "error"), rows, output)
 
-        again(look, watch)
+        again(show_now, watch)
 
 
 def _state(row: Mapping[str, Any]) -> str:
@@ -58,6 +59,7 @@ def move(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="as `headgate table list` shows it")],
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="where to; see `headgate agent list`")],
     *,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
@@ -66,9 +68,19 @@ def move(
 
     Example: headgate table move shop public.orders agent-2
     """
+    facts = {"feed": feed, "table": table, "agent": agent}
     with connected(cluster) as (_, log):
-        outcome = ask(log, operation(OperationKind.MOVE_TABLE, feed, table=table, agent=agent), timeout)
-    show_settled(f"{feed}/{table} → {agent}", {"feed": feed, "table": table, "agent": agent}, outcome, output)
+
+        def check() -> None:
+            snapshot = read_snapshot(log)
+            find_table(snapshot, feed, table)
+            find_agent(snapshot, agent)
+
+        permit = permitted(change, f"move table {table} of feed {feed} to agent {agent}", output, facts, check=check)
+        if permit is None:
+            return
+        outcome = ask(log, operation(OperationKind.MOVE_TABLE, feed, table=table, agent=agent), timeout, permit)
+    show_settled(f"{feed}/{table} → {agent}", facts, outcome, output)
 
 
 @app.command()
@@ -79,6 +91,7 @@ def split(
     parts: Annotated[
         int | None, typer.Option(min=2, help="into how many; left out: as its load asks, from now on")
     ] = None,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
@@ -87,9 +100,16 @@ def split(
 
     Example: headgate table split shop public.orders --parts 4
     """
-    with connected(cluster) as (_, log):
-        outcome = ask(log, operation(OperationKind.SPLIT_TABLE, feed, table=table, parts=parts), timeout)
-    show_settled(f"{feed}/{table}", {"feed": feed, "table": table, "parts": parts}, outcome, output)
+    what = f"split table {table} of feed {feed}" + (f" into {parts} parts" if parts else " by its load")
+    _divide(
+        OperationKind.SPLIT_TABLE,
+        what,
+        {"feed": feed, "table": table, "parts": parts},
+        change,
+        timeout=timeout,
+        output=output,
+        cluster=cluster,
+    )
 
 
 @app.command()
@@ -97,11 +117,40 @@ def merge(
     feed: Annotated[str, typer.Argument(metavar="FEED")],
     table: Annotated[str, typer.Argument(metavar="TABLE", help="as a whole, without partitions")],
     *,
+    change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
     """Merge the parts of a split table on one agent. Done when it replicates as one."""
+    what = f"merge the parts of table {table} of feed {feed}"
+    _divide(
+        OperationKind.MERGE_TABLE,
+        what,
+        {"feed": feed, "table": table, "parts": 1},
+        change,
+        timeout=timeout,
+        output=output,
+        cluster=cluster,
+    )
+
+
+def _divide(
+    kind: OperationKind,
+    what: str,
+    facts: Mapping[str, Any],
+    change: Change,
+    *,
+    timeout: float,
+    output: Output,
+    cluster: ClusterOptions,
+) -> None:
+    """Split or merge the table in ``facts``, if the user agrees."""
+    feed, table = facts["feed"], facts["table"]
+    parts = facts["parts"] if kind is OperationKind.SPLIT_TABLE else None
     with connected(cluster) as (_, log):
-        outcome = ask(log, operation(OperationKind.MERGE_TABLE, feed, table=table), timeout)
-    show_settled(f"{feed}/{table}", {"feed": feed, "table": table, "parts": 1}, outcome, output)
+        permit = permitted(change, what, output, facts, check=lambda: find_table(read_snapshot(log), feed, table))
+        if permit is None:
+            return
+        outcome = ask(log, operation(kind, feed, table=table, parts=parts), timeout, permit)
+    show_settled(f"{feed}/{table}", facts, outcome, output)

@@ -8,11 +8,12 @@ import msgspec
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.cli.changes import Change, Permit, permitted
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, cluster_flags, connected
-from headgate.cli.output import Output, note, show_rows
-from headgate.cli.rights import rights
+from headgate.cli.output import Output, note, show_rows, show_value
+from headgate.cli.rights import grant, rights
 from headgate.cli.source_topics import SOURCE_COLUMNS, source_rows
-from headgate.config.settings import load_settings
+from headgate.config.settings import Settings, load_settings
 from headgate.config.wording import one_of
 from headgate.eventlog.log import Delivery, Garbage, Log, Partition
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
@@ -25,6 +26,7 @@ POLL_SECONDS: Final = 0.5
 POLL_RECORDS_MAX: Final = 500
 
 app.command("rights")(rights)
+app.command("grant")(grant)
 
 TopicName = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help=f"one of {', '.join(KEY_FORMS)}; default all")]
 
@@ -124,6 +126,8 @@ def create(
     replication_factor: Annotated[
         int | None, typer.Option("--replication-factor", help="[HEADGATE_REPLICATION_FACTOR]")
     ] = None,
+    change: Change,
+    output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
     """Create the control topics that are missing, with the settings they need, and check the others.
@@ -132,8 +136,20 @@ def create(
     """
     flags = cluster_flags(cluster)
     settings = load_settings({**flags, "shards": shards, "replication_factor": replication_factor})
-    create_topics(settings)
-    note(f"the control topics {settings.prefix}… exist on {settings.bootstrap}, {settings.shards} shards")
+    facts = {"prefix": settings.prefix, "bootstrap": settings.bootstrap, "shards": settings.shards}
+    what = f"create the control topics {settings.prefix}… that are missing on {settings.bootstrap}"
+    permit = permitted(change, f"{what}, for {settings.shards} shards", output, facts)
+    if permit is None:
+        return
+    created = _created(settings, permit)
+    if output is Output.TABLE:
+        note(f"the control topics {settings.prefix}… exist on {settings.bootstrap}, {settings.shards} shards")
+    else:
+        show_value(output, {**facts, "status": "done", "created": created})
+
+
+def _created(settings: Settings, _permit: Permit) -> list[str]:
+    return create_topics(settings)
 
 
 def _topics(topic: str | None) -> tuple[str, ...]:

@@ -203,7 +203,7 @@ class PolicyRequested(msgspec.Struct, frozen=True):
 
 
 class AutomaticRecorded(msgspec.Struct, frozen=True):
-    """``<set>/automatic``: automatic mode is on. ``suspended``: why it rests until a policy is set again; or empty."""
+    """``<set>/automatic``: autoscaling is on. ``suspended``: why it rests until a policy is set again; or empty."""
 
     owner_rev: int
     policy: LoadPolicy

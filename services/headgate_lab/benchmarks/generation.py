@@ -29,6 +29,7 @@ from uuid import uuid4
 import msgspec
 import psutil
 
+from headgate.cli.changes import Permit
 from headgate.cli.generation_requests import ask, request_of
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import LogError
@@ -177,7 +178,7 @@ class _Run:
             await_owner(tail)
             topic = f"{self._settings.cluster}.data"
             create = request_of(GenerationRequestKind.CREATE, topic=topic, partitions=PARTITIONS, streams=2)
-            ask(log, SET, create, WAIT_SECONDS)
+            ask(log, SET, create, WAIT_SECONDS, Permit())
             writers = stack.enter_context(closing(self._writers(log)))
             writers.start()
             say(f"{self._count} writers are admitted")

@@ -15,6 +15,7 @@ import msgspec
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import NewPartitions, NewTopic
 
+from headgate.cli.changes import Permit
 from headgate.cli.generation_requests import ask, request_of
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.kafka import KafkaLog
@@ -77,14 +78,14 @@ def _key(number: int) -> bytes:
 def _change_log(log: KafkaLog, tail: GenerationTail) -> Compared:
     topic = f"{log.cluster}.compared"
     create = request_of(GenerationRequestKind.CREATE, topic=topic, partitions=STREAMS + 1, streams=1)
-    ask(log, SET, create, WAIT_SECONDS)
+    ask(log, SET, create, WAIT_SECONDS, Permit())
     with ChangeWriter(log, SET, "w", wait_seconds=WAIT_SECONDS) as writer:
         for number in range(CHANGES):
             writer.write(_key(number), VALUE, number)
         tail.read_to_end()
         recut = resize(tail.state.map_of(SET, 1), STREAMS)
         changes = tuple(StreamsRecut(tuple(map(str, change.streams)), change.cuts) for change in recut)
-        ask(log, SET, request_of(GenerationRequestKind.SWITCH, epoch=1, changes=changes), WAIT_SECONDS)
+        ask(log, SET, request_of(GenerationRequestKind.SWITCH, epoch=1, changes=changes), WAIT_SECONDS, Permit())
         for number in range(CHANGES, 2 * CHANGES):
             writer.write(_key(number), VALUE, number)
     with closing(ChangeReader(log, SET, "late")) as reader:

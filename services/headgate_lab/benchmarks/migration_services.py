@@ -112,7 +112,7 @@ class MigrationServices:
         self._await_topic(table)
         self.command(
             *("submit", f"ALTER TABLE {table} {change}", "--database", CONNECTION, "--id", name),
-            *("--strategy", strategy, "--timeout", "600", *known, *options),
+            *("--strategy", strategy, "--yes", "--timeout", "600", *known, *options),
         )
 
     def command(self, *arguments: str) -> None:

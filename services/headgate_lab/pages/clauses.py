@@ -8,8 +8,8 @@ _HEAD = """\
 # Clauses of schema changes
 
 What a migration's statement may contain, by database. **A clause that is not in these tables is refused**, when the
-migration is submitted and by `headgate migration plan`, before anything runs. This page is made from the code by
-`make docs`. [Schema changes](../migrations.md#statements) explains it.
+migration is submitted and by `headgate migration submit --dry-run`, before anything runs. This page is made from the
+code by `make docs`. [Schema changes](../migrations.md#statements) explains it.
 
 - *All strategies*: `online`, `pt-osc` and `gh-ost` copy the table, `direct` runs the statement as it is.
 - *`direct` only*: the other strategies refuse the statement.

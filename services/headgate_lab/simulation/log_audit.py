@@ -50,7 +50,7 @@ from headgate_lab.memory_log.partition import Entry
 from headgate_lab.simulation.sink_audit import SinkAudit, Violation, end_of, ts_of
 
 _ENDED_WITHOUT_SINK: Final = re.compile(r"its rows of feed_id (\S+) in ")
-"""In the outcome of ``feed remove --abandon-sink`` (coordinator/core/spans/abandoning.py)."""
+"""In the outcome of ``feed delete --abandon-sink`` (coordinator/core/spans/abandoning.py)."""
 
 _TERMINAL: Final = (OutcomeStatus.DONE, OutcomeStatus.FAILED, OutcomeStatus.REFUSED)
 

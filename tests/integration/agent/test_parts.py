@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headgate.agent.core.executor import SpanTask
 from headgate.agent.shell.service import AgentOptions, run_agent
+from headgate.cli.changes import Permit
 from headgate.cli.requests import ask, operation
 from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.coordinator.shell.service import CoordinatorService
@@ -115,7 +116,7 @@ class Cluster:
 
     def ask(self, kind: OperationKind, feed: str, **more: Any) -> str:
         """The outcome of a request that is done."""
-        return ask(self.log, operation(kind, feed, **more), DEADLINE_SECONDS).reason
+        return ask(self.log, operation(kind, feed, **more), DEADLINE_SECONDS, Permit()).reason
 
     def holders(self, feed: str) -> dict[str, str]:
         """Which agent has which span, of all that the owner keeps a record of."""

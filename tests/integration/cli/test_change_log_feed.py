@@ -133,7 +133,7 @@ def test_a_feed_follows_one_sixteen_four_sixty_four_and_one_stream_while_agent_a
         eventually(lambda: all(source.written >= share * COUNT for source in sources), f"{share} is written")
 
     def switched(streams: int) -> None:
-        done("generation", "commit", SET, "--streams", str(streams), "--yes", "--timeout", "120")
+        done("generation", "resize", SET, "--streams", str(streams), "--timeout", "120")
 
     written(0.1)
     eventually(lambda: table()["state"] == "replicating", "it is replicated")
@@ -167,12 +167,12 @@ def test_a_feed_follows_one_sixteen_four_sixty_four_and_one_stream_while_agent_a
     _is_refused_by_its_topic(feed_file, topic)
     done("feed", "pause", FEED, "--timeout", "120")
     database.execute("TRUNCATE goods, history")
-    done("feed", "resume", FEED, "--from", "earliest", "--timeout", "120")
+    done("feed", "resume", FEED, "--from", "earliest", "--yes", "--timeout", "120")
     _is_applied_in_order(database, wanted)
-    unknown = headgate("generation", "forget", SET, "nobody", "--yes")
+    unknown = headgate("generation", "reader", "delete", SET, "nobody", "--yes")
     assert unknown.exit_code == ExitCode.NOT_FOUND, unknown.output
     assert f"has no reader 'nobody', but feed.{FEED}" in unknown.stderr
-    done("feed", "remove", FEED, "--timeout", "120")
+    done("feed", "delete", FEED, "--yes", "--timeout", "120")
     switched(2)
     eventually(lambda: "superseded" not in {each["phase"] for each in generations()}, "nobody is waited for")
 
@@ -204,7 +204,7 @@ def test_a_feed_reads_the_partitions_that_its_change_log_gains_while_it_runs(
         eventually(lambda: spans() == {"public.goods": "replicating"}, "the table is replicated")
         done("generation", "grow", SET, "--partitions", "6", "--yes", "--timeout", "120")
         write(writer, 300)
-        done("generation", "commit", SET, "--streams", "4", "--yes", "--timeout", "120")
+        done("generation", "resize", SET, "--streams", "4", "--timeout", "120")
         write(writer, 600)
         wanted = dict.fromkeys(("public.goods~0-1", "public.goods~2-5"), "replicating")
         eventually(lambda: spans() == wanted, "the new partitions are a part of the table")
@@ -212,7 +212,7 @@ def test_a_feed_reads_the_partitions_that_its_change_log_gains_while_it_runs(
         done("table", "merge", FEED, "public.goods", "--timeout", "120")
         # Partitions are free some seconds after their streams are applied: feeds report what they have read from time
         # to time.
-        merged = ("generation", "commit", SET, "--streams", "1", "--yes", "--timeout", "120")
+        merged = ("generation", "resize", SET, "--streams", "1", "--timeout", "120")
         eventually(lambda: headgate(*merged).exit_code == ExitCode.DONE, "a partition is free for the one stream")
         write(writer, 900)
     _is_applied_in_order(database, {key: 1_200 - KEYS + key for key in range(KEYS)})
@@ -243,7 +243,7 @@ def test_why_names_the_stream_that_others_wait_for(
     with ChangeWriter.open(SET, "w0", **given) as writer:
         write(writer, 0)
         assert {reason["stage"] for reason in reasons()} == {"agent missing"}, "nothing waits for another stream"
-        done("generation", "commit", SET, "--streams", "2", "--yes", "--timeout", "120")
+        done("generation", "resize", SET, "--streams", "2", "--timeout", "120")
         assert {reason["stage"] for reason in reasons()} == {"agent missing"}, "nothing stands on the new streams"
         write(writer, 50)
 
@@ -257,7 +257,7 @@ def test_why_names_the_stream_that_others_wait_for(
     for each in waiting:
         assert (each["stage"], each["table"]) == ("source", "public.goods")
         assert "of partition 0, which is applied up to offset 0; it ends at " in each["detail"]
-    parent, *children = json.loads(done("generation", "readers", SET, "-o", "json"))
+    parent, *children = json.loads(done("generation", "reader", "list", SET, "-o", "json"))
     assert (parent["reader"], parent["partition"], parent["position"], parent["waits_for"]) == (
         f"feed.{FEED}", 0, 0, [],
     )  # fmt: skip

@@ -266,7 +266,7 @@ def test_a_feed_from_creation_to_removal(log: KafkaLog, owner: CoordinatorServic
     assert feed is not None
     assert feed.state is FeedState.STOPPED
     _change_while_stopped(log, shop)
-    removed = headgate("feed", "remove", "shop")
+    removed = headgate("feed", "delete", "shop", "--yes")
     assert removed.exit_code == 0, removed.stderr
     assert headgate("feed", "show", "shop").exit_code == ExitCode.NOT_FOUND
     # Whoever asks deletes its requests, and their owner the outcomes: nothing of them is left.
@@ -310,11 +310,11 @@ def _change_while_stopped(log: KafkaLog, shop: _Shop) -> None:
         ({"0": 5, "1": 0}, "deleted and made again", ExitCode.SOURCE),
     ):
         offsets.write_text(json.dumps({shop.topic: given}), encoding="utf-8")
-        refused = headgate("feed", "resume", "shop", "--from", str(offsets))
+        refused = headgate("feed", "resume", "shop", "--from", str(offsets), "--yes")
         assert refused.exit_code == code, refused.stderr
         assert said in refused.stderr
     assert headgate("feed", "resume", "shop", "--from", "yesterday").exit_code == ExitCode.USAGE
-    resumed = headgate("feed", "resume", "shop", "--from", "earliest")
+    resumed = headgate("feed", "resume", "shop", "--from", "earliest", "--yes")
     assert resumed.exit_code == 0, resumed.stderr
     feed = _feed(log, "shop")
     assert feed is not None
@@ -471,7 +471,7 @@ def test_a_feed_without_tables_gets_them_when_their_topics_come(
     resumed = headgate("feed", "resume", "late")
     assert resumed.exit_code == ExitCode.REQUEST_REFUSED
     assert "cannot go on" in resumed.stderr
-    assert headgate("feed", "remove", "late").exit_code == 0
+    assert headgate("feed", "delete", "late", "--yes").exit_code == 0
 
 
 def test_a_feed_of_a_compacted_topic_is_made_with_a_warning(owner: CoordinatorService, shop: _Shop) -> None:
@@ -525,7 +525,7 @@ def test_a_dry_run_says_what_would_become_of_it_and_writes_nothing(
     shown = yaml.safe_load(headgate("feed", "show", "shop", "-o", "yaml").stdout)
     assert (shown["state"], shown["spans"][0]["table"]) == ("stopped", "public.orders")
     assert yaml.safe_load(headgate("feed", "list", "-o", "yaml").stdout)[0]["feed"] == "shop"
-    back = headgate("feed", "resume", "shop", "--from", "2026-01-01T00:00:00Z")
+    back = headgate("feed", "resume", "shop", "--from", "2026-01-01T00:00:00Z", "--yes")
     assert back.exit_code == ExitCode.REQUEST_REFUSED
     assert "cannot go back to a time: the log says when each change was made" in back.stderr
 

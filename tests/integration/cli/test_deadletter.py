@@ -141,7 +141,7 @@ def test_what_was_set_aside_is_listed_once_and_shown_with_its_bytes(shop: Shop) 
     assert (raw["value"], raw["value_bytes"], raw["key_bytes"]) == (None, {"hex": "006279746573"}, {"hex": "ff"})
     unknown = headgate("deadletter", "show", "shop", "nowhere/0/0")
     assert unknown.exit_code == ExitCode.NOT_FOUND
-    assert headgate("deadletter", "replay", "other").exit_code == ExitCode.NOT_FOUND
+    assert headgate("deadletter", "replay", "other", "--yes").exit_code == ExitCode.NOT_FOUND
 
 
 def test_only_what_undoes_nothing_is_sent_again_and_only_when_told(shop: Shop) -> None:
@@ -151,22 +151,22 @@ def test_only_what_undoes_nothing_is_sent_again_and_only_when_told(shop: Shop) -
         shop.set_aside(offset, key, event(offset))
     shop.set_aside(3, None, event(3))
     shop.set_aside(4, b'{"id":9}', b"bytes that nobody can read")
-    code, rows = replayed()
+    code, rows = replayed("--dry-run")
     assert code == ExitCode.REQUEST_REFUSED
     assert [rows[n]["verdict"] for n in range(4)] == ["free", "touched", "touched", "unknown"]
     assert (rows[4]["verdict"], "nobody can read it" in rows[4]["detail"]) == ("unknown", True)
     assert "offset 4" in rows[1]["detail"], "the same key, written with blanks"
     assert len(shop.records()) == 6, "nothing was sent"
 
-    code, rows = replayed("--send", f"{shop.topic}/1/0")
+    code, rows = replayed("--yes", f"{shop.topic}/1/0")
     assert (code, rows[0]["verdict"], rows[0]["sent_as"]) == (0, "resent", 6)
     assert shop.records()[6] == (free, event(0))
-    code, rows = replayed("--send", f"{shop.topic}/1/0")
+    code, rows = replayed("--yes", f"{shop.topic}/1/0")
     assert (code, rows[0]["verdict"], rows[0]["sent_as"]) == (0, "resent", None)
     assert len(shop.records()) == 7, "not a second time"
 
     shop.set_aside(0, free, event(0), feed_id="0-1")
-    assert replayed("--send", f"{shop.topic}/1/0")[1][0]["verdict"] == "unknown", "of an earlier feed of that name"
+    assert replayed("--yes", f"{shop.topic}/1/0")[1][0]["verdict"] == "unknown", "of an earlier feed of that name"
 
 
 def test_a_row_written_between_the_look_and_the_send_keeps_its_last_word(
@@ -196,11 +196,11 @@ def test_nothing_is_sent_to_a_topic_that_was_created_again(shop: Shop) -> None:
     shop.put(*[(b'{"id":1}', event(1))] * 3, (key, event(5)))
     original = Original(shop.topic, 1, 3, key, event(5), topic_id=shop.topic_id)
     shop.set_aside(3, key, event(5))
-    assert replayed()[1][3]["verdict"] == "free", "as long as the topic is the same"
+    assert replayed("--dry-run")[1][3]["verdict"] == "free", "as long as the topic is the same"
     end = shop.look(original).end
     shop.make_topic_again()
     shop.put((key, event(6)))
-    code, rows = replayed("--send")
+    code, rows = replayed("--yes")
     assert (code, rows[3]["verdict"]) == (ExitCode.REQUEST_REFUSED, "unknown")
     assert "deleted and created again" in rows[3]["detail"]
     with pytest.raises(TopicReplacedError, match="nothing was sent"):
@@ -215,7 +215,7 @@ def test_a_change_of_another_incarnation_or_of_an_unknown_topic_is_refused(shop:
     shop.set_aside(1, b'{"id":1}', event(1))
     shop.set_aside(2, b'{"id":2}', event(2), incarnation=1)
     shop.record_feed(incarnation=1)
-    code, rows = replayed("--send")
+    code, rows = replayed("--yes")
     assert code == ExitCode.REQUEST_REFUSED
     assert [rows[number]["verdict"] for number in range(3)] == ["unknown", "unknown", "resent"]
     assert "does not say which topic" in rows[0]["detail"]
@@ -228,9 +228,9 @@ def test_nothing_is_sent_to_a_change_log(shop: Shop) -> None:
     shop.set_aside(0, b'{"id":0}', event(0))
     copied = (Header("headgate-writer", b"w"), Header("headgate-position", b"7"))
     shop.set_aside(1, b'{"id":1}', event(1), headers=copied)
-    assert [row["verdict"] for row in replayed()[1].values()] == ["free", "unknown"], "its headers tell"
+    assert [row["verdict"] for row in replayed("--dry-run")[1].values()] == ["free", "unknown"], "its headers tell"
     shop.write(Fact(SetKey("orders"), SetRecorded(0, shop.topic, shop.topic_id, 2, 0, (), ())))
-    code, rows = replayed("--send")
+    code, rows = replayed("--yes")
     assert code == ExitCode.REQUEST_REFUSED
     assert [row["verdict"] for row in rows.values()] == ["unknown", "unknown"]
     assert "is of change log orders" in rows[0]["detail"]

@@ -88,7 +88,7 @@ def test_a_file_is_replaced_only_when_asked(databases: Databases, settings: Sett
     again = headgate("feed", "init", f"{settings.cluster}-shop", *databases.options, "--folder", str(tmp_path / "made"))
     assert (again.exit_code, feed.read_text()) == (ExitCode.USAGE, "mine")
     assert f"{connector}, {feed}" in again.stderr
-    initialised(databases, settings, tmp_path / "made", "--force")
+    initialised(databases, settings, tmp_path / "made", "--yes")
     assert load_feed(feed).feed == f"{settings.cluster}-shop"
 
 

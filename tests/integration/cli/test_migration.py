@@ -73,14 +73,15 @@ def state_of(migration: str) -> dict[str, Any]:
 def submit(database: Database, migration: str, statement: str, *options: str) -> Any:
     return headgate(
         *("migration", "submit", statement, "--database", database.connection, "--id", migration),
-        *("--timeout", "120"),
+        *("--timeout", "120", "--yes"),
         *(options if "--strategy" in options else ("--topic", "topic", *options)),
     )
 
 
 def done(command: str, *arguments: str, refused: str = "") -> None:
     """A request of the operator's, done; or refused with these words."""
-    asked = headgate("migration", command, *arguments, "--timeout", "120")
+    agreed = ("--yes",) if command in ("cleanup", "force-cutover") else ()
+    asked = headgate("migration", command, *arguments, *agreed, "--timeout", "120")
     assert asked.exit_code == (40 if refused else 0), asked.output
     assert refused in asked.output.replace("\n", " "), asked.output
 

@@ -72,7 +72,7 @@ def _several_tables(settings: Settings, shop_file: Path, spec: dict[str, Any], d
     assert facts["passed_over"] == "9 changes of tables not in source.tables, the last of src.other"
     verified = headgate("verify", "mixed", "--source-dsn", dsn, "-o", "json")
     assert (json.loads(verified.stdout)["rows"], json.loads(verified.stdout)["differences"]) == (18, 0)
-    removed = headgate("feed", "remove", "mixed")
+    removed = headgate("feed", "delete", "mixed", "--yes")
     assert removed.exit_code == 0, removed.stderr
 
 

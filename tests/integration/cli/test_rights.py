@@ -235,7 +235,7 @@ def test_the_documented_rights_suffice(
     (set_aside,) = eventually(
         lambda: json.loads(headgate("deadletter", "list", "shop", "-o", "json").stdout), "nothing is lost"
     )
-    sent = headgate("deadletter", "replay", "shop", set_aside["place"], "--send")
+    sent = headgate("deadletter", "replay", "shop", set_aside["place"], "--yes")
     assert sent.exit_code == 0, sent.stderr
     assert guarded.papers.key.read_text(encoding="ascii").splitlines()[1] not in agent.log_file.read_text(
         encoding="utf-8"
@@ -327,7 +327,7 @@ def test_the_documented_rights_suffice_for_change_logs(
         for position in range(10):
             writer.write(f"{position}".encode(), b"x", position)
         writer.flush()
-        switched = headgate("generation", "commit", CHANGE_LOG, "--streams", "2", "--yes", "--timeout", "120")
+        switched = headgate("generation", "resize", CHANGE_LOG, "--streams", "2", "--timeout", "120")
         assert switched.exit_code == 0, switched.output
         for position in range(10, 20):
             writer.write(f"{position}".encode(), b"x", position)
@@ -504,7 +504,7 @@ def test_views_that_cannot_join_their_group_can_still_be_stopped(
 
 def test_the_command_grants_what_it_shows(guarded: GuardedKafka) -> None:
     asked = headgate(
-        *("topic", "rights", "agent", "--principal", "User:other-{who}", "--feed-topic", "shop.", "--grant"),
+        *("topic", "grant", "agent", "--principal", "User:other-{who}", "--feed-topic", "shop."),
         *("--bootstrap", guarded.kafka.bootstrap, "--cluster", "granted", "-o", "json"),
     )
     assert asked.exit_code == 0, asked.output

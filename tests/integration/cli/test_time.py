@@ -144,11 +144,11 @@ def test_a_feed_with_a_target_ends_finished_and_can_be_gone_through_again(
         refused = headgate("feed", "resume", "shop")
         assert refused.exit_code == ExitCode.REQUEST_REFUSED
         assert "has reached its target_ts" in refused.stderr
-        refused = headgate("feed", "resume", "shop", "--from", str(TARGET))
+        refused = headgate("feed", "resume", "shop", "--from", str(TARGET), "--yes")
         assert "is not before the feed's target" in refused.stderr
 
         database.execute("TRUNCATE orders")
-        again = headgate("feed", "resume", "shop", "--from", show_ts(BEGUN))
+        again = headgate("feed", "resume", "shop", "--from", show_ts(BEGUN), "--yes")
         assert again.exit_code == 0, again.stderr
         eventually(lambda: _show()["state"] == "finished", "it ends again", seconds=SECONDS)
         assert rows() == expected

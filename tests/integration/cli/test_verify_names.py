@@ -59,7 +59,7 @@ def made(
         created = headgate("feed", "create", str(file))
         assert created.exit_code == 0, created.stderr
         verified = headgate("verify", name, "--source-dsn", postgres_database, "-o", "json")
-        assert headgate("feed", "remove", name).exit_code == 0
+        assert headgate("feed", "delete", name, "--yes").exit_code == 0
         return verified
 
     def with_event(name: str, **source: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Loads that writers report, as `headgate generation plan` and automatic mode see and use them, on a real broker."""
+"""Loads that writers report, as `headgate generation rebalance` and autoscaling see and use them, on a real broker."""
 
 import json
 import threading
@@ -48,12 +48,12 @@ def writers(log: KafkaLog, owner: object) -> Iterator[list[ChangeWriter]]:
 
 
 def plan(cluster: Cluster, *options: str) -> Result:
-    return generation(cluster, "plan", *options)
+    return generation(cluster, "rebalance", *options, "--dry-run")
 
 
 def generation(cluster: Cluster, command: str, *options: str) -> Result:
     where = ("--bootstrap", cluster.bootstrap, "--cluster", cluster.cluster)
-    return CliRunner().invoke(app, ["generation", command, SET, *options, *where])
+    return CliRunner().invoke(app, ["generation", *command.split(), SET, *options, *where])
 
 
 def has_loads(operator: Operator, writer: str, epoch: int) -> bool:
@@ -108,7 +108,7 @@ def test_a_plan_is_made_of_what_writers_report(log: KafkaLog, cluster: Cluster, 
         assert idle in shown.output
         assert f"cut behind {token - 1}, {token}" in shown.output
         assert "would close 1 streams and open 3" in shown.output
-        done = plan(cluster, "--split-above", "1", "--yes")
+        done = generation(cluster, "rebalance", "--split-above", "1")
         assert "generation 2 is committed" in done.output, done.output
     operator.tail.read_to_end()
     alone = operator.tail.state.map_of(SET, 2).stream_of(token)
@@ -151,11 +151,11 @@ def test_a_hot_range_is_split_by_itself_and_merged_when_it_is_cold(
     log: KafkaLog, cluster: Cluster, writers: list[ChangeWriter]
 ) -> None:
     operator = Operator(log)
-    assert json.loads(generation(cluster, "automatic", "-o", "json").output)["state"] == "off"
+    assert json.loads(generation(cluster, "autoscale show", "-o", "json").output)["state"] == "off"
     limits = ("--split-above", "10", "--merge-below", "5", "--streams-max", "4", "--settle", "1", "--cool-down", "1")
-    assert "would set" in generation(cluster, "automatic", *limits).output
-    done = generation(cluster, "automatic", *limits, "--yes")
-    assert "automatic mode is on" in done.output, done.output
+    assert "would set" in generation(cluster, "autoscale enable", *limits, "--dry-run").output
+    done = generation(cluster, "autoscale enable", *limits)
+    assert "autoscaling is on" in done.output, done.output
 
     def streams() -> int:
         operator.tail.read_to_end()
@@ -167,13 +167,13 @@ def test_a_hot_range_is_split_by_itself_and_merged_when_it_is_cold(
         eventually(lambda: streams() >= 3, "the hot range is split")
         feeder.pause_seconds = 1.0
         eventually(lambda: streams() == 1, "what is cold is merged")
-        shown = json.loads(generation(cluster, "automatic", "-o", "json").output)
+        shown = json.loads(generation(cluster, "autoscale show", "-o", "json").output)
         assert (shown["state"], shown["split_above_per_second"], shown["streams_max"]) == ("on", 10.0, 4)
         assert operator.resize(2).status is OutcomeStatus.DONE
-        shown = json.loads(generation(cluster, "automatic", "-o", "json").output)
+        shown = json.loads(generation(cluster, "autoscale show", "-o", "json").output)
         assert shown["state"].startswith("suspended: generation "), "an operator has the last word"
-    done = generation(cluster, "automatic", "--off", "--yes")
-    assert "automatic mode is off" in done.output, done.output
+    done = generation(cluster, "autoscale disable")
+    assert "autoscaling is off" in done.output, done.output
     for writer in writers:
         writer.flush()
     expected: dict[bytes, list[int]] = defaultdict(list)

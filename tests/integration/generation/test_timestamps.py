@@ -281,7 +281,7 @@ def test_checks_at_the_same_time_make_one_generation(asker: Asker) -> None:
 
 def run(cluster: Cluster, command: str, *options: str) -> Result:
     where = ("--bootstrap", cluster.bootstrap, "--cluster", cluster.cluster)
-    return CliRunner().invoke(app, ["generation", "timestamps", command, SET, *options, *where])
+    return CliRunner().invoke(app, ["generation", "timestamps", *command.split(), SET, *options, *where])
 
 
 def answer(cluster: Cluster, command: str, *options: str) -> Any:
@@ -295,7 +295,7 @@ def test_the_commands_from_creation_to_removal(cluster: Cluster, log: KafkaLog, 
     assert run(cluster, "list").exit_code == ExitCode.NOT_FOUND
     assert run(cluster, "create").exit_code == ExitCode.SETTING
     made = ("--vnodes", "4", "--shards", "2", "--ring-delay", "1", "--kept", "0.001")
-    assert answer(cluster, "create", "--nodes", "2", *made)["done"]
+    assert answer(cluster, "create", "--nodes", "2", *made)["status"] == "done"
     assert run(cluster, "create", *made).exit_code == ExitCode.REQUEST_REFUSED, "another ring"
     # A reader holds the first generation, which otherwise would be removed as soon as no clock is in it any more.
     with closing(TimestampReader(log, SET, "slow")):
@@ -304,30 +304,33 @@ def test_the_commands_from_creation_to_removal(cluster: Cluster, log: KafkaLog, 
     assert (one["state"], one["ranges"], one["streams"], one["until"]) == ("operating", 8, 16, None)
     # A dry run changes nothing.
     joins = ("--add-node", "new", "--vnodes", "3", "--shards", "5")
-    assert answer(cluster, "switch", *joins)["would"] == ["would make a generation of 11 ranges and 31 streams"]
-    assert answer(cluster, "switch", *joins, "--yes")["done"]
+    assert answer(cluster, "update", *joins, "--dry-run")["would"] == "begin a generation of 11 ranges and 31 streams"
+    assert answer(cluster, "update", *joins)["status"] == "done"
     first, second = answer(cluster, "list")
     assert (first["timestamp"], first["until"], second["streams"]) == (one["timestamp"], second["from"], 31)
     # The ring as it is printed is a ring as it is read; the generation is for it already.
     ring = tmp_path / "ring.yaml"
     ring.write_text(run(cluster, "ring").stdout)
-    would = answer(cluster, "repair", "--ring", str(ring))["would"]
-    assert would == ["no generation is needed: the latest one is for this ring", "every row is there"]
-    assert "nothing is wrong" in answer(cluster, "repair", "--ring", str(ring), "--yes")["said"]
+    would = answer(cluster, "repair", "--ring", str(ring), "--dry-run")["would"]
+    assert would == "begin no generation: the latest one is for this ring (every row is there)"
+    assert "nothing is wrong" in answer(cluster, "repair", "--ring", str(ring))["reason"]
     # Where a key's writes go is where the generation's streams are.
     streams = {row["stream"]: row for row in answer(cluster, "show")}
     assert len(streams) == 31
-    found = answer(cluster, "where", "key")
+    found = answer(cluster, "lookup", "key")
     assert [row["generation"] for row in found] == [first["timestamp"], second["timestamp"]]
     assert streams[found[1]["stream"]]["range_end"] == found[1]["range_end"]
     # What holds a generation is said, and what nobody needs goes.
     assert answer(cluster, "list")[0]["held_by"][-1] == "reader slow"
-    assert run(cluster, "forget", "quick", "--yes").exit_code == ExitCode.NOT_FOUND
-    assert run(cluster, "forget", "slow", "--yes").exit_code == 0
+    assert [row["reader"] for row in answer(cluster, "reader list")] == ["slow"]
+    assert run(cluster, "reader delete", "quick", "--yes").exit_code == ExitCode.NOT_FOUND
+    assert run(cluster, "reader delete", "slow").exit_code == ExitCode.NOT_CONFIRMED
+    assert run(cluster, "reader delete", "slow", "--yes").exit_code == 0
     eventually(lambda: len(answer(cluster, "list")) == 1, "the first is removed by itself")
-    assert answer(cluster, "gc") == {"set": SET, "done": False, "due": [], "held_by": {}}
-    assert "removed: none" in answer(cluster, "gc", "--yes")["said"]
+    dry = answer(cluster, "gc", "--dry-run")
+    assert (dry["status"], dry["due"], dry["held_by"]) == ("would be done", [], {})
+    assert "removed: none" in answer(cluster, "gc", "--yes")["reason"]
     assert run(cluster, "show", "--generation", str(first["timestamp"])).exit_code == ExitCode.NOT_FOUND
-    assert run(cluster, "switch", "--remove-node", "nobody").exit_code == ExitCode.NOT_FOUND
-    assert answer(cluster, "switch", "--remove-node", "node1", "--yes")["done"]
+    assert run(cluster, "update", "--remove-node", "nobody").exit_code == ExitCode.NOT_FOUND
+    assert answer(cluster, "update", "--remove-node", "node1")["status"] == "done"
     assert answer(cluster, "list")[-1]["ranges"] == 7

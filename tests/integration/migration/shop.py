@@ -118,7 +118,7 @@ class Shop(ABC):
         return headgate(
             *("migration", "submit", f"ALTER TABLE {self.schema}.{table} {change}", "--database", self.connection),
             *("--id", migration, "--topic", topic or self.topic),
-            *("--timeout", "120", "--cutover-threshold", str(CUTOVER_SECONDS), *options),
+            *("--yes", "--timeout", "120", "--cutover-threshold", str(CUTOVER_SECONDS), *options),
         )
 
 

@@ -181,7 +181,14 @@ def test_a_way_back_that_stands_still_says_why_goes_on_and_ends_with_the_next_ch
     eventually(lambda: way_back("m1")["state"] == "kept", "it goes on", ENDED_SECONDS)
 
     asked = headgate(
-        *("migration", "submit", f"ALTER TABLE {shop.schema}.items ADD COLUMN more int", "--strategy", "direct"),
+        *(
+            "migration",
+            "submit",
+            f"ALTER TABLE {shop.schema}.items ADD COLUMN more int",
+            "--strategy",
+            "direct",
+            "--yes",
+        ),
         *("--id", "m2", "--database", shop.connection, "--timeout", "120"),
     )
     assert asked.exit_code == 0, asked.output

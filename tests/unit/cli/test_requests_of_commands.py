@@ -42,7 +42,7 @@ from headgate.records.generation import (
     WriterKey,
     WriterReported,
 )
-from headgate.records.keys import FeedKey, OutcomeKey, OwnerKey, RequestKey
+from headgate.records.keys import AgentKey, FeedKey, OutcomeKey, OwnerKey, RequestKey
 from headgate.records.migration import (
     MigrationKey,
     MigrationOutcomeKey,
@@ -81,7 +81,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "feed update": ("{feed}",),
     "feed pause": ("shop",),
     "feed resume": ("shop",),
-    "feed remove": ("shop",),
+    "feed delete": ("shop",),
     "feed skip": ("shop", "shop.public.items/0/3"),
     "feed rebalance": (),
     "table move": ("shop", "public.items", "a1"),
@@ -89,19 +89,20 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "table merge": ("shop", "public.items"),
     "agent drain": ("a1",),
     "coordinator resign": (),
-    "generation plan": ("s", "--split-above", "1", "--yes"),
-    "generation automatic": ("s", "--split-above", "10", "--yes"),
+    "generation rebalance": ("s", "--split-above", "1"),
+    "generation autoscale enable": ("s", "--split-above", "10"),
+    "generation autoscale disable": ("s",),
     "generation create": ("new", "--partitions", "4"),
-    "generation grow": ("s", "--partitions", "16", "--yes"),
-    "generation delete": ("s", "--yes"),
-    "generation commit": ("s", "--streams", "2", "--yes"),
+    "generation grow": ("s", "--partitions", "16"),
+    "generation delete": ("s",),
+    "generation resize": ("s", "--streams", "2"),
     "generation abort": ("s",),
     "generation repair": ("s",),
-    "generation gc": ("s", "--yes"),
+    "generation gc": ("s",),
     "generation timestamps create": ("new", *RING),
-    "generation timestamps switch": ("t", "--add-node", "b", *RING, "--yes"),
-    "generation timestamps repair": ("t", "--yes"),
-    "generation timestamps gc": ("t", "--yes"),
+    "generation timestamps update": ("t", "--add-node", "b", *RING),
+    "generation timestamps repair": ("t",),
+    "generation timestamps gc": ("t",),
     "migration submit": (ALTER, "--database", DATABASE, "--strategy", "direct"),
     "migration cancel": ("m1",),
     "migration retry": ("m1",),
@@ -128,6 +129,19 @@ OUTCOMES: list[tuple[OutcomeStatus | None, str, ExitCode]] = [
     (OutcomeStatus.FAILED, "the disk is full", ExitCode.REQUEST_FAILED),
     *((OutcomeStatus.REFUSED, f"{code}too late", exit_code) for code, exit_code in REFUSALS.items()),
 ]
+
+
+DESTROYING = {
+    "feed delete",
+    "generation grow",
+    "generation delete",
+    "generation gc",
+    "generation timestamps gc",
+    "migration submit",
+    "migration force-cutover",
+    "migration cleanup",
+}
+"""Those that destroy data, or cannot be undone, in the form in which they are called here."""
 
 
 def asking(group: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
@@ -158,6 +172,7 @@ class Owners(MemoryBroker):
         for shard in range(self.shards):
             for owner in (OwnerKey(shard), GenerationOwnerKey(shard)):
                 self.put(owner, build.owner_announced(schema_version=2, level=2))
+        self.put(AgentKey("a1", "s1"), build.agent_announced())
         self.put(MigrationOwnerKey(0), build.owner_announced(schema_version=2, level=2))
         for shard in range(self.shards):
             for key, value in known():
@@ -165,6 +180,10 @@ class Owners(MemoryBroker):
 
     def put(self, key: Key, value: Record | None, shard: int = 0) -> None:
         self.append(Placed(Partition(key.topic, 0 if key.topic == "announce" else shard), Fact(key, value)), 2)
+
+    def written(self) -> int:
+        """How many records the log has."""
+        return sum(map(self.end_offset, self.partitions()))
 
     def left_over(self) -> int:
         """How many requests are still on the log."""
@@ -238,7 +257,8 @@ def feed_file(tmp_path: Path) -> Path:
 
 def call(command: str, feed_file: Path, *more: str) -> Result:
     given = (word.format(feed=feed_file) for word in COMMANDS[command])
-    return CliRunner().invoke(app, [*command.split(), *given, "--timeout", "30", *more])
+    agreed = ("--yes",) if command in DESTROYING and not {"--dry-run", "-o"} & set(more) else ()
+    return CliRunner().invoke(app, [*command.split(), *given, "--timeout", "30", *agreed, *more])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -264,7 +284,8 @@ def test_a_name_that_utf_8_cannot_encode_is_not_found(command: str, owners: Owne
     names = [word for word in COMMANDS[command] if word in {"shop", "s", "t", "m1", "a1"}]
     for name in names:
         given = ["\udcff" if word == name else word for word in COMMANDS[command]]
-        result = CliRunner().invoke(app, [*command.split(), *given, "--timeout", "30"])
+        agreed = ("--yes",) if command in DESTROYING else ()
+        result = CliRunner().invoke(app, [*command.split(), *given, "--timeout", "30", *agreed])
         assert result.exit_code == ExitCode.NOT_FOUND, (name, result.output, result.exception)
     assert owners.left_over() == 0
 
@@ -292,3 +313,34 @@ def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> N
     unknown = max(each.pw_uid for each in pwd.getpwall() if each.pw_uid < 60_000) + 1
     monkeypatch.setattr(os, "getuid", lambda: unknown)
     assert requester().startswith(f"{unknown}@")
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"feed create", "feed update", "migration submit"}))
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
+    command: str, output: str, owners: Owners, feed_file: Path
+) -> None:
+    """(A feed's and a schema change's ask brokers and databases: tests/integration/cli.)"""
+    before = owners.written()
+    result = call(command, feed_file, "--dry-run", "-o", output)
+    assert (result.exit_code, owners.written()) == (ExitCode.DONE, before), result.output
+    if output == "json":
+        told = json.loads(result.stdout)
+        assert (told["status"], bool(told["would"])) == ("would be done", True)
+    else:
+        assert "would " in result.stderr
+
+
+@pytest.mark.parametrize("command", sorted(DESTROYING))
+def test_what_destroys_is_not_done_unless_somebody_confirms_it(command: str, owners: Owners, feed_file: Path) -> None:
+    before = owners.written()
+    result = call(command, feed_file, "-o", "table")
+    assert (result.exit_code, owners.written()) == (ExitCode.NOT_CONFIRMED, before), result.output
+    assert "Confirm it with --yes, or preview it with --dry-run" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["feed pause", "feed delete", "table move", "agent drain", "migration cancel"])
+def test_a_dry_run_of_what_does_not_exist_is_not_found(command: str, owners: Owners, feed_file: Path) -> None:
+    given = [{"shop": "shp", "a1": "a2", "m1": "m2"}.get(word, word) for word in COMMANDS[command]]
+    result = CliRunner().invoke(app, [*command.split(), *given, "--dry-run"])
+    assert result.exit_code == ExitCode.NOT_FOUND, result.output

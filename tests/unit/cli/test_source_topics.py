@@ -54,7 +54,7 @@ def test_positions_and_lag(present: dict[str, int], incarnation: int | None, pos
 
 def test_a_topic_that_is_gone_and_a_feed_that_is_none(present: dict[str, int]) -> None:
     present.clear()
-    for feed, code, said in (("shop", ExitCode.SOURCE, "src.t"), ("other", ExitCode.NOT_FOUND, "there are shop")):
+    for feed, code, said in (("shop", ExitCode.SOURCE, "src.t"), ("other", ExitCode.NOT_FOUND, "Known are: shop")):
         with pytest.raises(Exception, match=said) as raised:
             source_rows(NOBODY, _snapshot(None), feed)
         assert exit_code_of(raised.value) is code

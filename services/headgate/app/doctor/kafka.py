@@ -105,7 +105,7 @@ def _rights(settings: Settings, who: Sequence[str]) -> Iterator[Finding]:
         "Kafka rights",
         State.WRONG,
         f"this user lacks {', '.join(missing)}, which {services} needs",
-        fix=(f"headgate topic rights {' '.join(who)} --principal User:NAME --grant",),
+        fix=(f"headgate topic grant {' '.join(who)} --principal User:NAME",),
         fix_in=FixIn.SHELL,
         then="Run it as an administrator of the brokers, with the name of this user",
     )

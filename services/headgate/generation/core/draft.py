@@ -129,21 +129,21 @@ class Draft(draft.Draft[GenerationState, Term]):
         """The ring that a generation is made for; None if its record was lost."""
         return self.decided(RingKey(name, timestamp_ms), self.state.timestamps.rings.get((name, timestamp_ms)))
 
-    # --- automatic mode ---
+    # --- autoscaling ---
 
     def automatic(self, name: str) -> AutomaticRecorded | None:
-        """The policy of automatic mode, as it is decided so far; None if it is off."""
+        """The policy of autoscaling, as it is decided so far; None if it is off."""
         return self.decided(AutomaticKey(name), self.state.automatic.get(name))
 
     def put_automatic(self, name: str, record: AutomaticRecorded | None) -> None:
-        """Decide the policy of automatic mode. None turns it off."""
+        """Decide the policy of autoscaling. None turns it off."""
         if record is None:
             self.delete(AutomaticKey(name))
         else:
             self.put_last(AutomaticKey(name), replace(record, owner_rev=self.term.owner_rev))
 
     def memory(self, name: str) -> AutomaticMemory:
-        """What automatic mode remembers of a set in this term."""
+        """What autoscaling remembers of a set in this term."""
         return self.term.automatic.setdefault(name, AutomaticMemory())
 
     def note_committed(self, name: str, epoch: int) -> None:

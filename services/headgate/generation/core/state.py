@@ -54,7 +54,7 @@ class PlacedRequest(msgspec.Struct, frozen=True):
 
 
 class PlacedPolicy(msgspec.Struct, frozen=True):
-    """As PlacedRequest, for what automatic mode is to go by."""
+    """As PlacedRequest, for what autoscaling is to go by."""
 
     offset: int
     request: PolicyRequested

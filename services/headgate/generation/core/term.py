@@ -12,7 +12,7 @@ from headgate.records.timestamps import DescriptionKey, StreamsKey
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """What automatic mode wants to change of generation ``epoch``."""
+    """What autoscaling wants to change of generation ``epoch``."""
 
     epoch: int
     changes: tuple[Recut, ...]
@@ -20,7 +20,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class AutomaticMemory:
-    """What automatic mode remembers of one set in this term; times are monotonic seconds.
+    """What autoscaling remembers of one set in this term; times are monotonic seconds.
 
     ``heard``: writer → its life, and when that last reported its load. ``committed``: epoch → when. ``wanted``: streams
     that the look before wanted to split (True) or to merge. ``proposal`` waits for a look at the topic.
@@ -35,7 +35,7 @@ class AutomaticMemory:
 
 @dataclass(slots=True)
 class Term:
-    """One owner's memory: effects that are under way, by what they are about; and of automatic mode, by set.
+    """One owner's memory: effects that are under way, by what they are about; and of autoscaling, by set.
 
     ``failures``: why effects failed at their last try, by what they are about, until one succeeds. ``waiting``: since
     when (monotonic seconds) writers are waited for, by (kind of timer, set, epoch). ``topologies``:

@@ -1,4 +1,4 @@
-"""Who asks for switches, at random, and keeps automatic mode on."""
+"""Who asks for switches, at random, and keeps autoscaling on."""
 
 import random
 from collections.abc import Callable

@@ -1,11 +1,11 @@
-"""Automatic mode: the owner re-partitions a change log by itself, by the load that writers report and a policy.
+"""Autoscaling: the owner re-partitions a change log by itself, by the load that writers report and a policy.
 
 Every LOOK_SECONDS the owner makes a plan (planning.py) of what has been reported (reported_loads.py). What two looks in
 a row want of the same streams it proposes; then it rests for the policy's cool-down. A proposal takes the way of every
 switch (requests.py), but writes no request, so it dies with the owner, and the next one looks anew, a cool-down later.
 
 An operator has the last word. Who asks for a switch is served before a proposal; and then, as when somebody takes a
-switch back, automatic mode is *suspended*, on record, until a policy is set again: it never undoes what a person did.
+switch back, autoscaling is *suspended*, on record, until a policy is set again: it never undoes what a person did.
 
 What keeps it from going back and forth: the distance between the policy's two limits, the time for which new streams
 are left alone, two looks that agree, the cool-down; and nothing is merged unless every writer's load is known.
@@ -49,7 +49,7 @@ def policy_of(record: LoadPolicy) -> Policy:
 
 
 def answer(draft: Draft, key: PolicyRequestKey, request: PolicyRequested) -> None:
-    """An operator sets a policy, or ends automatic mode."""
+    """An operator sets a policy, or ends autoscaling."""
     outcome = GenerationOutcomeKey(key.set, key.request)
     if draft.outcome(outcome) is not None:
         return
@@ -62,13 +62,13 @@ def answer(draft: Draft, key: PolicyRequestKey, request: PolicyRequested) -> Non
         if was_on:
             draft.put_automatic(key.set, None)
             draft.cancel_timer(TIMER, (0, key.set))
-        draft.settle(outcome, OutcomeStatus.DONE, f"automatic mode is off{'' if was_on else ', as it was'}")
+        draft.settle(outcome, OutcomeStatus.DONE, f"autoscaling is off{'' if was_on else ', as it was'}")
     else:
         draft.put_automatic(
             key.set, AutomaticRecorded(0, request.policy, request.requested_by, draft.now.wall_ms, suspended="")
         )
         _begin(draft, key.set, rests_until=draft.now.monotonic)
-        draft.settle(outcome, OutcomeStatus.DONE, f"automatic mode is on: it looks every {LOOK_SECONDS:g} s")
+        draft.settle(outcome, OutcomeStatus.DONE, f"autoscaling is on: it looks every {LOOK_SECONDS:g} s")
 
 
 def resume(draft: Draft, name: str) -> None:

@@ -118,8 +118,8 @@ def delete(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) -> 
         draft.settle(
             outcome,
             OutcomeStatus.REFUSED,
-            f"registered readers would lose it: {', '.join(readers)}. Stop each and `headgate generation forget` it; "
-            "remove a feed",
+            f"registered readers would lose it: {', '.join(readers)}. Stop each and delete it (`headgate generation "
+            "reader delete`). A feed is a reader until it is deleted",
         )
         return
     _accept(draft, outcome, f"deleting topic {record.topic}")

@@ -36,7 +36,7 @@ class Policy(msgspec.Struct, frozen=True):
     A stream is split above ``split_above_per_second``; neighbours are merged while they have less than
     ``merge_below_per_second`` together. ``settle_seconds``: so long a new stream is left alone. ``changes_max``: so
     many splits and merges in one plan, each of which stops the writers of its ranges for a moment.
-    ``cool_down_seconds``: automatic mode makes no other switch for so long after one of its own.
+    ``cool_down_seconds``: autoscaling makes no other switch for so long after one of its own.
     """
 
     split_above_per_second: float

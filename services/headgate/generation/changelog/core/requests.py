@@ -1,4 +1,4 @@
-"""Requests of operators, and their outcomes. What automatic mode wants comes after them.
+"""Requests of operators, and their outcomes. What autoscaling wants comes after them.
 
 Requests for a switch that come while another one is under way wait. Those that wait are combined, in the order of the
 log, into one switch, as far as they do not change the same streams. Checks that come while one is made get the answer
@@ -221,7 +221,7 @@ def _choose(draft: Draft, name: str, seen: LogSeen) -> None:
 
 
 def _choose_proposal(draft: Draft, name: str, epoch: int, made_of: Callable[[Sequence[Recut]], LogMap]) -> None:
-    """What automatic mode wants, if nobody else wants anything."""
+    """What autoscaling wants, if nobody else wants anything."""
     proposal = draft.memory(name).proposal
     if proposal is None or proposal.epoch != epoch:
         return

@@ -2,7 +2,7 @@
 
 The rules are in two rooms that do not import each other:
 
-    changelog    switches (phases.py has every transition), requests, automatic mode, writers that come and go
+    changelog    switches (phases.py has every transition), requests, autoscaling, writers that come and go
     timestamps   sets of generations by time, for sources that have only clocks
 
 Both use the owner's state, draft, term and effects (generation/core).

@@ -61,7 +61,7 @@ _GAUGES: Final[dict[str, str]] = {
     "free_partitions": "partitions without a stream that is written or has still to be read",
     "writers": "writers that may write",
     "unread_generations": "generations that some reader has still to read",
-    "automatic": "1 while automatic mode is on and not suspended",
+    "automatic": "1 while autoscaling is on and not suspended",
     "unknown_writers": "writers whose load is not known: nothing is merged by itself meanwhile",
     "refused_reports": "writers whose report of load cannot be true",
     "changes_per_second": "what writers have reported for all streams together",

@@ -1,4 +1,4 @@
-"""``headgate generation picture``: a change log's ring, unrolled, one line per generation; also as SVG or HTML.
+"""``headgate generation graph``: a change log's ring, unrolled, one line per generation; also as SVG or HTML.
 
 The line of a generation is its ring from the smallest token to the largest. A stream stands below those whose tokens it
 took over, so the lines under each other are the lineage: a cut is a split, a gap closed is a merge, and what a switch
@@ -36,7 +36,7 @@ WIDTH_MIN: Final = 16
 WIDTH_MAX: Final = 400
 
 
-def picture(
+def graph(
     name: SetName,
     *,
     width: Annotated[
@@ -46,7 +46,10 @@ def picture(
     html: Annotated[Path | None, typer.Option("--html", help="write it to this file, as HTML")] = None,
     cluster: ClusterOptions,
 ) -> None:
-    """Draw the ring of every generation that is not retired, one under the other: who follows whom."""
+    """Draw the ring of every generation that is not retired, each below the one that it follows.
+
+    `headgate generation lineage -o json` has the same for programs.
+    """
     with opened(name, cluster) as (_, tail):
         record = record_of(tail, name)
         readers = {reader: said.read_epoch for reader, said in tail.state.readers.get(name, {}).items()}
@@ -67,7 +70,7 @@ def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise CommandError(ExitCode.SETTING, f"the picture cannot be written to {path}: {error.strerror}") from error
+        raise CommandError(ExitCode.SETTING, f"cannot write the graph to {path}: {error.strerror}") from error
     note(f"written: {path}")
 
 

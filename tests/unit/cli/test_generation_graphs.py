@@ -6,7 +6,7 @@ from io import StringIO
 from msgspec.structs import replace
 from rich.console import Console
 
-from headgate.cli.generation_pictures import draw, ring_of
+from headgate.cli.generation_graphs import draw, ring_of
 from headgate.generation.changelog.core.planning import first_map, next_map, resize
 from headgate.records.generation import GenerationPhase, GenerationRecorded, SetRecorded
 

@@ -1,0 +1,94 @@
+"""One convention for commands that change something (docs/adr/0095).
+
+Every such command takes ``--dry-run``, which says what would be done and changes nothing. A command that destroys data,
+or does what cannot be undone, takes ``--yes`` as well. Without it the command asks on a terminal, and is refused where
+nobody can be asked.
+
+A function in this folder that writes takes a ``Permit``, and ``permitted`` is the only place that gives one.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
+
+import typer
+
+from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.cli.options import OptionGroup
+from headgate.cli.output import Output, note, show_value
+
+WOULD_BE_DONE: Final = "would be done"
+"""What programs read as the status of a dry run."""
+
+
+class Change(OptionGroup, frozen=True):
+    """Options of a command that changes something, which another command can change back."""
+
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be done, and change nothing")] = False
+
+
+class Destruction(Change, frozen=True):
+    """Options of a command that destroys data, or does what cannot be undone."""
+
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask; needed where no terminal can be asked")] = False
+
+    def only_if(self, destroys: bool) -> Change:
+        """These options, for a command that destroys something only in some of its forms."""
+        return self if destroys else Change(dry_run=self.dry_run)
+
+
+class Permit:
+    """A proof that the user has agreed to a change."""
+
+
+def permitted(
+    change: Change,
+    what: str,
+    output: Output,
+    facts: Mapping[str, Any] | None = None,
+    *,
+    check: Callable[[], object] | None = None,
+) -> Permit | None:
+    """The permit to do ``what`` (``delete feed shop``), after the user has agreed. None for a dry run, which is shown.
+
+    ``facts`` are shown to programs. ``check`` finds out, for a dry run, whether what is named exists. The owner does
+    that otherwise. Raises CommandError if the user does not agree, or cannot be asked.
+    """
+    if change.dry_run:
+        if check is not None:
+            check()
+        show_would(what, output, facts)
+        return None
+    return agreed(change, what)
+
+
+def agreed(change: Change, what: str) -> Permit | None:
+    """As ``permitted``, for a command that shows its dry run itself."""
+    if change.dry_run:
+        return None
+    if isinstance(change, Destruction) and not change.yes:
+        _confirm(what)
+    return Permit()
+
+
+def show_would(what: str, output: Output, facts: Mapping[str, Any] | None = None) -> None:
+    """Say what a dry run would have done."""
+    if output is Output.TABLE:
+        note(f"would {what}; nothing was changed")
+    else:
+        show_value(output, {**(facts or {}), "status": WOULD_BE_DONE, "would": what})
+
+
+def _confirm(what: str) -> None:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise CommandError(
+            ExitCode.NOT_CONFIRMED,
+            f"this would {what}, which cannot be undone, and there is no terminal to ask. Nothing was changed. Confirm "
+            "it with --yes, or preview it with --dry-run",
+        )
+    try:
+        is_agreed = typer.confirm(f"{what[0].upper()}{what[1:]}? This cannot be undone.", err=True)
+    except typer.Abort:
+        is_agreed = False
+    if not is_agreed:
+        raise CommandError(ExitCode.NOT_CONFIRMED, "not confirmed, nothing was changed")
