@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 # Where PYTHONDONTWRITEBYTECODE is set, each of hundreds of processes compiles all that it imports, libraries too.
 COMPILED = env -u PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo chaos test test-containers test-long lint fmt types bench sim sim-long mutants docs dist sbom lock up clean
+.PHONY: help demo chaos test test-containers test-long lint fmt types bench sim sim-long mutants docs dist image sbom lock up clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,6 +106,10 @@ docs: $(READY) ## make the pages anew that are made from the code, and build sit
 
 dist: $(READY) ## build the wheels of headgate and headgate-lab into dist/
 	$(RUN)/uv build --quiet --all-packages --out-dir dist
+
+image: $(READY) ## build the image headgate:VERSION; as root, with Docker
+	docker build --tag headgate:$$($(RUN)/headgate version -o json | $(RUN)/python -c 'import json, sys; print(json.load(sys.stdin)["version"])') \
+		--file infra/docker/Dockerfile .
 
 SBOM = cyclonedx-bom==7.5.0
 

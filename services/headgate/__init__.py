@@ -9,7 +9,7 @@ from typing import Final
 
 __all__ = ["SCHEMA_VERSION", "__version__"]
 
-__version__: Final = "0.1.0"
+__version__: Final = "0.2.0"
 
 SCHEMA_VERSION: Final = 2
 """Newest schema level that this build reads and can write (docs/adr/0008). A role that meets a newer one ends."""

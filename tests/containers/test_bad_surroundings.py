@@ -13,11 +13,12 @@ import pytest
 
 from containers.conftest import ROOT, Compose, build_images, docker, eventually, left_of, logs_of
 from fixtures.servers import ENGINE_ADDRESS, KAFKA_IMAGE, _no_engine
+from headgate import __version__
 from headgate.app.exit_codes import ExitCode
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
 
-IMAGE = "headgate:0.1.0"
+IMAGE = f"headgate:{__version__}"
 SCRIPT = ROOT / "infra/docker/local-images"
 NOBODY = 65534
 SETTINGS = {"HEADGATE_BOOTSTRAP": "kafka:9092", "HEADGATE_SHARDS": "1", "HEADGATE_REPLICATION_FACTOR": "1"}

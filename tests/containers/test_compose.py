@@ -10,12 +10,13 @@ import pytest
 
 from containers.busy_feed import all_run, busy_feed, create_shop, holders, view
 from containers.conftest import Compose, docker, eventually, left_of
+from headgate import __version__
 from headgate.generation import ChangeReader
 from headgate.generation.shell.tail import open_generation_log
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
 
-IMAGE = "headgate:0.1.0"
+IMAGE = f"headgate:{__version__}"
 FROZEN_SECONDS = 15.0
 """Three leases: its tables are somebody else's when it thaws."""
 

@@ -86,7 +86,7 @@ def test_a_file_is_replaced_only_when_asked(databases: Databases, settings: Sett
     connector, feed, *_ = initialised(databases, settings, tmp_path / "made")
     feed.write_text("mine")
     again = headgate("feed", "init", f"{settings.cluster}-shop", *databases.options, "--folder", str(tmp_path / "made"))
-    assert (again.exit_code, feed.read_text()) == (ExitCode.USAGE, "mine")
+    assert (again.exit_code, feed.read_text()) == (ExitCode.NOT_CONFIRMED, "mine")
     assert f"{connector}, {feed}" in again.stderr
     initialised(databases, settings, tmp_path / "made", "--yes")
     assert load_feed(feed).feed == f"{settings.cluster}-shop"

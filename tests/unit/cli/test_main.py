@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from headgate import SCHEMA_VERSION
+from headgate import SCHEMA_VERSION, __version__
 from headgate.app.exit_codes import ExitCode
 from headgate.cli import main
 from headgate.cli.main import LAB_COMMANDS, app
@@ -110,7 +110,7 @@ print([name for name in {sorted(heavy)} if name in sys.modules])
 
 def test_version_as_json() -> None:
     result = CliRunner().invoke(app, ["version", "-o", "json"])
-    assert json.loads(result.stdout) == {"version": "0.1.0", "schema_version": SCHEMA_VERSION}
+    assert json.loads(result.stdout) == {"version": __version__, "schema_version": SCHEMA_VERSION}
 
 
 def test_a_missing_package_ends_the_commands_that_need_it_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

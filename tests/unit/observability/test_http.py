@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from aiohttp import web
 
-from headgate import SCHEMA_VERSION
+from headgate import SCHEMA_VERSION, __version__
 from headgate.observability.http import OpsServer
 from headgate.observability.metrics import new_registry
 from headgate.observability.probes import PortTakenError, Probes
@@ -86,7 +86,7 @@ def test_metrics_and_version(server: OpsServer) -> None:
     assert 'headgate_role_commits_total{shard="3"} 12.0' in text
     assert 'headgate_role_garbage_total{shard="3",topic="sync"} 2.0' in text
     assert "process_resident_memory_bytes" in text
-    assert json.loads(_get(server, "/version")[1]) == {"version": "0.1.0", "schema_version": SCHEMA_VERSION}
+    assert json.loads(_get(server, "/version")[1]) == {"version": __version__, "schema_version": SCHEMA_VERSION}
     assert _get(server, "/nowhere") == (404, "known are /livez /metrics /readyz /version\n")
 
 
