@@ -30,7 +30,13 @@ ADMIN_SECONDS_MAX: Final = 10.0
 ADMIN_METADATA_MS: Final = 5_000
 """How often the administrative client asks which brokers there are. librdkafka sends its requests to the broker that it
 last heard of as controller. Were that one lost, librdkafka (2.16) would find out at its own refresh only, after five
-minutes; until then each request would end in a time-out, and take a whole core while it waits."""
+minutes; until then each request would end in a time-out."""
+
+ADMIN_SPARSE_CONNECTIONS: Final = False
+"""Whether the administrative client connects to a broker only when it needs it. Then librdkafka (2.16) does not wait
+between attempts: a request to a broker that is away, such as the leader of a partition, asks for a connection each time
+that any broker changes its state, which skips reconnect.backoff.ms, and a refused connection is such a change. A
+request took most of a core until its time-out. Without, the client holds one connection to each broker."""
 
 FUTURE_GRACE_SECONDS: Final = 2.0
 """librdkafka ends every request by itself; only a bug would make us wait longer than its own limit plus this."""
@@ -199,6 +205,7 @@ class KafkaConnection:
                 client_id="headgate-admin",
                 log_level=_CRITICAL,
                 topic_metadata_refresh_interval_ms=ADMIN_METADATA_MS,
+                enable_sparse_connections=ADMIN_SPARSE_CONNECTIONS,
             )
         return self._admin
 

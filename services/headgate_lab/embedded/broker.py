@@ -1,7 +1,7 @@
 """A real Kafka broker (KRaft: broker and controller in one), and on request a Connect worker, in one JVM of ours.
 
-For the demo and the tests: one node, replication factor 1, loopback only. What it keeps is in one data folder, so it
-can be killed and started again.
+For the demo and the tests: replication factor 1, loopback only. What it keeps is in one data folder, so it can be
+killed and started again. A second broker may join the first one's cluster.
 """
 
 from collections.abc import Mapping
@@ -20,6 +20,10 @@ from headgate_lab.embedded.ports import HOST, free_ports, require_free
 
 # 256 MB works for broker and Connect together but costs twice the CPU during a snapshot.
 DEFAULT_HEAP_MB = 512
+
+FIRST_NODE = 1
+"""The broker that is its cluster's controller."""
+
 _LOG4J = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.file.ref = file
@@ -36,6 +40,8 @@ class EmbeddedKafka:
 
     ``further_listeners`` (name → port, advertised port) are for clients that come through a proxy each: whoever asks
     there is told the advertised port, so that all of its connections go through its proxy.
+
+    ``joins`` makes this broker ``node`` of that one's cluster, which must run. The first broker stays its controller.
     """
 
     def __init__(
@@ -45,9 +51,15 @@ class EmbeddedKafka:
         port: int | None = None,
         settings: Mapping[str, str] | None = None,
         further_listeners: Mapping[str, tuple[int, int]] | None = None,
+        joins: "EmbeddedKafka | None" = None,
+        node: int = FIRST_NODE,
         heap_mb: int = DEFAULT_HEAP_MB,
         progress: artifacts.Progress = lambda _name, _done, _all: None,
     ) -> None:
+        if (joins is None) != (node == FIRST_NODE):
+            raise EmbeddedError(f"node {node}: a broker that joins a cluster has another number than {FIRST_NODE}")
+        self._joins = joins
+        self._node = node
         self.data_dir = data_dir.absolute()
         self.log_file = self.data_dir / "broker.log"
         self._asked_port = port
@@ -170,33 +182,45 @@ class EmbeddedKafka:
         config_file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="utf-8")
         java = jvm.view
         if not Path(properties["log.dirs"], "meta.properties").exists():
-            # Kafka's own generator: an id of ours might begin with "-", which its argument parser takes for an option.
-            cluster_id = java.org.apache.kafka.common.Uuid.randomUuid().toString()
-            arguments = jvm.strings("format", "-t", cluster_id, "-c", str(config_file))
+            arguments = jvm.strings("format", "-t", self._cluster_id(java), "-c", str(config_file))
             if java.kafka.tools.StorageTool.execute(arguments, java.java.lang.System.out) != 0:
                 raise EmbeddedError(f"the Kafka broker's storage could not be formatted: {tail(jvm.log_file)}")
         config = java.kafka.server.KafkaConfig.fromProps(jvm.properties(properties))
         self._server = java.kafka.server.KafkaRaftServer(config, java.org.apache.kafka.common.utils.Time.SYSTEM)
         self._server.startup()
 
+    def _controller_port(self) -> int:
+        ports = (self._joins or self)._ports
+        if ports is None:
+            raise EmbeddedError("the first broker of a cluster must be started before another joins it")
+        return ports[1]
+
+    def _cluster_id(self, java: Any) -> str:
+        if self._joins is not None:
+            stored = Path(self._joins._properties()["log.dirs"], "meta.properties").read_text(encoding="utf-8")
+            return next(line.partition("=")[2] for line in stored.splitlines() if line.startswith("cluster.id="))
+        # Kafka's own generator: an id of ours might begin with "-", which its argument parser takes for an option.
+        return str(java.org.apache.kafka.common.Uuid.randomUuid().toString())
+
     def _properties(self) -> dict[str, str]:
         if self._ports is None:
             raise EmbeddedError("ports are chosen before the configuration is written")
         clients, controller = self._ports
         ports = {"PLAINTEXT": (clients, clients), **self._further}
+        listeners = {name: port for name, (port, _) in ports.items()}
+        if self._joins is None:
+            listeners["CONTROLLER"] = controller
         one_replica = {
             f"{internal}.{what}": "1"
             for internal in ("transaction.state.log", "share.coordinator.state.topic")
             for what in ("replication.factor", "min.isr", "num.partitions")
         }
         return {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@{HOST}:{controller}",
+            "process.roles": "broker,controller" if self._joins is None else "broker",
+            "node.id": str(self._node),
+            "controller.quorum.voters": f"{FIRST_NODE}@{HOST}:{self._controller_port()}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": ",".join(
-                [*(f"{name}://{HOST}:{port}" for name, (port, _) in ports.items()), f"CONTROLLER://{HOST}:{controller}"]
-            ),
+            "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items()),
             "advertised.listeners": ",".join(f"{name}://{HOST}:{told}" for name, (_, told) in ports.items()),
             "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in (*ports, "CONTROLLER")),
             "inter.broker.listener.name": "PLAINTEXT",
