@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, FUTURE_GRACE_SECONDS, KafkaConnection
@@ -34,6 +34,18 @@ LEADER_MOVES: Final = frozenset(
     }
 )
 """What a broker says of a partition that it does not lead yet, or no longer, or again (an epoch later)."""
+
+
+def _answer(future: "Future[Any]", at: TopicPartition, timeout_seconds: float) -> Any:
+    """What the leader of ``at`` said. Raises KafkaException, TimeoutError.
+
+    librdkafka (2.16) hands over OFFSET_INVALID and no error for the partitions of a leader that it could not ask. Taken
+    for an offset it lies below every position, so a reader would be at its end before it has read anything.
+    """
+    answer = future.result(timeout_seconds)
+    if answer.offset == OFFSET_INVALID:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"the leader of {at.topic}[{at.partition}] is away"))
+    return answer
 
 
 def ask_offsets(
@@ -59,7 +71,7 @@ def ask_offsets(
         answers: dict[TopicPartition, Any] = {}
         for at, future in futures.items():
             try:
-                answers[at] = future.result(ADMIN_SECONDS_MAX + FUTURE_GRACE_SECONDS)
+                answers[at] = _answer(future, at, ADMIN_SECONDS_MAX + FUTURE_GRACE_SECONDS)
             except KafkaException as error:
                 code = error.args[0].code()
                 # A new client that finds no leader either may be right: the topic may not exist.
@@ -109,7 +121,7 @@ class AskedStableEnds:
         if not all(future.done() for future in self._futures.values()):
             return None
         try:
-            return {self._wanted[at]: future.result(0).offset for at, future in self._futures.items()}
+            return {self._wanted[at]: _answer(future, at, 0).offset for at, future in self._futures.items()}
         except KafkaException as error:
             self._connection.close()  # a client that has once found no leader goes on saying so
             raise self._connection.failed("asking for the ends of partitions", error) from error

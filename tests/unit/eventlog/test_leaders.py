@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.eventlog import leaders
 from headgate.eventlog.connection import BrokerUnreachableError, KafkaConnection
-from headgate.eventlog.leaders import LEADER_MOVES, ask_offsets
-from headgate.eventlog.log import LogError
+from headgate.eventlog.leaders import LEADER_MOVES, AskedStableEnds, ask_offsets
+from headgate.eventlog.log import LogError, Partition
 
 AT = TopicPartition("t", 3)
 
@@ -79,6 +79,18 @@ def test_a_client_that_remembers_no_leader_is_replaced_and_a_new_one_is_believed
     connection.close()
     with pytest.raises(LogError, match=r"looking: t\[3\].*_NOENT"):
         asked(connection, Broker(KafkaError._NOENT, KafkaError._NOENT), monkeypatch)
+
+
+def test_a_leader_that_could_not_be_asked_has_no_offset(
+    connection: KafkaConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BrokerUnreachableError, match=r"looking: t\[3\] .*the leader of t\[3\] is away"):
+        asked(connection, Broker(Answer(OFFSET_INVALID)), monkeypatch)
+    monkeypatch.setattr(connection, "client", Broker(Answer(OFFSET_INVALID)).client)
+    connection.close()
+    ends = AskedStableEnds(connection, [Partition("t", 3)])
+    with pytest.raises(BrokerUnreachableError, match=r"asking for the ends of partitions .*is away"):
+        ends.answer()
 
 
 def test_not_for_ever(connection: KafkaConnection, monkeypatch: pytest.MonkeyPatch) -> None:
