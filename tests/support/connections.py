@@ -11,11 +11,13 @@ __all__ = ["described", "described_registry"]
 USES = ("sink", "source", "migration")
 
 
-def described(address: str, password_file: Path | str | None = None, use: tuple[str, ...] = USES) -> str:
+def described(
+    address: str, password_file: Path | str | None = None, use: tuple[str, ...] = USES, *, approval: str = "none"
+) -> str:
     """The name of a connection to that address, new each time."""
     kind = "mysql" if address.startswith(("mysql://", "mariadb://")) else "postgresql"
     password = {} if password_file is None else {"password_file": str(password_file)}
-    return _added("connections", {"kind": kind, "address": address, "use": list(use), **password})
+    return _added("connections", {"kind": kind, "address": address, "use": list(use), "approval": approval, **password})
 
 
 def described_registry(url: str, **more: Any) -> str:

@@ -38,6 +38,7 @@ from headgate.records.control import FeedRecorded, FeedState
 from headgate.records.keys import FeedKey
 from headgate.records.migration import (
     FEED,
+    MigrationApprovalKey,
     MigrationKey,
     MigrationOutcomeKey,
     MigrationOwnerKey,
@@ -375,6 +376,22 @@ def cleanup(
 
 
 @app.command()
+def approve(
+    migration: Annotated[str, typer.Argument(metavar="ID", help="see `headgate migration list`")],
+    *,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Approve a migration that another user has submitted.
+
+    Connections with `approval: required` queue a migration only then. Read it with `headgate migration show` first.
+    """
+    with connected(cluster) as (_, log):
+        _ask(log, MigrationRequestKind.APPROVE, migration, timeout, output)
+
+
+@app.command()
 def throttle(
     migration: Id,
     *,
@@ -480,10 +497,12 @@ def _ask(
         requested_by=f"{requester()} (pid {os.getpid()})",
         requested_ms=time.time_ns() // 1_000_000,
     )
+    key = (MigrationApprovalKey if kind is MigrationRequestKind.APPROVE else MigrationRequestKey)(request)
     asked = Request(
         what=f"{kind.value} of {migration}",
         partition=TOPIC,
-        key=MigrationRequestKey(request),
+        asked_on=Partition(key.topic, TOPIC.number),
+        key=key,
         record=record,
         outcome=MigrationOutcomeKey(request),
         owner=MigrationOwnerKey(TOPIC.number),

@@ -102,8 +102,10 @@ RIGHTS: Final[tuple[Right, ...]] = (
     _topic("operator", _CONTROL, "Create", *_LOOK),
     _topic("operator", ("{cluster}.announce",), "AlterConfigs"),
     _writes("operator", "changefeed", "deadletter"),
-    _writes("operator", "generation", "migration"),
+    _writes("operator", "generation", "migration-request"),
     _topic("operator", Topics.FEEDS, *_LOOK, "Write"),
+    _topic("approver", _CONTROL, *_LOOK),
+    _writes("approver", "migration-approval"),
 )
 """All of them, by service."""
 

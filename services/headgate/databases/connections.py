@@ -31,6 +31,14 @@ class Use(StrEnum):
     """Schema changes are done there."""
 
 
+class Approval(StrEnum):
+    """Whether somebody has to approve a schema change before it is done there."""
+
+    NONE = "none"
+    REQUIRED = "required"
+    """Another user than the one who has submitted it."""
+
+
 class TlsFiles(Strict):
     """TLS to a database. With ``ca_file`` the server must prove its name by a certificate that this CA has signed."""
 
@@ -57,6 +65,7 @@ class Connection(Strict):
     """In the folder for secrets, read for each new session."""
     tls: TlsFiles | None = None
     use: frozenset[Use]
+    approval: Approval = Approval.NONE
 
     @field_validator("kind")
     @classmethod
@@ -67,6 +76,8 @@ class Connection(Strict):
 
     @model_validator(mode="after")
     def _address_of_its_kind(self) -> "Connection":
+        if self.approval is Approval.REQUIRED and Use.MIGRATION not in self.use:
+            raise ValueError("approval is about schema changes: add migration to use, or leave it out")
         try:
             is_its = kind_of(self.address, _options("", Use.SINK)).name == self.kind
             if is_its and KINDS[self.kind].address(self.address, _options("", Use.SINK)).has_password:

@@ -126,6 +126,8 @@ CONTROL_TOPICS: Final = (
     ControlTopic("dispatch", sharded=True, segment_ms=STATE_SEGMENT_MS),
     ControlTopic("generation", sharded=True, segment_ms=HEARTBEAT_SEGMENT_MS),
     ControlTopic("migration", sharded=False, segment_ms=STATE_SEGMENT_MS),
+    ControlTopic("migration-approval", sharded=False, segment_ms=STATE_SEGMENT_MS),
+    ControlTopic("migration-request", sharded=False, segment_ms=STATE_SEGMENT_MS),
     ControlTopic("sync", sharded=True, segment_ms=HEARTBEAT_SEGMENT_MS),
 )
 """All of them. What is checked at start are ``exact``, _least and the partitions; sizes and ages may be tuned."""

@@ -22,7 +22,7 @@ from headgate.records.control import (
     SpanProgressed,
     WantedState,
 )
-from headgate.records.migration import MigrationRecorded
+from headgate.records.migration import MigrationRecorded, MigrationRequestKind, MigrationState
 
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
@@ -40,6 +40,10 @@ FIELDS: Final[dict[type[msgspec.Struct], dict[str, int]]] = {
         "stage_ms": 2,
         "stages": 2,
         "throttled_ms": 2,
+        "approval_required": 2,
+        "submitted_by": 2,
+        "approved_by": 2,
+        "approved_ms": 2,
     },
     OperationRequested: {"parts": 2, "abandon_sink": 2},
     OwnerAnnounced: {"level": 2},
@@ -49,6 +53,8 @@ FIELDS: Final[dict[type[msgspec.Struct], dict[str, int]]] = {
 """Fields that a record did not have from the beginning."""
 
 WORDS: Final[dict[StrEnum, int]] = {
+    MigrationRequestKind.APPROVE: 2,
+    MigrationState.AWAITING_APPROVAL: 2,
     OperationKind.SPLIT_TABLE: 2,
     OperationKind.MERGE_TABLE: 2,
     WantedState.FINISHED: 2,
@@ -70,6 +76,7 @@ WITHHELD: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
             "stage_ms",
             "stages",
             "throttled_ms",
+            "submitted_by",
         }
     ),
     SpanPlan: frozenset({"topic_id"}),

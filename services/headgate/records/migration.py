@@ -13,8 +13,12 @@ from headgate.records.control import MemberAnnounced, OwnerAnnounced, RequestSet
 
 
 class MigrationState(StrEnum):
-    """The states of Vitess's online DDL. Queued, ready and running ones are pending; the others are terminal."""
+    """The states of Vitess's online DDL, and one before them: another user than the submitter has to approve it first.
 
+    The first four are pending; the others are terminal.
+    """
+
+    AWAITING_APPROVAL = "awaiting_approval"
     QUEUED = "queued"
     READY = "ready"
     RUNNING = "running"
@@ -52,10 +56,12 @@ class MigrationRequestKind(StrEnum):
     CLEANUP = "cleanup"
     THROTTLE = "throttle"
     FORCE_CUTOVER = "force_cutover"
+    APPROVE = "approve"
+    """On a topic of its own, so that the right to submit is not the right to approve."""
 
 
 class MigrationRequested(msgspec.Struct, frozen=True):
-    """``request/<id>``: what an operator wants. ``spec`` is the migration as JSON, for submit and revert.
+    """What an operator wants. ``spec`` is the migration as JSON, for submit and revert.
 
     ``throttle_ratio`` (throttle): 0 goes at full speed, 1 stands still; ``expires_seconds``: until when.
     """
@@ -103,6 +109,9 @@ class MigrationRecorded(msgspec.Struct, frozen=True):
     ``stage_percent`` is how much of the present stage is done, -1 if that is not known; ``stage_ms`` is when the stage
     began, and ``stages`` has the time spent in stages that were left, of this attempt. ``eta_seconds`` is the time to
     the end of the stage. ``throttled_ms``: since when ``throttle_reason`` holds it up, 0 if nothing does.
+
+    ``submitted_by`` and ``approved_by`` are users as their commands named them; ``approval_required``: another user
+    than the submitter has to approve it before it is queued.
     """
 
     owner_rev: int
@@ -145,6 +154,10 @@ class MigrationRecorded(msgspec.Struct, frozen=True):
     stage_ms: int = 0
     stages: tuple[StageTime, ...] = ()
     throttled_ms: int = 0
+    approval_required: bool = False
+    submitted_by: str = ""
+    approved_by: str = ""
+    approved_ms: int = 0
 
 
 class MigrationOwnerKey(Key, frozen=True, order=True):
@@ -167,10 +180,28 @@ class MigrationMemberKey(Key, frozen=True, order=True):
     member: str
 
 
-class MigrationRequestKey(Key, frozen=True, order=True):
-    """``request/<id>`` on migration, written by whoever asks."""
+class EarlierMigrationRequestKey(Key, frozen=True, order=True):
+    """``request/<id>`` on migration: where commands of earlier versions asked. Nobody answers there any more."""
 
     topic: ClassVar[str] = "migration"
+    prefix: ClassVar[tuple[str, ...]] = ("request",)
+    record: ClassVar[type] = MigrationRequested
+    request: str
+
+
+class MigrationApprovalKey(Key, frozen=True, order=True):
+    """``request/<id>`` on migration-approval, written by whoever approves."""
+
+    topic: ClassVar[str] = "migration-approval"
+    prefix: ClassVar[tuple[str, ...]] = ("request",)
+    record: ClassVar[type] = MigrationRequested
+    request: str
+
+
+class MigrationRequestKey(Key, frozen=True, order=True):
+    """``request/<id>`` on migration-request, written by whoever asks."""
+
+    topic: ClassVar[str] = "migration-request"
     prefix: ClassVar[tuple[str, ...]] = ("request",)
     record: ClassVar[type] = MigrationRequested
     request: str
@@ -199,13 +230,15 @@ KEYS: Final[tuple[type[Key], ...]] = (
     MigrationOwnerKey,
     MigrationMemberKey,
     MigrationRequestKey,
+    MigrationApprovalKey,
+    EarlierMigrationRequestKey,
     MigrationOutcomeKey,
     MigrationKey,
 )
 """In the order in which a key's text is tried: forms with a fixed first word come first within a topic."""
 
 FOR_PEOPLE: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {
-    MigrationRecorded: ("rows_copied", "table_rows", "throttle_reason", "message"),
+    MigrationRecorded: ("rows_copied", "table_rows", "throttle_reason", "message", "submitted_by", "approved_by"),
     MigrationRequested: ("requested_by",),
 }
 """See fitting.py."""

@@ -7,7 +7,9 @@ from headgate.records.migration import MigrationRecorded, MigrationState
 READY_TO_CUT_OVER: Final = "ready to cut over"
 CUTTING_OVER: Final = "cutting over"
 
-PENDING: Final = frozenset({MigrationState.QUEUED, MigrationState.READY, MigrationState.RUNNING})
+PENDING: Final = frozenset(
+    {MigrationState.AWAITING_APPROVAL, MigrationState.QUEUED, MigrationState.READY, MigrationState.RUNNING}
+)
 """States of migrations that are expected to run and complete."""
 
 
@@ -31,17 +33,19 @@ def waits_for(name: str, record: MigrationRecorded, now_ms: int) -> str:
     """What the migration waits for now, with the command that ends the wait if there is one; empty if it does not."""
     if record.throttle_reason and record.state is not MigrationState.COMPLETE:
         return f"{record.throttle_reason}{_since(record.throttled_ms, now_ms)}"
-    match record.state:
-        case MigrationState.QUEUED if record.launch_postponed:
-            return f"its launch: `headgate migration launch {name}`"
-        case MigrationState.QUEUED if record.is_immediate and record.completion_postponed:
-            return _completion(name)
-        case MigrationState.QUEUED | MigrationState.READY:
-            return "its turn"
-        case MigrationState.RUNNING:
-            return _running_waits_for(name, record, now_ms)
-        case _:
-            return record.throttle_reason
+    if record.state is MigrationState.RUNNING:
+        return _running_waits_for(name, record, now_ms)
+    return _waits_to_start_for(name, record) if record.state in PENDING else record.throttle_reason
+
+
+def _waits_to_start_for(name: str, record: MigrationRecorded) -> str:
+    if record.state is MigrationState.AWAITING_APPROVAL:
+        return f"the approval of another user than {record.submitted_by}: `headgate migration approve {name}`"
+    if record.state is MigrationState.QUEUED and record.launch_postponed:
+        return f"its launch: `headgate migration launch {name}`"
+    if record.state is MigrationState.QUEUED and record.is_immediate and record.completion_postponed:
+        return _completion(name)
+    return "its turn"
 
 
 def _running_waits_for(name: str, record: MigrationRecorded, now_ms: int) -> str:

@@ -52,7 +52,8 @@ class RequestFailedError(RequestError):
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request, and what its errors say.
 
-    ``what`` names it: ``cancel of m1``. ``partition`` stores the request and its outcome. ``owner`` is the key on
+    ``what`` names it: ``cancel of m1``. ``partition`` stores the outcome, and the request unless it is ``asked_on``
+    another. ``owner`` is the key on
     announce of the owner that answers, and ``service`` what `headgate serve` calls it. ``if_unfinished`` is the advice
     for a request that was accepted and is not done in time. Such a request is withdrawn unless it ``stays``.
     """
@@ -66,6 +67,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     service: str
     if_unfinished: str
     stays: bool = False
+    asked_on: Partition | None = None
+
+    @property
+    def place(self) -> Partition:
+        """Where the request is written."""
+        return self.asked_on or self.partition
 
 
 def feed_request(record: OperationRequested, shard: int, request: str) -> Request:
@@ -116,7 +123,7 @@ def ask_all(
         finally:
             over = [request for request in requests if not (request.stays and _is_accepted(latest, request))]
             if over:
-                writer.write([Placed(each.partition, Fact(each.key, None)) for each in over], WRITE_SECONDS_MAX)
+                writer.write([Placed(each.place, Fact(each.key, None)) for each in over], WRITE_SECONDS_MAX)
     return [_answer(log, request, latest.get(request.outcome), timeout_seconds) for request in requests]
 
 
@@ -132,7 +139,7 @@ def _check_texts(request: Request) -> None:
 
 def _write(log: Log, writer: Writer, requests: Sequence[Request], deadline: float, timeout_seconds: float) -> None:
     """Write the requests as soon as every process alive can read them (docs/adr/0008)."""
-    placed = [Placed(each.partition, Fact(each.key, fitted(each.record))) for each in requests]
+    placed = [Placed(each.place, Fact(each.key, fitted(each.record))) for each in requests]
     waits_for: list[str] = []
     while True:
         try:

@@ -31,6 +31,8 @@ _OTHERS: Final[dict[type[Key], str]] = {
     timestamps.TimestampReaderKey: "that reader of the timestamp set",
     migration.MigrationMemberKey: "that process of `headgate serve migration`",
     migration.MigrationRequestKey: "an operator's command",
+    migration.MigrationApprovalKey: "`headgate migration approve`",
+    migration.EarlierMigrationRequestKey: "commands of earlier versions",
 }
 """Who writes the keys that no owner writes."""
 

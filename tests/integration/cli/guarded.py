@@ -34,6 +34,7 @@ USERS = (
     "ingest",
     "reader",
     "operator",
+    "approver",
     "stranger",
 )
 

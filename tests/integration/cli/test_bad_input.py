@@ -44,6 +44,8 @@ def test_topics_missing_then_created(settings: Settings) -> None:
         f"{settings.prefix}deadletter": 3,
         f"{settings.prefix}generation": 3,
         f"{settings.prefix}migration": 1,
+        f"{settings.prefix}migration-approval": 1,
+        f"{settings.prefix}migration-request": 1,
     }
 
 

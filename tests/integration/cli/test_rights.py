@@ -297,9 +297,15 @@ def test_the_documented_rights_suffice_for_migrations(
         become("operator", guarded, monkeypatch)
         asked = headgate(
             *("migration", "submit", "ALTER TABLE items ADD COLUMN extra int DEFAULT 7", "--id", "m"),
-            *("--database", described(address, tmp_path / "password"), "--timeout", "120", "--strategy", "direct"),
+            *("--database", described(address, tmp_path / "password", approval="required"), "--timeout", "120"),
+            *("--strategy", "direct"),
         )
         assert asked.exit_code == 0, asked.output
+        approve = ("migration", "approve", "m", "--timeout", "60")
+        monkeypatch.setenv("LOGNAME", "another")
+        assert headgate(*approve).exit_code != 0, "whoever may submit may not approve"
+        become("approver", guarded, monkeypatch)
+        assert headgate(*approve).exit_code == 0
         eventually(
             lambda: json.loads(headgate("migration", "show", "m", "-o", "json").stdout)["state"] == "complete",
             "the change is in force",

@@ -15,6 +15,7 @@ from headgate.records.base import Fact
 from headgate.records.migration import (
     FEED,
     Artifact,
+    MigrationApprovalKey,
     MigrationKey,
     MigrationOutcomeKey,
     MigrationRecorded,
@@ -107,6 +108,10 @@ class World(Script[MigrationsState]):
         )
         self.ask("revert", migration, spec=written(spec))
 
+    def do_approve(self, migration: str, *, by: str = "bob", kind: str = "approve") -> None:
+        """``approve m1 [by=ann@host]``: on the topic of approvals."""
+        self.ask(kind, migration, by=by, key=MigrationApprovalKey)
+
     def do_request(self, kind: str, migration: str, *, ratio: str = "", expires: str = "") -> None:
         """``request cancel m1``; ``request throttle m1 ratio=0.5 expires=10``."""
         self.ask(
@@ -121,7 +126,8 @@ class World(Script[MigrationsState]):
         self.write(MigrationRequestKey(request), None)
 
     def ask(self, kind: str, migration: str, *, spec: str | None = None, ratio: float | None = None,
-            expires: float | None = None, request: str | None = None) -> None:  # fmt: skip
+            expires: float | None = None, request: str | None = None, by: str = "ann",
+            key: type[MigrationRequestKey | MigrationApprovalKey] = MigrationRequestKey) -> None:  # fmt: skip
         self.requests += 1
         record = MigrationRequested(
             kind=MigrationRequestKind(kind),
@@ -129,10 +135,10 @@ class World(Script[MigrationsState]):
             spec=spec,
             throttle_ratio=ratio,
             expires_seconds=expires,
-            requested_by="ann",
+            requested_by=by,
             requested_ms=round(self.now * 1000),
         )
-        self.write(MigrationRequestKey(request or f"r{self.requests}"), record)
+        self.write(key(request or f"r{self.requests}"), record)
 
     # --- the database ---
 
@@ -153,7 +159,8 @@ class World(Script[MigrationsState]):
             table = spec.statement.split()[2] if effect.reverted is None else effect.reverted.table
             action = "revert" if spec.reverts else spec.statement.split()[0].lower()
             return fx.Examined(action, table, server_of(spec.database), is_immediate=verdict == "immediate" or
-                               action in ("create", "drop"), has_nothing_to_do=verdict == "nothing")  # fmt: skip
+                               action in ("create", "drop"), has_nothing_to_do=verdict == "nothing",
+                               needs_approval=spec.database.startswith("guarded"))  # fmt: skip
 
         self.answer_effects(examined)
 
@@ -252,7 +259,7 @@ def describe_input(given: Any) -> str | None:
     match given:
         case TermBegan(owner_rev=rev):
             return f"enthroned, owner_rev {rev}"
-        case Arrived(delivery=delivery) if isinstance(delivery.key, MigrationRequestKey):
+        case Arrived(delivery=delivery) if isinstance(delivery.key, MigrationRequestKey | MigrationApprovalKey):
             wish = delivery.value
             said = "deleted" if wish is None else f"{wish.kind} {wish.migration}"
             return f"{delivery.key.text()}: {said}"
@@ -301,6 +308,8 @@ def describe_record(record: MigrationRecorded) -> str:
     words += [name for name in flags if getattr(record, name)]
     numbers = ("retries", "cutover_attempts", "rows_copied", "throttle_ratio", "throttle_reason")
     words += [f"{name} {getattr(record, name)}" for name in numbers if getattr(record, name)]
+    if record.approved_by:
+        words.append(f"approved by {record.approved_by}")
     if record.artifacts:
         words.append("artifacts " + " ".join(artifact.name for artifact in record.artifacts))
     if record.message:

@@ -44,6 +44,7 @@ from headgate.records.generation import (
 )
 from headgate.records.keys import AgentKey, FeedKey, OutcomeKey, OwnerKey, RequestKey
 from headgate.records.migration import (
+    MigrationApprovalKey,
     MigrationKey,
     MigrationOutcomeKey,
     MigrationOwnerKey,
@@ -104,6 +105,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "generation timestamps repair": ("t",),
     "generation timestamps gc": ("t",),
     "migration submit": (ALTER, "--database", DATABASE, "--strategy", "direct"),
+    "migration approve": ("m1",),
     "migration cancel": ("m1",),
     "migration retry": ("m1",),
     "migration launch": ("m1",),
@@ -198,14 +200,14 @@ class Owners(MemoryBroker):
     def _answer(self, partition: Partition, entry: Entry) -> None:
         outcome = outcome_of(entry.key)
         if outcome is not None and entry.value is not None and self.outcome is not None:
-            self.append(Placed(partition, Fact(outcome, self.outcome)), 2)
+            self.append(Placed(Partition(outcome.topic, partition.number), Fact(outcome, self.outcome)), 2)
 
 
 def outcome_of(key: Key | str) -> Key | None:
     match key:
         case RequestKey():
             return OutcomeKey(key.request)
-        case MigrationRequestKey():
+        case MigrationRequestKey() | MigrationApprovalKey():
             return MigrationOutcomeKey(key.request)
         case GenerationRequestKey() | PolicyRequestKey() | TimestampsRequestKey():
             return GenerationOutcomeKey(key.set, key.request)

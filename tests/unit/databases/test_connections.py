@@ -8,7 +8,7 @@ import yaml
 
 from headgate.config.feed import FeedSpecError, SinkSpec, parse_feed
 from headgate.databases.address import Target
-from headgate.databases.connections import Use, named, named_registry
+from headgate.databases.connections import Approval, Use, named, named_registry
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
@@ -186,3 +186,13 @@ def test_a_registry_has_a_name(file: File) -> None:
     assert named_registry("avro", "--registry").url == "https://registry"
     with pytest.raises(DatabaseRefusedError, match=r"--registry: registry 'avr' is unknown; did you mean 'avro'"):
         named_registry("avr", "--registry")
+
+
+def test_an_approval_is_required_where_schema_changes_are_made(file: File) -> None:
+    file.write(shop={**SHOP, "approval": "required"}, other=SHOP)
+    assert named("shop", Use.MIGRATION, "--database")[0].approval is Approval.REQUIRED
+    assert named("other", Use.MIGRATION, "--database")[0].approval is Approval.NONE
+    file.write(shop={**SHOP, "use": ["sink"], "approval": "required"})
+    assert "approval is about schema changes: add migration to use" in _refused()
+    file.write(shop={**SHOP, "approval": "by-bob"})
+    assert "connections.shop.approval" in _refused()

@@ -4,6 +4,7 @@ import pytest
 
 from headgate.coordinator.core.kind import COORDINATOR_KIND
 from headgate.eventlog.sharding import DEADLETTER, SHARDED_TOPICS, place, shard_of
+from headgate.migration.core.kind import MIGRATION_KIND
 from headgate.records.registry import KEY_FORMS
 from support.eventlog_contract import ANNOUNCE, DISPATCH_1, ended, heartbeat
 
@@ -20,7 +21,7 @@ def test_a_cluster_has_a_shard() -> None:
 
 
 def test_a_coordinator_reads_announce_and_every_sharded_topic_of_state() -> None:
-    assert {ANNOUNCE.topic, *SHARDED_TOPICS} == set(KEY_FORMS) - {DEADLETTER, "generation", "migration"}
+    assert {ANNOUNCE.topic, *SHARDED_TOPICS} == set(KEY_FORMS) - {DEADLETTER, "generation", *MIGRATION_KIND.topics}
     assert COORDINATOR_KIND.topics == SHARDED_TOPICS
 
 

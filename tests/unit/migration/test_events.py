@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -84,6 +85,13 @@ def test_an_end_says_why_and_a_failure_is_told_apart() -> None:
     assert found[3][0].facts == {"reason": "stale: no progress", "result": "stale"}
 
 
+def test_an_approval_is_told_with_its_user() -> None:
+    waiting = queued(approval_required=True)
+    waiting = msgspec.structs.replace(waiting, state=MigrationState.AWAITING_APPROVAL)
+    after = apply(waiting, Signal.APPROVE, Cause(owner_rev=1, now_ms=0, approved_by="bob@host"))
+    assert events_between(waiting, after) == [Event("migration_approved", {"by": "bob@host"})]
+
+
 def test_only_a_new_migration_is_told_as_submitted() -> None:
     assert [event.name for event in events_between(None, queued())] == ["migration_submitted"]
     assert events_between(None, recorded(SPEC)) == []
@@ -99,6 +107,10 @@ def test_times_of_another_attempt_are_not_added() -> None:
     [
         ({"state": MigrationState.QUEUED, "launch_postponed": True}, "its launch: `headgate migration launch m1`"),
         ({"state": MigrationState.QUEUED}, "its turn"),
+        (
+            {"state": MigrationState.AWAITING_APPROVAL, "submitted_by": "ann@host"},
+            "the approval of another user than ann@host: `headgate migration approve m1`",
+        ),
         ({"stage": "copying"}, ""),
         ({"stage": "copying", "throttle_reason": "a replica", "throttled_ms": 1_000}, "a replica (for 9 s)"),
         ({"is_ready_to_complete": True, "completion_postponed": True}, "its completion: `headgate migration comp"),

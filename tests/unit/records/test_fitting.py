@@ -71,7 +71,7 @@ OURS: dict[type[msgspec.Struct], set[str]] = {
         *("owner_rev", "sequence", "spec", "action", "table", "stage", "attempt", "retries", "cutover_attempts"),
         *("eta_seconds", "note", "added_ms", "ready_ms", "started_ms", "live_ms", "ended_ms"),
         *("server", "throttle_until_ms", "waiting_ms", "cutover_after_ms"),
-        *("stage_percent", "stage_ms", "throttled_ms"),
+        *("stage_percent", "stage_ms", "throttled_ms", "approved_ms"),
     },
 }
 """Fields with a text or a number in which nobody outside has a say, or that are checked where they come in

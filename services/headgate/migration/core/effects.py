@@ -123,6 +123,7 @@ class Examined(msgspec.Struct, frozen=True):
     """It can be done. ``server`` is the database's identity, so that two migrations of it are known as such.
 
     ``statement``: the ALTER that was found for a wanted table (``MigrationSpec.declarative``), else empty.
+    ``needs_approval``: its connection requires that another user than the submitter approves it.
     """
 
     action: str
@@ -132,6 +133,7 @@ class Examined(msgspec.Struct, frozen=True):
     has_nothing_to_do: bool = False
     message: str = ""
     statement: str = ""
+    needs_approval: bool = False
 
 
 class Identified(msgspec.Struct, frozen=True):

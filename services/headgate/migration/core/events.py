@@ -44,7 +44,13 @@ def _submitted(record: MigrationRecorded) -> Event:
     spec = parse_spec(record.spec)
     return Event(
         "migration_submitted",
-        {"table": record.table, "database": spec.database, "strategy": spec.strategy.value, "state": record.state},
+        {
+            "table": record.table,
+            "database": spec.database,
+            "strategy": spec.strategy.value,
+            "state": record.state.value,
+            "by": record.submitted_by,
+        },
     )
 
 
@@ -67,7 +73,9 @@ def _of_throttle(before: MigrationRecorded, after: MigrationRecorded) -> list[Ev
 
 def _of_state(before: MigrationRecorded, after: MigrationRecorded) -> list[Event]:
     match after.state:
-        case MigrationState.QUEUED:
+        case MigrationState.QUEUED if before.state is MigrationState.AWAITING_APPROVAL:
+            return [Event("migration_approved", {"by": after.approved_by})]
+        case MigrationState.QUEUED | MigrationState.AWAITING_APPROVAL:
             return [Event("migration_retried", {"was": before.state.value})]
         case MigrationState.READY:
             return []

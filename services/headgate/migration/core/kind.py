@@ -1,4 +1,4 @@
-"""The migration owner as a kind of owner: its topic and keys. It watches no other processes."""
+"""The migration owner as a kind of owner: its topics and keys. It watches no other processes."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from headgate.runtime.kind import OwnerKind
 
 MIGRATION_KIND: Final = OwnerKind(
     name="migration",
-    topics=("migration",),
+    topics=("migration", "migration-request", "migration-approval"),
     owner_key=MigrationOwnerKey,
     member_key=MigrationMemberKey,
     harmless={"announce": MigrationMemberKey("-"), "migration": MigrationOutcomeKey("-")},

@@ -2,6 +2,7 @@
 
     transitions   every transition of one migration, as a table     scheduling   a tick: who may run, cut over, must end
     requests      what operators ask, and what becomes of it        effects      what is done at databases
+    approvals     what another user must allow first                events       what a change of a record is called
     progress      how far it is, by looks and by tools' reports
     state         what the log says; one owner's memory             draft        a decision while it is made
 
@@ -13,6 +14,7 @@ time; an effect that could not be done is asked again, as the next owner would.
 from typing import Any, Final
 
 from headgate.migration.core import progress, requests
+from headgate.migration.core.approvals import answer_approval
 from headgate.migration.core.draft import Draft
 from headgate.migration.core.effects import (
     AdoptMigration,
@@ -38,6 +40,7 @@ from headgate.migration.core.state import PENDING, MigrationsState, Term, digest
 from headgate.migration.core.transitions import Phase, Signal, phase
 from headgate.records.migration import (
     Artifact,
+    MigrationApprovalKey,
     MigrationRecorded,
     MigrationRequestKey,
     MigrationState,
@@ -79,11 +82,8 @@ def decide(state: MigrationsState, given: Any, now: Now) -> Decision:
     match given:
         case TermBegan():
             _open(draft)
-        case Arrived(delivery=delivery) if isinstance(delivery.key, MigrationRequestKey):
-            if delivery.value is None:
-                requests.forget_outcome(draft, delivery.key.request)
-            else:
-                requests.answer(draft, delivery.key.request)
+        case Arrived(delivery=delivery) if isinstance(delivery.key, MigrationRequestKey | MigrationApprovalKey):
+            _on_request(draft, delivery.key, is_withdrawn=delivery.value is None)
         case Arrived() | HolderSilent():
             pass
         case TimerFired(name=name):
@@ -96,6 +96,15 @@ def decide(state: MigrationsState, given: Any, now: Now) -> Decision:
         case _:
             raise TypeError(f"the scheduler of migrations knows no input {type(given).__name__}")
     return draft.decision()
+
+
+def _on_request(draft: Draft, key: MigrationRequestKey | MigrationApprovalKey, *, is_withdrawn: bool) -> None:
+    if is_withdrawn:
+        requests.forget_outcome(draft, key.request)
+    elif isinstance(key, MigrationApprovalKey):
+        answer_approval(draft, key.request)
+    else:
+        requests.answer(draft, key.request)
 
 
 def _open(draft: Draft) -> None:

@@ -7,6 +7,7 @@ A request with an outcome is never looked at again; when its writer deletes it, 
 
 from typing import Final
 
+from headgate.migration.core.approvals import answer_approval, why_not_awaited
 from headgate.migration.core.draft import Draft
 from headgate.migration.core.effects import CleanUpMigration, Examined, ExamineMigration, ExamineRefused, Identified
 from headgate.migration.core.scheduling import (
@@ -18,8 +19,8 @@ from headgate.migration.core.scheduling import (
     stop,
 )
 from headgate.migration.core.spec import TOOLS, MigrationSpec, MigrationSpecError, parse_request, written
-from headgate.migration.core.state import PENDING, TERMINAL
-from headgate.migration.core.transitions import Signal
+from headgate.migration.core.state import PENDING, TERMINAL, PlacedRequest
+from headgate.migration.core.transitions import Signal, first_state
 from headgate.records.control import OutcomeStatus
 from headgate.records.migration import (
     MigrationOutcomeKey,
@@ -73,6 +74,8 @@ def answer(draft: Draft, request: str) -> None:
             _retry(draft, request, wish)
         case MigrationRequestKind.CLEANUP:
             _clean_up(draft, request, wish)
+        case MigrationRequestKind.APPROVE:
+            draft.settle(request, OutcomeStatus.REFUSED, "approvals belong on topic migration-approval")
         case _:
             _wish(draft, request, wish)
 
@@ -86,7 +89,7 @@ def forget_outcome(draft: Draft, request: str) -> None:
 def catch_up(draft: Draft) -> None:
     """A new owner: what the last one has left unanswered, in the order in which it was asked."""
     state = draft.state
-    for request in sorted(set(state.outcomes) - set(state.requests)):
+    for request in sorted(set(state.outcomes) - set(state.requests) - set(state.approvals)):
         forget_outcome(draft, request)
     for request in sorted(state.requests, key=lambda name: (state.requests[name].offset, name)):
         outcome = state.outcomes.get(request)
@@ -95,6 +98,8 @@ def catch_up(draft: Draft) -> None:
             answer(draft, request)
         elif outcome.status is OutcomeStatus.ACCEPTED and wish.kind is MigrationRequestKind.CLEANUP:
             draft.term.cleaning.update(_meant(draft, wish))
+    for request in sorted(state.approvals, key=lambda name: (state.approvals[name].offset, name)):
+        answer_approval(draft, request)
     settle_waiting(draft)
 
 
@@ -206,7 +211,7 @@ def examined(draft: Draft, effect: ExamineMigration, result: object) -> None:
     if placed is not None and draft.outcome(effect.request) is None:
         match result:
             case Examined():
-                _accept(draft, effect, result, placed.offset)
+                _accept(draft, effect, result, placed)
             case Identified(server=server):
                 _identified(draft, effect, server)
             case ExamineRefused(reason=reason):
@@ -219,7 +224,7 @@ def examined(draft: Draft, effect: ExamineMigration, result: object) -> None:
     _answer_unexamined(draft, effect.spec.database)
 
 
-def _accept(draft: Draft, effect: ExamineMigration, result: Examined, offset: int) -> None:
+def _accept(draft: Draft, effect: ExamineMigration, result: Examined, placed: PlacedRequest) -> None:
     spec = effect.spec
     accepted = MigrationSpec(
         **{name: getattr(spec, name) for name in spec.__struct_fields__} | {"found": result.statement}
@@ -229,14 +234,17 @@ def _accept(draft: Draft, effect: ExamineMigration, result: Examined, offset: in
         return answer(draft, effect.request)
     if (reason := _rival(draft, accepted, result.server) or _elsewhere(draft, spec, result.server)) is not None:
         return draft.settle(effect.request, OutcomeStatus.REFUSED, reason)
+    submitted_by = placed.request.requested_by
+    if result.needs_approval and (reason := why_not_awaited(draft, submitted_by)) is not None:
+        return draft.settle(effect.request, OutcomeStatus.REFUSED, reason)
     record = MigrationRecorded(
         owner_rev=draft.term.owner_rev,
-        sequence=offset,
+        sequence=placed.offset,
         spec=written(accepted),
         action=result.action,
         table=result.table,
         is_immediate=result.is_immediate,
-        state=MigrationState.QUEUED,
+        state=first_state(result.needs_approval),
         stage="",
         attempt=0,
         retries=0,
@@ -263,9 +271,13 @@ def _accept(draft: Draft, effect: ExamineMigration, result: Examined, offset: in
         live_ms=0,
         ended_ms=0,
         server=result.server,
+        approval_required=result.needs_approval,
+        submitted_by=submitted_by,
     )
     draft.record(effect.migration, record)
-    draft.settle(effect.request, OutcomeStatus.DONE, f"{effect.migration}: {result.action} of {result.table} is queued")
+    what = f"{effect.migration}: {result.action} of {result.table}"
+    waits = f"waits until another user runs `headgate migration approve {effect.migration}`"
+    draft.settle(effect.request, OutcomeStatus.DONE, f"{what} {waits if result.needs_approval else 'is queued'}")
     draft.burst()
     return None
 
@@ -404,8 +416,9 @@ def _retry(draft: Draft, request: str, wish: MigrationRequested) -> None:
     if record is None or record.state not in (MigrationState.FAILED, MigrationState.CANCELLED):
         reason = f"{_why_terminal(draft, wish.migration)}: only a failed or cancelled migration can be retried"
         return draft.settle(request, OutcomeStatus.REFUSED, reason)
-    draft.signal(wish.migration, Signal.RETRY)
-    draft.settle(request, OutcomeStatus.DONE, f"{wish.migration} is queued again")
+    is_awaited = draft.signal(wish.migration, Signal.RETRY).state is MigrationState.AWAITING_APPROVAL
+    again = "waits for its approval" if is_awaited else "is queued"
+    draft.settle(request, OutcomeStatus.DONE, f"{wish.migration} {again} again")
     return draft.burst()
 
 

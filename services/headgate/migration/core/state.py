@@ -15,6 +15,7 @@ from headgate.records.base import Key, Record
 from headgate.records.control import OwnerAnnounced, RequestSettled
 from headgate.records.defaults import without_defaults
 from headgate.records.migration import (
+    MigrationApprovalKey,
     MigrationKey,
     MigrationOutcomeKey,
     MigrationOwnerKey,
@@ -90,11 +91,12 @@ class MigrationsState:
     ``level`` is the schema level that the owner has announced: what a lower one cannot say is not decided (ADR 0008).
     """
 
-    __slots__ = ("level", "migrations", "outcomes", "requests", "term")
+    __slots__ = ("approvals", "level", "migrations", "outcomes", "requests", "term")
 
     def __init__(self) -> None:
         self.migrations: dict[str, MigrationRecorded] = {}
         self.requests: dict[str, PlacedRequest] = {}
+        self.approvals: dict[str, PlacedRequest] = {}
         self.outcomes: dict[str, RequestSettled] = {}
         self.level = LEVEL_FIRST
         self.term: Term | None = None
@@ -112,14 +114,21 @@ def evolve(state: MigrationsState, key: Key, value: Record | None, offset: int =
             _put(state.migrations, key.migration, value)
         case MigrationOutcomeKey():
             _put(state.outcomes, key.request, value)
-        case MigrationRequestKey() if isinstance(value, MigrationRequested):
-            state.requests[key.request] = PlacedRequest(value, offset)
         case MigrationRequestKey():
-            state.requests.pop(key.request, None)
+            _place(state.requests, key.request, value, offset)
+        case MigrationApprovalKey():
+            _place(state.approvals, key.request, value, offset)
         case MigrationOwnerKey() if isinstance(value, OwnerAnnounced):
             state.level = max(state.level, value.level)
         case _:
             pass
+
+
+def _place(requests: dict[str, PlacedRequest], name: str, value: Record | None, offset: int) -> None:
+    if isinstance(value, MigrationRequested):
+        requests[name] = PlacedRequest(value, offset)
+    else:
+        requests.pop(name, None)
 
 
 def _put(records: dict[str, Any], name: str, value: Any) -> None:
@@ -140,6 +149,6 @@ def digest(state: MigrationsState) -> str:
 
 
 def _log_part(state: MigrationsState) -> Iterator[tuple[str, str, msgspec.Struct]]:
-    for name in ("migrations", "outcomes", "requests"):
+    for name in ("approvals", "migrations", "outcomes", "requests"):
         for key, record in sorted(getattr(state, name).items()):
             yield name, key, record

@@ -2,6 +2,8 @@
 
 ::
 
+    awaiting_approval ──approve──> queued; cancel ──> cancelled
+
     queued ──admit──> ready ──start──> running ──completed──> complete
       │ cancel          │ cancel          │ cancel, broke, stale, orphaned
       v                 v                 v
@@ -13,6 +15,8 @@ rules, and what each keeps out:
 - A terminal state is a fact. A running migration becomes failed or cancelled only when a stop has been confirmed: until
   then it is *ending*, and every owner asks for the stop again. If the stop finds that the change is in force already,
   the migration is complete, whatever was intended.
+- Only an approval leads from *awaiting_approval* to *queued*. A retry of one that nobody has approved leads back there;
+  what was approved once may be retried.
 - Queued and ready ones have done nothing at the database, so they are cancelled at once. A migration is recorded as
   running *before* its start is asked for, so what has been begun is always known to the next owner.
 - ``refused`` is the answer of a start that has changed nothing, so it is a fact as well.
@@ -48,6 +52,7 @@ MORE_STAGES: Final = "other stages"
 class Phase(StrEnum):
     """A MigrationState, with the form of running that answers differently told apart."""
 
+    AWAITING_APPROVAL = "awaiting_approval"
     QUEUED = "queued"
     READY = "ready"
     RUNNING = "running"
@@ -60,6 +65,7 @@ class Phase(StrEnum):
 class Signal(StrEnum):
     """What can happen: the scheduler's choice, an operator's wish, an answer of the database, silence, a lost owner."""
 
+    APPROVE = "approve"
     ADMIT = "admit"
     START = "start"
     CONCLUDE = "conclude"
@@ -89,6 +95,7 @@ class Action(StrEnum):
 
     NEVER = "never"
     KEEP = "keep"
+    APPROVED = "approved"
     QUEUE = "queue"
     MAKE_READY = "make_ready"
     RUN = "run"
@@ -112,29 +119,30 @@ class Action(StrEnum):
 
 
 _TABLE: Final = """
-signal         queued          ready           running         ending        complete         failed           cancelled
-admit          make_ready      -               -               -             -                -                -
-start          -               run             -               -             -                -                -
-conclude       -               finish          -               -             -                -                -
-outrun         -               give_up         -               -             -                -                -
-progressed     -               -               note            .             -                -                -
-completed      -               -               finish          finish        -                -                -
-refused        -               -               give_up         settle        -                -                -
-broke          -               -               end_failed      .             -                -                -
-not_there      -               -               run_anew        .             -                -                -
-cut_over       -               -               enter_cutover   -             -                -                -
-cutover_failed -               -               count_cutover   .             -                -                -
-stopped        -               -               -               settle        -                -                -
-stale          -               -               end_failed      -             -                -                -
-orphaned       -               -               end_orphaned    -             -                -                -
-cancel         drop            drop            end_cancelled   end_cancelled .                .                .
-retry          .               .               .               .             .                queue            queue
-launch         open_launch     .               .               .             .                .                .
-complete       open_completion open_completion open_completion .             .                .                .
-throttle       set_throttle    set_throttle    set_throttle    .             .                .                .
-force_cutover  set_force       set_force       set_force       .             .                .                .
-cleaned_up     forget_artifacts forget_artifacts -              -             forget_artifacts forget_artifacts forget_artifacts
-clean_up_failed .              .               -               -             say_why          say_why          say_why
+signal          awaiting_approval queued           ready            running         ending        complete         failed           cancelled
+approve         approved          -                -                -               -             -                -                -
+admit           -                 make_ready       -                -               -             -                -                -
+start           -                 -                run              -               -             -                -                -
+conclude        -                 -                finish           -               -             -                -                -
+outrun          -                 -                give_up          -               -             -                -                -
+progressed      -                 -                -                note            .             -                -                -
+completed       -                 -                -                finish          finish        -                -                -
+refused         -                 -                -                give_up         settle        -                -                -
+broke           -                 -                -                end_failed      .             -                -                -
+not_there       -                 -                -                run_anew        .             -                -                -
+cut_over        -                 -                -                enter_cutover   -             -                -                -
+cutover_failed  -                 -                -                count_cutover   .             -                -                -
+stopped         -                 -                -                -               settle        -                -                -
+stale           -                 -                -                end_failed      -             -                -                -
+orphaned        -                 -                -                end_orphaned    -             -                -                -
+cancel          drop              drop             drop             end_cancelled   end_cancelled .                .                .
+retry           .                 .                .                .               .             .                queue            queue
+launch          open_launch       open_launch      .                .               .             .                .                .
+complete        open_completion   open_completion  open_completion  open_completion .             .                .                .
+throttle        set_throttle      set_throttle     set_throttle     set_throttle    .             .                .                .
+force_cutover   set_force         set_force        set_force        set_force       .             .                .                .
+cleaned_up      -                 forget_artifacts forget_artifacts -               -             forget_artifacts forget_artifacts forget_artifacts
+clean_up_failed -                 .                .                -               -             say_why          say_why          say_why
 """  # noqa: E501 - a table
 """The whole machine, ``-`` for never and ``.`` for keep."""
 
@@ -162,6 +170,12 @@ class Cause(msgspec.Struct, frozen=True):
     throttle_reason: str = ""
     artifacts: tuple[Artifact, ...] = ()
     note: str = ""
+    approved_by: str = ""
+
+
+def first_state(must_be_approved: bool) -> MigrationState:
+    """The state in which a migration waits first."""
+    return MigrationState.AWAITING_APPROVAL if must_be_approved else MigrationState.QUEUED
 
 
 def phase(record: MigrationRecorded) -> Phase:
@@ -211,12 +225,22 @@ def _keep(record: MigrationRecorded, _cause: Cause) -> MigrationRecorded:
     return record
 
 
+def _approved(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
+    return replace(
+        record,
+        owner_rev=cause.owner_rev,
+        state=MigrationState.QUEUED,
+        approved_by=cause.approved_by,
+        approved_ms=cause.now_ms,
+    )
+
+
 def _queue(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
     # Back to the end of nothing: it keeps its place in the order of submission, as in Vitess.
     return replace(
         record,
         owner_rev=cause.owner_rev,
-        state=MigrationState.QUEUED,
+        state=first_state(record.approval_required and not record.approved_by),
         stage="",
         retries=record.retries + 1,
         owner_failed=False,
@@ -417,6 +441,7 @@ def _say_why(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
 
 _ACTIONS: Final[dict[Action, Callable[[MigrationRecorded, Cause], MigrationRecorded]]] = {
     Action.KEEP: _keep,
+    Action.APPROVED: _approved,
     Action.QUEUE: _queue,
     Action.MAKE_READY: _make_ready,
     Action.RUN: _run,

@@ -36,6 +36,7 @@ class MigrationFigures(msgspec.Struct, frozen=True):
     stage_ms: int = 0
     throttled_ms: int = 0
     cutover_ms: int = 0
+    awaiting_ms: int = 0
 
 
 class MigrationMetrics(OwnerObserver[MigrationsState], Collector):
@@ -115,6 +116,7 @@ def figures_of(record: MigrationRecorded, silent_seconds: float) -> MigrationFig
         stage_ms=record.stage_ms,
         throttled_ms=record.throttled_ms,
         cutover_ms=cutover_waiting_ms(record),
+        awaiting_ms=record.added_ms if record.state is MigrationState.AWAITING_APPROVAL else 0,
     )
 
 
@@ -140,6 +142,11 @@ def _families(figures: Mapping[str, MigrationFigures], now_ms: int) -> Iterable[
             "cutover_waiting_seconds",
             "since when only its cut-over is missing; 0 if something else is",
             lambda each: seconds(each.cutover_ms),
+        ),
+        (
+            "approval_waiting_seconds",
+            "time since the submission of a migration that another user has to approve; 0 if it needs none",
+            lambda each: seconds(each.awaiting_ms),
         ),
     )
     for name, meaning, value in of_each:

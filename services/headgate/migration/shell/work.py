@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.databases.address import Target
-from headgate.databases.connections import Use, named
+from headgate.databases.connections import Approval, Use, named
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import TOOLS, MigrationSpec, MigrationSpecError, check_named, parse_spec
 from headgate.migration.shell.feeds import ChangeFeeds
@@ -104,6 +104,12 @@ def _server(
     return _SERVERS[connection.kind](migration, target, cluster_id=cluster_id, reads_only=reads_only)
 
 
+def _needs_approval(spec: MigrationSpec) -> bool:
+    """Whether the connection that a spec names requires an approval. Raises RefusedError."""
+    with refusing():
+        return named(spec.database, Use.MIGRATION, "--database")[0].approval is Approval.REQUIRED
+
+
 def _check_place(effect: Any, cluster_id: str) -> None:
     """Raise RefusedError if the connection names another database now than when the migration was accepted."""
     record = effect.record
@@ -170,9 +176,10 @@ class MigrationWork:
                 return fx.Identified(effect.known_server if is_there else server.where(None))
         strategy = self._open_strategy(effect.migration, effect.spec, reads_only=effect.reads_only)
         with closing(strategy):
-            if effect.reads_only:
-                return strategy.plan(effect.spec)
-            return strategy.examine(effect.spec, effect.reverted)
+            found = strategy.plan(effect.spec) if effect.reads_only else strategy.examine(effect.spec, effect.reverted)
+        if isinstance(found, fx.Examined):
+            return msgspec.structs.replace(found, needs_approval=_needs_approval(effect.spec))
+        return found
 
     def _run(self, effect: Any) -> Any:
         strategy = self._strategy(effect)
