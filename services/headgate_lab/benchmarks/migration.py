@@ -9,6 +9,7 @@ Real services as processes of their own, a captured database, writers all the wh
   what the writers have done meanwhile.
 - ``cutover_stall_p99_ms``: the longest that each writer has waited for one statement around the cut-over.
 - ``revert_s``: the change is undone, the writers go on: from the submission to the end.
+- ``stage_s_…``: the time that online spent in each stage, as the owner has recorded it; the frozen agent's is in it.
 - ``ratio_to_pt_osc``: how long pt-online-schema-change takes for a table like it under the same load, in the same
   round, divided by how long online takes, both from the submission to the end, without the seconds of the frozen agent.
 
@@ -25,6 +26,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.records.migration_standing import seconds_in_stages
 from headgate_lab.benchmarks.figures import Figure, Report, median_of
 from headgate_lab.benchmarks.migration_services import LOOK_SECONDS, MigrationServices
 from headgate_lab.benchmarks.migration_tables import DATABASES, WARM_UP, WRITERS, BenchDatabase, Writers, bench_database
@@ -87,7 +89,10 @@ def _measured(name: str, options: MigrationBenchOptions, say: Callable[[str], No
 
 
 class _Round(msgspec.Struct):
-    """What one round has measured. ``copy_cpu_us``: per row, by who has used it. ``begin_seconds``: before the copy."""
+    """What one round has measured. ``copy_cpu_us``: per row, by who has used it. ``begin_seconds``: before the copy.
+
+    ``stage_seconds``: by stage, as recorded on the topic.
+    """
 
     copy_rows_per_s: float
     copy_cpu_us: dict[str, float]
@@ -96,6 +101,7 @@ class _Round(msgspec.Struct):
     begin_seconds: float
     online_seconds: float
     revert_s: float
+    stage_seconds: dict[str, float]
     pt_osc_seconds: float | None = None
 
 
@@ -158,7 +164,7 @@ class _Bench:
         services.await_record(name, lambda record: record.is_ready_to_complete, "is ready again")
         frozen = time.monotonic() - ready
         services.command("complete", name)
-        services.await_end(name)
+        record = services.await_end(name)
         ended = time.monotonic()
         writers.await_statements(ended)
         stalls = _stalls(writers, ended)
@@ -173,6 +179,7 @@ class _Bench:
             begin_seconds=paused - begun,
             online_seconds=ended - begun - frozen,
             revert_s=undone,
+            stage_seconds=seconds_in_stages(record, record.ended_ms),
         )
 
     def _revert(self, name: str, by: str) -> float:
@@ -221,6 +228,9 @@ def _figures(rounds: list[_Round]) -> dict[str, Figure]:
     }
     for group in rounds[0].copy_cpu_us:
         figures[f"copy_cpu_us_{group}"] = median_of([found.copy_cpu_us[group] for found in rounds], "µs/row", None, 2)
+    for stage in rounds[0].stage_seconds:
+        spent = [found.stage_seconds.get(stage, 0.0) for found in rounds]
+        figures[f"stage_s_{stage.replace(' ', '_')}"] = median_of(spent, "s", None, 1)
     theirs = [found.pt_osc_seconds for found in rounds if found.pt_osc_seconds is not None]
     if theirs:
         figures["pt_osc_seconds"] = median_of(theirs, "s")
