@@ -7,10 +7,12 @@ from typing import Any, Final
 import msgspec
 
 from headgate import __version__
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedRecorded
 from headgate.records.keys import FeedKey
 from headgate.views.history import TIMELINE_EVENTS_MAX, Event, History
+from headgate.views.migration_rows import MigrationRow, migration_row, migration_rows
 from headgate.views.rows import (
     AgentRow,
     FeedRow,
@@ -142,6 +144,18 @@ ROUTES: Final = (
         summary="an agent's sessions, and the spans it was given and lost",
         kind=list[Event],
         answer=lambda known, path, _query: known.history.agent(path["agent"]) or None,
+    ),
+    Route(
+        path="/v1/migrations",
+        summary="all schema changes, as `headgate migration list`",
+        kind=list[MigrationRow],
+        answer=lambda known, _path, _query: migration_rows(known.snapshot, wall_ms()),
+    ),
+    Route(
+        path="/v1/migrations/{migration}",
+        summary="one schema change, as `headgate migration show`",
+        kind=MigrationRow,
+        answer=lambda known, path, _query: migration_row(known.snapshot, path["migration"], wall_ms()),
     ),
     Route(
         path="/v1/owners",

@@ -33,7 +33,7 @@ from headgate.views.metrics import ViewsMetrics
 from headgate.views.model import ViewsModel
 from headgate.views.positions import Groups, positions_of
 from headgate.views.routes import ROUTES, BadQueryError, Failure, Known, Route, answer_to, openapi
-from headgate.views.stream import make_app, read_topics, stop_app
+from headgate.views.stream import TOPICS, make_app, read_topics, stop_app
 
 LOOK_BACK_FIRST: Final = 100
 """Offsets looked at first; ten times as many each time that none of them was visible."""
@@ -189,7 +189,7 @@ class ViewsService:
 
     async def _serve(self) -> None:
         self._probes.expect(LOOP, "looking for the ends of the topics")
-        last = await asyncio.to_thread(last_offsets, self._log, all_partitions(self._log))
+        last = await asyncio.to_thread(last_offsets, self._log, all_partitions(self._log, TOPICS))
         group = group_of(self._settings.prefix)
         await group_may_be_joined(self._log.connection, group, lambda: self._asked)
         port = _port(self._settings.views.bind, self._settings.views.port)
@@ -253,7 +253,7 @@ class ViewsService:
             await asyncio.sleep(GROUPS_SECONDS)
 
     async def _watch_reading(self, model: ViewsModel) -> None:
-        watch = ReadingWatch(self._log, all_partitions(self._log), time.monotonic)
+        watch = ReadingWatch(self._log, all_partitions(self._log, TOPICS), time.monotonic)
         while True:
             await asyncio.sleep(STALL_LOOK_SECONDS)
             await asyncio.to_thread(watch.check, model.positions)

@@ -30,6 +30,7 @@ from headgate.eventlog.log import Delivery, Garbage, NewerSchemaError, Partition
 from headgate.eventlog.schema_files import schemas
 from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS
 from headgate.eventlog.topics import topic_name
+from headgate.records.migration import MigrationKey
 from headgate.views.model import ViewsModel
 
 _SECURITY: Final = ("security.", "sasl.", "ssl.", "enable.ssl.", "https.")
@@ -100,7 +101,8 @@ def _variable(name: str) -> str:
     return f"HEADGATE_KAFKA__{name.upper().replace('.', '_')}"
 
 
-TOPICS: Final = (ANNOUNCE.topic, *SHARDED_TOPICS)
+TOPICS: Final = (ANNOUNCE.topic, *SHARDED_TOPICS, MigrationKey.topic)
+"""What is shown stands there."""
 
 
 def make_app(settings: Settings, group: str, port: int, folder: str) -> faust.App:

@@ -282,7 +282,9 @@ def test_every_answer_has_the_shape_that_is_described(log: KafkaLog, serve: Serv
     described = answer(views, "/openapi.json")
     assert set(described["paths"]) == {route.path for route in ROUTES}
     for route in ROUTES:
-        status, found = ask(views, route.path.format(feed="f", span="s", table="t", agent="a", shard="0"))
+        status, found = ask(
+            views, route.path.format(feed="f", span="s", table="t", agent="a", shard="0", migration="m")
+        )
         if status == 200:
             msgspec.convert(found, route.kind)
         else:
@@ -291,6 +293,7 @@ def test_every_answer_has_the_shape_that_is_described(log: KafkaLog, serve: Serv
     assert ask(views, "/v1/timeline?limit=many")[0] == 400
     assert ask(views, "/v1/tables?feed=none")[0] == 404
     assert ask(views, "/v1/owners/x/history")[0] == 404
+    assert answer(views, "/v1/migrations") == []
     assert "headgate_views_records_total" in views.get("/metrics")[1]
 
 
