@@ -57,6 +57,7 @@ app = CommandGroup(help="Change schemas under load.", no_args_is_help=True)
 TOPIC: Final = Partition("migration", 0)
 
 _VERBS: Final = {
+    MigrationRequestKind.APPROVE: "approve",
     MigrationRequestKind.CANCEL: "cancel",
     MigrationRequestKind.RETRY: "retry",
     MigrationRequestKind.LAUNCH: "launch",
@@ -379,6 +380,7 @@ def cleanup(
 def approve(
     migration: Annotated[str, typer.Argument(metavar="ID", help="see `headgate migration list`")],
     *,
+    change: Destruction,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
@@ -388,7 +390,7 @@ def approve(
     Connections with `approval: required` queue a migration only then. Read it with `headgate migration show` first.
     """
     with connected(cluster) as (_, log):
-        _ask(log, MigrationRequestKind.APPROVE, migration, timeout, output)
+        _change(log, MigrationRequestKind.APPROVE, migration, change, timeout=timeout, output=output)
 
 
 @app.command()

@@ -111,6 +111,7 @@ DESTROYS = {
     "generation reader delete",
     "generation timestamps gc",
     "generation timestamps reader delete",
+    "migration approve",  # what it lets run may be destructive, as with submit
     "migration cleanup",
     "migration force-cutover",  # ends other people's sessions
     "migration submit",  # only strategy online can be reverted

@@ -140,6 +140,7 @@ DESTROYING = {
     "generation gc",
     "generation timestamps gc",
     "migration submit",
+    "migration approve",
     "migration force-cutover",
     "migration cleanup",
 }
