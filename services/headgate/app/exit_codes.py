@@ -4,12 +4,12 @@ Scripts and supervisors decide by these numbers, so a number never changes its m
 expected has one; a traceback (status 1) is a bug of ours.
 """
 
-from enum import IntEnum
 from typing import Final
 
 import msgspec
 
 from headgate.agent.shell.session import IdInUseError
+from headgate.app.command_error import CommandError, ExitCode
 from headgate.capture.tables import NoTableError
 from headgate.config.feed import FeedSpecError
 from headgate.config.settings import SettingsError
@@ -32,38 +32,7 @@ from headgate.runtime.role import RoleEndedError
 from headgate.sinks.contract import SinkError, SinkUnavailableError, TopicReplacedError
 from headgate.sources.offsets import SourceError
 
-
-class ExitCode(IntEnum):
-    """Exit status of a command."""
-
-    DONE = 0
-    BUG = 1
-    USAGE = 2
-    SETTING = 10
-    FEED_SPEC = 11
-    PORT_TAKEN = 12
-    NO_JAVA = 13
-    EMBEDDED = 14
-    SPARK = 15
-    BROKER_UNREACHABLE = 20
-    TOPICS_MISSING = 21
-    TOPICS_WRONG = 22
-    NEWER_SCHEMA = 23
-    LOG = 24
-    SINK_REFUSED = 30
-    SINK_UNAVAILABLE = 31
-    SOURCE = 32
-    DATABASE = 33
-    REQUEST_REFUSED = 40
-    REQUEST_TIMED_OUT = 41
-    REQUEST_FAILED = 42
-    NOT_FOUND = 43
-    ID_IN_USE = 44
-    NOT_CONFIRMED = 45
-    DIFFERENCE = 50
-    HELD = 51
-    CHECK_FAILED = 52
-    STOPPED_HARD = 60
+__all__ = ["MEANINGS", "CommandError", "ExitCode", "Meaning", "exit_code_of", "exit_code_of_refusal"]
 
 
 class Meaning(msgspec.Struct, frozen=True):
@@ -238,14 +207,6 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
 
 _BY_ERROR: Final = {error: code for code, row in MEANINGS.items() for error in row.errors}
 _BY_REFUSAL: Final = {refusal: code for code, row in MEANINGS.items() for refusal in row.refusals}
-
-
-class CommandError(Exception):
-    """An expected error of a command itself: its exit code and a message that says what, where and what to do."""
-
-    def __init__(self, code: ExitCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def exit_code_of(error: BaseException) -> ExitCode | None:

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 import typer
 
-from headgate.cli.changes import Change, Destruction, Permit, agreed, permitted
-from headgate.cli.dry_run import rehearse
-from headgate.cli.feed_init import init
+from headgate.cli.changes import Change, Destruction, Permit, permitted
+from headgate.cli.groups import Late, LateGroup
 from headgate.cli.lookup import find_feed
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, show_object, show_rows, show_value
@@ -23,57 +22,35 @@ from headgate.cli.requests import (
     show_done,
     show_settled,
 )
-from headgate.config.feed import FeedSpec, SkippedRecord, load_feed, parse_feed
+from headgate.config.feed import FeedSpec, SkippedRecord, parse_feed
 from headgate.config.start_offsets import StartOffsetsError, as_json, parse_start_offsets
 from headgate.config.times import NotATimeError, parse_ts
 from headgate.eventlog.log import Log
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import OperationKind, SpanPlan, WantedState
-from headgate.records.names import check_name
 from headgate.records.places import Place, PlaceError
-from headgate.sinks.registry import same_sink
 from headgate.sources.skips import with_topic_ids
 from headgate.views.rows import feed_rows, feed_shown
 
-app = CommandGroup(help="Create, inspect and control feeds.", no_args_is_help=True)
+
+class FeedGroup(LateGroup):
+    """Commands of feeds. Those that take a file need the drivers of databases."""
+
+    late: ClassVar = {
+        "init": Late(
+            "headgate.cli.feed_init:init", "Write a Debezium connector and a feed for the tables of a database."
+        ),
+        "create": Late("headgate.cli.feed_files:create", "Create a feed from a file."),
+        "update": Late(
+            "headgate.cli.feed_files:update",
+            "Change a paused feed: its limits, its password file, or more tables.",
+        ),
+    }
+
+
+app = CommandGroup(cls=FeedGroup, help="Create, inspect and control feeds.", no_args_is_help=True)
 
 FeedName = Annotated[str, typer.Argument(metavar="FEED", help="name of the feed")]
-
-app.command("init")(init)
-
-
-@app.command()
-def create(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="the feed's YAML, see docs/configuration.md")],
-    *,
-    change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
-    cluster: ClusterOptions,
-) -> None:
-    """Create a feed from a file.
-
-    Its owner checks topics, tables and rights first, and refuses the feed with what is missing. --dry-run makes the
-    same checks from this machine.
-
-    Example: headgate feed create shop.yaml --dry-run
-    """
-    _propose(OperationKind.CREATE_FEED, file, change, timeout=timeout, output=output, cluster=cluster)
-
-
-def _propose(
-    kind: OperationKind, file: Path, change: Change, *, timeout: float, output: Output, cluster: ClusterOptions
-) -> None:
-    """Ask for the feed of ``file``, or for a dry run only check it from here."""
-    spec = load_feed(file)
-    name = check_name("feed", spec.feed)
-    same_sink(spec.sink)  # refused here, a password does not even get into a request
-    with connected(cluster) as (settings, log):
-        permit = agreed(change, f"{_VERBS[kind]} feed {name}")
-        if permit is None:
-            rehearse(log, settings.prefix, kind, spec, output)
-        else:
-            _settle(log, kind, name, permit, timeout=timeout, output=output, spec=spec.to_json())
 
 
 @app.command("list")
@@ -121,19 +98,6 @@ def pause(
     """
     with connected(cluster) as (_, log):
         _change(log, OperationKind.PAUSE_FEED, feed, change, timeout=timeout, output=output)
-
-
-@app.command()
-def update(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="the feed's new YAML, under the same name")],
-    *,
-    change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
-    cluster: ClusterOptions,
-) -> None:
-    """Change a paused feed: its limits, its password file, or more tables. Its sink and its format stay."""
-    _propose(OperationKind.UPDATE_FEED, file, change, timeout=timeout, output=output, cluster=cluster)
 
 
 @app.command()
@@ -311,8 +275,6 @@ def rebalance(
 
 
 _VERBS: Final = {
-    OperationKind.CREATE_FEED: "create",
-    OperationKind.UPDATE_FEED: "update",
     OperationKind.PAUSE_FEED: "pause",
     OperationKind.RESUME_FEED: "resume",
     OperationKind.REMOVE_FEED: "delete",

@@ -30,7 +30,7 @@ def page() -> str:
     context = typer.Context(top, info_name="headgate")
     parts = [_HEAD]
     panel = ""
-    for name in (*OWN_COMMANDS, "version"):
+    for name in OWN_COMMANDS:
         if PANELS.get(name, panel) != panel:
             panel = PANELS[name]
             parts.append(f"\n## {panel}\n")

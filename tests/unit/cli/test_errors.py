@@ -141,7 +141,7 @@ def test_an_interrupt_is_no_result(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(main, "show_object", interrupted)
+    monkeypatch.setattr("headgate.cli.version.show_object", interrupted)
     assert _run_main(capsys, "version", "-o", "json")[0] == _run_main(capsys, "version")[0] == 130
 
 

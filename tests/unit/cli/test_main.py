@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 
 from headgate import SCHEMA_VERSION, __version__
 from headgate.app.exit_codes import ExitCode
-from headgate.cli import main
-from headgate.cli.main import LAB_COMMANDS, app
+from headgate.cli import groups
+from headgate.cli.feed import FeedGroup
+from headgate.cli.main import LAB_COMMANDS, OWN_COMMANDS, app
 
 
 def test_help_names_every_group_and_command() -> None:
@@ -100,12 +101,69 @@ def test_looking_does_not_bring_spark_along() -> None:
 import sys
 from pkgutil import resolve_name
 from headgate.cli.main import OWN_COMMANDS
-for place in OWN_COMMANDS.values():
-    resolve_name(place)
+for command in OWN_COMMANDS.values():
+    resolve_name(command.place)
 print([name for name in {sorted(heavy)} if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "[]"
+
+
+HEAVY = ("pyspark", "pandas", "numpy", "pyarrow", "aiohttp", "pgparse", "faust", "prometheus_client", "psutil")
+"""What services and the lab need, and no command that only shows something."""
+
+DATABASES = ("psycopg", "pymysql")
+
+CLUSTER = ("confluent_kafka", "fastavro", "pydantic", "pydantic_settings")
+"""What a command needs that connects to a cluster."""
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "unneeded"),
+    [
+        ((), {}, (*HEAVY, *DATABASES, *CLUSTER)),
+        (("--help",), {}, (*HEAVY, *DATABASES, *CLUSTER)),
+        (("--version",), {}, (*HEAVY, *DATABASES, *CLUSTER)),
+        ((), {"COMP_WORDS": "headgate fe", "COMP_CWORD": "1"}, (*HEAVY, *DATABASES, "confluent_kafka")),
+        (("feed", "--help"), {}, (*HEAVY, *DATABASES)),
+        ((), {"COMP_WORDS": "headgate feed pa", "COMP_CWORD": "2"}, (*HEAVY, *DATABASES)),
+        (("version",), {}, (*HEAVY, *DATABASES)),
+        (("feed", "list", "--bootstrap", "127.0.0.1:1"), {}, (*HEAVY, *DATABASES)),
+        (("why", "shop", "--bootstrap", "127.0.0.1:1"), {}, (*HEAVY, *DATABASES)),
+        (("table", "list", "--bootstrap", "127.0.0.1:1"), {}, (*HEAVY, *DATABASES)),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) and len(value) < 5 else None,
+)
+def test_a_command_imports_only_what_it_needs(
+    words: tuple[str, ...], environment: dict[str, str], unneeded: tuple[str, ...]
+) -> None:
+    code = f"""
+import sys
+sys.argv = ["headgate", *{words!r}]
+from headgate.cli.main import app
+try:
+    app()
+finally:
+    sys.stderr.write(f"imported: {{[name for name in {unneeded!r} if name in sys.modules]}}")
+"""
+    variables = environment and {**environment, "_HEADGATE_COMPLETE": "complete_bash"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **variables},
+    )
+    assert "imported: []" in done.stderr, done.stderr
+
+
+def test_the_list_says_of_each_command_what_it_says_itself() -> None:
+    for name, late in OWN_COMMANDS.items():
+        command = groups._imported(name, late)
+        assert command.get_short_help_str(1_000) == late.help
+    for name, late in FeedGroup.late.items():
+        assert groups._imported(name, late).get_short_help_str(1_000) == late.help
 
 
 def test_version_as_json() -> None:
@@ -121,8 +179,8 @@ def test_a_missing_package_ends_the_commands_that_need_it_and_no_other(monkeypat
             raise ModuleNotFoundError("No module named 'pgparse'", name="pgparse")
         return resolve_name(place)
 
-    monkeypatch.setattr(main, "resolve_name", resolve)
-    main._own_command.cache_clear()
+    monkeypatch.setattr(groups, "resolve_name", resolve)
+    groups._imported.cache_clear()
     try:
         shown = CliRunner().invoke(app, [])
         assert (shown.exit_code, " migration " in shown.output) == (2, True)
@@ -130,7 +188,7 @@ def test_a_missing_package_ends_the_commands_that_need_it_and_no_other(monkeypat
         assert result.exit_code == ExitCode.SETTING
         assert "the Python package pgparse is not installed. Install Headgate again" in result.stderr
     finally:
-        main._own_command.cache_clear()
+        groups._imported.cache_clear()
 
 
 def test_a_command_of_the_lab_says_how_to_get_it_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

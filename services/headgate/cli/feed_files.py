@@ -1,0 +1,70 @@
+"""``headgate feed create`` and ``update``: what is asked for by a file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headgate.cli.changes import Change, Permit, agreed
+from headgate.cli.dry_run import rehearse
+from headgate.cli.options import ClusterOptions, Format, Timeout, connected
+from headgate.cli.output import Output
+from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation, show_settled
+from headgate.config.feed import FeedSpec, load_feed
+from headgate.eventlog.log import Log
+from headgate.records.control import OperationKind
+from headgate.records.names import check_name
+from headgate.sinks.registry import same_sink
+
+
+def create(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the feed's YAML, see docs/configuration.md")],
+    *,
+    change: Change,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Create a feed from a file.
+
+    Its owner checks topics, tables and rights first, and refuses the feed with what is missing. --dry-run makes the
+    same checks from this machine.
+
+    Example: headgate feed create shop.yaml --dry-run
+    """
+    _propose(OperationKind.CREATE_FEED, file, change, timeout=timeout, output=output, cluster=cluster)
+
+
+def update(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the feed's new YAML, under the same name")],
+    *,
+    change: Change,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Change a paused feed: its limits, its password file, or more tables.
+
+    Its sink and its format cannot be changed.
+    """
+    _propose(OperationKind.UPDATE_FEED, file, change, timeout=timeout, output=output, cluster=cluster)
+
+
+def _propose(
+    kind: OperationKind, file: Path, change: Change, *, timeout: float, output: Output, cluster: ClusterOptions
+) -> None:
+    """Ask for the feed of ``file``, or for a dry run only check it from here."""
+    spec = load_feed(file)
+    name = check_name("feed", spec.feed)
+    same_sink(spec.sink)  # refused here, a password does not even get into a request
+    with connected(cluster) as (settings, log):
+        permit = agreed(change, f"change feed {name}")
+        if permit is None:
+            rehearse(log, settings.prefix, kind, spec, output)
+        else:
+            _settle(log, kind, spec, permit, timeout=timeout, output=output)
+
+
+def _settle(log: Log, kind: OperationKind, spec: FeedSpec, permit: Permit, *, timeout: float, output: Output) -> None:
+    outcome = ask(log, operation(kind, spec.feed, spec=spec.to_json()), timeout, permit)
+    show_settled(spec.feed, {"feed": spec.feed, "operation": kind.value}, outcome, output)

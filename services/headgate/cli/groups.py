@@ -1,0 +1,192 @@
+"""Groups of commands and groups of options. A group of options is declared once, as the fields of a struct.
+
+A command that needs much is imported when it is called: help and completion list it without that.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache, wraps
+from inspect import Parameter, Signature, signature
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar, get_type_hints
+
+import msgspec
+import typer
+from msgspec import NODEFAULT
+from msgspec.structs import fields
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from headgate.app.command_error import CommandError, ExitCode
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class OptionGroup(msgspec.Struct, frozen=True):
+    """Options that belong together: each field is annotated as a parameter of a command would be."""
+
+
+def _without_types_of_switches(parameters: list[Any]) -> list[Any]:
+    """Parameters for a help page: an option that takes no value shows none."""
+    for parameter in parameters:
+        if getattr(parameter, "is_bool_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types_of_switches(super().get_params(ctx))
+
+
+class HelpfulGroup(TyperGroup):
+    """A group whose help shows no types of options that take no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """See the library's."""
+        return _without_types_of_switches(super().get_params(ctx))
+
+
+class CommandGroup(typer.Typer):
+    """Commands which may take groups of options. Only the top group has options for completion."""
+
+    def __init__(self, *, add_completion: bool = False, cls: type[TyperGroup] = HelpfulGroup, **further: Any) -> None:
+        super().__init__(add_completion=add_completion, cls=cls, **further)
+
+    def command(self, name: str | None = None, **further: Any) -> Callable[[Command], Command]:
+        """Register the function below as a command; see typer.Typer.command."""
+        register = super().command(name, cls=_Command, **further)
+
+        def registered(command: Command) -> Command:
+            register(_with_options(command))
+            return command
+
+        return registered
+
+
+def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with the fields of its groups in the places of the groups."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, type[OptionGroup]] = {name: hint for name, hint in hints.items() if _is_group(hint)}
+    parameters = [
+        option
+        for name, parameter in signature(command).parameters.items()
+        for option in (_options(groups[name]) if name in groups else [parameter.replace(annotation=hints[name])])
+    ]
+
+    @wraps(command)
+    def call(**given: Any) -> Any:
+        made = {
+            name: group(**{field: given.pop(field) for field in group.__struct_fields__})
+            for name, group in groups.items()
+        }
+        return command(**given, **made)
+
+    call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def _is_group(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, OptionGroup)
+
+
+def _options(group: type[OptionGroup]) -> list[Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        Parameter(
+            field.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if field.default is NODEFAULT else field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(group)
+    ]
+
+
+ANY_ARGUMENTS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+class Late(NamedTuple):
+    """A command or a group that is imported when it is called. ``help``: the line that lists it."""
+
+    place: str
+    help: str
+    panel: str | None = None
+
+
+class LateGroup(HelpfulGroup):
+    """A group some of whose commands are imported late. They are listed first, in this order."""
+
+    late: ClassVar[Mapping[str, Late]] = {}
+
+    _is_listing = False
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """See the library's."""
+        return [*self.late, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """See the library's. While commands are only listed, a late one is not imported."""
+        late = self.late.get(cmd_name)
+        if late is None:
+            return super().get_command(ctx, cmd_name)
+        return listed(cmd_name, late) if self._is_listing else _imported(cmd_name, late)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """See the library's."""
+        self._is_listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._is_listing = False
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """See the library's."""
+        self._is_listing = True
+        try:
+            return super().shell_complete(ctx, incomplete)
+        finally:
+            self._is_listing = False
+
+
+def listed(name: str, late: Late) -> TyperCommand:
+    """A command that is only named: its line in a list, and where it stands there."""
+    return TyperCommand(name, help=late.help, rich_help_panel=late.panel)
+
+
+@cache
+def _imported(name: str, late: Late) -> Any:
+    """Kept, because the library asks several times, and making a command takes time."""
+    try:
+        found = resolve_name(late.place)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "headgate":
+            raise
+        return command_of(name, _incomplete(error.name), late.panel, takes_anything=True)
+    return command_of(name, found, late.panel)
+
+
+def command_of(name: str, found: Any, panel: str | None = None, *, takes_anything: bool = False) -> Any:
+    """A function, or a group of commands, under the name it is called by."""
+    if not isinstance(found, typer.Typer):
+        alone = CommandGroup()
+        alone.command(name, context_settings=ANY_ARGUMENTS if takes_anything else None)(found)
+        found = alone
+    command: Any = get_command(found)
+    command.name = name
+    command.rich_help_panel = panel
+    return command
+
+
+def _incomplete(package: str) -> Callable[[], None]:
+    """A command that cannot be imported: help lists it, and it says which package is missing."""
+
+    def incomplete() -> None:
+        """A Python package that this needs is not installed."""
+        raise CommandError(
+            ExitCode.SETTING,
+            f"the Python package {package} is not installed. Install Headgate again with its dependencies (in a clone: "
+            "make .venv/.ready)",
+        )
+
+    return incomplete
