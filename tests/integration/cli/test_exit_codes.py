@@ -51,7 +51,9 @@ def calls() -> list[tuple[str, ...]]:
         names = [one.name for one in command.params if one.param_type_name == "argument" and one.name in NAMES]
         spelled = WELL_FORMED.get(path, {})
         if names and path not in NEW_NAMES:
-            found.append((*path.split(), *MORE.get(path, ()), *(spelled.get(name, f"no-{name}") for name in names)))
+            agreed = ("--yes",) if any("--yes" in each.opts for each in command.params) else ()
+            given = (spelled.get(name, f"no-{name}") for name in names)
+            found.append((*path.split(), *MORE.get(path, ()), *agreed, *given))
     return found
 
 
