@@ -111,6 +111,7 @@ def _common(names: ConnectorNames, tables: Sequence[SourceTable]) -> Iterator[Li
     listed = ",".join(f"{re.escape(table.schema)}\\.{re.escape(table.table)}" for table in tables)
     yield "table.include.list", listed, "Regular expressions"
     yield "snapshot.mode", "initial", "All rows first, then changes"
+    yield "skipped.operations", "none", "By default TRUNCATE is left out, and the rows stay at the sink"
     yield "decimal.handling.mode", "string", "Keeps every digit, NaN and the infinities"
     yield "heartbeat.interval.ms", "10000", "Lets the database discard log while these tables do not change"
     for side in ("key", "value"):

@@ -41,6 +41,9 @@ class ConnectWorker:
             # By default NULL in a column that has a DEFAULT is written as the default.
             "key.converter.replace.null.with.default": "false",
             "value.converter.replace.null.with.default": "false",
+            # A connector's configuration can name the file of a password.
+            "config.providers": "directory",
+            "config.providers.directory.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
             "offset.storage.file.filename": str(data_dir / "connect.offsets"),
             "offset.flush.interval.ms": "1000",
             # Looks only where plugins declare themselves: a scan of all classes costs seconds.

@@ -74,7 +74,7 @@ class EmbeddedPostgres:
             (self.port,) = free_ports(1)
         require_free(self.port, "PostgreSQL")
         self._make_folders()
-        binaries = self._readable_install() / "bin"
+        binaries = self.programs
         if not (self._cluster / "PG_VERSION").exists():
             self._init(binaries)
         with self.log_file.open("ab") as log:
@@ -107,6 +107,11 @@ class EmbeddedPostgres:
     def alive(self) -> bool:
         """Whether the server runs."""
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def programs(self) -> Path:
+        """The folder that has the server's programs, psql and pg_dump among them. Raises EmbeddedError."""
+        return self._readable_install() / "bin"
 
     def stop(self) -> None:
         """Stop at once but in order: clients are disconnected, nothing is lost. Idempotent."""

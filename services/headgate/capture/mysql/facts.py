@@ -37,3 +37,5 @@ class MysqlFacts(msgspec.Struct, frozen=True, kw_only=True):
     not_logged: tuple[str, ...] = ()
     """Databases that binlog_do_db and binlog_ignore_db name."""
     tables: tuple[MysqlTable, ...] = ()
+    own_id: str | None = None
+    """The server's, the same however its address is spelled. None if it has none (MariaDB before 10.11.9)."""

@@ -15,6 +15,7 @@ from headgate.databases.faults import Fault
 from headgate.databases.mysql.errors import MysqlError, fault_of, message
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import literal, quoted
+from headgate.sinks.relational.mysql.origin import read_own_id
 
 __all__ = ["read_mysql"]
 
@@ -72,6 +73,7 @@ def _facts(session: MysqlSession) -> MysqlFacts:
     variables = session.execute(f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})")
     rights, lockable = _granted([str(row[0]) for row in session.execute("SHOW GRANTS")])
     logged_only, not_logged = _filters(session)
+    own_id = read_own_id(session)
     return MysqlFacts(
         account=f"{literal(user)}@{literal(host)}",
         version=session.version,
@@ -83,6 +85,7 @@ def _facts(session: MysqlSession) -> MysqlFacts:
         logged_only=logged_only,
         not_logged=not_logged,
         tables=_tables(session),
+        own_id=None if own_id is None else own_id.rpartition("/")[0],
     )
 
 

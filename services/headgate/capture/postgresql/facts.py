@@ -63,3 +63,5 @@ class PostgresFacts(msgspec.Struct, frozen=True, kw_only=True):
     slots: tuple[Slot, ...] = ()
     publications: tuple[Publication, ...] = ()
     tables: tuple[PostgresTable, ...] = ()
+    own_id: str | None = None
+    """The same however the database's address is spelled. None where the server keeps it to administrators."""

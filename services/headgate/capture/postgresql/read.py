@@ -10,6 +10,7 @@ from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseUnavailableError
 from headgate.databases.postgresql.errors import PostgresError, message
 from headgate.databases.postgresql.session import PostgresSession, open_connection
+from headgate.sinks.relational.postgresql.origin import read_own_id
 
 __all__ = ["read_postgresql"]
 
@@ -116,6 +117,7 @@ def _facts(session: PostgresSession) -> PostgresFacts:
         slots=tuple(Slot(*row) for row in session.execute(_SLOTS)),
         publications=_publications(session, version),
         tables=_tables(session),
+        own_id=read_own_id(session),
     )
 
 

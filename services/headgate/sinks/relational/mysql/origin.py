@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headgate.databases.mysql.errors import MysqlError, errno
+from headgate.databases.mysql.session import MysqlSession as AnySession
 from headgate.records.identifiers import show_identifier
 from headgate.sinks.relational.mysql.catalog import load_table
 from headgate.sinks.relational.mysql.connection import MysqlSession
@@ -18,7 +19,7 @@ _UNKNOWN_VARIABLE: Final = 1193
 _READS_THE_LOG: Final = "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
 
 
-def read_own_id(session: MysqlSession) -> str | None:
+def read_own_id(session: AnySession) -> str | None:
     """Server and the address's database, by which bare table names are found; None from servers without identity."""
     try:
         ((server,),) = session.execute(f"SELECT @@{'server_uid' if session.is_mariadb else 'server_uuid'}")

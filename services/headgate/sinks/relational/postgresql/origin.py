@@ -9,6 +9,7 @@ from typing import Final
 
 from headgate.databases.faults import Fault
 from headgate.databases.postgresql.errors import PostgresError, fault_of
+from headgate.databases.postgresql.session import PostgresSession as AnySession
 from headgate.records.identifiers import show_identifier
 from headgate.sinks.relational.postgresql.catalog import load_table
 from headgate.sinks.relational.postgresql.connection import PostgresSession
@@ -29,7 +30,7 @@ ORDER BY t.schema, t.name
 """
 
 
-def read_own_id(session: PostgresSession) -> str | None:
+def read_own_id(session: AnySession) -> str | None:
     """Cluster, timeline and database; None where the server keeps it to its administrators."""
     try:
         ((own_id,),) = session.execute(_OWN_ID)

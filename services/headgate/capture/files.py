@@ -1,0 +1,71 @@
+"""The files for tables of a source: one for a connector, and one for each feed."""
+
+from pathlib import Path
+
+import msgspec
+
+from headgate.capture.connector import ConnectorNames, connector_json
+from headgate.capture.feed_file import FeedFile, SinkAddress, feed_files
+from headgate.capture.place import Place
+from headgate.capture.source import Capture, Mysql
+from headgate.config.feed import parse_feed
+
+__all__ = ["CaptureFile", "CaptureFiles", "Naming", "capture_files"]
+
+
+class Naming(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user chose: the feed's name, which its topics begin with, and the connector's slot and publication.
+
+    ``password_file`` is on the machines of Kafka Connect.
+    """
+
+    feed: str
+    slot: str
+    publication: str
+    bootstrap: str
+    password_file: Path | None
+
+
+class CaptureFile(msgspec.Struct, frozen=True):
+    """A file, what it is for, and its text."""
+
+    name: str
+    what: str
+    text: str
+
+
+class CaptureFiles(msgspec.Struct, frozen=True):
+    """The files, the connector's first."""
+
+    connector: CaptureFile
+    feeds: tuple[tuple[FeedFile, CaptureFile], ...]
+
+    @property
+    def all(self) -> list[CaptureFile]:
+        """In the order in which they are used."""
+        return [self.connector, *(file for _, file in self.feeds)]
+
+
+def capture_files(captured: Capture, place: Place, naming: Naming, sink: SinkAddress) -> CaptureFiles:
+    """The texts; nothing is written. Raises DatabaseRefusedError where two tables have one topic, FeedSpecError."""
+    names = ConnectorNames(
+        prefix=naming.feed,
+        slot=naming.slot,
+        publication=naming.publication,
+        bootstrap=naming.bootstrap,
+        password_file=naming.password_file,
+        is_mariadb=isinstance(captured, Mysql) and captured.facts.is_mariadb,
+    )
+    feeds = feed_files(naming.feed, naming.feed, captured.tables, sink)
+    for each in feeds:
+        parse_feed(each.text)
+    connector = connector_json(place, names, captured.tables)
+    return CaptureFiles(
+        CaptureFile(f"{naming.feed}-connector.json", "Kafka Connect", connector),
+        tuple((each, CaptureFile(f"{each.feed}.yaml", _what(each), each.text)) for each in feeds),
+    )
+
+
+def _what(feed: FeedFile) -> str:
+    count = len(feed.tables)
+    return f"headgate feed create, {count} {'table' if count == 1 else 'tables'}"

@@ -1,0 +1,94 @@
+"""Whether a sink is its own source, and the commands that copy what it lacks."""
+
+from pathlib import Path
+
+import pytest
+
+from headgate.capture.mysql.facts import MysqlFacts, MysqlTable
+from headgate.capture.postgresql.facts import PostgresFacts, PostgresTable
+from headgate.capture.sink import copying, is_itself, missing_tables
+from headgate.capture.source import Capture, Mysql, Postgres
+from headgate.databases.address import Options, Target
+
+SOURCE = Options("--source", "--source-password-file", "source")
+SINK = Options("--sink", "--sink-password-file", "sink")
+
+
+def postgresql(*tables: str, own_id: str | None = None, database: str = "shop") -> Postgres:
+    found = tuple(PostgresTable(schema=schema, table=table) for schema, _, table in (n.partition(".") for n in tables))
+    return Postgres(
+        PostgresFacts(
+            database=database, user="u", version=180_000, wal_level="logical", is_standby=False, slots_max=1,
+            senders_max=1, senders=0, may_replicate=True, tables=found, own_id=own_id,
+        ),
+        found,
+    )  # fmt: skip
+
+
+def mariadb(*tables: str, own_id: str | None = None) -> Mysql:
+    found = tuple(MysqlTable(schema=schema, table=table) for schema, _, table in (n.partition(".") for n in tables))
+    return Mysql(
+        MysqlFacts(
+            account="u", version="10.11-MariaDB", is_mariadb=True, database="shop", variables={}, rights=frozenset(),
+            tables=found, own_id=own_id,
+        ),
+        found,
+    )  # fmt: skip
+
+
+def at(dsn: str, options: Options) -> Target:
+    return Target(dsn, Path("password"), options)
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "addresses", "same"),
+    [
+        (postgresql(own_id="a"), postgresql(own_id="a"), ("postgresql://u@db/s", "postgresql://u@127.0.0.1/s"), True),
+        (postgresql(own_id="a"), postgresql(own_id="b"), ("postgresql://u@db/shop", "postgresql://u@db/copy"), False),
+        (postgresql(), postgresql(), ("postgresql://u@db/shop", "postgresql://v@db:5432/shop"), True),
+        (postgresql(), postgresql(database="copy"), ("postgresql://u@db/shop", "postgresql://u@db/copy"), False),
+        # A feed names its target tables with their database.
+        (mariadb(own_id="s"), mariadb(own_id="s"), ("mysql://u@db/shop", "mysql://u@db/copy"), True),
+        (mariadb(), mariadb(), ("mysql://u@db/shop", "mysql://u@db:3306/copy"), True),
+        (mariadb(), mariadb(), ("mysql://u@db/shop", "mysql://u@db:3307/shop"), False),
+        (postgresql(own_id="s"), mariadb(own_id="s"), ("postgresql://u@db/shop", "mysql://u@db/shop"), False),
+    ],
+)  # fmt: skip
+def test_a_sink_that_is_its_own_source(source: Capture, sink: Capture, addresses: tuple[str, str], same: bool) -> None:
+    assert is_itself(source, sink, at(addresses[0], SOURCE), at(addresses[1], SINK)) is same
+
+
+def test_commands_copy_exactly_what_is_missing() -> None:
+    source = postgresql("public.orders", 'shop.Order "Lines"', "public.items")
+    sink = postgresql("public.items")
+    assert [table.table for table in missing_tables(source, sink)] == ["orders", 'Order "Lines"']
+    schema, dump, load = copying(
+        source, sink, at("postgresql://debezium@db/shop", SOURCE), at("postgresql://me@copy:5433/shop", SINK)
+    )
+    assert schema == "psql postgresql://me@copy:5433/shop --command='CREATE SCHEMA IF NOT EXISTS \"shop\"'"
+    assert '--table=\'"public"."orders"\' --table=\'"shop"."Order ""Lines"""\' ' in dump
+    assert dump.endswith(" postgresql://debezium@db:5432/shop")
+    assert load == "psql postgresql://me@copy:5433/shop --file=tables.sql"
+
+
+def test_a_mariadb_is_copied_by_its_own_programs() -> None:
+    dump, create, load = copying(
+        mariadb("shop.orders", "shop.items"), mariadb("shop.items"),
+        at("mysql://debezium@db/shop", SOURCE), at("mysql://me@copy:3307/shop", SINK),
+    )  # fmt: skip
+    assert "--host=db --port=3306 --user=debezium --password shop orders > tables.sql" in dump
+    assert "--host=copy --port=3307 --user=me" in create
+    assert "CREATE DATABASE IF NOT EXISTS `shop`" in create
+    assert load.endswith(" shop < tables.sql")
+
+
+def test_an_address_without_a_user_leaves_a_word_to_replace() -> None:
+    *_, load = copying(
+        postgresql("public.orders"), postgresql(), at("postgresql://u@db/shop", SOURCE), at("host=copy", SINK)
+    )
+    assert load == "psql SINK --file=tables.sql"
+
+
+def test_nothing_copies_definitions_between_kinds() -> None:
+    addresses = at("postgresql://u@db/shop", SOURCE), at("mysql://u@db/shop", SINK)
+    assert copying(postgresql("public.orders"), mariadb(), *addresses) == ()
