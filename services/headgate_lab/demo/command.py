@@ -5,20 +5,31 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
+from pathlib import Path
 from shlex import quote
 from typing import Annotated, Final
 
 import typer
 
+from headgate.capture.source import DEFAULT_NAME
+from headgate.cli.source import PublicationName, SlotName, Tables
 from headgate_lab.demo.display import Display
+from headgate_lab.demo.evaluation.command import (
+    OwnDatabases,
+    evaluation,
+    left_behind,
+    remove_evaluation,
+    shown,
+)
+from headgate_lab.demo.evaluation.running import Plan
 from headgate_lab.demo.faults import FaultKind
 from headgate_lab.demo.load import LoadError
 from headgate_lab.demo.processes import ServiceError, ServiceProcess
 from headgate_lab.demo.report import show_report
 from headgate_lab.demo.scenario import Options, Shop, demonstrate, running_shop
-from headgate_lab.demo.services import CONNECTION
+from headgate_lab.demo.services import CONNECTION, Services
 from headgate_lab.demo.stack import FEED
 from headgate_lab.demo.watch import WatchError
 
@@ -62,6 +73,16 @@ Rate = Annotated[float, typer.Option(min=1, max=2_000, help="changes written to 
 Agents = Annotated[int | None, typer.Option(min=2, max=8, help="agents to start; one is killed, another frozen")]
 UpAgents = Annotated[int | None, typer.Option("--agents", min=1, max=8, help="agents to start")]
 Seed = Annotated[int | None, typer.Option(help="of everything the writers do; a random one is chosen and printed")]
+SourceDsn = Annotated[
+    str | None, typer.Option("--source", metavar="DSN|NAME", help="a database of your own to replicate from")
+]
+SinkDsn = Annotated[
+    str | None, typer.Option("--sink", metavar="DSN|NAME", help="a database of your own to replicate to")
+]
+SourcePasswordFile = Annotated[
+    Path | None, typer.Option("--source-password-file", help="a file in HEADGATE_SECRETS_DIR")
+]
+SinkPasswordFile = Annotated[Path | None, typer.Option("--sink-password-file", help="a file in HEADGATE_SECRETS_DIR")]
 Keep = Annotated[bool, typer.Option("--keep", help="keep the folder with databases, broker and logs")]
 
 
@@ -105,17 +126,62 @@ def demo(
         raise typer.Exit(EXIT_FAILED)
 
 
-def up(*, rate: Rate = RATE_GENTLE, agents: UpAgents = None, seed: Seed = None, keep: Keep = False) -> None:
-    """Start what the demo runs on, with a gentle load, and leave it running until Ctrl-C.
+def up(
+    *,
+    source: SourceDsn = None,
+    sink: SinkDsn = None,
+    source_password_file: SourcePasswordFile = None,
+    sink_password_file: SinkPasswordFile = None,
+    tables: Tables = None,
+    feed: Annotated[str | None, typer.Option(help="name of the feed [default: the source database's]")] = None,
+    folder: Annotated[Path | None, typer.Option(help="for the files and the broker [default: headgate-FEED]")] = None,
+    publication: PublicationName = DEFAULT_NAME,
+    slot: SlotName = DEFAULT_NAME,
+    remove: Annotated[bool, typer.Option("--remove", help="remove what an earlier run left at the source")] = False,
+    rate: Rate = RATE_GENTLE,
+    agents: UpAgents = None,
+    seed: Seed = None,
+    keep: Keep = False,
+) -> None:
+    """Start everything that Headgate needs on this machine, until Ctrl-C.
 
-    Services may be killed; when broker, Connect or a database is gone it says so, stops the rest and ends with code 50.
+    With --source and --sink it replicates your own databases, for evaluation. The source is checked first, then a
+    broker, Kafka Connect with Debezium, a coordinator and agents are started, a connector and a feed are written and
+    registered. The target tables must exist. Passwords come from the files that the options name, from ~/.pgpass,
+    PGPASSFILE, PGPASSWORD or MYSQL_PWD, or are asked for.
+
+    Without them it starts what the demo runs on: two databases of its own with a gentle load (--rate, --seed, --keep).
+
+    Services may be killed; when the broker or a database of its own is gone, it stops the rest and ends with code 50.
+
+    Example: headgate up --source postgresql://debezium@db/shop --sink postgresql://headgate@warehouse/shop
     """
-    options = Options(duration=0, rate=rate, agents=agents or AGENTS_SHORT, seed=_seed(seed), keep=keep)
     display = Display(to_stderr=False)
+    count = agents or AGENTS_SHORT
+    if source is None and sink is None and not remove:
+        return _up_shop(Options(duration=0, rate=rate, agents=count, seed=_seed(seed), keep=keep), display)
+    if source is None or (sink is None and not remove):
+        raise typer.BadParameter("give both --source and --sink, or neither")
+    given = OwnDatabases(
+        source=source,
+        sink=sink or "",
+        source_password_file=source_password_file,
+        sink_password_file=sink_password_file,
+        tables=tuple(tables or ()),
+        publication=publication,
+        slot=slot,
+        feed=feed,
+        folder=folder,
+        agents=count,
+    )
+    return remove_evaluation(given, display) if remove else _up_own(given, display)
+
+
+def _up_shop(options: Options, display: Display) -> None:
     try:
         with running_shop(options, display, []) as shop:
             _show_addresses(display, shop)
-            _look_after(shop, display)
+            _look_after(shop.services, shop.stack.gone, shop.load.check, display)
     except (WatchError, ServiceError, LoadError, PartGoneError) as error:
         display.fail(str(error))
         raise typer.Exit(EXIT_FAILED) from error
@@ -124,25 +190,43 @@ def up(*, rate: Rate = RATE_GENTLE, agents: UpAgents = None, seed: Seed = None, 
         display.say("stopped")
 
 
+def _up_own(given: OwnDatabases, display: Display) -> None:
+    plan: Plan | None = None
+    try:
+        with evaluation(given, display) as (running, plan):
+            display.head("Everything is up")
+            display.console.print("\n".join(shown(running, plan)), soft_wrap=True, markup=False)
+            _look_after(running.services, running.gone, running.check, display)
+    except (WatchError, ServiceError, PartGoneError) as error:
+        display.fail(str(error))
+        raise typer.Exit(EXIT_FAILED) from error
+    except KeyboardInterrupt:
+        display.say("stopped")
+        if plan is None:
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        display.console.print("\n".join(left_behind(plan)), soft_wrap=True, markup=False)
+
+
 def _seed(given: int | None) -> int:
     return secrets.randbelow(SEED_MAX) if given is None else given
 
 
-def _look_after(shop: Shop, display: Display) -> None:
-    """Until interrupted, or a part is gone without which nothing goes on: raises PartGoneError, LoadError.
+def _look_after(services: Services, gone: Callable[[], list[str]], check: Callable[[], None], display: Display) -> None:
+    """Until interrupted, or a part is gone without which nothing goes on: raises PartGoneError.
 
-    Services may be killed by whoever plays with them; that is said, and the others take over.
+    Services may be killed by whoever plays with them; that is said, and the others take over. ``check`` is called every
+    second, and raises what ends it as well.
     """
     told: set[int] = set()
     while True:
-        if gone := shop.stack.gone():
-            raise PartGoneError(f"{'; '.join(gone)}. Nothing goes on without it, so everything is stopped")
-        shop.load.check()
-        for service in shop.services.all:
+        if ended := gone():
+            raise PartGoneError(f"{'; '.join(ended)}. Nothing goes on without it, so everything is stopped")
+        check()
+        for service in services.all:
             if service.exit_code is not None and service.pid not in told:
                 told.add(service.pid)
                 display.say(_ending(service))
-                if all(one.exit_code is not None for one in shop.services.all if one.kind == service.kind):
+                if all(one.exit_code is not None for one in services.all if one.kind == service.kind):
                     display.say(f"no {service.kind} is left: nothing is replicated until there is one; Ctrl-C ends it")
         time.sleep(1)
 
