@@ -2,8 +2,9 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+import subprocess
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,19 +14,7 @@ from typer.main import get_command
 
 from headgate.cli.main import app
 from headgate.config.feed import FeedSpec, load_feed
-
-ROOT: Final = Path(__file__).parents[3]
-PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-def blocks(language: str) -> Iterator[tuple[str, str]]:
-    """(page, text) of every fenced block of the language."""
-    for page in PAGES:
-        for found, text in BLOCK.findall(page.read_text(encoding="utf-8")):
-            if found == language:
-                yield page.name, text
-
+from support.pages import PAGES, ROOT, TUTORIALS, blocks, blocks_of
 
 FEEDS: Final = [(page, text) for page, text in blocks("yaml") if text.startswith("feed:")]
 SHOWN: Final = {
@@ -87,3 +76,26 @@ def options_of(*path: str) -> frozenset[str]:
         command = found
     options = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
     return frozenset(options | {"--help"})
+
+
+SHELL: Final = [
+    (page.stem, block.text)
+    for page in sorted(TUTORIALS.glob("*.md"))
+    for block in blocks_of(page)
+    if block.language == "sh"
+]
+"""tests/e2e/test_tutorials.py runs them."""
+
+
+@pytest.mark.parametrize(("page", "text"), SHELL)
+def test_a_block_of_a_tutorial_is_one_that_a_shell_can_run(page: str, text: str) -> None:
+    parsed = subprocess.run(["bash", "-n", "-c", text], capture_output=True, text=True, check=False)
+    assert (parsed.returncode, parsed.stderr) == (0, ""), page
+
+
+def test_tutorials_have_no_other_blocks_than_commands_and_their_output() -> None:
+    for page in sorted(TUTORIALS.glob("*.md")):
+        found = blocks_of(page)
+        assert {block.language for block in found} == {"sh", "text"}, page
+        for before, block in pairwise(found):
+            assert (before.language, block.language) != ("text", "text"), page
