@@ -14,16 +14,18 @@ from typing import Annotated, Final
 import typer
 
 from headgate.capture.source import DEFAULT_NAME
+from headgate.cli.changes import Destruction, show_would
+from headgate.cli.output import Output as CommandOutput
 from headgate.cli.source import PublicationName, SlotName, Tables
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.evaluation.command import (
     OwnDatabases,
-    evaluation,
     left_behind,
+    prepared,
     remove_evaluation,
     shown,
 )
-from headgate_lab.demo.evaluation.running import Plan
+from headgate_lab.demo.evaluation.running import Plan, running
 from headgate_lab.demo.faults import FaultKind
 from headgate_lab.demo.load import LoadError
 from headgate_lab.demo.processes import ServiceError, ServiceProcess
@@ -142,6 +144,7 @@ def up(
     agents: UpAgents = None,
     seed: Seed = None,
     keep: Keep = False,
+    change: Destruction,
 ) -> None:
     """Start everything that Headgate needs on this machine, until Ctrl-C.
 
@@ -174,7 +177,7 @@ def up(
         folder=folder,
         agents=count,
     )
-    return remove_evaluation(given, display) if remove else _up_own(given, display)
+    return remove_evaluation(given, change, display) if remove else _up_own(given, change, display)
 
 
 def _up_shop(options: Options, display: Display) -> None:
@@ -190,13 +193,17 @@ def _up_shop(options: Options, display: Display) -> None:
         display.say("stopped")
 
 
-def _up_own(given: OwnDatabases, display: Display) -> None:
+def _up_own(given: OwnDatabases, change: Destruction, display: Display) -> None:
+    """With ``--dry-run`` only the checks."""
     plan: Plan | None = None
     try:
-        with evaluation(given, display) as (running, plan):
+        plan = prepared(given, display)
+        if change.dry_run:
+            return show_would(f"start feed {plan.feed} from {plan.folder}", CommandOutput.TABLE)
+        with running(plan, display) as up:
             display.head("Everything is up")
-            display.console.print("\n".join(shown(running, plan)), soft_wrap=True, markup=False)
-            _look_after(running.services, running.gone, running.check, display)
+            display.console.print("\n".join(shown(up, plan)), soft_wrap=True, markup=False)
+            _look_after(up.services, up.gone, up.check, display)
     except (WatchError, ServiceError, PartGoneError) as error:
         display.fail(str(error))
         raise typer.Exit(EXIT_FAILED) from error

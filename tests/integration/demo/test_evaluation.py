@@ -124,6 +124,15 @@ def test_rights_that_the_sink_user_lacks_are_found_and_gone_once_the_fix_is_type
             database.execute(f"DROP OWNED BY {user}; DROP ROLE {user}".encode())
 
 
+def test_a_dry_run_starts_and_writes_nothing(databases: Databases) -> None:
+    sink = "postgresql://{user}:{password}@{host}:{port}/{dbname}".format(**databases.sink)
+    with psycopg.connect(sink, autocommit=True) as database:
+        database.execute(TABLES)
+    done = databases.up("--dry-run", "--feed", "shop")
+    assert (done.exit_code, "would start feed shop" in words(done)) == (0, True), done.output
+    assert not (databases.folder / "made").exists()
+
+
 def test_one_of_the_two_alone_is_a_mistake(databases: Databases) -> None:
     done = CliRunner().invoke(app, ["up", "--source", url(databases.source)])
     assert (done.exit_code, "give both --source and --sink" in words(done)) == (ExitCode.USAGE, True)
@@ -135,7 +144,9 @@ def test_removal_drops_the_slot_and_the_publication(databases: Databases) -> Non
     with psycopg.connect(source, autocommit=True) as database:
         name = f"s_{databases.source['dbname']}"
         database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (name,))
-        removed = databases.up("--remove", "--slot", name)
+        asked = databases.up("--remove", "--slot", name)
+        assert asked.exit_code == ExitCode.NOT_CONFIRMED, asked.output
+        removed = databases.up("--remove", "--slot", name, "--yes")
         assert removed.exit_code == 0, removed.output
         left = database.execute(
             "SELECT slot_name FROM pg_replication_slots WHERE database = current_database() "

@@ -12,20 +12,26 @@ import msgspec
 from headgate.capture.place import place_of
 from headgate.capture.source import read_source
 from headgate.capture.tables import topic_part
+from headgate.cli.changes import Destruction, permitted
+from headgate.cli.output import Output
 from headgate.cli.source import target_at
 from headgate.databases.address import Options, Target
 from headgate.databases.connections import Use
 from headgate.records.names import check_name
 from headgate_lab.demo.display import Display
-from headgate_lab.demo.evaluation.checks import SINK_PASSWORD, SOURCE_PASSWORD, Databases, checked
+from headgate_lab.demo.evaluation.checks import SINK_PASSWORD, SOURCE_PASSWORD, check_sink, checked, files_of
 from headgate_lab.demo.evaluation.passwords import password_of, secrets_in, write_secret
-from headgate_lab.demo.evaluation.removal import leftovers, remove
-from headgate_lab.demo.evaluation.running import ENVIRONMENT_FILE, Evaluation, Plan, running
+from headgate_lab.demo.evaluation.removal import leftovers, present, remove
+from headgate_lab.demo.evaluation.running import ENVIRONMENT_FILE, Evaluation, Plan
 
-__all__ = ["OwnDatabases", "evaluation", "left_behind", "remove_evaluation", "shown"]
+__all__ = ["OwnDatabases", "left_behind", "prepared", "remove_evaluation", "shown"]
 
 _SOURCE: Final = Options("--source", "--source-password-file", "source")
 _SINK: Final = Options("--sink", "--sink-password-file", "sink")
+
+
+_NO_BROKER: Final = "127.0.0.1:9092"
+"""In the files that are only checked."""
 
 
 class OwnDatabases(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,60 +49,52 @@ class OwnDatabases(msgspec.Struct, frozen=True, kw_only=True):
     agents: int
 
 
-@contextmanager
-def evaluation(given: OwnDatabases, display: Display) -> Iterator[tuple[Evaluation, Plan]]:
-    """Everything up for the two databases, once they are fit for it. See ``checked`` and ``running``."""
-    from_target = target_at(given.source, given.source_password_file, _SOURCE, Use.SOURCE)
-    to_target = target_at(given.sink, given.sink_password_file, _SINK, Use.SINK)
-    passwords = {SOURCE_PASSWORD: password_of(from_target), SINK_PASSWORD: password_of(to_target)}
-    with display.stage("checking the two databases"):
-        databases = _checked(given, from_target, to_target, passwords)
-    name = check_name("feed", given.feed or topic_part(place_of(from_target).database))
-    plan = Plan(
-        feed=name,
-        databases=databases,
-        passwords=passwords,
-        folder=given.folder or Path(f"headgate-{name}"),
-        publication=given.publication,
-        slot=given.slot,
-        agents=given.agents,
-    )
-    with running(plan, display) as up:
-        yield up, plan
+def prepared(given: OwnDatabases, display: Display) -> Plan:
+    """What to start for the two databases, once they are fit for it. Starts and writes nothing.
 
-
-def _checked(given: OwnDatabases, source: Target, sink: Target, passwords: dict[str, str]) -> Databases:
-    with _written(passwords):
-        return checked(
+    Raises DatabaseError, SinkError, CommandError, NoTableError; typer.Exit once what is wrong is shown.
+    """
+    source = target_at(given.source, given.source_password_file, _SOURCE, Use.SOURCE)
+    sink = target_at(given.sink, given.sink_password_file, _SINK, Use.SINK)
+    passwords = {SOURCE_PASSWORD: password_of(source), SINK_PASSWORD: password_of(sink)}
+    name = check_name("feed", given.feed or topic_part(place_of(source).database))
+    names = {"publication": given.publication, "slot": given.slot}
+    with display.stage("checking the two databases"), _written(passwords) as private:
+        databases = checked(
             Target(source.dsn, Path(SOURCE_PASSWORD), source.options),
             Target(sink.dsn, Path(SINK_PASSWORD), sink.options),
             given.tables,
-            publication=given.publication,
-            slot=given.slot,
+            **names,
         )
+        check_sink(files_of(databases, name, _NO_BROKER, private, **names))
+    folder = given.folder or Path(f"headgate-{name}")
+    return Plan(feed=name, databases=databases, passwords=passwords, folder=folder, agents=given.agents, **names)
 
 
 @contextmanager
-def _written(passwords: dict[str, str]) -> Iterator[None]:
-    """Within, the passwords are files of this process's folder for secrets."""
+def _written(passwords: dict[str, str]) -> Iterator[Path]:
+    """Within, the passwords are files of this process's folder for secrets, which is given."""
     with tempfile.TemporaryDirectory(prefix="headgate-up-") as private:
         for name, password in passwords.items():
             write_secret(Path(private, name), password)
         with secrets_in(Path(private)):
-            yield
+            yield Path(private)
 
 
-def remove_evaluation(given: OwnDatabases, display: Display) -> None:
-    """Remove what ``evaluation`` left at the source, and its folder; say what is left at the sink."""
+def remove_evaluation(given: OwnDatabases, change: Destruction, display: Display) -> None:
+    """Remove what an evaluation left at the source, and its folder, once the user agrees."""
     target = target_at(given.source, given.source_password_file, _SOURCE, Use.SOURCE)
     name = check_name("feed", given.feed or topic_part(place_of(target).database))
     folder = given.folder or Path(f"headgate-{name}")
     with _written({SOURCE_PASSWORD: password_of(target)}):
         target = Target(target.dsn, Path(SOURCE_PASSWORD), target.options)
         captured = read_source(target, [])
-        done = remove(captured, target, folder, publication=given.publication, slot=given.slot)
-    for line in done or ["nothing was left"]:
-        display.say(line)
+        left = present(captured, folder, publication=given.publication, slot=given.slot)
+        if not left:
+            display.say("nothing was left")
+        elif permitted(change, f"remove {', '.join(left)}", Output.TABLE) is not None:
+            for line in remove(captured, target, folder, publication=given.publication, slot=given.slot):
+                display.say(line)
 
 
 def shown(up: Evaluation, plan: Plan) -> list[str]:

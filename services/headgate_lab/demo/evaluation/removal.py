@@ -13,7 +13,7 @@ from headgate.databases.postgresql.errors import PostgresError, message
 from headgate.databases.postgresql.session import PostgresSession, open_connection
 from headgate.databases.postgresql.sql import quoted
 
-__all__ = ["leftovers", "remove"]
+__all__ = ["leftovers", "present", "remove"]
 
 _LOCK_SECONDS: Final = 10
 """For the session of a connector that is just ending to let go of its slot."""
@@ -38,6 +38,16 @@ def _drop_slot(slot: str) -> str:
 
 def _drop_publication(publication: str) -> str:
     return f"DROP PUBLICATION IF EXISTS {quoted(publication)};"
+
+
+def present(captured: Capture, folder: Path, *, publication: str, slot: str) -> list[str]:
+    """What there is to remove, in words."""
+    found = [str(folder)] if folder.exists() else []
+    if isinstance(captured, Postgres):
+        found += [f"replication slot {slot}"] if slot in {each.name for each in captured.facts.slots} else []
+        published = {each.name for each in captured.facts.publications}
+        found += [f"publication {publication}"] if publication in published else []
+    return found
 
 
 def remove(captured: Capture, source: Target, folder: Path, *, publication: str, slot: str) -> Sequence[str]:

@@ -25,8 +25,8 @@ from headgate.records.control import FeedRecorded, WantedState
 from headgate.records.keys import FeedKey
 from headgate.views.rows import feed_rows
 from headgate_lab.demo.display import Display
-from headgate_lab.demo.evaluation.checks import Databases, check_sink, files_of
-from headgate_lab.demo.evaluation.passwords import secrets_in, write_secret
+from headgate_lab.demo.evaluation.checks import Databases, files_of
+from headgate_lab.demo.evaluation.passwords import write_secret
 from headgate_lab.demo.folder import ClusterAt, Scratch, scratch_parts
 from headgate_lab.demo.processes import ServiceError, stop_all
 from headgate_lab.demo.scenario import SILENCE_SECONDS_MAX
@@ -105,7 +105,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 def running(plan: Plan, display: Display) -> Iterator[Evaluation]:
     """All of it up and every table replicating; then all of it down, but for what is in the plan's folder.
 
-    Raises DatabaseError and SinkError before anything is started; EmbeddedError, ServiceError, WatchError.
+    Raises EmbeddedError, ServiceError, WatchError.
     """
     secrets = plan.folder.absolute() / "secrets"
     kafka = EmbeddedKafka(plan.folder / "kafka", port=_port(plan.folder / "kafka"), settings=BROKER_SETTINGS)
@@ -115,8 +115,6 @@ def running(plan: Plan, display: Display) -> Iterator[Evaluation]:
             write_secret(secrets / name, password)
         bootstrap = f"127.0.0.1:{(plan.folder / 'kafka' / PORT_FILE).read_text()}"
         files = files_of(plan.databases, plan.feed, bootstrap, secrets, publication=plan.publication, slot=plan.slot)
-        with secrets_in(secrets):
-            check_sink(files)
         _write(plan.folder, files, display)
         with scratch_parts("headgate-up-", display.say, [], keep=False) as scratch:
             setup = _Setup(plan=plan, files=files, secrets=secrets, kafka=kafka, display=display)
