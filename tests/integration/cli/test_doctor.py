@@ -93,6 +93,49 @@ def test_a_sink_user_without_rights(
             database.execute(f"DROP OWNED BY {user}; DROP ROLE {user}")
 
 
+def source_options(dsn: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    parts = conninfo_to_dict(dsn)
+    monkeypatch.setenv("HEADGATE_SECRETS_DIR", str(folder))
+    (folder / "source").write_text(str(parts["password"]))
+    address = "postgresql://{user}@{host}:{port}/{dbname}".format(**parts)
+    return ["--source", address, "--source-password-file", "source"]
+
+
+@pytest.mark.parametrize(
+    ("plant", "check", "says"),
+    [
+        ("ALTER PUBLICATION headgate DROP TABLE orders", "publication", "does not publish public.orders"),
+        ("ALTER TABLE orders REPLICA IDENTITY NOTHING", "replica identity", "is NOTHING"),
+        ("ALTER TABLE orders DROP CONSTRAINT orders_pkey", "primary key", "has none"),
+    ],
+)
+def test_a_source_with_a_fault(
+    settings: Settings, postgres_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    *, plant: str, check: str, says: str,
+) -> None:  # fmt: skip
+    assert settings.cluster
+    options = source_options(postgres_database, tmp_path, monkeypatch)
+    with psycopg.connect(postgres_database, autocommit=True) as database:
+        database.execute("CREATE TABLE orders (id int PRIMARY KEY); CREATE TABLE items (id int PRIMARY KEY)")
+        database.execute("CREATE PUBLICATION headgate FOR TABLE orders, items")
+        database.execute(plant.encode())
+        found = wrong(*options)
+        assert says in found[check]["says"], found
+        for statement in found[check]["fix"]:
+            database.execute(statement.encode())
+    assert check not in wrong(*options)
+
+
+def wrong(*more: str) -> dict[str, dict[str, Any]]:
+    """Check → finding, of what is wrong at the source: the broker of these tests has no topics."""
+    done = headgate("doctor", *more, "-o", "json")
+    return {
+        check["check"]: check
+        for check in json.loads(done.stdout)["checks"]
+        if check["state"] == "wrong" and check["check"] != "control topics"
+    }
+
+
 def test_what_cannot_be_asked_for(settings: Settings, tmp_path: Path) -> None:
     unknown = headgate("doctor", "--for", "agnet")
     assert (unknown.exit_code, "did you mean 'agent'?" in unknown.stderr) == (ExitCode.NOT_FOUND, True)
