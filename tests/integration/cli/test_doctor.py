@@ -1,8 +1,12 @@
 """``headgate doctor`` on a real broker and database: faults are planted, found, and gone once fixed as printed."""
 
 import json
+import os
 import shlex
 import socket
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +16,12 @@ import yaml
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from fixtures.shifted_clock import shifted_clock
 from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
-from integration.cli.conftest import ANSWER_SECONDS, headgate
+from integration.cli.conftest import ANSWER_SECONDS, Service, headgate
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -65,8 +71,9 @@ def test_a_broker_that_is_not_there(settings: Settings) -> None:
     assert "Python" in found
 
 
+@pytest.mark.parametrize("given", ["", "SELECT, UPDATE, DELETE"], ids=["no rights", "no INSERT"])
 def test_a_sink_user_without_rights(
-    settings: Settings, log: KafkaLog, shop_file: Path, postgres_database: str, tmp_path: Path
+    settings: Settings, log: KafkaLog, shop_file: Path, postgres_database: str, *, tmp_path: Path, given: str
 ) -> None:
     user = f"u_{settings.cluster}".replace("-", "_")
     spec = yaml.safe_load(shop_file.read_text())
@@ -81,6 +88,10 @@ def test_a_sink_user_without_rights(
     with psycopg.connect(postgres_database, autocommit=True) as database:
         database.execute(f"CREATE ROLE {user} LOGIN PASSWORD 'secret'")
         try:
+            if given:
+                database.execute(f"CREATE SCHEMA headgate AUTHORIZATION {user}")
+                database.execute(f"GRANT {given} ON public.orders TO {user}".encode())
+            typed: list[str] = []
             for _ in range(3):  # the database's own rights first, then the tables'
                 found = diagnosed("--feed", str(shop_file))["feed"]
                 if found["state"] == "ok":
@@ -88,7 +99,9 @@ def test_a_sink_user_without_rights(
                 assert found["fix"], found
                 for statement in found["fix"]:
                     database.execute(statement.encode())
+                typed += found["fix"]
             assert found["state"] == "ok", found
+            assert any("INSERT" in statement for statement in typed)
         finally:
             database.execute(f"DROP OWNED BY {user}; DROP ROLE {user}")
 
@@ -134,6 +147,22 @@ def wrong(*more: str) -> dict[str, dict[str, Any]]:
         for check in json.loads(done.stdout)["checks"]
         if check["state"] == "wrong" and check["check"] != "control topics"
     }
+
+
+@pytest.mark.parametrize("shift_seconds", [0, 90, -90])
+def test_a_clock_that_is_off(log: KafkaLog, serve: Callable[..., Service], tmp_path: Path, shift_seconds: int) -> None:
+    owner = serve("owner", "coordinator")
+    eventually(lambda: owner.get("/readyz")[0] == 200, "there is an owner")
+    environment = os.environ | (shifted_clock(tmp_path, shift_seconds) if shift_seconds else {})
+    command = [sys.executable, "-m", "headgate", "doctor", "-o", "json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    (found,) = (check for check in json.loads(done.stdout)["checks"] if check["check"] == "clock")
+    if not shift_seconds:
+        assert "the brokers'" in found["says"]
+        return
+    side = "ahead of" if shift_seconds > 0 else "behind"
+    assert (found["state"], found["fix"]) == ("wrong", ["timedatectl set-ntp true"])
+    assert f"s {side} the brokers'" in found["says"]
 
 
 def test_what_cannot_be_asked_for(settings: Settings, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -129,6 +130,35 @@ def test_whoever_is_not_let_in_is_told_why(
     unknown = {"security.protocol": "SSL", "ssl.ca.location": str(guarded.papers.stranger_ca)}
     with pytest.raises(BrokerUnreachableError, match="certificate verify failed"):
         KafkaConnection(guarded.by_certificate, unknown).broker_cluster_id(SOON)
+
+
+def test_doctor_names_a_right_that_is_missing_and_the_command_that_grants_it(
+    guarded: GuardedKafka, log: KafkaLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert log.cluster_id, "the topics are there"
+    (rule,) = (
+        rule
+        for rule in needed(f"{CLUSTER}-shop.src.orders")
+        if (rule.principal, rule.name, rule.operation)
+        == ("User:agent", f"{CLUSTER}.announce", AclOperation.WRITE)
+    )  # fmt: skip
+    revoked(guarded.kafka, rule)
+    become("agent", guarded, monkeypatch)
+    found = eventually(missing_right, "the right is missing")
+    assert found is not None
+    assert f"Write on {CLUSTER}.announce" in found["says"]
+    (line,) = found["fix"]
+    forgotten(monkeypatch)
+    monkeypatch.setenv("HEADGATE_BOOTSTRAP", guarded.kafka.bootstrap)
+    typed = headgate(*shlex.split(line.replace("User:NAME", "User:agent"))[1:])
+    assert typed.exit_code == 0, typed.stderr
+    become("agent", guarded, monkeypatch)
+    eventually(lambda: missing_right() is None, "the right is granted")
+
+
+def missing_right() -> dict[str, Any] | None:
+    checks = json.loads(headgate("doctor", "-o", "json").stdout)["checks"]
+    return next((each for each in checks if (each["check"], each["state"]) == ("Kafka rights", "wrong")), None)
 
 
 def test_a_key_that_spark_cannot_read_is_refused(
