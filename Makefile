@@ -37,6 +37,7 @@ chaos: $(READY) ## agents and owners killed, frozen, cut off in turn and at once
 	$(CHAOS) --sink mysql --points
 	$(CHAOS) --frozen-sink --sink postgresql
 	$(CHAOS) --frozen-sink --sink mysql
+	$(CHAOS) --migrations --minutes $(or $(MINUTES),10)
 
 # One order of tests, so that a red run is about the change; `make test SEED=random` draws another and prints it.
 SEED ?= 20261121

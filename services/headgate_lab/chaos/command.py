@@ -7,9 +7,12 @@ from typing import Annotated, Final
 
 import typer
 
+from headgate.provisioning.errors import EmbeddedError
 from headgate_lab.chaos.campaign import run_campaign
 from headgate_lab.chaos.capture import CaptureError
 from headgate_lab.chaos.frozen_sink import run_frozen_sink, show_frozen_sink
+from headgate_lab.chaos.migration_report import show_migrations
+from headgate_lab.chaos.migrations import MigrationsOptions, run_migrations
 from headgate_lab.chaos.report import show_chaos
 from headgate_lab.chaos.targets import SinkType
 from headgate_lab.chaos.world import Options
@@ -42,6 +45,10 @@ def chaos(
     frozen_sink: Annotated[
         bool, typer.Option("--frozen-sink", help="instead: measure a healthy feed beside a sink that stops answering")
     ] = False,
+    migrations: Annotated[
+        bool,
+        typer.Option("--migrations", help="instead: random schema changes at both databases, --minutes or --short"),
+    ] = False,
     sink: Annotated[
         SinkType, typer.Option(help="what the feed writes to; mysql: a MariaDB. The source is a PostgreSQL")
     ] = SinkType.POSTGRESQL,
@@ -67,8 +74,12 @@ def chaos(
     if frozen_sink:
         _measure_frozen_sink(output, sink, keep=keep)
         return
+    seed = secrets.randbelow(SEED_MAX) if seed is None else seed
+    if migrations:
+        _change_schemas(output, MigrationsOptions(seed, None if short else minutes, lease_seconds, keep))
+        return
     options = Options(
-        seed=secrets.randbelow(SEED_MAX) if seed is None else seed,
+        seed=seed,
         rate=rate,
         lease_seconds=lease_seconds,
         keep=keep,
@@ -89,6 +100,24 @@ def chaos(
         sys.stdout.write(json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n")
     else:
         show_chaos(display.console, report)
+    if not report.holds():
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _change_schemas(output: Output, options: MigrationsOptions) -> None:
+    display = Display(to_stderr=output is Output.JSON)
+    display.say(f"seed {options.seed}, migrations")
+    try:
+        report = run_migrations(options, display)
+    except (ServiceError, EmbeddedError) as error:
+        display.fail(f"{error} (seed {options.seed})")
+        raise typer.Exit(EXIT_FAILED) from error
+    except KeyboardInterrupt as error:
+        raise typer.Exit(EXIT_INTERRUPTED) from error
+    if output is Output.JSON:
+        sys.stdout.write(json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n")
+    else:
+        show_migrations(display.console, report)
     if not report.holds():
         raise typer.Exit(EXIT_FAILED)
 

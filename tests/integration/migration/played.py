@@ -134,6 +134,10 @@ class Played:
             self.topic.append(msgspec.structs.replace(change, offset=len(self.topic)))
         self._apply()
 
+    def late(self, *changes: Change) -> None:
+        """Onto the topic; the agent applies them when the cut-over waits for its own changes."""
+        self.topic += [msgspec.structs.replace(each, offset=len(self.topic) + n) for n, each in enumerate(changes)]
+
     def _apply(self) -> None:
         end = len(self.topic)
         changes = [change for change in self.topic[self.applied : end] if change is not None]

@@ -136,6 +136,31 @@ def test_a_table_that_would_be_another_one_is_rolled_back(
         assert facts(change) == before
 
 
+def test_who_has_no_right_on_the_table_has_none_on_its_copy(url: str, tmp_path: Path) -> None:
+    """Default privileges give rights on every new table, and the copy is one."""
+    role = url.rpartition("/")[2] + "_role"
+    with psycopg.connect(url, autocommit=True) as session:
+        session.execute(f"ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO {role}, PUBLIC")
+        session.execute(f"REVOKE ALL ON items FROM {role}")
+    with played(url, tmp_path, "ADD COLUMN extra int") as change:
+        copy = change.plan.held.shadow
+        with psycopg.connect(url, autocommit=True) as session:
+            session.execute(f"SET ROLE {role}")
+            for statement in (
+                f"SELECT * FROM {copy}",
+                f"DELETE FROM {copy}",
+                f"INSERT INTO {copy} (id, v) VALUES (9, 9)",
+                f"CREATE TRIGGER t BEFORE UPDATE ON {copy} EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+                "SELECT * FROM headgate.migration",
+                "UPDATE headgate.migration SET stage = 'changed'",
+                "UPDATE headgate.progress SET next_offset = 9",
+            ):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    session.execute(statement)
+        change.cut_over()
+        assert {fact.subject for fact in facts(change) if fact.aspect == "grant"} == {"postgres"}
+
+
 def test_a_grant_made_meanwhile_is_carried_over(url: str, tmp_path: Path) -> None:
     with played(url, tmp_path, "ADD COLUMN extra int") as change:
         change.run("GRANT TRUNCATE ON items TO PUBLIC")

@@ -1,7 +1,5 @@
 """Reading statements: their tables, clauses and names; and what is refused, however it is written."""
 
-import string
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +8,7 @@ from headgate.migration.statements.clauses import CLAUSES, DialectName, Support
 from headgate.migration.statements.postgresql import ON_COLUMNS
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import StatementError
+from headgate_lab.schema_changes.cases import respelled as respelled_by
 
 MARIADB = {
     "ADD c int": "add-column",
@@ -281,31 +280,10 @@ def test_programs_get_a_statement_without_comments_on_one_line() -> None:
 
 # --- however it is written ---
 
-SPACES = {
-    "mysql": st.sampled_from((" ", "\n", "\t ", "/* ; ' */", " -- `'\n", '#"\n', "/**/ ")),
-    "postgres": st.sampled_from((" ", "\n", "\t ", "/* ; /* ' */ */", "--'\"\n", "/**/ ")),
-}
-QUOTE = {"mysql": "`", "postgres": '"'}
-NAMES = frozenset("tcdkpu")
-"""One-letter words of the statements above that are names, and may be quoted."""
-
 
 def respelled(data: st.DataObject, text: str, dialect: DialectName) -> str:
     """The same statement in other words' case, with other spaces and quotes."""
-    found, quote = [], ""
-    for part in text.split(" "):
-        is_string = bool(quote) or "'" in part or "$" in part or '"' in part or "`" in part
-        if is_string:
-            quote = "" if part.count("'") % 2 == (0 if not quote else 1) else "'"
-            found.append(part)
-        elif part in NAMES and data.draw(st.booleans()):
-            found.append(f"{QUOTE[dialect]}{part}{QUOTE[dialect]}")
-        elif set(part) <= set(string.ascii_uppercase):
-            found.append("".join(letter.lower() if data.draw(st.booleans()) else letter for letter in part))
-        else:
-            found.append(part)
-        found.append(" " if quote or is_string else data.draw(SPACES[dialect]))
-    return "".join(found[:-1])
+    return respelled_by(text, dialect, lambda options: data.draw(st.sampled_from(options)))
 
 
 @given(st.data())

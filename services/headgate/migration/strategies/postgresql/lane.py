@@ -19,6 +19,7 @@ from headgate.migration.strategies.fingerprint import FormChange, change_between
 from headgate.migration.strategies.online.lane import LastChange, Mark, Row, Target, key_type, key_value
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.online.range_work import position_of
+from headgate.migration.strategies.postgresql.access import hide
 from headgate.migration.strategies.postgresql.copy import casted, casted_back, listed, table_of, within
 from headgate.migration.strategies.postgresql.fingerprint import FORMED, facts_of
 from headgate.migration.strategies.postgresql.server import PostgresServer, alter, make_altered, make_like
@@ -137,6 +138,7 @@ class PostgresLane:
             session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
             session.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(shadow))
             make_altered(session, statement, plan.plan.before, plan.plan.shadow)
+            hide(session, shadow)
             for now, after in plan.renamed:
                 session.execute(renamed(shadow, after, now))
             for name, kind in plan.dropped:

@@ -1,0 +1,314 @@
+"""Every clause, by each strategy, at each database, ends as the server's own statement does on a twin of the table.
+
+The twin is in a schema of its own, gets the same writes, and then the statement. Compared are the rows, the product's
+fingerprint, and what the catalogue itself tells. A clause that a strategy refuses leaves everything as it was.
+
+``make test`` tries a few cells, drawn by its seed; ``make test-long`` tries all.
+"""
+
+import itertools
+import random
+import re
+import traceback
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import psycopg
+import pymysql
+import pytest
+
+from fixtures.services import database_connect
+from headgate.databases.postgresql import sql
+from headgate.formats.change import CONNECTOR, Change, Operation
+from headgate.migration.core import effects as fx
+from headgate.migration.core.spec import MigrationSpec, written
+from headgate.migration.shell.work import MigrationWork
+from headgate.migration.statements.clauses import CLAUSES, DialectName, Support
+from headgate.migration.strategies.contract import RefusedError
+from headgate.migration.strategies.mariadb.fingerprint import facts_of as mariadb_facts
+from headgate.migration.strategies.postgresql.fingerprint import facts_of as postgres_facts
+from headgate.provisioning.time_scale import scaled_seconds
+from headgate.records.migration import MigrationStrategy
+from headgate_lab.schema_changes.case import Case
+from headgate_lab.schema_changes.cases import CASES, TABLES, cases_of
+from headgate_lab.schema_changes.load import COLUMNS, Batch, Load
+from headgate_lab.schema_changes.outcome import outcome_of
+from integration.migration.played import WHOLE, Played
+from support.connections import described
+from support.migration_records import recorded
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+SEED = 33
+"""Where pytest-randomly, whose seed `make test SEED=…` gives, is switched off."""
+
+ONLINE_CELLS, DIRECT_CELLS = 2, 2
+"""Of each database in ``make test``: 40 s for both on a busy machine."""
+
+DATABASES: Final[tuple[DialectName, ...]] = ("mysql", "postgres")
+EPOCH = datetime(1970, 1, 1)
+
+
+class Bed:
+    """A database with the standard tables twice: where the product works, and their twin."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        parts = urlsplit(url)
+        self.url, self.folder = url, folder
+        self.dialect: DialectName = "mysql" if parts.scheme == "mysql" else "postgres"
+        self.is_mariadb = self.dialect == "mysql"
+        own = parts.path.strip("/")
+        self.schemas = (own, f"{own}_twin") if self.is_mariadb else ("public", "twin")
+        self._session = database_connect(url)
+        self._session.cursor().execute("SELECT 1")
+        (folder / "password").write_text(unquote(parts.password or ""), encoding="utf-8")
+        address = f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}"
+        self.connection = described(address, folder / "password")
+
+    def run(self, schema: str, *statements: str) -> list[tuple[Any, ...]]:
+        """Statements with that schema as the default one."""
+        with self._session.cursor() as cursor:
+            cursor.execute(f"USE {schema}" if self.is_mariadb else f"SET search_path = {schema}")
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def both(self, *statements: str) -> None:
+        for schema in self.schemas:
+            self.run(schema, *statements)
+
+    def make(self, case: Case, load: Load) -> None:
+        """Both tables, fresh, as the case needs them."""
+        for schema in self.schemas:
+            self._empty(schema)
+            self.run(schema, *TABLES[self.dialect])
+        self.run(
+            self.schemas[0],
+            "DROP DATABASE IF EXISTS headgate" if self.is_mariadb else "DROP SCHEMA IF EXISTS headgate CASCADE",
+        )
+        if not self.is_mariadb:
+            self.run("public", "DROP PUBLICATION IF EXISTS captured")
+            self.run("public", "CREATE PUBLICATION captured FOR TABLE public.items, twin.items")
+        self.both(*case.prepare)
+        self.both(*in_one(load.first()))
+
+    def _empty(self, schema: str) -> None:
+        if self.is_mariadb:
+            self.run(self.schemas[0], f"CREATE OR REPLACE DATABASE {schema} CHARACTER SET utf8mb4")
+        else:
+            self.run("public", f"DROP SCHEMA IF EXISTS {schema} CASCADE", f"CREATE SCHEMA {schema}")
+
+    def outcome(self, schema: str) -> dict[str, list[tuple[Any, ...]]]:
+        """What there is, and the product's own fingerprint of the table."""
+        found = outcome_of(lambda query: self.run(schema, query), self.dialect, schema)
+        if ("items",) in found["tables"]:
+            found["fingerprint"] = sorted(self._facts(schema))
+        return found
+
+    def _facts(self, schema: str) -> list[tuple[Any, ...]]:
+        if self.is_mariadb:
+            facts = mariadb_facts(self.run(schema, "SHOW CREATE TABLE items")[0][1].replace("CREATE ", "", 1))
+        else:
+            self.run("pg_catalog", "SELECT 1")
+            facts = postgres_facts(self._session, sql.Identifier(schema, "items"))
+        named = (f"{schema}.", "public.")
+        texts = {fact: fact.text.replace(named[0], "").replace(named[1], "") for fact in facts}
+        return [(fact.aspect, fact.subject, text, fact.column) for fact, text in texts.items()]
+
+    def events(self, batch: Batch) -> list[Change]:
+        """As a connector tells of these rows."""
+        columns = [*COLUMNS, *(["twice"] if self.is_mariadb else [])]
+        ids = ", ".join(map(str, sorted(batch.ids)))
+        rows = self.run(self.schemas[0], f"SELECT {', '.join(columns)} FROM items WHERE id IN ({ids})")
+        found = {row[0]: dict(zip(columns, map(_told, row), strict=True)) for row in rows}
+        semantics = {"at": "io.debezium.time.MicroTimestamp", CONNECTOR: "mariadb" if self.is_mariadb else "postgresql"}
+        changes = []
+        for number in sorted(batch.ids):
+            operation = Operation.UPSERT if number in found else Operation.DELETE
+            changes.append(Change(0, 0, operation, {"id": number}, found.get(number), None, 0, semantics))
+        return changes
+
+    def write(self, load: Load) -> list[Change]:
+        batch = load.batch()
+        self.both(*in_one(batch))
+        return self.events(batch)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def in_one(batch: Batch) -> tuple[str, ...]:
+    """In one transaction: each commit waits for the disk."""
+    return ("START TRANSACTION", *batch.statements, "COMMIT")
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return round((value - EPOCH).total_seconds() * 1_000_000)
+    return value if isinstance(value, int) or value is None else str(value)
+
+
+@pytest.fixture
+def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
+    fixture = "mariadb_database" if request.param == "mysql" else "postgres_database"
+    with closing(Bed(request.getfixturevalue(fixture), tmp_path)) as found:
+        yield found
+        if found.is_mariadb:
+            found.run(found.schemas[0], f"DROP DATABASE IF EXISTS {found.schemas[1]}")
+        else:
+            found.run("public", "DROP PUBLICATION IF EXISTS captured")
+
+
+# --- a cell ---
+
+
+def own_statement(bed: Bed, case: Case) -> str | None:
+    """The statement at the twin; the server's error if it refuses."""
+    try:
+        bed.run(bed.schemas[1], case.statement)
+    except (psycopg.Error, pymysql.Error) as error:
+        return str(error)
+    return None
+
+
+def check_equal(bed: Bed, case: Case) -> None:
+    wanted = own_statement(bed, case)
+    assert wanted is None, f"{case.name}: the product did what the server refuses: {wanted}"
+    product, twin = map(bed.outcome, bed.schemas)
+    assert product == twin, case.name
+
+
+def online(bed: Bed, case: Case, seed: int) -> None:
+    """The writes: before the copy, beside it, of copied rows, after the comparison, and as the table is locked."""
+    load = Load(random.Random(seed))  # noqa: S311 - a load is its seed
+    bed.make(case, load)
+    bed.write(load)
+    with closing(
+        Played(bed.url, bed.folder, case.statement.removeprefix("ALTER TABLE items "), allow_lossy=case.lossy)
+    ) as change:
+        change.make()
+        beside = bed.write(load)
+        change.copied()
+        change.send(*beside)
+        change.send(*bed.write(load))
+        assert change.lane.differing(change.plan, WHOLE) == [], case.name
+        touched = change.followed()
+        change.send(*bed.write(load))
+        change.late(*bed.write(load))
+        change.cut_over(touched)
+        assert change.is_changed
+    check_equal(bed, case)
+
+
+def refused(bed: Bed, case: Case, strategy: MigrationStrategy) -> None:
+    bed.make(case, Load(random.Random(1)))  # noqa: S311 - a load is its seed
+    before = bed.outcome(bed.schemas[0])
+    with closing(MigrationWork()) as work:
+        for reads_only in (True, False):
+            told = work.run(fx.ExamineMigration("r", "m", spec_of(bed, case, strategy), reads_only=reads_only))
+            assert isinstance(told, fx.ExamineRefused), (case.name, told)
+    assert bed.outcome(bed.schemas[0]) == before, case.name
+
+
+def spec_of(bed: Bed, case: Case, strategy: MigrationStrategy) -> MigrationSpec:
+    return MigrationSpec(
+        statement=case.statement,
+        database=bed.connection,
+        strategy=strategy,
+        topic="topic" if strategy is MigrationStrategy.ONLINE else None,
+        allow_lossy=case.lossy if strategy is MigrationStrategy.ONLINE else (),
+        cutover_threshold_seconds=30.0,
+    )
+
+
+def direct(bed: Bed, case: Case, seed: int) -> None:
+    """The writes: before the statement, and in a transaction that it waits for."""
+    load = Load(random.Random(seed))  # noqa: S311 - a load is its seed
+    bed.make(case, load)
+    bed.write(load)
+    late = load.batch()
+    spec = spec_of(bed, case, MigrationStrategy.DIRECT)
+    record = recorded(written(spec))
+    with closing(MigrationWork()) as work, closing(database_connect(bed.url)) as client, client.cursor() as cursor:
+        examined = work.run(fx.ExamineMigration("r", "m", spec))
+        for statement in ("START TRANSACTION", *late.statements):
+            cursor.execute(statement)
+        told = work.run(fx.StartMigration("m", record, owner_rev=1))
+        cursor.execute("COMMIT")
+        bed.run(bed.schemas[1], *in_one(late))
+
+        def ended() -> Any:
+            found = (
+                told if not isinstance(told, fx.Progressed) else work.run(fx.WatchMigration("m", record, owner_rev=1))
+            )
+            return None if isinstance(found, fx.Progressed) else found
+
+        end = eventually(ended, f"{case.name} ends")
+    if isinstance(end, fx.Completed):
+        assert isinstance(examined, fx.Examined), (case.name, examined)
+        check_equal(bed, case)
+        return
+    before = bed.outcome(bed.schemas[1])
+    assert bed.outcome(bed.schemas[0]) == before, f"{case.name}: untouched"
+    assert own_statement(bed, case) is not None, f"{case.name}: the server does it, the product does not: {end}"
+
+
+def online_or_refused(bed: Bed, case: Case) -> None:
+    try:
+        online(bed, case, SEED)
+    except RefusedError as error:
+        if not case.may_refuse or re.search(case.may_refuse, str(error)) is None:
+            raise
+        product, twin = map(bed.outcome, bed.schemas)
+        assert product == twin, f"{case.name}: untouched"
+
+
+def try_cell(bed: Bed, case: Case, strategy: MigrationStrategy) -> None:
+    support = CLAUSES[bed.dialect][case.clause].support
+    if support is Support.REFUSED:
+        refused(bed, case, strategy)
+    elif strategy is MigrationStrategy.DIRECT:
+        direct(bed, case, SEED)
+    elif support is Support.DIRECT:
+        refused(bed, case, strategy)
+    else:
+        online_or_refused(bed, case)
+
+
+STRATEGIES = (MigrationStrategy.ONLINE, MigrationStrategy.DIRECT)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(scaled_seconds(3_600))
+@pytest.mark.parametrize("bed", DATABASES, indirect=True)
+def test_every_cell(bed: Bed) -> None:
+    failed = {}
+    for case, strategy in itertools.product(CASES[bed.dialect], STRATEGIES):
+        try:
+            try_cell(bed, case, strategy)
+        except Exception:  # noqa: BLE001 - each cell is tried, and all that failed are shown
+            if strategy is MigrationStrategy.ONLINE and case.known_fault:
+                continue
+            failed[f"{strategy}, {case.name}"] = traceback.format_exc()
+    assert not failed, "\n\n".join(f"{name}:\n{error}" for name, error in failed.items())
+
+
+@pytest.mark.parametrize("bed", DATABASES, indirect=True)
+def test_some_cells(bed: Bed, request: pytest.FixtureRequest) -> None:
+    chance = random.Random(request.config.getoption("randomly_seed", SEED))  # noqa: S311 - tests are drawn by a seed
+    copied = [case for case in cases_of(bed.dialect, Support.COPIED) if not case.may_refuse and not case.known_fault]
+    for case in chance.sample(copied, ONLINE_CELLS):
+        try_cell(bed, case, MigrationStrategy.ONLINE)
+    for case in chance.sample(cases_of(bed.dialect, Support.COPIED, Support.DIRECT), DIRECT_CELLS):
+        try_cell(bed, case, MigrationStrategy.DIRECT)
+    try_cell(bed, chance.choice(cases_of(bed.dialect, Support.REFUSED)), MigrationStrategy.DIRECT)
+
+
+@pytest.mark.parametrize("dialect", DATABASES)
+def test_every_clause_of_the_table_is_in_the_matrix(dialect: DialectName) -> None:
+    assert {case.clause for case in CASES[dialect]} == set(CLAUSES[dialect])
