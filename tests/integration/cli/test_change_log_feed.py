@@ -171,7 +171,7 @@ def test_a_feed_follows_one_sixteen_four_sixty_four_and_one_stream_while_agent_a
     _is_applied_in_order(database, wanted)
     unknown = headgate("generation", "reader", "delete", SET, "nobody", "--yes")
     assert unknown.exit_code == ExitCode.NOT_FOUND, unknown.output
-    assert f"has no reader 'nobody', but feed.{FEED}" in unknown.stderr
+    assert f"reader 'nobody' does not exist. Known are: feed.{FEED}" in unknown.stderr
     done("feed", "delete", FEED, "--yes", "--timeout", "120")
     switched(2)
     eventually(lambda: "superseded" not in {each["phase"] for each in generations()}, "nobody is waited for")
