@@ -1,12 +1,15 @@
 """Strategy ``direct``: the statement as it is, tracked. For CREATE and DROP, and for an ALTER that may hold the table.
 
-The statement runs on a thread of the owner; ``watch`` tells how it stands. After an owner's failure the next one finds
-out what became of it: at PostgreSQL the statement and the memory of it are one transaction, at MariaDB the table's
-definition is compared with those before and after (learned by rehearsing), and a statement that the server still works
-on is waited for.
+The statement runs on a thread of the owner; ``watch`` tells how it stands. It waits for the table's lock for no longer
+than clients may wait behind it, then lets them pass, and tries again after a pause (``LOCK_PAUSES``).
+
+After an owner's failure the next one finds out what became of it: at PostgreSQL the statement and the memory of it are
+one transaction, at MariaDB the table's definition is compared with those before and after (learned by rehearsing), and
+a statement that the server still works on is waited for.
 """
 
-from typing import Any
+import threading
+from typing import Any, Final
 
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, parse_spec
@@ -25,23 +28,63 @@ from headgate.migration.strategies.planning import check_columns
 from headgate.records.migration import MigrationRecorded
 from headgate.supervision.threads import BackgroundThread
 
+LOCK_PAUSES: Final = (1, 2, 5, 10, 30, 60, 60, 60, 60, 60)
+"""Seconds between tries to get the table's lock: whoever has waited behind a try is let pass. Six minutes in all."""
+
+STOP_POLL_SECONDS: Final = 0.5
+
 
 class _Run:
-    """One statement on its thread; ``error`` once it has failed."""
+    """One statement on its thread; ``error`` once it has failed, ``reason`` while it waits to be tried again."""
 
     def __init__(self, server: Any, statement: Statement, memory: Memory, lock_seconds: float) -> None:
         self.error: Exception | None = None
+        self.reason = ""
         self.is_over = False
         self._arguments = (statement, memory, lock_seconds)
+        self._lock_seconds = lock_seconds
         self._server = server
-        BackgroundThread(self._run, name="direct", on_crash=self._on_crash).start()
+        self._stopping = threading.Event()
+        self._thread = BackgroundThread(self._run, name="direct", on_crash=self._on_crash)
+        self._thread.start()
 
     def _run(self) -> None:
         try:
-            self._server.run_direct(*self._arguments)
+            self._try()
         except (RefusedError, LockUnavailableError, DatabaseUnavailableError, SupersededError) as error:
             self.error = error
         self.is_over = True
+
+    def _try(self) -> None:
+        tries = len(LOCK_PAUSES) + 1
+        for number, pause in enumerate(LOCK_PAUSES, start=1):
+            try:
+                self._server.run_direct(*self._arguments)
+            except LockUnavailableError as error:
+                self.reason = f"{error} (try {number} of {tries}, again after {pause} s)"
+                if self._stopping.wait(pause):
+                    raise
+                self.reason = ""
+            else:
+                return
+        try:
+            self._server.run_direct(*self._arguments)
+        except LockUnavailableError as error:
+            raise LockUnavailableError(
+                f"{error}. The table's lock was not to be had in {tries} tries of {self._lock_seconds:g} s "
+                "(--cutover-threshold). The table is as before: end who holds it, and retry"
+            ) from error
+
+    def stop(self) -> None:
+        """Return when nothing of it runs at the database any more."""
+        self._stopping.set()
+        while self._thread.is_alive():
+            self._server.end_direct()
+            self._thread.join(STOP_POLL_SECONDS)
+
+    def let_go(self) -> None:
+        """It is not tried again."""
+        self._stopping.set()
 
     def _on_crash(self, error: BaseException) -> None:
         # Whether the statement ran is unknown, so the database is asked, as after a lost connection.
@@ -136,7 +179,9 @@ class DirectStrategy:
         if self._run is None:
             return self.adopt(fx.AdoptMigration(effect.migration, effect.record, owner_rev=effect.owner_rev))
         if not self._run.is_over:
-            return fx.Progressed("running the statement", is_working=True)
+            reason = self._run.reason
+            stage = "waiting for the table's lock" if reason else "running the statement"
+            return fx.Progressed(stage, is_working=True, throttle_reason=reason)
         error = self._run.error
         if error is None:
             return fx.Completed()
@@ -153,6 +198,8 @@ class DirectStrategy:
         """See contract."""
         memory = self._server.take_over(effect.owner_rev)
         self._server.end_direct()
+        if self._run is not None:
+            self._run.stop()
         if memory is None:
             return fx.Stopped()
         memory = self._server.take_over(effect.owner_rev)
@@ -170,4 +217,6 @@ class DirectStrategy:
 
     def close(self) -> None:
         """Let go of the database."""
+        if self._run is not None:
+            self._run.let_go()
         self._server.close()
