@@ -62,7 +62,9 @@ class PlayedChanges:
 class Change:
     """A migration at its database, as far as the copy is made; and the feed, which is played."""
 
-    def __init__(self, url: str, folder: Path, statement: str, *, owner_rev: int = 1, migration: str = "m") -> None:
+    def __init__(
+        self, url: str, folder: Path, statement: str, *, owner_rev: int = 1, migration: str = "m", **more: Any
+    ) -> None:
         parts = urlsplit(url)
         password = folder / "password"
         password.write_text(unquote(parts.password or ""), encoding="utf-8")
@@ -72,6 +74,7 @@ class Change:
             statement=statement,
             database="shop",
             strategy=MigrationStrategy.ONLINE,
+            **more,
         )
         self.server = MariadbServer(migration, target_of(address, str(password)))
         self.lane = MariadbOnline(self.server)
@@ -170,8 +173,8 @@ class Tail:
 
 
 @contextmanager
-def opened(url: str, folder: Path, statement: str) -> Iterator[Change]:
-    with closing(Change(url, folder, statement)) as change:
+def opened(url: str, folder: Path, statement: str, **more: Any) -> Iterator[Change]:
+    with closing(Change(url, folder, statement, **more)) as change:
         yield change.make()
 
 

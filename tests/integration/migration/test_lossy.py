@@ -1,12 +1,13 @@
 """Columns that may lose values are compared as well: with what the server itself makes of the old value."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from fixtures.services import database_connect
 from headgate.migration.strategies.contract import RefusedError
-from integration.migration.played import WHOLE, played, upsert
+from integration.migration.played import WHOLE, Played, played, upsert
 
 pytestmark = pytest.mark.integration
 
@@ -54,3 +55,51 @@ def test_two_ways_to_a_row_that_convert_differently(url: str, tmp_path: Path) ->
         with pytest.raises(RefusedError, match="differs in 1 rows while nothing changes"):
             change.cut_over(touched)
         assert not change.is_changed
+
+
+@pytest.mark.parametrize("url", ["mariadb"], indirect=True)
+def test_a_timestamp_becomes_a_datetime_by_one_time_zone(url: str, tmp_path: Path) -> None:
+    """Rows that were there and rows that the feed brings are in UTC, whatever the time zones of clients."""
+    zone = "SET time_zone = '+05:30'"
+    with closing(Played(url, tmp_path, "MODIFY at datetime NULL", allow_lossy=("at",))) as change:
+        change.run("ALTER TABLE items ADD at timestamp NULL", zone, "UPDATE items SET at = '2024-01-01 10:00:00'")
+        change.make().copied()
+        touched = change.followed()
+        change.run(zone, "INSERT INTO items (id, at) VALUES (4, '2024-01-01 10:00:00')")
+        change.send(upsert({"id": 4}, i=None, d=None, note=None, at="2024-01-01T04:30:00Z"))
+        change.cut_over(touched)
+        assert {str(at) for (at,) in change.run("SELECT at FROM items")} == {"2024-01-01 04:30:00"}
+
+
+@pytest.mark.parametrize("url", ["mariadb"], indirect=True)
+def test_a_time_that_came_by_another_time_zone_is_seen(url: str, tmp_path: Path) -> None:
+    with closing(Played(url, tmp_path, "MODIFY at datetime NULL", allow_lossy=("at",))) as change:
+        change.run("ALTER TABLE items ADD at timestamp NULL", "UPDATE items SET at = '2024-01-01 10:00:00'")
+        change.make().copied()
+        touched = change.followed()
+        change.run("SET time_zone = '+05:30'", "UPDATE items SET at = '2024-01-01 10:00:00' WHERE id = 3")
+        change.send(upsert({"id": 3}, i=None, d=None, note=None, at="2024-01-01T10:00:00Z"))
+        with pytest.raises(RefusedError, match="differs in 1 rows while nothing changes"):
+            change.cut_over(touched)
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("kind", ["text", "varchar", "varchar(63)"])
+def test_a_word_becomes_a_text_without_an_option(url: str, tmp_path: Path, kind: str) -> None:
+    with closing(Played(url, tmp_path, f"ALTER mood TYPE {kind}")) as change:
+        change.run("CREATE TYPE mood AS ENUM ('sad', 'it''s ok')", "ALTER TABLE items ADD mood mood")
+        change.run("UPDATE items SET mood = 'it''s ok' WHERE id = 1", "UPDATE items SET mood = 'sad' WHERE id = 2")
+        change.make().copied()
+        touched = change.followed()
+        change.run("UPDATE items SET mood = 'sad' WHERE id = 3")
+        change.send(upsert({"id": 3}, i=None, d=None, note=None, mood="sad"))
+        change.cut_over(touched)
+        assert change.run("SELECT mood FROM items ORDER BY id") == [("it's ok",), ("sad",), ("sad",)]
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_a_word_that_may_not_fit_needs_the_option(url: str, tmp_path: Path) -> None:
+    with closing(Played(url, tmp_path, "ALTER mood TYPE varchar(9)")) as change:
+        change.run("CREATE TYPE mood AS ENUM ('sad')", "ALTER TABLE items ADD mood mood")
+        with pytest.raises(RefusedError, match="--allow-lossy mood"):
+            change.make()

@@ -19,7 +19,7 @@ from headgate.migration.strategies.online.back import OnlineBack
 from headgate.migration.strategies.online.lane import Held
 from headgate.migration.strategies.online.way_back import WayBack
 from headgate.records.migration import Artifact, MigrationRecorded
-from integration.migration.mariadb_change import Change, opened
+from integration.migration.mariadb_change import WHOLE, Change, opened
 from support.migration_records import recorded
 
 pytestmark = pytest.mark.integration
@@ -68,9 +68,11 @@ def cut_over(change: Change) -> Memory:
 
 
 @contextmanager
-def done(url: str, folder: Path, *, is_kept: bool = False) -> Iterator[tuple[Change, MigrationRecorded, Feeds]]:
+def done(
+    url: str, folder: Path, *, is_kept: bool = False, statement: str = CHANGE, **more: Any
+) -> Iterator[tuple[Change, MigrationRecorded, Feeds]]:
     """A change that has completed."""
-    with opened(url, folder, CHANGE) as change:
+    with opened(url, folder, statement, **more) as change:
         memory = cut_over(change.copied())
         feeds = Feeds()
         way = OnlineBack(change.server, change.lane, feeds).open("m", change.plan, memory, is_kept=is_kept)
@@ -136,6 +138,29 @@ def test_a_difference_ends_it_and_the_table_is_untouched(mariadb_database: str, 
             with pytest.raises(RefusedError, match="differs"):
                 revert.cut_over(hot=[("1",)])
         assert columns(change, "items") == ["id", "title", "extra"]
+
+
+def test_columns_that_have_lost_are_compared_with_what_they_would_have_lost(
+    mariadb_database: str, tmp_path: Path, items: Any
+) -> None:
+    narrowed = "ALTER TABLE items MODIFY note varchar(4)"
+    with done(mariadb_database, tmp_path, statement=narrowed, allow_lossy=("note",)) as (change, record, feeds):
+        old = change.plan.plan.shadow + "_old"
+        with closing(back(change, record, feeds)) as revert:
+            assert revert.plan.held.loose == ("note",)
+            assert revert.lane.differing(revert.plan, WHOLE) == [], "the old table has more, which was lost"
+            items.execute("UPDATE items SET note = 'new' WHERE id = 1")
+            items.execute(f"UPDATE {old} SET note = 'nope' WHERE id = 1")
+            assert revert.lane.differing(revert.plan, WHOLE) == [("1",)]
+            assert revert.lane.still_differing(revert.plan, [("1",), ("2",)]) == [("1",)]
+            with pytest.raises(RefusedError, match="differs in 1 rows"):
+                revert.cut_over(hot=[("1",), ("2",)])
+            items.execute(f"UPDATE {old} SET note = 'new' WHERE id = 1")
+            revert.lane.hold_form(revert.plan)
+            revert.cut_over(hot=[("1",), ("2",)])
+            assert revert.is_changed
+            items.execute("SELECT note FROM items WHERE id IN (1, 2) ORDER BY id")
+            assert list(items.fetchall()) == [("new",), ("note 2",)]
 
 
 def test_what_has_become_another_table_is_not_reverted(mariadb_database: str, tmp_path: Path, items: Any) -> None:

@@ -53,7 +53,8 @@ class SupersededError(Exception):
 class Column(msgspec.Struct, frozen=True):
     """One column: ``type`` as the server writes it. ``is_generated``: the server computes it.
 
-    ``number`` is PostgreSQL's number of the column in its table; MariaDB has none (0).
+    ``number`` is PostgreSQL's number of the column in its table; MariaDB has none (0). ``is_enum``: its type has a name
+    of its own at PostgreSQL, and is an enum.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Column(msgspec.Struct, frozen=True):
     has_default: bool = False
     is_generated: bool = False
     number: int = 0
+    is_enum: bool = False
 
 
 class Table(msgspec.Struct, frozen=True):

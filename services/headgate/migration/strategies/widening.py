@@ -31,6 +31,9 @@ _BITS: Final = {"bit": 1, "bit varying": 2**40}
 """Kind → how many there are where no number is written."""
 
 _OTHERS: Final = frozenset({("date", "datetime"), ("year", "smallint"), ("year", "int")})
+_LABEL_MAX: Final = 63
+"""Characters of a word of PostgreSQL's enums, which is a name."""
+
 _PRECISION: Final = 6
 """Of PostgreSQL's times where none is written; MariaDB's is 0."""
 
@@ -53,12 +56,17 @@ class _Type(msgspec.Struct, frozen=True):
         return tuple(_WORD.findall(self.arguments or ""))
 
 
-def loss(before: str, after: str) -> str | None:
-    """Why a value of the one type may not be one of the other; None if it always is."""
+def loss(before: str, after: str, *, is_enum: bool = False) -> str | None:
+    """Why a value of the one type may not be one of the other; None if it always is.
+
+    ``is_enum``: ``before`` is the name of an enum of PostgreSQL's.
+    """
     # Words of an enum are the only thing in which case matters.
     if before == after or (before.lower() == after.lower() and "'" not in before):
         return None
     old, new = _read(before), _read(after)
+    if is_enum and new is not None and _holds_text(_LABEL_MAX, new):
+        return None
     if old is not None and new is not None:
         if old.name == new.name and old.name in ("enum", "set"):
             is_longer = new.words[: len(old.words)] == old.words

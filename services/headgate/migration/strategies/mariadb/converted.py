@@ -1,9 +1,12 @@
-"""The table's values as the server itself converts them to the new types: what columns that may lose are compared with.
+"""Values as the server itself converts them to the narrower types: what columns that may lose are compared with.
 
-A range of the table is put into a temporary table of the new form, as an INSERT … SELECT converts it. It is read when
-the statement begins, the copy a moment later: a row that changes in between is compared again, for the topic has it.
+A range of the table is put into a temporary table of the new form, as an INSERT … SELECT converts it. On a revert the
+copy is the table before, which has kept what the change has lost, so it is the copy's range that is converted, to the
+form of the table of now. It is read when the statement begins, the other table a moment later: a row that changes in
+between is compared again, for the topic has it.
 """
 
+from enum import StrEnum
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -14,45 +17,44 @@ from headgate.migration.strategies.mariadb.sessions import Session
 from headgate.migration.strategies.mariadb.text import settings
 from headgate.migration.strategies.online.lane_plan import LanePlan
 
-__all__ = ["CONVERTED", "convert", "converted_plan", "is_converted", "make_room"]
+__all__ = ["CONVERTED", "Side", "convert", "converted_plan", "converted_side", "make_room"]
 
 CONVERTED: Final = "`headgate`.`headgate_converted`"
 
 
-def is_converted(plan: LanePlan) -> bool:
-    """Whether some columns may lose. On a revert the old table keeps what it had, so there they are left out."""
-    return bool(plan.held.loose) and not plan.is_back
+class Side(StrEnum):
+    """Whose values are converted."""
+
+    NEITHER = "neither"
+    TABLE = "table"
+    COPY = "copy"
 
 
-def make_room(session: Session, held: Plan) -> None:
-    """The temporary table, empty."""
-    columns = ", ".join(quoted(new) for _, new in held.pairs)
-    key = ", ".join(quoted(new) for _, new in held.key)
-    shadow = quoted(held.before.schema, held.shadow)
+def converted_side(plan: LanePlan) -> Side:
+    """Whose values are compared as the other one's types would have them: those of the table with the wider types."""
+    if not plan.held.loose:
+        return Side.NEITHER
+    return Side.COPY if plan.is_back else Side.TABLE
+
+
+def make_room(session: Session, held: Plan, side: Side) -> None:
+    """The temporary table, empty, in the form of the other side. Until the cut-over both have the same column names."""
+    columns, key = (", ".join(quoted(new) for _, new in pairs) for pairs in (held.pairs, held.key))
+    form = quoted(held.before.schema, held.shadow if side is Side.TABLE else held.before.name)
     session.run(f"DROP TEMPORARY TABLE IF EXISTS {CONVERTED}")
-    session.run(
-        f"CREATE TEMPORARY TABLE {CONVERTED} (PRIMARY KEY ({key})) AS SELECT {columns} FROM {shadow} WHERE FALSE"
-    )
+    session.run(f"CREATE TEMPORARY TABLE {CONVERTED} (PRIMARY KEY ({key})) AS SELECT {columns} FROM {form} WHERE FALSE")
 
 
-def convert(session: Session, held: Plan, where: tuple[str, Any]) -> None:
-    """Fill it with the rows (``a``) that meet the condition."""
+def convert(session: Session, held: Plan, where: tuple[str, Any], rows: str) -> None:
+    """Fill it with those rows (``a``) of the table ``rows`` that meet the condition."""
+    columns = ", ".join(quoted(new) for _, new in held.pairs)
     session.run(settings(strict=False))
     session.run(f"DELETE FROM {CONVERTED}")
-    session.run(
-        f"INSERT IGNORE INTO {CONVERTED} ({', '.join(quoted(new) for _, new in held.pairs)}) "
-        f"SELECT {', '.join(quoted(old) for old, _ in held.pairs)} FROM "
-        f"{quoted(held.before.schema, held.before.name)} a WHERE {where[0]}",
-        where[1],
-    )
+    session.run(f"INSERT IGNORE INTO {CONVERTED} ({columns}) SELECT {columns} FROM {rows} a WHERE {where[0]}", where[1])
 
 
-def converted_plan(held: Plan) -> Plan:
-    """The plan as it is between two tables of the new form."""
-    return replace(
-        held,
-        before=held.after,
-        pairs=tuple((new, new) for _, new in held.pairs),
-        key=tuple((new, new) for _, new in held.key),
-        loose=(),
-    )
+def converted_plan(held: Plan, side: Side) -> Plan:
+    """The plan as it is between two tables of the one form."""
+    if side is Side.COPY:
+        return replace(held, after=held.before, loose=())
+    return replace(held, before=held.after, loose=())
