@@ -5,11 +5,17 @@ catalogue is asked is in each database's ``catalogue``.
 """
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-__all__ = ["Ask", "Column", "Key", "TableForm"]
+__all__ = ["ROW_KEY_PREFIX", "Ask", "Column", "Key", "TableForm"]
+
+ROW_KEY_PREFIX: Final = "headgate_key_"
+"""How the name of a unique index begins by which rows are found instead of by the primary key.
+
+A schema change puts it on a copy whose primary key is not the one that change events have.
+"""
 
 Ask = Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]]
 """Runs a query on the catalogue and returns its rows."""
@@ -60,6 +66,11 @@ class TableForm(msgspec.Struct, Generic[C, K], frozen=True):
     def primary(self) -> K | None:
         """The primary key."""
         return next((key for key in self.keys if key.is_primary), None)
+
+    @property
+    def row_key(self) -> K | None:
+        """The key by which rows are written: the one that a schema change has added for this, or the primary key."""
+        return next((key for key in self.keys if key.name.startswith(ROW_KEY_PREFIX)), self.primary)
 
     @property
     def generated(self) -> frozenset[str]:

@@ -97,7 +97,7 @@ class Played:
         self.plan = msgspec.json.decode(self.memory.before, type=LanePlan)
         return self
 
-    def copied(self) -> "Played":
+    def copied(self, *, keyed: bool = True) -> "Played":
         held = self.plan.held
         self._claim(f"{held.before.schema}.{held.shadow}")
         self.run("UPDATE headgate.progress SET closed = true")
@@ -109,10 +109,14 @@ class Played:
         write_range(work, WHOLE, [list(read_range(work, WHOLE))])
         self.run("UPDATE headgate.progress SET closed = false")
         self._note("copied")
+        if keyed:
+            self.keyed()
+        return self
+
+    def keyed(self) -> None:
         if self.plan.keys:
             self._note("level")
             self.memory = self.lane.add_keys(self.plan, msgspec.structs.replace(self.memory, stage="keyed"))
-        return self
 
     def _claim(self, table: str) -> None:
         kind = "mysql" if self.is_mariadb else "postgresql"

@@ -21,7 +21,7 @@ def planned(
     """``renamed``: name after → name before."""
     names = {column.name: (renamed or {}).get(column.name, column.name) for column in after.columns}
     was = {name: old for name, old in names.items() if before.column(old) is not None}
-    plan = make_plan(was, before, after, shadow, allow_lossy=True)
+    plan = make_plan(was, before, after, shadow, allow_lossy=True, is_followed=True)
     return lane_plan(plan, "topic", name_bytes_max=limit)
 
 
@@ -72,17 +72,58 @@ OTHER = Column("other", "integer", is_nullable=False)
 UNIQUE = {"t_id": ("id",)}
 
 
+EXTENDED = {"t_pkey": ("id", "other")}
+
+
 @pytest.mark.parametrize(
-    ("before", "after"),
+    ("before", "after", "key", "is_late"),
     [
-        (table(ID, keys=UNIQUE), table(ID, keys=UNIQUE)),
-        (table(ID, OTHER, keys={"t_pkey": ("other",)} | UNIQUE), table(ID, OTHER, keys=UNIQUE)),
-        (table(ID, OTHER, keys=PRIMARY), table(ID, OTHER, keys={"t_pkey": ("other",)} | UNIQUE)),
+        (table(ID, keys=UNIQUE), table(ID, keys=UNIQUE), "id", True),
+        (table(ID, OTHER, keys={"t_pkey": ("other",)} | UNIQUE), table(ID, OTHER, keys=UNIQUE), "other", True),
+        (table(ID, OTHER, keys=PRIMARY), table(ID, OTHER, keys={"t_pkey": ("other",)} | UNIQUE), "id", True),
+        (table(ID, OTHER, keys=PRIMARY), table(OTHER, keys={"t_pkey": ("other",)}), "id", True),
+        (table(ID, OTHER, keys=EXTENDED), table(ID, OTHER), "id other", True),
+        (table(ID, OTHER), table(ID, OTHER, keys=EXTENDED), "id", False),
+    ],
+    ids=["unique only", "dropped", "replaced", "with its column", "reduced", "extended"],
+)
+def test_a_copy_whose_primary_key_is_another_one_has_the_key_of_the_events_too(
+    before: Table, after: Table, key: str, is_late: bool
+) -> None:
+    found = planned(before, after)
+    assert [old for old, _ in found.held.key] == key.split()
+    assert {old for old, _ in found.held.key} <= {name for name, _ in found.held.pairs}
+    assert {name for name, _ in found.held.pairs} <= {column.name for column in found.held.after.columns}
+    assert found.row_key.startswith("headgate_key_")
+    assert found.is_rekeyed_late == is_late
+    assert planned(before, after, shadow="another").row_key != found.row_key
+
+
+def test_a_primary_key_that_stays_is_the_one_of_the_events() -> None:
+    assert planned(table(ID, OTHER), table(ID)).row_key == ""
+
+
+@pytest.mark.parametrize(
+    ("keys", "compares"),
+    [
+        (PRIMARY, False),
+        (PRIMARY | {"u": ("other", "id")}, False),
+        (PRIMARY | {"u": ("other",)}, True),
+        (EXTENDED, False),
+        ({"t_pkey": ("other",)}, True),
     ],
 )
-def test_a_table_whose_primary_key_does_not_stay_is_refused(before: Table, after: Table) -> None:
-    with pytest.raises(RefusedError, match="primary key"):
-        planned(before, after)
+def test_which_unique_keys_keep_a_row_out_because_of_another_one(
+    keys: dict[str, tuple[str, ...]], compares: bool
+) -> None:
+    assert planned(table(ID, OTHER), table(ID, OTHER, keys=keys)).compares_rows == compares
+
+
+def test_a_key_column_that_is_dropped_and_added_again_is_refused() -> None:
+    before, after = table(ID, OTHER), table(Column("id", "bigint", has_default=True), OTHER, keys={"u": ("other",)})
+    plan = make_plan({"other": "other"}, before, after, "shadow", allow_lossy=True, is_followed=True)
+    with pytest.raises(RefusedError, match="is dropped, and another one of that name is added"):
+        lane_plan(plan, "topic", name_bytes_max=63)
 
 
 def test_unique_keys_beside_the_primary_one_are_no_obstacle() -> None:

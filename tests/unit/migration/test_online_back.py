@@ -71,6 +71,9 @@ class World:
     def target(self) -> str:
         return "target"
 
+    def settle(self, _plan: Any) -> None:
+        pass
+
     def artifacts(self, _plan: Any) -> tuple[Artifact, ...]:
         return (OLD,)
 

@@ -220,8 +220,19 @@ def test_a_key_must_stand_before_and_after() -> None:
     with pytest.raises(RefusedError, match="in two steps"):
         plan_of(table(ID, keys={"k": ("id",)}), table(ID, keys={}))
     nullable = Column("id", "int")
-    with pytest.raises(RefusedError, match="in two steps"):
+    with pytest.raises(RefusedError, match="a row is not found by PRIMARY"):
         plan_of(table(nullable), table(nullable))
+
+
+def test_a_copy_that_is_followed_is_found_by_the_key_of_the_events() -> None:
+    both, other = ({"PRIMARY": ("id",), "u": ("c",)}, Column("c", "int", is_nullable=False))
+    before, after = table(ID, other, keys=both), table(ID, other, keys={"u": ("c",)})
+    was = {"id": "id", "c": "c"}
+    assert make_plan(was, before, after, "s", allow_lossy=False).key == (("c", "c"),)
+    assert make_plan(was, before, after, "s", allow_lossy=False, is_followed=True).key == (("id", "id"),)
+    unusable = table(other, keys={"u": ("d",)})
+    with pytest.raises(RefusedError, match="without NULLs"):
+        make_plan({"c": "c"}, unusable, unusable, "s", allow_lossy=False, is_followed=True)
 
 
 def test_a_column_whose_name_the_drivers_mistake_is_an_obstacle() -> None:

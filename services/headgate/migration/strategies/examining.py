@@ -17,6 +17,7 @@ from headgate.migration.strategies.planning import (
     shadow_name,
 )
 from headgate.migration.strategies.room import check_room
+from headgate.records.migration import MigrationStrategy
 
 AT_SUBMISSION: Final = "the resulting types, and whether the rows fit, are checked when it is submitted"
 """What a plan that only reads says of the rest."""
@@ -47,7 +48,8 @@ def plan_copy(server: Any, statement: Statement, spec: MigrationSpec) -> Plan:
     check_obstacles(before)
     after = server.rehearse(statement, before)
     was = columns_before(statement, before, after)
-    return make_plan(was, before, after, shadow, allow_lossy=spec.allow_lossy)
+    is_followed = spec.strategy is MigrationStrategy.ONLINE
+    return make_plan(was, before, after, shadow, allow_lossy=spec.allow_lossy, is_followed=is_followed)
 
 
 def read_plan(server: Any, spec: MigrationSpec) -> tuple[Statement, Table]:

@@ -107,8 +107,13 @@ def allowing(columns: Iterable[str]) -> str:
     return " ".join(f"--allow-lossy {shlex.quote(name)}" for name in columns)
 
 
-def make_plan(was: Mapping[str, str], before: Table, after: Table, shadow: str, *, allow_lossy: Lossy) -> Plan:
-    """The plan of a copy; ``was`` maps columns afterwards to those before. Raises RefusedError."""
+def make_plan(
+    was: Mapping[str, str], before: Table, after: Table, shadow: str, *, allow_lossy: Lossy, is_followed: bool = False
+) -> Plan:
+    """The plan of a copy; ``was`` maps columns afterwards to those before. Raises RefusedError.
+
+    ``is_followed``: rows are found by the key that change events have, in the copy too. Else by a key of both tables.
+    """
     check_obstacles(before)
     check_named(before, after, allow_lossy)
     if after.obstacles:
@@ -123,7 +128,7 @@ def make_plan(was: Mapping[str, str], before: Table, after: Table, shadow: str, 
         if column.is_generated:
             continue
         pairs.append((old.name, column.name))
-        reason = loss(old.type, column.type)
+        reason = loss(old.type, column.type, is_enum=old.is_enum)
         if reason is None and old.is_nullable and not column.is_nullable:
             reason = "NULL is not allowed any more"
         if reason is not None:
@@ -135,7 +140,26 @@ def make_plan(was: Mapping[str, str], before: Table, after: Table, shadow: str, 
             f"{'; '.join(f'{name}: {reason}' for name, reason in refused.items())}. If that is meant, add "
             f"{allowing(refused)}"
         )
-    return Plan(before, after, shadow, tuple(pairs), _shared_key(before, after, pairs), tuple(loose))
+    key = _event_key(before, pairs) if is_followed else _shared_key(before, after, pairs)
+    return Plan(before, after, shadow, tuple(pairs), key, tuple(loose))
+
+
+def _event_key(before: Table, pairs: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The columns by which change events name a row, and what they become; one that is dropped keeps its name.
+
+    Events have the primary key, or else the first unique key, as Debezium takes it.
+    """
+    to_new = dict(pairs)
+    for name, columns in before.keys.items():
+        if name not in before.unordered and _is_present(before, columns):
+            return tuple((column, to_new.get(column, column)) for column in columns)
+    raise _keyless(before)
+
+
+def _is_present(table: Table, columns: Iterable[str]) -> bool:
+    """Whether none of the columns may be NULL."""
+    found = [table.column(name) for name in columns]
+    return all(column is not None and not column.is_nullable for column in found)
 
 
 def _shared_key(before: Table, after: Table, pairs: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -147,24 +171,30 @@ def _shared_key(before: Table, after: Table, pairs: list[tuple[str, str]]) -> tu
         mapped = [to_new.get(column) for column in columns]
         if None in mapped or frozenset(mapped) not in theirs:
             continue
-        known = [before.column(column) for column in columns]
-        if all(column is not None and not column.is_nullable for column in known):
+        if _is_present(before, columns):
             return tuple((column, to_new[column]) for column in columns)
-    if not before.keys:
-        weak = f" (a row is not found by {', '.join(sorted(before.weak_keys))})" if before.weak_keys else ""
+    if any(name not in before.unordered and _is_present(before, columns) for name, columns in before.keys.items()):
         raise RefusedError(
-            f"table {before.schema}.{before.name} has no primary or unique key of whole columns, by which its "
-            f"rows could be copied{weak}: add one with strategy direct first"
+            f"table {before.schema}.{before.name}: no unique key without NULLs stands both before and after the "
+            "change. Use strategy online, or change the key in two steps: add the new one, then drop the old one"
         )
-    if before.unordered:
-        raise RefusedError(
-            f"table {before.schema}.{before.name}: rows cannot be copied by key {', '.join(sorted(before.unordered))}, "
+    raise _keyless(before)
+
+
+def _keyless(table: Table) -> RefusedError:
+    """Why no row of the table can be found."""
+    full = f"{table.schema}.{table.name}"
+    if table.unordered:
+        return RefusedError(
+            f"table {full}: rows cannot be copied by key {', '.join(sorted(table.unordered))}, "
             "because its types are compared by operators of an extension. Use strategy direct, or add a unique key of "
             "another type first"
         )
-    raise RefusedError(
-        f"table {before.schema}.{before.name}: no unique key without NULLs stands both before and after the change; "
-        "change the key in two steps: add the new one, then drop the old one"
+    others = sorted({*table.keys, *table.weak_keys})
+    weak = f" (a row is not found by {', '.join(others)})" if others else ""
+    return RefusedError(
+        f"table {full} has no primary or unique key of whole columns without NULLs, by which its rows could be "
+        f"copied{weak}: add one with strategy direct first"
     )
 
 

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.fingerprint import check_became, wanted
-from headgate.migration.strategies.mariadb.converted import is_converted, make_room
-from headgate.migration.strategies.mariadb.fingerprint import ASPECTS, facts_of
+from headgate.migration.strategies.mariadb.converted import Side, converted_side, make_room
+from headgate.migration.strategies.mariadb.fingerprint import ASPECTS, facts_of, without_key
 from headgate.migration.strategies.mariadb.lane import MariadbLane, differing_keys, prepare, to_final_form
 from headgate.migration.strategies.mariadb.mark import set_mark
 from headgate.migration.strategies.mariadb.sessions import Session
@@ -161,8 +161,8 @@ class _CutOver:
             f"CREATE TEMPORARY TABLE {_COMPARED} (PRIMARY KEY ({key})) AS SELECT {columns} FROM {self._shadow} WHERE "
             "FALSE"
         )
-        if is_converted(self._plan):
-            make_room(holder, self._plan.held)
+        if (side := converted_side(self._plan)) is not Side.NEITHER:
+            make_room(holder, self._plan.held, side)
         holder.run("COMMIT")
 
     def _compare(self, holder: Session, marks: list[Mark], deadline: float) -> None:
@@ -177,7 +177,8 @@ class _CutOver:
             f"SELECT {row_text(held.after, columns)} FROM {self._shadow} WHERE "
             f"{among([new for _, new in held.key], keys)}"
         )
-        holder.run(settings(strict=not is_converted(self._plan)))
+        side = converted_side(self._plan)
+        holder.run(settings(strict=side is Side.NEITHER))
         for statement, _ in inserts(_COMPARED, columns, texts(copied)):
             holder.run(statement)
         found = {
@@ -189,7 +190,7 @@ class _CutOver:
                 (among(self._key, keys, "a."), None),
                 forward=forward,
                 shadow=_COMPARED,
-                converts=is_converted(self._plan),
+                converts=side,
             )
         }
         holder.run("COMMIT")
@@ -205,7 +206,8 @@ class _CutOver:
         if now is None or copy is None:
             raise RefusedError("the table or its copy is gone: submit the change again")
         expected = wanted(facts_of(now.definition), self._plan.change, dict(plan.pairs), ASPECTS)
-        check_became(expected, facts_of(copy.definition), ASPECTS if self._plan.change is None else frozenset())
+        became = without_key(facts_of(copy.definition), self._plan.row_key)
+        check_became(expected, became, ASPECTS if self._plan.change is None else frozenset())
 
     def _finish(self) -> None:
         """The copy's last form, in no time: nothing is written to it any more."""

@@ -6,9 +6,10 @@ Triggers and foreign keys are not among them: a table that has any is not copied
 import re
 from typing import Final
 
+from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.fingerprint import Fact, Facts
 
-__all__ = ["ASPECTS", "facts_of"]
+__all__ = ["ASPECTS", "facts_of", "without_key"]
 
 ASPECTS: Final = frozenset({"columns", "column", "key", "options", "partitions"})
 
@@ -33,3 +34,9 @@ def facts_of(definition: str) -> Facts:
     if partitions := lines[end + 1 :]:
         found.add(Fact("partitions", "", "\n".join(partitions)))
     return frozenset(found)
+
+
+def without_key(facts: Facts, name: str) -> Facts:
+    """The facts, less the unique index of that name."""
+    line = f"UNIQUE KEY {quoted(name)} "
+    return frozenset(fact for fact in facts if not (name and fact.aspect == "key" and fact.text.startswith(line)))

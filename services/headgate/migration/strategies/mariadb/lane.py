@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from headgate.databases.mysql import catalogue
 from headgate.databases.mysql.progress import feed_rows
 from headgate.databases.mysql.sql import quoted
 from headgate.formats.change import BINARY, CONNECTOR, Change
@@ -30,9 +31,10 @@ from headgate.migration.strategies.fingerprint import FormChange, change_between
 from headgate.migration.strategies.mariadb.capture import check_capture
 from headgate.migration.strategies.mariadb.converted import (
     CONVERTED,
+    Side,
     convert,
     converted_plan,
-    is_converted,
+    converted_side,
     make_room,
 )
 from headgate.migration.strategies.mariadb.copy import differing_rows
@@ -59,10 +61,14 @@ ROW_BYTES_MIN: Final = 32
 SAMPLED_ROWS: Final = 200
 """At either end of the key: long values are read."""
 
+SETTLE_SECONDS: Final = 2
+"""Clients wait for no longer while an index of ours is dropped from the table; it is tried again."""
+
 MARK_SECONDS: Final = 5
 """A row that nobody has locked is taken; it waits for nobody but who locks the table."""
 
 _UNIQUE_KEY: Final = re.compile(r"^  UNIQUE KEY (`(?:[^`]|``)+`) (.*?),?$", re.MULTILINE)
+_PRIMARY_KEY: Final = re.compile(r"^  PRIMARY KEY (.*?),?$", re.MULTILINE)
 _COUNTING: Final = re.compile(r"^  (`(?:[^`]|``)+`) .*AUTO_INCREMENT", re.MULTILINE)
 """Lines of SHOW CREATE TABLE: a key's name and what follows it; a column that counts."""
 
@@ -93,6 +99,12 @@ class MariadbLane:
     def form_change(self, statement: Statement, plan: Plan) -> FormChange:
         """See Lane: what the statement has made of an empty copy is known."""
         del statement
+        if lost := [old for old, new in plan.key if plan.after.column(new) is None]:
+            raise RefusedError(
+                f"table {plan.before.schema}.{plan.before.name}: column {', '.join(lost)}, by which change events name "
+                "rows, is dropped, and an indexed column cannot be dropped at once. Use two migrations: the new key "
+                "first, then DROP COLUMN"
+            )
         return change_between(facts_of(plan.before.definition), facts_of(plan.after.definition))
 
     def origins(self, table: Table) -> tuple[Origin, ...]:
@@ -138,34 +150,41 @@ class MariadbLane:
         return whole
 
     def _without_keys(self, plan: LanePlan) -> tuple[str, ...]:
-        """Drop the copy's unique keys but the primary one; the statement that adds them again.
+        """Drop the copy's unique keys but the one that events have; the statement that adds them again.
 
         A column that counts must have a key: its unique key becomes a plain one for the time being.
         """
         main, shadow = self.server.sessions.main, quoted(plan.plan.before.schema, plan.plan.shadow)
         text = main.run(f"SHOW CREATE TABLE {shadow}")[0][1]
         keys: dict[str, str] = dict(_UNIQUE_KEY.findall(text))
-        if not keys:
-            return ()
+        primary = _PRIMARY_KEY.search(text) if plan.is_rekeyed_late else None
         counting = _COUNTING.findall(text)
         plain = {name: rest for name, rest in keys.items() if any(rest.startswith(f"({column}") for column in counting)}
-        drops = [f"DROP INDEX {name}" for name in keys] + [f"ADD INDEX {name} {rest}" for name, rest in plain.items()]
-        adds = [f"DROP INDEX {name}" for name in plain] + [
-            f"ADD UNIQUE INDEX {name} {rest}" for name, rest in keys.items()
-        ]
-        main.run(f"ALTER TABLE {shadow} {', '.join(drops)}")
-        return (f"ALTER TABLE {shadow} {', '.join(adds)}",)
+        drops = [f"DROP INDEX {name}" for name in keys]
+        adds = [f"ADD UNIQUE INDEX {name} {rest}" for name, rest in keys.items()]
+        if primary is not None:
+            drops.append("DROP PRIMARY KEY")
+            adds.append(f"ADD PRIMARY KEY {primary[1]}")
+            if any(primary[1].startswith(f"({column}") for column in counting):
+                plain[quoted(f"{plan.row_key}_counting")] = primary[1]
+        drops += [f"ADD INDEX {name} {rest}" for name, rest in plain.items()]
+        if plan.row_key:
+            columns = ", ".join(quoted(new) for _, new in plan.held.key)
+            main.run(
+                f"ALTER TABLE {shadow} {', '.join([*drops, f'ADD UNIQUE INDEX {quoted(plan.row_key)} ({columns})'])}"
+            )
+        elif drops:
+            main.run(f"ALTER TABLE {shadow} {', '.join(drops)}")
+        gone = [f"DROP INDEX {name}" for name in plain]
+        return (f"ALTER TABLE {shadow} {', '.join([*gone, *adds])}",) if adds else ()
 
     def add_keys(self, plan: LanePlan, memory: Memory) -> Memory:
         """See Lane: one ALTER, which comes into force whole or not at all."""
         schema, shadow = plan.plan.before.schema, plan.plan.shadow
         with self.server.sessions.part("keys") as session:
-            ((present,),) = session.run(
-                "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = %s AND table_name = %s AND "
-                "non_unique = 0 AND index_name <> 'PRIMARY'",
-                (schema, shadow),
-            )
-            if not present:
+            form = catalogue.read_form(session.run, schema, shadow, is_mariadb=True)
+            wanted = {*plan.plan.after.keys, *plan.plan.after.weak_keys}
+            if not wanted <= {key.name for key in form.keys}:
                 for text in plan.keys:
                     session.run(text)
         known = replace(memory, identity=self.server.identity(schema, shadow))
@@ -314,10 +333,10 @@ class MariadbLane:
         return self._differing(plan, (first, None), (second, None))
 
     def _differing(self, plan: LanePlan, first: tuple[str, Any], second: tuple[str, Any]) -> list[tuple[str, ...]]:
-        session, held = self.server.rows.session(), plan.held
-        if is_converted(plan):
-            make_room(session, held)
-            found = set(differing_keys(session, held, first, forward=True, converts=True))
+        session, held, side = self.server.rows.session(), plan.held, converted_side(plan)
+        if side is not Side.NEITHER:
+            make_room(session, held, side)
+            found = set(differing_keys(session, held, first, forward=True, converts=side))
             return sorted(found | set(differing_keys(session, held, second, forward=False)))
         session.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         session.run("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
@@ -330,6 +349,18 @@ class MariadbLane:
             session.run("COMMIT")
 
     # --- the end ---
+
+    def settle(self, plan: LanePlan) -> None:
+        """See Lane. The index goes when the copy has the table's name: it could not be added again under the lock."""
+        if not plan.row_key:
+            return
+        before, main = plan.plan.before, self.server.sessions.main
+        form = catalogue.read_form(main.run, before.schema, before.name, is_mariadb=True)
+        if any(key.name == plan.row_key for key in form.keys):
+            main.wait_at_most(SETTLE_SECONDS)
+            main.run(
+                f"ALTER TABLE {quoted(before.schema, before.name)} DROP INDEX {quoted(plan.row_key)}, ALGORITHM=NOCOPY"
+            )
 
     def artifacts(self, plan: LanePlan) -> tuple[Artifact, ...]:
         """See Lane."""
@@ -374,18 +405,19 @@ def differing_keys(
     *,
     forward: bool,
     shadow: str | None = None,
-    converts: bool = False,
+    converts: Side = Side.NEITHER,
 ) -> list[tuple[str, ...]]:
     """Keys, as literals, of rows of the table without their equal in the copy, or backward (see ``differing_rows``).
 
-    ``converts``: values are compared as the server converts them (converted.py).
+    ``converts``: values of that side are compared as the server converts them (converted.py).
     """
-    table = None
-    if converts and forward:
-        convert(session, held, where)
-        held, where, table = converted_plan(held), ("TRUE", None), CONVERTED
+    table, named = None, shadow or quoted(held.before.schema, held.shadow)
+    if converts is not Side.NEITHER and forward:
+        is_table = converts is Side.TABLE
+        convert(session, held, where, quoted(held.before.schema, held.before.name) if is_table else named)
+        held = converted_plan(held, converts)
+        table, named, where = (CONVERTED, named, ("TRUE", None)) if is_table else (None, CONVERTED, where)
     keys = literals(held.before if forward else held.after, [pair[0 if forward else 1] for pair in held.key], "a")
-    named = shadow or quoted(held.before.schema, held.shadow)
     rows = session.run(f"SELECT {keys} {differing_rows(held, named, where[0], forward=forward, table=table)}", where[1])
     return [tuple(map(str, row)) for row in rows]
 

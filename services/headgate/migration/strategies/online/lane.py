@@ -280,6 +280,10 @@ class Lane(ChangeKeys, Protocol):
         """
         ...
 
+    def settle(self, plan: LanePlan) -> None:
+        """After the cut-over: take away what only the copy needed. At once if that is gone. LockUnavailableError."""
+        ...
+
     def artifacts(self, plan: LanePlan) -> tuple[Artifact, ...]:
         """What of the migration stands at the database now."""
         ...

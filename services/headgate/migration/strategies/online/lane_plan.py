@@ -5,12 +5,14 @@ and one that it drops is put there again; both are undone in the cut-over's tran
 On the way back the copy is the table before (way_back.py). Pure: a plan goes in, a plan or a refusal comes out.
 """
 
+from hashlib import sha256
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from headgate.migration.strategies.contract import Plan, RefusedError, Table
+from headgate.databases.catalogue import ROW_KEY_PREFIX
+from headgate.migration.strategies.contract import Column, Plan, RefusedError, Table
 from headgate.migration.strategies.fingerprint import FormChange
 
 _OLD: Final = "_old"
@@ -29,7 +31,9 @@ class ChangeTopic(msgspec.Struct, frozen=True):
 class LanePlan(msgspec.Struct, frozen=True):
     """``plan`` is what the change makes; ``held`` the same, with the copy's columns as they are until the cut-over.
 
-    ``renamed`` are (name now, name after), ``dropped`` (name, type). ``publication`` is one that has the table.
+    ``renamed`` are (name now, name after), ``dropped`` (name, type). ``row_key`` is the name of a unique index that the
+    copy has until it takes the table's place, because its primary key is not the one that change events have; empty if
+    it is. ``publication`` is one that has the table.
     ``is_back``: the copy is the table that an earlier change has replaced. ``casts_copy``: values are compared in the
     form of the table, else in the copy's: in whichever the other's values all fit. ``keys`` are statements that add
     what the copy lacks while it is filled: its unique keys beside the primary one. ``registry``: its name, if
@@ -48,6 +52,25 @@ class LanePlan(msgspec.Struct, frozen=True):
     keys: tuple[str, ...] = ()
     registry: str | None = None
     change: FormChange | None = None
+    row_key: str = ""
+
+    @property
+    def is_rekeyed_late(self) -> bool:
+        """Whether the copy gets its own primary key when it has every row: until then two rows might have the same.
+
+        Not where that key has all columns by which rows are found: then no two rows ever have the same.
+        """
+        return bool(self.row_key) and not {new for _, new in self.plan.key} <= set(self.plan.after.primary)
+
+    @property
+    def compares_rows(self) -> bool:
+        """Whether a unique key of either table could keep a row out because of another one."""
+        keys = {old for old, _ in self.plan.key}, {new for _, new in self.plan.key}
+        tables = self.plan.before, self.plan.after
+        return any(
+            table.weak_keys or not all(key <= set(columns) for columns in table.keys.values())
+            for key, table in zip(keys, tables, strict=True)
+        )
 
     @property
     def source(self) -> ChangeTopic:
@@ -58,9 +81,7 @@ class LanePlan(msgspec.Struct, frozen=True):
 def lane_plan(plan: Plan, topic: str, *, name_bytes_max: int) -> LanePlan:
     """The plan, if a lane can fill such a copy. Raises RefusedError."""
     table = f"{plan.before.schema}.{plan.before.name}"
-    primary = set(plan.before.primary), set(plan.after.primary)
-    if not all(primary) or ({old for old, _ in plan.key}, {new for _, new in plan.key}) != primary:
-        raise _no_primary(table)
+    _check_key(table, plan)
     for old, _ in plan.pairs:
         column = plan.before.column(old)
         if column is not None and column.is_generated:
@@ -75,24 +96,29 @@ def lane_plan(plan: Plan, topic: str, *, name_bytes_max: int) -> LanePlan:
     return _held(plan, topic)
 
 
-def check_primary(table: Table) -> None:
-    """Raise RefusedError if the table has no primary key."""
-    if not table.primary:
-        raise _no_primary(f"{table.schema}.{table.name}")
-
-
-def _no_primary(table: str) -> RefusedError:
-    return RefusedError(
-        f"table {table}: strategy online needs a primary key that the change leaves as it is: rows are found by it "
-        "in change events. Use strategy direct, or pt-osc at MariaDB"
-    )
+def _check_key(table: str, plan: Plan) -> None:
+    """Raise RefusedError if rows cannot be found in the copy by the key that change events have."""
+    for old, new in plan.key:
+        before, after = plan.before.column(old), plan.after.column(new)
+        is_computed = after is not None and after.is_generated and (old, new) not in plan.pairs
+        if (before is not None and before.is_generated) or is_computed:
+            raise RefusedError(
+                f"table {table}: column {old}, by which change events name rows, is computed by the server. Use "
+                "strategy direct"
+            )
+        if after is not None and (old, new) not in plan.pairs:
+            raise RefusedError(
+                f"table {table}: column {old}, by which change events name rows, is dropped, and another one of that "
+                "name is added. Use two migrations, or strategy direct"
+            )
 
 
 def several_and_unique(plan: LanePlan) -> RefusedError:
     """A topic of several partitions cannot keep a unique key: rows of different partitions are of different moments."""
     before = plan.plan.before
     return RefusedError(
-        f"table {before.schema}.{before.name} has unique keys beside the primary one, before or after the change, and "
+        f"table {before.schema}.{before.name} has unique keys beside the one by which change events name rows "
+        f"({', '.join(old for old, _ in plan.plan.key)}), before or after the change, and "
         f"topic {plan.topic} several partitions: a value that goes from row to row could not be followed. Use "
         "strategy direct, or pt-osc at MariaDB"
     )
@@ -133,14 +159,26 @@ def _held(plan: Plan, topic: str) -> LanePlan:
         for column in plan.before.columns
         if column.name not in old_names and not column.is_generated and column.name not in present
     )
+    # Rows are found by a column of the key until the cut-over, so one that is dropped has its values until then.
+    kept = [old for old, _ in plan.key if old not in old_names]
     held = replace(
         plan,
-        after=replace(plan.after, columns=columns),
-        pairs=tuple((old, old) for old, _ in plan.pairs),
+        after=replace(plan.after, columns=(*columns, *_columns_of(plan.before, kept))),
+        pairs=(*((old, old) for old, _ in plan.pairs), *((name, name) for name in kept)),
         key=tuple((old, old) for old, _ in plan.key),
         loose=tuple(back.get(name, name) for name in plan.loose),
     )
-    return LanePlan(plan, held, renamed, dropped, topic)
+    is_found = {new for _, new in plan.key} == set(plan.after.primary) and not kept
+    return LanePlan(plan, held, renamed, dropped, topic, row_key="" if is_found else _row_key(plan.shadow))
+
+
+def _columns_of(table: Table, names: list[str]) -> list[Column]:
+    return [column for column in table.columns if column.name in names]
+
+
+def _row_key(shadow: str) -> str:
+    """Names of indexes are a schema's at PostgreSQL, so every copy's is another one."""
+    return f"{ROW_KEY_PREFIX}{sha256(shadow.encode()).hexdigest()[:8]}"
 
 
 def _is_computed(plan: Plan, name: str) -> bool:

@@ -86,7 +86,7 @@ class MarkedWork(CopyWork):
 
     def _check_marks(self) -> None:
         """Before anything is copied: every partition must have a row that can be marked, or no cut-over can be sure."""
-        if self.plan.keys and len(self._marks().partitions) > 1:
+        if self.plan.compares_rows and len(self._marks().partitions) > 1:
             raise several_and_unique(self.plan)
         before = self._feeds.ends(self.plan.topic)
         marked = self._set_marks()

@@ -32,7 +32,7 @@ from headgate.migration.strategies.contract import (
 from headgate.migration.strategies.examining import AT_SUBMISSION, checked_plan, plan_copy, read_plan
 from headgate.migration.strategies.online.back import OnlineBack, back_feed, forth_feed
 from headgate.migration.strategies.online.lane import CutOver, FeedBehindError, Lane
-from headgate.migration.strategies.online.lane_plan import LanePlan, check_primary, lane_plan, several_and_unique
+from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan, several_and_unique
 from headgate.migration.strategies.online.marked import ADDING_KEYS, Copier, Note, Parts
 from headgate.migration.strategies.online.steps import OnlineWork
 from headgate.migration.strategies.online.way_back import plan_back
@@ -68,8 +68,7 @@ class OnlineStrategy:
             lane = self._checked(statement, plan, spec)
             if self._feeds is not None:
                 self._feeds.check_topic(lane.source, self._lane.origins(plan.before))
-                uniques = max(len(table.keys) + len(table.weak_keys) for table in (plan.before, plan.after))
-                if uniques > 1 and len(self._feeds.ends(lane.topic)) > 1:
+                if lane.compares_rows and len(self._feeds.ends(lane.topic)) > 1:
                     raise several_and_unique(lane)
             why_not_back = _why_not_back(lane, is_needed=spec.keep_way_back)
         except (RefusedError, StatementError) as error:
@@ -88,7 +87,6 @@ class OnlineStrategy:
         try:
             _, before = read_plan(self._server, spec)
             _topic_of(spec)
-            check_primary(before)
             self._lane.capture(before)
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
@@ -174,6 +172,7 @@ class OnlineStrategy:
         plan = _plan_of(memory)
         if not self._server.is_changed(memory, plan.plan):
             return None
+        self._lane.settle(plan)
         self._let_go()
         self._feeds.remove(self._feed)
         way = self._back.open(self._migration, plan, memory, is_kept=parse_spec(record.spec).keep_way_back)

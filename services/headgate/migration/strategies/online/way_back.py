@@ -57,6 +57,10 @@ def plan_back(forth: LanePlan, now: Table) -> LanePlan:
     """The plan of the way back; ``now`` is the new table. Raises RefusedError, which says why there is none."""
     past = forth.plan.before
     where = f"table {past.schema}.{past.name}"
+    if forth.row_key:
+        raise RefusedError(
+            f"{where}: no way back, the change has given the table another primary key than its changes had: {OPPOSITE}"
+        )
     to_past = {new: old for old, new in forth.plan.pairs}
     if len(to_past) < len(forth.plan.pairs) or len({old for old, _ in forth.plan.pairs}) < len(forth.plan.pairs):
         raise RefusedError(f"{where}: no way back, two columns were made of one: {OPPOSITE}")

@@ -90,6 +90,8 @@ class _CutOver:
                     raise differs_at_rest(differing)
                 expected = self._expected(session)
                 server.claim(session, self._remembered(session))
+                if plan.row_key:
+                    session.execute(sql.SQL("DROP INDEX {}").format(named(schema, plan.row_key)))
                 for column, _ in plan.dropped:
                     session.execute(sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(shadow, sql.Identifier(column)))
                 for now, then in plan.renamed:

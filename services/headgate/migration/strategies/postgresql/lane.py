@@ -42,7 +42,7 @@ _PUBLICATION: Final = "SELECT pubname FROM pg_publication_tables WHERE schemanam
 # Whatever compares a row with others, expressions and parts of the table included: constraints, and bare indexes.
 _KEYS: Final = """
 SELECT true, conname, 'ALTER TABLE ' || %(table)s::text || ' ADD CONSTRAINT ' || quote_ident(conname) || ' ' ||
-pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %(table)s::regclass AND contype IN ('u', 'x')
+pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %(table)s::regclass AND contype = ANY (%(kinds)s)
 UNION ALL SELECT false, c.relname, pg_get_indexdef(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid = %(table)s::regclass AND i.indisunique AND NOT i.indisprimary
 AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = i.indexrelid AND contype IN ('u', 'x')) ORDER BY 1, 2
@@ -72,6 +72,10 @@ SELECT least(100.0, 100.0 * %s / greatest(pg_relation_size(oid) / current_settin
 FROM pg_class WHERE oid = %s::regclass
 """
 
+_REPLICA_IDENTITY: Final = "SELECT relreplident::text FROM pg_class WHERE oid = %s::regclass"
+_ROW_IDENTITIES: Final = frozenset({"i", "f"})
+"""An index, or the whole row."""
+
 _IDENTITY: Final = "SELECT oid::bigint, relfilenode::bigint FROM pg_class WHERE oid = %s::regclass"
 
 
@@ -92,6 +96,7 @@ class PostgresLane:
                 "SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
             ).fetchall()
             markable = session.execute(_MARKABLE, (full_name(table, session),)).fetchone()
+            identity_kind = session.execute(_REPLICA_IDENTITY, (full_name(table, session),)).fetchone()
         if published is None:
             raise RefusedError(
                 f"{where} is in no publication, so no connector captures its changes: capture it with Debezium "
@@ -104,6 +109,11 @@ class PostgresLane:
             )
         if markable is None:
             raise RefusedError(f"{where} has no column that can be updated, so no mark can be set: use strategy direct")
+        if not table.primary and (identity_kind is None or identity_kind[0] not in _ROW_IDENTITIES):
+            raise RefusedError(
+                f"{where} has no primary key, and its replica identity names no row, so changes of its rows cannot be "
+                f"followed: ALTER TABLE … REPLICA IDENTITY USING INDEX {next(iter(table.keys), '…')}, or FULL"
+            )
         return str(published[0])
 
     def form_change(self, statement: Statement, plan: Plan) -> FormChange:
@@ -145,7 +155,7 @@ class PostgresLane:
                 session.execute(
                     sql.SQL("ALTER TABLE {} ADD COLUMN {} {}").format(shadow, sql.Identifier(name), sql.SQL(kind))
                 )
-            keys = _without_keys(session, schema, plan.plan.shadow)
+            keys = _without_keys(session, schema, plan)
             planned = msgspec.json.encode(msgspec.structs.replace(plan, keys=keys)).decode()
             memory = msgspec.structs.replace(memory, before=planned)
             self.server.note_in(session, memory)
@@ -374,6 +384,9 @@ class PostgresLane:
 
     # --- the end ---
 
+    def settle(self, plan: LanePlan) -> None:
+        """See Lane: the cut-over's transaction has left nothing."""
+
     def artifacts(self, plan: LanePlan) -> tuple[Artifact, ...]:
         """See Lane."""
         schema, main = plan.held.before.schema, self.server.sessions.main
@@ -387,15 +400,23 @@ class PostgresLane:
         return tuple(found)
 
 
-def _without_keys(session: Any, schema: str, shadow: str) -> tuple[str, ...]:
-    """Drop what compares a row of the copy with others, but its primary key; the statements that add it again."""
-    table = named(schema, shadow)
-    found = session.execute(_KEYS, {"table": table.as_string(session)}).fetchall()
+def _without_keys(session: Any, schema: str, plan: LanePlan) -> tuple[str, ...]:
+    """Drop what compares a row of the copy with others, but the key that events have; the statements that add it again.
+
+    That key is the primary one, or an index of our own.
+    """
+    table = named(schema, plan.plan.shadow)
+    kinds = ["u", "x", *("p" if plan.is_rekeyed_late else "")]
+    found = session.execute(_KEYS, {"table": table.as_string(session), "kinds": kinds}).fetchall()
     for is_constraint, name, _ in found:
         if is_constraint:
             session.execute(sql.SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(table, sql.Identifier(name)))
         else:
             session.execute(sql.SQL("DROP INDEX {}").format(named(schema, name)))
+    if plan.row_key:
+        columns = listed([new for _, new in plan.held.key])
+        unique = sql.SQL("CREATE UNIQUE INDEX {} ON {} ({})")
+        session.execute(unique.format(sql.Identifier(plan.row_key), table, columns))
     return tuple(text for _, _, text in found)
 
 

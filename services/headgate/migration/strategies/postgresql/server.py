@@ -231,6 +231,7 @@ class PostgresServer:
                     c.default is not None or c.is_identity,
                     c.generated is not None,
                     c.number,
+                    c.is_enum,
                 )
                 for c in form.columns
             ),

@@ -188,16 +188,16 @@ def read_version(session: MysqlSession, identifier: str) -> str:
 
 
 def _keys(form: MysqlForm, name: str, *, keyless: bool) -> tuple[tuple[str, ...], bool]:
-    primary = form.primary
-    if primary is None:
+    key = form.row_key
+    if key is None:
         if keyless:
             return (), bool(form.keys)
         raise without_key(name)
-    if primary.prefixed:
+    if key.prefixed:
         raise SinkRefusedError(
-            f"the primary key of table {name} covers only a part of {primary.prefixed[0]}: cover it whole"
+            f"the primary key of table {name} covers only a part of {key.prefixed[0]}: cover it whole"
         )
-    return primary.columns, len(form.keys) > 1
+    return key.columns, len(form.keys) > 1
 
 
 def _check_rights(session: MysqlSession, table: Table[Column]) -> None:

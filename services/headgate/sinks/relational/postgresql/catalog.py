@@ -222,16 +222,16 @@ def read_version(session: PostgresSession, identifier: str) -> str | None:
 
 
 def _keys(form: PostgresForm, name: str, *, keyless: bool) -> tuple[tuple[str, ...], bool]:
-    primary, valid = form.primary, [key for key in form.keys if key.is_valid]
-    if primary is None:
+    found, valid = form.row_key, [key for key in form.keys if key.is_valid]
+    if found is None:
         if keyless:
             return (), bool(valid)
         raise without_key(name)
-    if not primary.is_immediate:
+    if not found.is_immediate:
         raise SinkRefusedError(
             f"the primary key of table {name} is DEFERRABLE: make it NOT DEFERRABLE, rows are merged by it"
         )
-    return primary.columns, len(valid) > 1
+    return found.columns, len(valid) > 1
 
 
 _DATABASE: Final = """
