@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(params=["mariadb_database", "postgres_database"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     found = Place(request.getfixturevalue(request.param), tmp_path)
-    found.run("CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL DEFAULT 0)", "INSERT INTO items (id) VALUES (1)")
+    found.run("CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL DEFAULT 0)", "INSERT INTO items (id) VALUES (5)")
     return found
 
 
@@ -98,7 +98,7 @@ def test_one_that_waits_can_be_cancelled(place: Place, holder: Any) -> None:
     with closing(Direct(place, "ALTER TABLE items ADD COLUMN extra int")) as change:
         change.start()
         eventually(lambda: change.watch().throttle_reason, "it waits", 60)
-        stopped = change.strategy.stop(fx.StopMigration("m", change.record, 1))
+        stopped = change.strategy.stop(fx.StopMigration("m", change.record, False, owner_rev=1))
         assert isinstance(stopped, fx.Stopped), stopped
         holder.execute("COMMIT")
     assert columns(place) == {"id", "v"}

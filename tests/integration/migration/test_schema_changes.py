@@ -46,7 +46,6 @@ MARIADB = {
     "ADD UNIQUE KEY by_both (a, id)": DONE,
     "DROP PRIMARY KEY, ADD PRIMARY KEY (n)": "rows that are equal in (n)",
     "DROP PRIMARY KEY, ADD PRIMARY KEY (id, n)": DONE,
-    "DROP PRIMARY KEY, DROP id, ADD PRIMARY KEY (d)": "Use two migrations: the new key first",
     "CHANGE s title varchar(20) DEFAULT 'é'": DONE,
     "CHANGE S title varchar(20) DEFAULT 'é'": DONE,
     "MODIFY S varchar(30) DEFAULT 'é' FIRST, ADD COLUMN c int AFTER S": DONE,
