@@ -9,6 +9,7 @@ import pytest
 from fixtures.services import database_connect
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import LockUnavailableError, RefusedError
+from headgate.migration.strategies.online.marked import which_rows
 from integration.migration.played import Played, delete, played, upsert
 
 pytestmark = pytest.mark.integration
@@ -29,7 +30,7 @@ def table(request: pytest.FixtureRequest, database: str, *statements: str) -> It
     for statement in statements:
         client.execute(statement)
     if database == "postgresql":
-        client.execute("CREATE PUBLICATION captured FOR TABLE items")
+        client.execute("CREATE PUBLICATION captured FOR ALL TABLES")  # as Debezium makes it
     session.close()
     yield found
 
@@ -116,8 +117,11 @@ def test_rows_that_become_equal_later_end_the_change(url: str, tmp_path: Path) -
     with closing(Played(url, tmp_path, change_at(url, REPLACED)).make()) as change:
         change.run("UPDATE items SET v = 10")
         change.copied(keyed=False)
-        with pytest.raises(RefusedError, match=r"(?i)duplicate|could not create unique index"):
+        with pytest.raises(RefusedError, match=r"(?i)duplicate|could not create unique index") as told:
             change.keyed()
+        assert "rows that are equal in (v), written since" in str(
+            which_rows(change.server, change.plan.plan, told.value)
+        )
         assert not change.is_changed
         assert primary_of(change) == ("id",)
 

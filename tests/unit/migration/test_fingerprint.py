@@ -7,6 +7,7 @@ from headgate.migration.strategies.fingerprint import (
     Fact,
     Facts,
     FormChange,
+    Named,
     change_between,
     check_became,
     check_carried,
@@ -14,6 +15,7 @@ from headgate.migration.strategies.fingerprint import (
     wanted,
 )
 from headgate.migration.strategies.mariadb.fingerprint import facts_of
+from headgate.migration.strategies.postgresql.names import paired
 
 FORMED = frozenset({"column"})
 OLD, NEW = Fact("column", "v", "int"), Fact("column", "v", "bigint")
@@ -78,3 +80,11 @@ def test_facts_of_a_definition_of_mariadb() -> None:
         Fact("options", "", "ENGINE=InnoDB DEFAULT CHARSET=latin1 COMMENT='it''s'"),
         Fact("partitions", "", " PARTITION BY HASH (`id`)\nPARTITIONS 3"),
     )
+
+
+def test_what_a_copy_has_is_called_by_kind_and_definition_in_order() -> None:
+    copy = [Named("index", "UNIQUE btree (a)", "c1"), Named("index", "UNIQUE btree (a)", "c2")]
+    copy += [Named("constraint", "CHECK (a > 0)", "c3"), Named("index", "btree (b)", "c4")]
+    given = [Named("index", "UNIQUE btree (a)", "first"), Named("index", "UNIQUE btree (a)", "second")]
+    given += [Named("index", "CHECK (a > 0)", "another kind"), Named("constraint", "CHECK (a > 0)", "positive")]
+    assert [new for _, new in paired(copy, given)] == ["first", "second", "positive"]

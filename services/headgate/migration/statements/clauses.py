@@ -24,8 +24,8 @@ class Support(StrEnum):
 class Clause(msgspec.Struct, frozen=True):
     """One kind of clause. ``form`` shows it in the documentation and in errors.
 
-    ``why`` says for a clause that is not copied what is in the way and what to do instead. ``is_rehearsed``: it can be
-    tried on an empty copy of the table, because it names nothing that a copy does not have.
+    ``why`` says for a clause that is not copied what is in the way and what to do instead; for others, what limits it.
+    ``is_rehearsed``: it can be tried on an empty copy of the table, because it names nothing that a copy does not have.
     """
 
     key: str
@@ -35,8 +35,8 @@ class Clause(msgspec.Struct, frozen=True):
     is_rehearsed: bool = True
 
 
-def _copied(key: str, form: str) -> Clause:
-    return Clause(key, form, Support.COPIED)
+def _copied(key: str, form: str, why: str = "") -> Clause:
+    return Clause(key, form, Support.COPIED, why)
 
 
 def _direct(key: str, form: str, why: str) -> Clause:
@@ -59,6 +59,7 @@ _RENAME: Final = "It takes no time. Run it yourself, while no migration of the t
 _FOREIGN: Final = "A foreign key ties the table to another one, so a copy cannot take its place."
 _PARTITION: Final = "It changes single partitions, which the server does without copying the table."
 _FILE: Final = "It names a file or a server."
+_KEY: Final = "pt-osc and gh-ost need a unique key that is there before and after; online does not."
 
 MARIADB: Final = (
     _copied("add-column", "ADD [COLUMN] [IF NOT EXISTS] c TYPE … [FIRST | AFTER d]"),
@@ -74,8 +75,8 @@ MARIADB: Final = (
         "ADD UNIQUE … (c(10), …)",
         "A unique key over the beginning of a column refuses rows that are equal only there.",
     ),
-    _copied("add-primary", "ADD [CONSTRAINT name] PRIMARY KEY (…)"),
-    _copied("drop-primary", "DROP PRIMARY KEY"),
+    _copied("add-primary", "ADD [CONSTRAINT name] PRIMARY KEY (…)", _KEY),
+    _copied("drop-primary", "DROP PRIMARY KEY", _KEY),
     _copied("drop-index", "DROP {INDEX | KEY} [IF EXISTS] name"),
     _copied("rename-index", "RENAME {INDEX | KEY} [IF EXISTS] a TO b"),
     _direct("ignore-index", "ALTER {INDEX | KEY} [IF EXISTS] name [NOT] IGNORED", _CATALOGUE),

@@ -31,11 +31,26 @@ class Fact(msgspec.Struct, frozen=True, order=True):
 Facts = frozenset[Fact]
 
 
-class FormChange(msgspec.Struct, frozen=True):
-    """What a statement does: facts that hold no more, and facts that hold from then on."""
+class Named(msgspec.Struct, frozen=True, array_like=True):
+    """What an object that belongs to a table is called; ``definition`` is the same for those that are built alike."""
+
+    kind: str
+    definition: str
+    name: str
+
+
+class FormChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a statement does: facts that hold no more, and facts that hold from then on.
+
+    ``names`` are those that the server's own ALTER would leave, ``names_before`` those of the table before.
+    ``restarted``: columns whose sequence the statement puts somewhere else.
+    """
 
     removed: tuple[Fact, ...] = ()
     added: tuple[Fact, ...] = ()
+    names: tuple[Named, ...] = ()
+    names_before: tuple[Named, ...] = ()
+    restarted: tuple[str, ...] = ()
 
 
 def change_between(before: Facts, after: Facts) -> FormChange:

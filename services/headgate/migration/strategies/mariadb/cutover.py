@@ -217,6 +217,8 @@ class _CutOver:
         counter = server.counter(schema, self._plan.plan.before.name)
         if counter > server.counter(schema, shadow) > 0:
             server.sessions.main.run(f"ALTER TABLE {self._shadow} AUTO_INCREMENT = {counter}")
+            if server.counter(schema, shadow) < counter:
+                raise RefusedError(f"the copy does not go on counting at {counter}: the table is untouched")
         # By this number it is seen whether the rename came into force.
         self._memory = replace(self._memory, identity=server.identity(schema, shadow))
         server.note(self._memory)

@@ -382,11 +382,8 @@ def prepare(session: Session, lock_seconds: float) -> None:
 
 def columns_of(session: Session, plan: LanePlan) -> set[str]:
     """What the copy's columns are called now."""
-    rows = session.run(
-        "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",
-        (plan.plan.before.schema, plan.plan.shadow),
-    )
-    return {str(name) for (name,) in rows}
+    form = catalogue.read_form(session.run, plan.plan.before.schema, plan.plan.shadow, is_mariadb=True)
+    return {column.name for column in form.columns}
 
 
 def to_final_form(session: Session, plan: LanePlan) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from headgate.databases.catalogue import ROW_KEY_PREFIX
 from headgate.migration.strategies.contract import Column, Plan, RefusedError, Table
-from headgate.migration.strategies.fingerprint import FormChange
+from headgate.migration.strategies.fingerprint import FormChange, Named
 
 _OLD: Final = "_old"
 _ADDED: Final = "_hg_new"
@@ -53,6 +53,12 @@ class LanePlan(msgspec.Struct, frozen=True):
     registry: str | None = None
     change: FormChange | None = None
     row_key: str = ""
+    names: tuple[Named, ...] = ()
+
+    @property
+    def wanted_names(self) -> tuple[Named, ...]:
+        """What objects of the copy are called after the cut-over, as far as that is known."""
+        return self.names or (() if self.change is None else self.change.names)
 
     @property
     def is_rekeyed_late(self) -> bool:

@@ -13,13 +13,14 @@ import msgspec
 
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.core.spec import MigrationSpec
-from headgate.migration.strategies.contract import Chunk, DatabaseUnavailableError, Memory, RefusedError
+from headgate.migration.strategies.contract import Chunk, DatabaseUnavailableError, Memory, Plan, RefusedError
 from headgate.migration.strategies.online.copying import CopyWork
 from headgate.migration.strategies.online.followed import check_complete
 from headgate.migration.strategies.online.lane import Held, Lane, Marked
 from headgate.migration.strategies.online.lane_plan import LanePlan, several_and_unique
 from headgate.migration.strategies.online.marks import TopicMarks
 from headgate.migration.strategies.online.range_work import RangeWork
+from headgate.migration.strategies.planning import added_unique_keys
 
 POLL_SECONDS: Final = 0.2
 
@@ -29,6 +30,17 @@ REACH_SECONDS: Final = 60.0
 STOP_POLL_SECONDS: Final = 0.5
 
 ADDING_KEYS: Final = "adding unique keys"
+
+
+def which_rows(server: Any, plan: Plan, error: RefusedError) -> RefusedError:
+    """The error of a unique key that could not be added, with the columns in which rows of the table are equal."""
+    for columns in added_unique_keys(plan):
+        if server.duplicates(plan.before, columns):
+            return RefusedError(
+                f"table {plan.before.schema}.{plan.before.name} has rows that are equal in ({', '.join(columns)}), "
+                f"written since the change was submitted: {error}. The table is untouched"
+            )
+    return error
 
 
 class Copier(Protocol):
@@ -134,7 +146,10 @@ class MarkedWork(CopyWork):
 
     def _add_keys(self) -> None:
         self.stage = ADDING_KEYS
-        self._memory = self._lane.add_keys(self.plan, msgspec.structs.replace(self._memory, stage="keyed"))
+        try:
+            self._memory = self._lane.add_keys(self.plan, msgspec.structs.replace(self._memory, stage="keyed"))
+        except RefusedError as error:
+            raise which_rows(self._server, self.plan.plan, error) from error
 
     def stop(self) -> None:
         """See CopyWork; an index that is being built is not waited for."""

@@ -101,6 +101,7 @@ def plan_back(forth: LanePlan, now: Table) -> LanePlan:
         is_back=True,
         casts_copy=is_to_be_cast,
         registry=forth.registry,
+        names=() if forth.change is None else forth.change.names_before,
     )
 
 

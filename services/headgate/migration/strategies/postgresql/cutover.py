@@ -37,7 +37,7 @@ from headgate.migration.strategies.online.lane import (
 from headgate.migration.strategies.online.lane_plan import aside_name
 from headgate.migration.strategies.postgresql.copy import table_of
 from headgate.migration.strategies.postgresql.fingerprint import FORMED, facts_of
-from headgate.migration.strategies.postgresql.handover import handed_over
+from headgate.migration.strategies.postgresql.handover import hand_over
 from headgate.migration.strategies.postgresql.lane import PostgresLane, built_as, identity, is_empty, renamed
 from headgate.migration.strategies.postgresql.sessions import named, translating
 
@@ -92,12 +92,13 @@ class _CutOver:
                 server.claim(session, self._remembered(session))
                 if plan.row_key:
                     session.execute(sql.SQL("DROP INDEX {}").format(named(schema, plan.row_key)))
+                    session.execute(sql.SQL("ALTER TABLE {} REPLICA IDENTITY DEFAULT").format(shadow))
                 for column, _ in plan.dropped:
                     session.execute(sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(shadow, sql.Identifier(column)))
                 for now, then in plan.renamed:
                     session.execute(renamed(shadow, now, then))
-                for text in handed_over(session, after, server.mark):
-                    session.execute(text)
+                restarted = () if plan.change is None else plan.change.restarted
+                hand_over(session, after, server.mark, plan.wanted_names, restarted)
                 rename = sql.SQL("ALTER TABLE {} RENAME TO {}")
                 session.execute(rename.format(table, sql.Identifier(aside_name(held.shadow))))
                 session.execute(rename.format(shadow, sql.Identifier(name)))

@@ -9,7 +9,7 @@ from headgate.migration.strategies.postgresql.handover import published_parts
 __all__ = ["FORMED", "facts_of", "hanging_on"]
 
 FORMED: Final = frozenset(
-    {"columns", "column", "constraint", "index", "statistics", "storage parameters", "table comment"}
+    {"columns", "column", "identity", "constraint", "index", "statistics", "storage parameters", "table comment"}
 )
 """Aspects that an empty copy has of itself (``server.make_like``), so that a statement may change them there."""
 
@@ -26,6 +26,12 @@ UNION ALL SELECT 'column', attname, concat_ws(' ', format_type(atttypid, atttypm
   'COMMENT ' || quote_literal(col_description(attrelid, attnum))), ''
 FROM pg_attribute a LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
 WHERE attrelid = %(oid)s AND attnum > 0 AND NOT attisdropped
+UNION ALL SELECT 'identity', a.attname, concat_ws(' ', seqtypid::regtype, 'START', seqstart, 'INCREMENT', seqincrement,
+  'FROM', seqmin, 'TO', seqmax, 'CACHE', seqcache, CASE WHEN seqcycle THEN 'CYCLE' END), ''
+FROM pg_depend d JOIN pg_sequence ON seqrelid = d.objid
+JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'i'
+AND d.refobjid = %(oid)s
 UNION ALL SELECT 'constraint', CASE WHEN contype = 'c' THEN conname::text ELSE '' END,
   concat_ws(' ', pg_get_constraintdef(oid), 'COMMENT ' || quote_literal(obj_description(oid, 'pg_constraint'))), ''
 FROM pg_constraint WHERE conrelid = %(oid)s AND contype <> 'n'

@@ -4,13 +4,16 @@ Owner, privileges, row security, publications, replica identity, sequences, inde
 later, by somebody else. A publication is whose changes Debezium reads: without it the table's topic would fall silent.
 """
 
+from collections.abc import Container, Sequence
 from typing import Any, Final
 
 from headgate.databases.postgresql import sql
 from headgate.migration.strategies.contract import Plan, RefusedError
+from headgate.migration.strategies.fingerprint import Named
+from headgate.migration.strategies.postgresql.names import names_of, renames
 from headgate.migration.strategies.postgresql.sessions import named
 
-__all__ = ["handed_over", "published_parts"]
+__all__ = ["hand_over", "published_parts"]
 
 _OWNER: Final = "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = %s::regclass"
 
@@ -47,9 +50,8 @@ SELECT relreplident::text, (SELECT i.relname FROM pg_index x JOIN pg_class i ON 
 WHERE x.indrelid = c.oid AND x.indisreplident) FROM pg_class c WHERE oid = %s::regclass
 """
 
-_INDEXES: Final = """
-SELECT c.relname, regexp_replace(pg_get_indexdef(i.indexrelid), '^.*? USING ', '') || i.indisunique
-FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = %s::regclass ORDER BY 1
+_SAME_POSITION: Final = """
+SELECT (o.last_value, o.is_called) = (n.last_value, n.is_called) FROM {old} o, {new} n
 """
 
 _SEQUENCES: Final = """
@@ -58,8 +60,12 @@ WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
 """
 
 
-def handed_over(session: Any, plan: Plan, mark: str) -> list[sql.Composable]:
-    """Statements, in their order; ``mark`` makes names of the migration. Raises RefusedError."""
+def hand_over(session: Any, plan: Plan, mark: str, wanted: Sequence[Named], restarted: Container[str] = ()) -> None:
+    """Give the copy what hangs on the table; ``mark`` makes names of the migration. Raises RefusedError.
+
+    ``wanted``: what objects of the copy are called then; as those of the table before, if that is not known.
+    ``restarted``: columns whose sequence is where the statement has put it.
+    """
     schema = plan.before.schema
     table, shadow = named(schema, plan.before.name), named(schema, plan.shadow)
     full = table.as_string(session)
@@ -67,11 +73,14 @@ def handed_over(session: Any, plan: Plan, mark: str) -> list[sql.Composable]:
     found: list[sql.Composable] = [sql.SQL("ALTER TABLE {} OWNER TO {}").format(shadow, sql.Identifier(owner))]
     found += _rights(session, plan, full)
     found += _publications(session, plan, full)
-    found += _sequences(session, plan, full)
-    renamed = _index_names(session, plan, full, mark)
-    found += [statement for statements in renamed.values() for statement in statements]
-    found += _marks(session, shadow, full, set(renamed))
-    return found + _identity(session, shadow, full, set(renamed))
+    names = wanted or names_of(session, table)
+    renamed, indexes = renames(session, schema, plan.before.name, plan.shadow, wanted=names, mark=mark)
+    found += renamed
+    found += _marks(session, shadow, full, indexes)
+    found += _identity(session, shadow, full, indexes)
+    for statement in found:
+        session.execute(statement)
+    _sequences(session, plan, full, restarted)
 
 
 def _publications(session: Any, plan: Plan, full: str) -> list[sql.Composable]:
@@ -157,39 +166,23 @@ def _identity(session: Any, shadow: sql.Composable, full: str, indexes: set[str]
     return [] if mode is None else [sql.SQL("ALTER TABLE {} REPLICA IDENTITY {}").format(shadow, mode)]
 
 
-def _sequences(session: Any, plan: Plan, full: str) -> list[sql.Composable]:
-    """A serial's sequence goes to the new column; an identity's new sequence goes on where the old one is."""
+def _sequences(session: Any, plan: Plan, full: str, restarted: Container[str]) -> None:
+    """A serial's sequence goes to the new column; an identity's new sequence goes on where the old one is.
+
+    The old one was renamed in this transaction, so nobody else counts it up until the end. RefusedError: they differ.
+    """
     shadow, new_name = named(plan.before.schema, plan.shadow), dict(plan.pairs)
-    found: list[sql.Composable] = []
+    of_copy = {row[0]: row[2] for row in session.execute(_SEQUENCES, (shadow.as_string(session),) * 2).fetchall()}
     for column, kind, sequence in session.execute(_SEQUENCES, (full, full)).fetchall():
-        if sequence is None or column not in new_name:
+        new = new_name.get(column)
+        if sequence is None or new is None:
             continue
         if kind == "":
             owned = sql.SQL("ALTER SEQUENCE {} OWNED BY {}.{}")
-            found.append(owned.format(sql.SQL(sequence), shadow, sql.Identifier(new_name[column])))
-        else:
-            found.append(
-                sql.SQL("SELECT setval(pg_get_serial_sequence({}, {}), last_value, is_called) FROM {}").format(
-                    sql.Literal(shadow.as_string(session)), sql.Literal(new_name[column]), sql.SQL(sequence)
-                )
-            )
-    return found
-
-
-def _index_names(session: Any, plan: Plan, full: str, mark: str) -> dict[str, list[sql.Composable]]:
-    """Indexes of the copy are called as those of the table were, where their definitions are the same."""
-    schema = plan.before.schema
-    new = session.execute(_INDEXES, (named(schema, plan.shadow).as_string(session),)).fetchall()
-    by_definition = {definition: name for name, definition in new}
-    rename = sql.SQL("ALTER INDEX {} RENAME TO {}")
-    found: dict[str, list[sql.Composable]] = {}
-    for number, (name, definition) in enumerate(session.execute(_INDEXES, (full,)).fetchall()):
-        theirs = by_definition.pop(definition, None)
-        if theirs is None:
-            continue
-        aside = sql.Identifier(f"_hg{mark}_{number}")
-        found[name] = [
-            rename.format(named(schema, name), aside),
-            rename.format(named(schema, theirs), sql.Identifier(name)),
-        ]
-    return found
+            session.execute(owned.format(sql.SQL(sequence), shadow, sql.Identifier(new)))
+        elif of_copy.get(new) is not None and new not in restarted:
+            places = {"old": sql.SQL(sequence), "new": sql.SQL(of_copy[new]), "name": sql.Literal(of_copy[new])}
+            session.execute(sql.SQL("SELECT setval({name}, last_value, is_called) FROM {old}").format(**places))
+            ((is_equal,),) = session.execute(sql.SQL(_SAME_POSITION).format(**places)).fetchall()
+            if not is_equal:
+                raise RefusedError(f"the sequence of column {new} does not go on where it is: nothing was changed")

@@ -8,21 +8,21 @@ from typing import Any, Final
 
 import msgspec
 
-from headgate.databases.postgresql import sql
+from headgate.databases.postgresql import catalogue, sql
 from headgate.databases.postgresql.progress import feed_rows
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.formats.change import BINARY, CONNECTOR, Change
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Chunk, Memory, Plan, RefusedError, Table
-from headgate.migration.strategies.fingerprint import FormChange, change_between, check_carried, check_form
+from headgate.migration.strategies.fingerprint import FormChange, check_carried, check_form
 from headgate.migration.strategies.online.lane import LastChange, Mark, Row, Target, key_type, key_value
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.online.range_work import position_of
 from headgate.migration.strategies.postgresql.access import hide
 from headgate.migration.strategies.postgresql.copy import casted, casted_back, listed, table_of, within
-from headgate.migration.strategies.postgresql.fingerprint import FORMED, facts_of
-from headgate.migration.strategies.postgresql.server import PostgresServer, alter, make_altered, make_like
+from headgate.migration.strategies.postgresql.fingerprint import FORMED
+from headgate.migration.strategies.postgresql.server import PostgresServer, make_altered
 from headgate.migration.strategies.postgresql.sessions import named, translating
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import Artifact
@@ -46,15 +46,6 @@ pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %(table)s::regclas
 UNION ALL SELECT false, c.relname, pg_get_indexdef(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid = %(table)s::regclass AND i.indisunique AND NOT i.indisprimary
 AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = i.indexrelid AND contype IN ('u', 'x')) ORDER BY 1, 2
-"""
-
-_COLUMN_NAMES: Final = """
-SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
-"""
-
-_MARKABLE: Final = """
-SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
-AND attgenerated = '' AND attidentity <> 'a' ORDER BY attnum LIMIT 1
 """
 
 # Locks are let go after the transaction has become visible. (Vacuum and its like hold a weaker one.)
@@ -84,6 +75,7 @@ class PostgresLane:
 
     def __init__(self, server: PostgresServer) -> None:
         self.server = server
+        server.learns_form = True
 
     # --- before anything is touched ---
 
@@ -95,7 +87,7 @@ class PostgresLane:
             ((may,),) = session.execute(
                 "SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
             ).fetchall()
-            markable = session.execute(_MARKABLE, (full_name(table, session),)).fetchone()
+            markable = _markable(session, named(table.schema, table.name))
             identity_kind = session.execute(_REPLICA_IDENTITY, (full_name(table, session),)).fetchone()
         if published is None:
             raise RefusedError(
@@ -107,7 +99,7 @@ class PostgresLane:
                 f"{where}: strategy online opens a temporary replication slot for the cut-over, and its user may not: "
                 "ALTER ROLE … REPLICATION, or use strategy direct"
             )
-        if markable is None:
+        if not markable:
             raise RefusedError(f"{where} has no column that can be updated, so no mark can be set: use strategy direct")
         if not table.primary and (identity_kind is None or identity_kind[0] not in _ROW_IDENTITIES):
             raise RefusedError(
@@ -117,19 +109,15 @@ class PostgresLane:
         return str(published[0])
 
     def form_change(self, statement: Statement, plan: Plan) -> FormChange:
-        """See Lane: learned from an empty copy, in a transaction that is rolled back."""
-        table = plan.before
-        with self.server.rehearsal() as (session, schema):
-            copy = named(schema, table.name)
-            make_like(session, table, copy)
-            empty = facts_of(session, copy)
-            check_carried(
-                facts_of(session, named(table.schema, table.name)), empty, FORMED, f"{table.schema}.{table.name}"
-            )
-            alter(session, statement, table, copy)
-            change = change_between(empty, facts_of(session, copy))
-        check_form(change, FORMED)
-        return change
+        """See Lane: it was learned when the resulting types were; the table may be another one by now."""
+        table, tried = plan.before, self.server.tried
+        if tried is None or (tried.statement, tried.definition) != (statement, table.definition):
+            self.server.rehearse(statement, table)
+            tried = self.server.tried
+        assert tried is not None  # noqa: S101 - an ALTER of a table was just tried
+        check_carried(tried.present, tried.empty, FORMED, f"{table.schema}.{table.name}")
+        check_form(tried.change, FORMED)
+        return tried.change
 
     def origins(self, table: Table) -> tuple[Origin, ...]:
         """See Lane."""
@@ -183,8 +171,7 @@ class PostgresLane:
     def _hold(session: Any, plan: LanePlan) -> None:
         """No row is written: a column is added without a value."""
         schema, shadow = plan.plan.before.schema, named(plan.plan.before.schema, plan.plan.shadow)
-        found = session.execute(_COLUMN_NAMES, (shadow.as_string(session),)).fetchall()
-        present = {name for (name,) in found}
+        present = {column.name for column in _form(session, shadow).columns}
         for now, after in plan.renamed:
             if after in present and now not in present:
                 session.execute(renamed(shadow, after, now))
@@ -199,7 +186,7 @@ class PostgresLane:
         keys = [old for old, _ in held.key]
         which = sql.SQL("TRUE") if row is None else _is_row(keys, row)
         with self.server.sessions.part() as session, translating("setting a mark"), session.transaction():
-            found = session.execute(_MARKABLE, (full_name(held.before, session),)).fetchone()
+            found = _markable(session, table_of(held))
             marked = session.execute(
                 sql.SQL(
                     "UPDATE {table} SET {column} = {column} WHERE ({keys}) = (SELECT {keys} FROM {table} WHERE {which} "
@@ -417,7 +404,19 @@ def _without_keys(session: Any, schema: str, plan: LanePlan) -> tuple[str, ...]:
         columns = listed([new for _, new in plan.held.key])
         unique = sql.SQL("CREATE UNIQUE INDEX {} ON {} ({})")
         session.execute(unique.format(sql.Identifier(plan.row_key), table, columns))
+        # A publication of all tables has the copy, too: without an identity its rows could not be changed.
+        session.execute(sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL").format(table))
     return tuple(text for _, _, text in found)
+
+
+def _form(session: Any, table: sql.Identifier) -> catalogue.PostgresForm:
+    ((oid,),) = session.execute("SELECT to_regclass(%s)::oid", (table.as_string(session),)).fetchall()
+    return catalogue.read_form(PostgresSession(session).execute, oid)
+
+
+def _markable(session: Any, table: sql.Identifier) -> list[str]:
+    """Columns that may be set to what they are."""
+    return [c.name for c in _form(session, table).columns if c.generated is None and c.identity != "a"]
 
 
 def _texts(keys: list[str]) -> sql.Composed:

@@ -29,10 +29,12 @@ from headgate.migration.strategies.contract import (
     force_refused,
     not_found,
 )
+from headgate.migration.strategies.fingerprint import Facts, FormChange, change_between
 from headgate.migration.strategies.postgresql.copy import PostgresCopy
 from headgate.migration.strategies.postgresql.desired import change, read_form, same
-from headgate.migration.strategies.postgresql.fingerprint import hanging_on
+from headgate.migration.strategies.postgresql.fingerprint import facts_of, hanging_on
 from headgate.migration.strategies.postgresql.holders import end_holders
+from headgate.migration.strategies.postgresql.names import called_alike, names_of, sequence_positions
 from headgate.migration.strategies.postgresql.place import database_id
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, schema_of, translating
 from headgate.migration.strategies.target import id_in_database
@@ -100,6 +102,29 @@ WHERE attrelid = %(table)s::regclass AND attnum > 0 AND NOT attisdropped AND coa
 """What a copy LIKE the table lacks: storage parameters, statistics targets."""
 
 
+_SEQUENCE_TYPES: Final = """
+SELECT format('ALTER SEQUENCE %%s AS %%s', pg_get_serial_sequence(%(copy)s, a.attname), seqtypid::regtype)
+FROM pg_depend d JOIN pg_sequence ON seqrelid = d.objid
+JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'i'
+AND d.refobjid = %(table)s::regclass
+"""
+"""An identity sequence of a copy LIKE the table is of bigint, whatever its column is."""
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """What was learned by trying a statement on an empty copy of a table of that definition.
+
+    ``empty`` and ``present``: facts of the copy before the statement, and of the table.
+    """
+
+    statement: Statement
+    definition: str
+    empty: Facts
+    present: Facts
+    change: FormChange
+
+
 class PostgresServer:
     """One migration's database; see contract.Server."""
 
@@ -118,6 +143,9 @@ class PostgresServer:
         self.address = self.sessions.address
         self.ended: list[str] = []
         """Sessions that the last forced cut-over has ended."""
+        self.learns_form = False
+        """Whether ``rehearse`` also learns what the statement does to the table's facts and names."""
+        self.tried: Tried | None = None
         self.rows = PostgresCopy(self.sessions)
         self.next_bound = self.rows.next_bound
         self.load = self.rows.load
@@ -250,10 +278,27 @@ class PostgresServer:
             return None
         with self.rehearsal() as (session, schema):
             if statement.action == "alter" and table is not None:
-                make_altered(session, statement, table, table.name, schema)
+                if self.learns_form:
+                    self.tried = self._tried(session, statement, table, schema)
+                else:
+                    make_altered(session, statement, table, table.name, schema)
             else:
                 session.execute(statement.on(named(schema, statement.table).as_string(session)))
             return self.described(session, schema, statement.table)
+
+    def _tried(self, session: Any, statement: Statement, table: Table, schema: str) -> "Tried":
+        """Alter an empty copy whose objects are called as the table's: what that does to its facts and names."""
+        copy, full = named(schema, table.name), named(table.schema, table.name)
+        make_like(session, table, copy)
+        names, empty = names_of(session, full), facts_of(session, copy)
+        called_alike(session, schema, table.name, names)
+        positions = sequence_positions(session, copy)
+        alter(session, statement, table, copy)
+        made = change_between(empty, facts_of(session, copy))
+        moved = sequence_positions(session, copy)
+        restarted = tuple(column for column in sorted(positions) if moved.get(column) not in (None, positions[column]))
+        change = msgspec.structs.replace(made, names=names_of(session, copy), names_before=names, restarted=restarted)
+        return Tried(statement, table.definition, empty, facts_of(session, full), change)
 
     @contextmanager
     def rehearsal(self) -> Iterator[tuple[Any, str]]:
@@ -428,6 +473,9 @@ def make_like(session: Any, table: Table, copy: sql.Identifier) -> None:
     full = named(table.schema, table.name).as_string()
     for (words,) in session.execute(_LEFT_OUT, {"table": full}):
         session.execute(sql.SQL("ALTER TABLE {} {}").format(copy, sql.SQL(words)))
+    arguments = {"table": full, "copy": copy.as_string(session)}
+    for (statement,) in session.execute(_SEQUENCE_TYPES, arguments).fetchall():
+        session.execute(sql.SQL(statement))
     ((comment,),) = session.execute("SELECT obj_description(%s::regclass, 'pg_class')", (full,))
     if comment is not None:
         session.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(copy, sql.Literal(comment)))
