@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from headgate.databases.postgresql import sql
+from headgate.migration.core import effects as fx
 from headgate.migration.strategies.postgresql.names import names_of, sequence_positions
 from integration.migration.played import Played, played
 
@@ -62,6 +63,13 @@ def test_objects_are_called_as_the_server_calls_them(url: str, tmp_path: Path, c
         assert named_as(made, "public") == named_as(made, "own")
         left = [name for (name,) in made.run("SELECT relname FROM pg_class WHERE relname LIKE '\\_items\\_hg%'")]
         assert left == [made.plan.plan.shadow + "_old"] or all("_old" in name for name in left), left
+
+
+def test_a_column_that_no_feed_could_write_is_refused(url: str, tmp_path: Path) -> None:
+    with closing(Played(url, tmp_path, "ALTER v ADD GENERATED ALWAYS AS IDENTITY, ALTER id DROP IDENTITY")) as change:
+        told = change.strategy.examine(change.spec, None)
+    assert isinstance(told, fx.ExamineRefused), told
+    assert "column v is GENERATED ALWAYS AS IDENTITY after the change" in told.reason
 
 
 def test_a_name_that_is_taken_gets_a_number(url: str, tmp_path: Path) -> None:

@@ -115,7 +115,8 @@ AND d.refobjid = %(table)s::regclass
 class Tried(msgspec.Struct, frozen=True):
     """What was learned by trying a statement on an empty copy of a table of that definition.
 
-    ``empty`` and ``present``: facts of the copy before the statement, and of the table.
+    ``empty`` and ``present``: facts of the copy before the statement, and of the table. ``unwritable``: columns that
+    are GENERATED ALWAYS AS IDENTITY afterwards.
     """
 
     statement: Statement
@@ -123,6 +124,7 @@ class Tried(msgspec.Struct, frozen=True):
     empty: Facts
     present: Facts
     change: FormChange
+    unwritable: frozenset[str]
 
 
 class PostgresServer:
@@ -298,7 +300,10 @@ class PostgresServer:
         moved = sequence_positions(session, copy)
         restarted = tuple(column for column in sorted(positions) if moved.get(column) not in (None, positions[column]))
         change = msgspec.structs.replace(made, names=names_of(session, copy), names_before=names, restarted=restarted)
-        return Tried(statement, table.definition, empty, facts_of(session, full), change)
+        oid = session.execute("SELECT to_regclass(%s)::oid", (copy.as_string(session),)).fetchone()[0]
+        form = catalogue.read_form(PostgresSession(session).execute, oid)
+        unwritable = frozenset(column.name for column in form.columns if column.identity == "a")
+        return Tried(statement, table.definition, empty, facts_of(session, full), change, unwritable)
 
     @contextmanager
     def rehearsal(self) -> Iterator[tuple[Any, str]]:
