@@ -9,8 +9,7 @@ class Case(msgspec.Struct, frozen=True):
     """``clause`` is the row of the clause table that it is for; ``statement`` is about the table ``items``.
 
     ``prepare`` makes the standard table one that the statement fits. ``lossy`` are columns that may lose values.
-    ``may_refuse``: why strategy online may refuse this statement, although it carries out the clause. ``known_fault``:
-    what strategy online does otherwise than the server, and is known.
+    ``may_refuse``: why strategy online may refuse this statement, although it carries out the clause.
     """
 
     clause: str
@@ -18,7 +17,6 @@ class Case(msgspec.Struct, frozen=True):
     prepare: tuple[str, ...] = ()
     lossy: tuple[str, ...] = ()
     may_refuse: str = ""
-    known_fault: str = ""
 
     @property
     def name(self) -> str:
@@ -32,7 +30,6 @@ def changing(
     *prepare: str,
     lossy: tuple[str, ...] = (),
     may_refuse: str = "",
-    known_fault: str = "",
 ) -> Case:
     """A case whose statement is an ALTER TABLE."""
-    return Case(clause, f"ALTER TABLE items {change}", prepare, lossy, may_refuse, known_fault)
+    return Case(clause, f"ALTER TABLE items {change}", prepare, lossy, may_refuse)

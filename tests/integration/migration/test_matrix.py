@@ -292,8 +292,6 @@ def test_every_cell(bed: Bed) -> None:
         try:
             try_cell(bed, case, strategy)
         except Exception:  # noqa: BLE001 - each cell is tried, and all that failed are shown
-            if strategy is MigrationStrategy.ONLINE and case.known_fault:
-                continue
             failed[f"{strategy}, {case.name}"] = traceback.format_exc()
     assert not failed, "\n\n".join(f"{name}:\n{error}" for name, error in failed.items())
 
@@ -301,7 +299,7 @@ def test_every_cell(bed: Bed) -> None:
 @pytest.mark.parametrize("bed", DATABASES, indirect=True)
 def test_some_cells(bed: Bed, request: pytest.FixtureRequest) -> None:
     chance = random.Random(request.config.getoption("randomly_seed", SEED))  # noqa: S311 - tests are drawn by a seed
-    copied = [case for case in cases_of(bed.dialect, Support.COPIED) if not case.may_refuse and not case.known_fault]
+    copied = [case for case in cases_of(bed.dialect, Support.COPIED) if not case.may_refuse]
     for case in chance.sample(copied, ONLINE_CELLS):
         try_cell(bed, case, MigrationStrategy.ONLINE)
     for case in chance.sample(cases_of(bed.dialect, Support.COPIED, Support.DIRECT), DIRECT_CELLS):
