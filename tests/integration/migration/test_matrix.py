@@ -202,6 +202,7 @@ def online(bed: Bed, case: Case, seed: int) -> None:
         change.late(*bed.write(load))
         change.cut_over(touched)
         assert change.is_changed
+        change.lane.settle(change.plan)
     check_equal(bed, case)
 
 
