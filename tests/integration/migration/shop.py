@@ -211,7 +211,8 @@ def state_of(migration: str) -> dict[str, Any]:
 
 
 def done(command: str, *arguments: str) -> None:
-    asked = headgate("migration", command, *arguments, "--timeout", "120")
+    agreed = ("--yes",) if command in ("cleanup", "force-cutover") else ()
+    asked = headgate("migration", command, *arguments, *agreed, "--timeout", "120")
     assert asked.exit_code == 0, asked.output
 
 

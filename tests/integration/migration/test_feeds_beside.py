@@ -167,7 +167,7 @@ def test_a_table_is_changed_between_two_feeds(
     asked = headgate(
         *("migration", "submit", f"ALTER TABLE {shop.schema}.items ADD COLUMN more int NOT NULL DEFAULT 8"),
         *("--database", shop.connection),
-        *("--id", "direct", "--strategy", "direct", "--cutover-threshold", str(CUTOVER_SECONDS)),
+        *("--id", "direct", "--strategy", "direct", "--yes", "--cutover-threshold", str(CUTOVER_SECONDS)),
     )
     assert asked.exit_code == 0, asked.output
     completed("direct")
