@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from typer.testing import CliRunner
 
 from fixtures.capture import Sources
@@ -18,10 +19,12 @@ from headgate.config.feed import load_feed
 pytestmark = pytest.mark.integration
 
 
-def initialised(name: str, address: str, folder: Path, *more: str) -> tuple[dict[str, str], str]:
-    """The connector's configuration and the feed's only topic, of a source that is its own sink."""
-    databases = ["--source", address, "--source-password-file", "password"]
-    databases += ["--sink", address, "--sink-password-file", "password"]
+def initialised(name: str, source: str, sink: str, folder: Path, *more: str) -> tuple[dict[str, str], str]:
+    """The connector's configuration and the feed's only topic; ``sink`` is a libpq URL."""
+    parts = conninfo_to_dict(sink)
+    (folder / "sink").write_text(str(parts["password"]))
+    databases = ["--source", source, "--source-password-file", "password", "--sink-password-file", "sink"]
+    databases += ["--sink", "postgresql://{user}@{host}:{port}/{dbname}".format(**parts)]
     done = CliRunner().invoke(app, ["feed", "init", name, *databases, "--folder", str(folder), *more])
     assert done.exit_code == 0, done.output
     (topic,) = load_feed(folder / f"{name}.yaml").source.topics
@@ -35,7 +38,7 @@ def secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_captures_tables_of_a_postgresql_to_the_feeds_topics(
-    sources: Sources, postgres_schema: tuple["psycopg.Connection[Any]", str], secrets: Path
+    sources: Sources, postgres_schema: tuple["psycopg.Connection[Any]", str], postgres_database: str, secrets: Path
 ) -> None:
     connection, schema = postgres_schema
     connection.execute(f"CREATE TABLE {schema}.orders (id int PRIMARY KEY, price numeric DEFAULT 7)")
@@ -44,7 +47,7 @@ def test_it_captures_tables_of_a_postgresql_to_the_feeds_topics(
     (secrets / "password").write_text(sources.postgres.password)
     address = f"postgresql://postgres@127.0.0.1:{sources.postgres.port}/postgres"
     names = ["--tables", f"{schema}.*", "--publication", f"p_{schema}", "--slot", f"s_{schema}"]
-    config, topic = initialised(schema, address, secrets, *names)
+    config, topic = initialised(schema, address, postgres_database, secrets, *names)
     # The worker of the tests has no provider of secrets.
     own = {"database.password": sources.postgres.password, "slot.drop.on.stop": "true"}
     sources.capture_as_written(schema, config | own)
@@ -53,7 +56,7 @@ def test_it_captures_tables_of_a_postgresql_to_the_feeds_topics(
 
 
 def test_it_captures_tables_of_a_mariadb_to_the_feeds_topics(
-    sources: Sources, mariadb_source: str, secrets: Path
+    sources: Sources, mariadb_source: str, postgres_database: str, secrets: Path
 ) -> None:
     mariadb_execute(mariadb_source, "CREATE TABLE orders (id bigint unsigned PRIMARY KEY, price int DEFAULT 7)")
     mariadb_execute(mariadb_source, "INSERT INTO orders VALUES (18446744073709551615, NULL)")
@@ -61,7 +64,7 @@ def test_it_captures_tables_of_a_mariadb_to_the_feeds_topics(
     password, name = unquote(parts.password or ""), parts.path.strip("/")
     (secrets / "password").write_text(password)
     address = f"mysql://{parts.username}@{parts.hostname}:{parts.port}/{name}"
-    config, topic = initialised(name, address, secrets, "--bootstrap", sources.bootstrap)
+    config, topic = initialised(name, address, postgres_database, secrets, "--bootstrap", sources.bootstrap)
     sources.capture_as_written(name, config | {"database.password": password})
     (change,) = sources.changes(topic, 1)
     row, meanings = change.row or {}, change.semantics or {}
