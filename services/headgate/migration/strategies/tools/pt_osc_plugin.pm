@@ -83,7 +83,7 @@ sub _check {
    my ($dbh) = @_;
    my ($mine) = $dbh->selectrow_array(
       q{SELECT COUNT(*) FROM headgate.migration WHERE id = ? AND owner_rev = ? AND attempt = ? AND stage = 'begun'},
-      undef, $told->{migration}, $told->{owner_rev}, $told->{attempt});
+      undef, $told->{row}, $told->{owner_rev}, $told->{attempt});
    die "migration $told->{migration} is not this run's any more\n" unless $mine;
    return;
 }

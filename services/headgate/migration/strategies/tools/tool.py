@@ -210,7 +210,8 @@ class ToolStrategy(ABC):
         folder.make()
         token = tools.issue_token(self._migration)
         file = folder.write_json(
-            "tool.json", run.told(tools.report_url, token, self._server.sessions.lock_name("tool"))
+            "tool.json",
+            run.told(tools.report_url, token, self._server.sessions.lock_name("tool"), self._server.migration),
         )
         try:
             command = self._command(program, run)
@@ -347,8 +348,11 @@ class Run(msgspec.Struct, frozen=True):
     spec: MigrationSpec
     plan: at_table.ToolPlan
 
-    def told(self, url: str, token: str, lock: str) -> dict[str, Any]:
-        """What the program's hooks are told in a file that only this user can read."""
+    def told(self, url: str, token: str, lock: str, row: str) -> dict[str, Any]:
+        """What the program's hooks are told in a file that only this user can read.
+
+        ``row`` is the migration's id in the table ``headgate.migration`` of the database.
+        """
         return {
             "url": url,
             "token": token,
@@ -356,6 +360,7 @@ class Run(msgspec.Struct, frozen=True):
             "owner_rev": self.owner_rev,
             "attempt": self.attempt,
             "lock": lock,
+            "row": row,
             "schema": self.plan.schema,
             "table": self.plan.table,
             "numbers": ",".join(map(str, self.plan.numbers)),
