@@ -2,18 +2,21 @@
 
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
+import psycopg
 import pytest
 
-from fixtures.services import database_connect
+from fixtures.services import SpareDatabases, database_connect
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.shell.work import MigrationWork
 from headgate.migration.strategies.contract import Memory
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.mariadb.sessions import PARTS
+from headgate.migration.strategies.postgresql.cutover import slot_name
 from headgate.migration.strategies.postgresql.server import PostgresServer
 from headgate.migration.strategies.target import target_of
 from headgate.records.migration import MigrationStrategy
@@ -100,3 +103,14 @@ def test_what_is_named_by_a_migration_says_whose_it_is(url: str, tmp_path: Path)
     finally:
         for server in servers:
             server.close()
+
+
+def test_slots_of_two_databases_have_names_of_their_own(spare_databases: SpareDatabases) -> None:
+    """Slots are the server's. Two migrations of one id may be cut over at the same moment."""
+    with spare_databases.database() as one, spare_databases.database() as other:
+        names = set()
+        for parameters in (one, other):
+            with psycopg.connect(**parameters) as session:
+                names.add(slot_name(cast("BoundedConnection", session), "0" * 8))
+    assert len(names) == 2
+    assert all(name.startswith("headgate_00000000_") for name in names)

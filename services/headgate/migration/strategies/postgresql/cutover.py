@@ -18,6 +18,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from headgate.databases.postgresql import sql
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.databases.postgresql.progress import close_feed
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.strategies.contract import Memory
@@ -41,7 +42,7 @@ from headgate.migration.strategies.postgresql.handover import hand_over
 from headgate.migration.strategies.postgresql.lane import PostgresLane, built_as, identity, is_empty, renamed
 from headgate.migration.strategies.postgresql.sessions import named, translating
 
-__all__ = ["PostgresOnline"]
+__all__ = ["PostgresOnline", "slot_name"]
 
 POLL_SECONDS: Final = 0.02
 """Clients wait while the cut-over waits: it looks often."""
@@ -56,6 +57,12 @@ class PostgresOnline(PostgresLane):
     def cut_over(self, asked: CutOver) -> None:
         """See Lane."""
         _CutOver(self, asked).run()
+
+
+def slot_name(session: BoundedConnection, mark: str) -> str:
+    """What a cut-over's slot is called. Slots are the server's, and ids may be the same at two of its databases."""
+    found = session.execute("SELECT oid FROM pg_database WHERE datname = current_database()").fetchall()
+    return f"headgate_{mark}_{found[0][0]}"
 
 
 class _CutOver:
@@ -129,8 +136,8 @@ class _CutOver:
         """A replication slot that ends with its session."""
         server = self._lane.server
         with server.sessions.part() as session:
-            name = f"headgate_{server.mark}"
             with translating("opening a temporary replication slot"):
+                name = slot_name(session, server.mark)
                 found = identity(session, self._plan.held.before)
                 session.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput', true)", (name,))
             yield _Slot(session, name, self._plan.publication, 0 if found is None else found[0])
