@@ -15,16 +15,17 @@ from headgate.records.control import MemberAnnounced, OwnerAnnounced, RequestSet
 class MigrationState(StrEnum):
     """The states of Vitess's online DDL, and one before them: another user than the submitter has to approve it first.
 
-    The first four are pending; the others are terminal.
+    Complete, failed and cancelled are terminal; the others are pending. What was added later stands last, as in the
+    record's schema.
     """
 
-    AWAITING_APPROVAL = "awaiting_approval"
     QUEUED = "queued"
     READY = "ready"
     RUNNING = "running"
     COMPLETE = "complete"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    AWAITING_APPROVAL = "awaiting_approval"
 
 
 class MigrationStrategy(StrEnum):
