@@ -19,6 +19,8 @@ from headgate.migration.strategies.mariadb.sessions import PARTS
 from headgate.migration.strategies.postgresql.cutover import slot_name
 from headgate.migration.strategies.postgresql.server import PostgresServer
 from headgate.migration.strategies.target import target_of
+from headgate.migration.strategies.tools.pt_osc import PtOscStrategy
+from headgate.migration.strategies.tools.tool import Tools
 from headgate.records.migration import MigrationStrategy
 from support.connections import described
 from support.migration_records import recorded
@@ -100,6 +102,9 @@ def test_what_is_named_by_a_migration_says_whose_it_is(url: str, tmp_path: Path)
         assert servers[0].of("m").migration == servers[1].migration
         if kind is MariadbServer:
             assert max(len(server.sessions.lock_name(part)) for server in servers for part in PARTS) <= LOCK_NAME_MAX
+            tools = Tools(lambda _: "token", "http://127.0.0.1", tmp_path / "tools")
+            folders = [PtOscStrategy(server, "m", tools)._folder().path for server in servers]
+            assert len(set(folders)) == len(servers), "a program that is left over is found, and ended, by its folder"
     finally:
         for server in servers:
             server.close()

@@ -324,7 +324,7 @@ class ToolStrategy(ABC):
         return option_file(self._server.sessions.at.user, self._server.sessions.password())
 
     def _folder(self) -> ToolFolder:
-        return ToolFolder(self._tools().folder, self._migration)
+        return ToolFolder(self._tools().folder, self._server.migration)
 
     def _note(self) -> str:
         pid = None if self._process is None else self._process.pid
