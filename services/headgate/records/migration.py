@@ -191,7 +191,7 @@ class EarlierMigrationRequestKey(Key, frozen=True, order=True):
 
 
 class MigrationApprovalKey(Key, frozen=True, order=True):
-    """``request/<id>`` on migration-approval, written by whoever approves."""
+    """``request/<id>`` on migration-approval, written by the user who approves."""
 
     topic: ClassVar[str] = "migration-approval"
     prefix: ClassVar[tuple[str, ...]] = ("request",)
@@ -200,7 +200,7 @@ class MigrationApprovalKey(Key, frozen=True, order=True):
 
 
 class MigrationRequestKey(Key, frozen=True, order=True):
-    """``request/<id>`` on migration-request, written by whoever asks."""
+    """``request/<id>`` on migration-request, written by the user who requests."""
 
     topic: ClassVar[str] = "migration-request"
     prefix: ClassVar[tuple[str, ...]] = ("request",)

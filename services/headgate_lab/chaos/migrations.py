@@ -246,7 +246,7 @@ class _Round:
             self._hit(record.stage)
             return is_so(record)
 
-        self._services.until(has_come, lambda: f"{self._name} goes on ({shown})")
+        self._services.until(has_come, lambda: f"{self._name} continues ({shown})")
 
     def _has_ended(self) -> bool:
         """A request whose answer was lost may have been heard."""

@@ -219,15 +219,15 @@ def _seed(given: int | None) -> int:
 
 
 def _look_after(services: Services, gone: Callable[[], list[str]], check: Callable[[], None], display: Display) -> None:
-    """Until interrupted, or a part is gone without which nothing goes on: raises PartGoneError.
+    """Run until interrupted. Raises PartGoneError if a part that everything needs has ended.
 
-    Services may be killed by whoever plays with them; that is said, and the others take over. ``check`` is called every
-    second, and raises what ends it as well.
+    Services may be killed by the user: that is reported, and the others take over. ``check`` is called every second.
+    Its exceptions end the run as well.
     """
     told: set[int] = set()
     while True:
         if ended := gone():
-            raise PartGoneError(f"{'; '.join(ended)}. Nothing goes on without it, so everything is stopped")
+            raise PartGoneError(f"{'; '.join(ended)}. The rest cannot run without it, so everything is stopped")
         check()
         for service in services.all:
             if service.exit_code is not None and service.pid not in told:

@@ -1,7 +1,7 @@
 """Strategy ``direct``: the statement as it is, tracked. For CREATE and DROP, and for an ALTER that may hold the table.
 
-The statement runs on a thread of the owner; ``watch`` tells how it stands. It waits for the table's lock for no longer
-than clients may wait behind it, then lets them pass, and tries again after a pause (``LOCK_PAUSES``).
+The statement runs on a thread of the owner; ``watch`` reports its status. It waits for the table's lock for no longer
+than clients may wait behind it, then lets them proceed, and retries after a pause (``LOCK_PAUSES``).
 
 After an owner's failure the next one finds out what became of it: at PostgreSQL the statement and the memory of it are
 one transaction, at MariaDB the table's definition is compared with those before and after (learned by rehearsing), and
@@ -29,7 +29,7 @@ from headgate.records.migration import MigrationRecorded
 from headgate.supervision.threads import BackgroundThread
 
 LOCK_PAUSES: Final = (1, 2, 5, 10, 30, 60, 60, 60, 60, 60)
-"""Seconds between tries to get the table's lock: whoever has waited behind a try is let pass. Six minutes in all."""
+"""Seconds between attempts to lock the table, in which the sessions queued behind one proceed. 6 min in total."""
 
 STOP_POLL_SECONDS: Final = 0.5
 
