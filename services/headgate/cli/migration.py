@@ -269,22 +269,24 @@ def logs(migration: Id, *, output: Format = Output.TABLE, cluster: ClusterOption
 
 
 def _change(
-    log: Log,
+    cluster: ClusterOptions,
     kind: MigrationRequestKind,
     migration: str,
     change: Change,
     *,
     timeout: float,
     output: Output,
-    **more: Any,
+    ratio: float | None = None,
+    expires: float | None = None,
 ) -> None:
     """Ask for an operation on a migration that exists, if the user agrees."""
     what = "all migrations" if migration == ALL else f"migration {migration}"
-    permit = permitted(
-        change, f"{_VERBS[kind]} {what}", output, {"id": migration}, check=lambda: _known(log, migration)
-    )
-    if permit is not None:
-        _ask(log, kind, migration, permit, timeout=timeout, output=output, **more)
+    with connected(cluster) as (_, log):
+        permit = permitted(
+            change, f"{_VERBS[kind]} {what}", output, {"id": migration}, check=lambda: _known(log, migration)
+        )
+        if permit is not None:
+            _ask(log, kind, migration, permit, timeout=timeout, output=output, ratio=ratio, expires=expires)
 
 
 def _known(log: Log, migration: str) -> None:
@@ -302,8 +304,7 @@ def cancel(
     cluster: ClusterOptions,
 ) -> None:
     """Cancel a pending migration. Done when it writes nothing any more."""
-    with connected(cluster) as (_, log):
-        _change(log, MigrationRequestKind.CANCEL, migration, change, timeout=timeout, output=output)
+    _change(cluster, MigrationRequestKind.CANCEL, migration, change, timeout=timeout, output=output)
 
 
 @app.command()
@@ -316,8 +317,7 @@ def retry(
     cluster: ClusterOptions,
 ) -> None:
     """Queue a failed or cancelled migration again."""
-    with connected(cluster) as (_, log):
-        _change(log, MigrationRequestKind.RETRY, migration, change, timeout=timeout, output=output)
+    _change(cluster, MigrationRequestKind.RETRY, migration, change, timeout=timeout, output=output)
 
 
 @app.command()
@@ -330,8 +330,7 @@ def launch(
     cluster: ClusterOptions,
 ) -> None:
     """Start a migration that was submitted with --postpone-launch."""
-    with connected(cluster) as (_, log):
-        _change(log, MigrationRequestKind.LAUNCH, migration, change, timeout=timeout, output=output)
+    _change(cluster, MigrationRequestKind.LAUNCH, migration, change, timeout=timeout, output=output)
 
 
 @app.command()
@@ -344,8 +343,7 @@ def complete(
     cluster: ClusterOptions,
 ) -> None:
     """Cut over a migration that was submitted with --postpone-completion."""
-    with connected(cluster) as (_, log):
-        _change(log, MigrationRequestKind.COMPLETE, migration, change, timeout=timeout, output=output)
+    _change(cluster, MigrationRequestKind.COMPLETE, migration, change, timeout=timeout, output=output)
 
 
 @app.command()
@@ -358,8 +356,7 @@ def force_cutover(
     cluster: ClusterOptions,
 ) -> None:
     """Cut over now, and end the sessions that hold the table."""
-    with connected(cluster) as (_, log):
-        _change(log, MigrationRequestKind.FORCE_CUTOVER, migration, change, timeout=timeout, output=output)
+    _change(cluster, MigrationRequestKind.FORCE_CUTOVER, migration, change, timeout=timeout, output=output)
 
 
 @app.command()
@@ -372,8 +369,7 @@ def cleanup(
     cluster: ClusterOptions,
 ) -> None:
     """Drop the tables that an ended migration has left. It cannot be reverted then."""
-    with connected(cluster) as (_, log):
-        _change(log, MigrationRequestKind.CLEANUP, migration, change, timeout=timeout, output=output)
+    _change(cluster, MigrationRequestKind.CLEANUP, migration, change, timeout=timeout, output=output)
 
 
 @app.command()
@@ -389,8 +385,7 @@ def approve(
 
     Connections with `approval: required` queue a migration only then. Read it with `headgate migration show` first.
     """
-    with connected(cluster) as (_, log):
-        _change(log, MigrationRequestKind.APPROVE, migration, change, timeout=timeout, output=output)
+    _change(cluster, MigrationRequestKind.APPROVE, migration, change, timeout=timeout, output=output)
 
 
 @app.command()
@@ -408,17 +403,16 @@ def throttle(
 
     Example: headgate migration throttle ID --ratio 0.5 --expires 600
     """
-    with connected(cluster) as (_, log):
-        _change(
-            log,
-            MigrationRequestKind.THROTTLE,
-            migration,
-            change,
-            timeout=timeout,
-            output=output,
-            ratio=ratio,
-            expires=expires,
-        )
+    _change(
+        cluster,
+        MigrationRequestKind.THROTTLE,
+        migration,
+        change,
+        timeout=timeout,
+        output=output,
+        ratio=ratio,
+        expires=expires,
+    )
 
 
 @app.command()
