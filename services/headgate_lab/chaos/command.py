@@ -3,11 +3,12 @@
 import json
 import secrets
 import sys
-from typing import Annotated, Final
+from collections.abc import Callable
+from typing import Annotated, Final, Protocol, TypeVar
 
 import typer
+from rich.console import Console
 
-from headgate.provisioning.errors import EmbeddedError
 from headgate_lab.chaos.campaign import run_campaign
 from headgate_lab.chaos.capture import CaptureError
 from headgate_lab.chaos.frozen_sink import run_frozen_sink, show_frozen_sink
@@ -71,12 +72,14 @@ def chaos(
     Exit code 0 only if source and target are equal in the end, nothing was written twice, and no lease was lost that no
     fault explains.
     """
+    display = Display(to_stderr=output is Output.JSON)
     if frozen_sink:
-        _measure_frozen_sink(output, sink, keep=keep)
+        _run(display, output, lambda: run_frozen_sink(display, sink, keep=keep), show_frozen_sink)
         return
     seed = secrets.randbelow(SEED_MAX) if seed is None else seed
     if migrations:
-        _change_schemas(output, MigrationsOptions(seed, None if short else minutes, lease_seconds, keep))
+        asked = MigrationsOptions(seed, None if short else minutes, lease_seconds, keep)
+        _run(display, output, lambda: run_migrations(asked, display), show_migrations, f"seed {seed}, migrations")
         return
     options = Options(
         seed=seed,
@@ -87,53 +90,38 @@ def chaos(
         points=points,
         sink=sink,
     )
-    display = Display(to_stderr=output is Output.JSON)
-    display.say(f"seed {options.seed}, sink {options.sink}")
+    _run(display, output, lambda: run_campaign(options, display), show_chaos, f"seed {seed}, sink {sink}")
+
+
+class _Report(Protocol):
+    def to_json(self) -> dict[str, object]: ...
+
+    def holds(self) -> bool: ...
+
+
+_ReportT = TypeVar("_ReportT", bound=_Report)
+
+
+def _run(
+    display: Display,
+    output: Output,
+    run: Callable[[], _ReportT],
+    show: Callable[[Console, _ReportT], None],
+    repeat_by: str = "",
+) -> None:
+    """Run, show the report, and end with an exit code unless it holds. ``repeat_by``: options that repeat the run."""
+    if repeat_by:
+        display.say(repeat_by)
     try:
-        report = run_campaign(options, display)
+        report = run()
     except (WatchError, ServiceError, LoadError, CaptureError) as error:
-        display.fail(f"{error} (seed {options.seed}, sink {options.sink})")
+        display.fail(f"{error} ({repeat_by})" if repeat_by else str(error))
         raise typer.Exit(EXIT_FAILED) from error
     except KeyboardInterrupt as error:
         raise typer.Exit(EXIT_INTERRUPTED) from error
     if output is Output.JSON:
         sys.stdout.write(json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n")
     else:
-        show_chaos(display.console, report)
-    if not report.holds():
-        raise typer.Exit(EXIT_FAILED)
-
-
-def _change_schemas(output: Output, options: MigrationsOptions) -> None:
-    display = Display(to_stderr=output is Output.JSON)
-    display.say(f"seed {options.seed}, migrations")
-    try:
-        report = run_migrations(options, display)
-    except (ServiceError, EmbeddedError) as error:
-        display.fail(f"{error} (seed {options.seed})")
-        raise typer.Exit(EXIT_FAILED) from error
-    except KeyboardInterrupt as error:
-        raise typer.Exit(EXIT_INTERRUPTED) from error
-    if output is Output.JSON:
-        sys.stdout.write(json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n")
-    else:
-        show_migrations(display.console, report)
-    if not report.holds():
-        raise typer.Exit(EXIT_FAILED)
-
-
-def _measure_frozen_sink(output: Output, sink: SinkType, *, keep: bool) -> None:
-    display = Display(to_stderr=output is Output.JSON)
-    try:
-        report = run_frozen_sink(display, sink, keep=keep)
-    except ServiceError as error:
-        display.fail(str(error))
-        raise typer.Exit(EXIT_FAILED) from error
-    except KeyboardInterrupt as error:
-        raise typer.Exit(EXIT_INTERRUPTED) from error
-    if output is Output.JSON:
-        sys.stdout.write(json.dumps(report.to_json(), ensure_ascii=False, indent=2) + "\n")
-    else:
-        show_frozen_sink(display.console, report)
+        show(display.console, report)
     if not report.holds():
         raise typer.Exit(EXIT_FAILED)
