@@ -1,46 +1,48 @@
-"""``headgate why``: what holds a feed's checkpoint, since when, and what to do about it.
-
-A feed that reads a change log may have to wait for streams: a stream is applied behind the ends of its parents
-(generation/changelog/core/bounds.py). No agent reports that as an error, because it passes once the parents are read.
-It is found here from the generations and the feed's positions.
-"""
+"""``headgate why``: what holds a feed or a migration, since when, and what to do about it."""
 
 import time
-from collections.abc import Mapping
-from contextlib import closing
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
-from msgspec.structs import replace
 
 from headgate.app.exit_codes import ExitCode
-from headgate.cli.lookup import find_feed, replayed
+from headgate.cli.lookup import find_feed, not_found
 from headgate.cli.options import ClusterOptions, Format, Watch, connected
 from headgate.cli.output import Output, again, age, note, show_rows, show_value
-from headgate.config.feed import parse_feed
-from headgate.coordinator.core.feeds.explain import Explanation, Reason, explain
+from headgate.cli.why_feed import explained_feed
+from headgate.coordinator.core.feeds.explain import Reason
 from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.sharding import shard_of
-from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.generation.changelog.core.bounds import Wait, waits_of
-from headgate.generation.core.state import current_of
-from headgate.generation.shell.tail import GenerationTail
-from headgate.records.control import FeedRecorded, FeedState, Positions
-from headgate.records.error_codes import Stage
-from headgate.sources.offsets import end_offsets
+from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS
+from headgate.eventlog.snapshot import Snapshot, all_partitions, read_snapshot
+from headgate.migration.core.explain import (
+    Hold,
+    MigrationExplanation,
+    explain_migration,
+    keeper_of,
+    migrations_beside,
+)
+from headgate.records.control import FeedRecorded, FeedState, OwnerAnnounced, WantedState
+from headgate.records.keys import FeedKey
+from headgate.records.migration import MigrationKey, MigrationOwnerKey, MigrationRecorded
+from headgate.records.migration_standing import PENDING, waits_for
+
+TOPICS: Final = (ANNOUNCE.topic, *SHARDED_TOPICS, MigrationKey.topic)
+HOW: Final = "`headgate feed create FILE`, `headgate migration submit STATEMENT`"
 
 
 def why(
-    feed: Annotated[str, typer.Argument(metavar="FEED")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="a feed, or the id of a migration")],
     *,
     watch: Watch = None,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Explain what holds a feed back, and what to do about it.
+    """Explain what holds a feed or a migration, and what to do about it.
 
-    Shows the table, the stage, the agent, since when, and advice. Exit code 0 only if nothing holds the feed.
+    For a feed: the table, the stage, the agent, since when, and advice. For a migration: what it waits for (an
+    approval, its turn, a throttle, a feed, a lock, an owner), since when, and advice. Exit code 0 only if nothing
+    holds it.
 
     Example: headgate why shop
     """
@@ -49,123 +51,90 @@ def why(
 
         def look() -> None:
             nonlocal held
-            snapshot = read_snapshot(log)
-            record = find_feed(snapshot, feed)
-            explanation = _explain(snapshot, shard_of(feed, log.shards), feed)
-            explanation = _without_idle(explanation, snapshot, record, log)
-            applied = {at: to for plan in record.spans for at, to in _applied(snapshot, feed, plan.span).items()}
-            waiting = waiting_streams(log, record, applied)
-            held = _show(_with_more(explanation, waiting), output)
+            snapshot = read_snapshot(log, all_partitions(log, TOPICS))
+            migrations = {key.migration: record for key, record in snapshot.each(MigrationKey, MigrationRecorded)}
+            feeds = {key.feed for key in snapshot.keys(FeedKey)}
+            if name in feeds:
+                held = _why_feed(log, snapshot, migrations, name, output)
+            elif name in migrations:
+                held = _why_migration(log, snapshot, migrations, name, output)
+            else:
+                pending = [migration for migration, record in migrations.items() if record.state in PENDING]
+                raise not_found(f"feed or migration {name!r}", sorted({*feeds, *pending}), HOW)
 
         again(look, watch)
     if held:
         raise typer.Exit(int(ExitCode.HELD))
 
 
-def _show(explanation: Explanation, output: Output) -> bool:
-    """Print it; whether anything holds the feed."""
-    feed = explanation.feed
+def _why_feed(
+    log: KafkaLog, snapshot: Snapshot, migrations: dict[str, MigrationRecorded], feed: str, output: Output
+) -> bool:
+    """Print what holds a feed, and which migrations change its tables; whether anything holds it."""
+    record = find_feed(snapshot, feed)
+    explanation = explained_feed(log, snapshot, feed, keeper_of(migrations, feed))
     held = bool(explanation.feed_held_by or explanation.reasons)
+    beside = migrations_beside(migrations, feed, frozenset(plan.topic for plan in record.spans))
     if output is not Output.TABLE:
-        show_value(output, {**msgspec.to_builtins(explanation), "held": held})
-    else:
-        for line in explanation.feed_held_by:
-            note(f"{feed}: {line}")
-        now_ms = time.time_ns() // 1_000_000
-        rows: list[dict[str, Any]] = [
-            {**msgspec.to_builtins(reason), "since": age(now_ms, reason.since_ms)} for reason in explanation.reasons
-        ]
-        if rows:
-            show_rows(("span", "stage", "agent", "since", "detail", "advice"), rows, output)
-        shown = len({reason.span for reason in explanation.reasons})
-        if explanation.held_count > shown:
-            note(f"and {explanation.held_count - shown} more tables")
-        if not held:
-            doing = "finished" if explanation.state is FeedState.FINISHED else "replicating"
-            note(f"{feed}: nothing holds it, all of its {explanation.table_count} tables are {doing}")
+        document = msgspec.to_builtins(explanation)
+        show_value(output, {**document, "held": held, "migrations": [_beside(*each) for each in beside.items()]})
+        return held
+    for line in explanation.feed_held_by:
+        note(f"{feed}: {line}")
+    _show_reasons(explanation.reasons, output)
+    shown = len({reason.span for reason in explanation.reasons})
+    if explanation.held_count > shown:
+        note(f"and {explanation.held_count - shown} more tables")
+    if not held:
+        doing = "finished" if explanation.state is FeedState.FINISHED else "replicating"
+        note(f"{feed}: nothing holds it, all of its {explanation.table_count} tables are {doing}")
+    for name, each in beside.items():
+        doing = ", ".join(filter(None, (each.stage or each.state.value, waits_for(name, each, _now_ms()))))
+        note(f"{feed}: migration {name} changes {each.table} ({doing}): `headgate why {name}`")
     return held
 
 
-def _without_idle(explanation: Explanation, snapshot: Snapshot, record: FeedRecorded, log: KafkaLog) -> Explanation:
-    """Without tables that lagged in their last batch and have applied everything since: the log cannot tell them apart.
-
-    Raises SourceError.
-    """
-    lagging = {reason.span for reason in explanation.reasons if reason.is_late}
-    plans = [plan for plan in record.spans if plan.span in lagging]
-    ends = end_offsets(log.connection, {plan.topic: max(plan.start) + 1 for plan in plans})
-    idle = {
-        plan.span
-        for plan in plans
-        if _applied(snapshot, explanation.feed, plan.span).items()
-        >= {partition: ends[plan.topic][partition] for partition in plan.start}.items()
-    }
-    reasons = tuple(reason for reason in explanation.reasons if reason.span not in idle)
-    return replace(explanation, reasons=reasons, held_count=explanation.held_count - len(idle))
+def _beside(name: str, record: MigrationRecorded) -> dict[str, str]:
+    return {"id": name, "table": record.table, "state": record.state.value, "stage": record.stage}
 
 
-def _with_more(explanation: Explanation, reasons: tuple[Reason, ...]) -> Explanation:
-    """With ``reasons`` behind its own; a span that has several counts once."""
-    spans = {reason.span for reason in reasons} - {reason.span for reason in explanation.reasons}
-    return replace(explanation, reasons=explanation.reasons + reasons, held_count=explanation.held_count + len(spans))
+def _why_migration(
+    log: KafkaLog, snapshot: Snapshot, migrations: dict[str, MigrationRecorded], name: str, output: Output
+) -> bool:
+    """Print what holds a migration, its feed included; whether anything does."""
+    owner = snapshot.get(MigrationOwnerKey(0), OwnerAnnounced)
+    has_owner = owner is not None and owner.lease_seconds > 0
+    explanation = explain_migration(migrations, name, owner if has_owner else None, _now_ms())
+    of_feed = _reasons_of_its_feed(log, snapshot, explanation)
+    held = bool(explanation.reasons or of_feed)
+    if output is not Output.TABLE:
+        document = {**msgspec.to_builtins(explanation), "feed_reasons": msgspec.to_builtins(of_feed)}
+        show_value(output, {**document, "held": held})
+        return held
+    _show_reasons((*explanation.reasons, *of_feed), output)
+    if not held:
+        doing = ": ".join(filter(None, (explanation.stage or explanation.state.value, explanation.message)))
+        note(f"{name}: nothing holds it ({doing})")
+    return held
 
 
-def _applied(snapshot: Snapshot, feed: str, span: str) -> Positions:
-    dispatched = snapshot.dispatched(feed, span)
-    role = dispatched.primary if dispatched is not None else None
-    progress = snapshot.progressed(feed, span, role) if role is not None else None
-    return progress.positions if progress is not None else {}
-
-
-def _explain(snapshot: Snapshot, shard: int, feed: str) -> Explanation:
-    return explain(replayed(snapshot, shard), feed, has_owner=snapshot.owner(shard) is not None)
-
-
-def waiting_streams(log: KafkaLog, record: FeedRecorded, applied: Positions) -> tuple[Reason, ...]:
-    """A reason for each stream that has changes and waits. ``applied``: the feed's positions, of all its spans.
-
-    Raises LogError, MapError, SourceError.
-    """
-    source = parse_feed(record.spec).source
-    if source.change_log is None:
+def _reasons_of_its_feed(log: KafkaLog, snapshot: Snapshot, explanation: MigrationExplanation) -> tuple[Reason, ...]:
+    """What holds the feed into the migration's copy; nothing where the migration itself has paused it."""
+    record = snapshot.get(FeedKey(explanation.feed), FeedRecorded) if explanation.feed else None
+    if record is None or record.wanted is not WantedState.RUNNING:
         return ()
-    with closing(GenerationTail(log, source.change_log, "headgate-cli")) as tail:
-        tail.read_what_is_committed()
-    found = tail.state.sets.get(source.change_log)
-    current = None if found is None else current_of(found)
-    if found is None or current is None:
-        return ()
-    waits = waits_of(tail.state, source.change_log, applied, strict=source.strict_generations)
-    ends = end_offsets(log.connection, {found.topic: found.partitions})[found.topic] if waits else {}
-    spans = {partition: plan for plan in record.spans for partition in plan.start}
-    return tuple(
-        Reason(
-            span=spans[wait.partition].span,
-            table=spans[wait.partition].table,
-            stage=Stage.SOURCE,
-            agent=None,
-            since_ms=current.changed_ms,
-            detail=_detail(wait),
-            advice=_advice(wait),
-        )
-        for wait in waits
-        if wait.partition in spans and _has_changes(wait, applied, ends)
-    )
+    return explained_feed(log, snapshot, explanation.feed, explanation.migration).reasons
 
 
-def _has_changes(wait: Wait, applied: Positions, ends: Mapping[int, int]) -> bool:
-    return ends.get(wait.partition, 0) > max(wait.first, applied.get(wait.partition, 0))
+def _show_reasons(reasons: tuple[Reason | Hold, ...], output: Output) -> None:
+    rows: list[dict[str, Any]] = [
+        {**msgspec.to_builtins(reason), "since": age(_now_ms(), reason.since_ms) if reason.since_ms else None}
+        for reason in reasons
+    ]
+    if rows:
+        columns = ("span", "stage", "agent", "since", "detail", "advice")
+        show_rows([name for name in columns if any(name in row for row in rows)], rows, output)
 
 
-def _detail(wait: Wait) -> str:
-    upto = "its end is not measured yet" if wait.end is None else f"it ends at {wait.end}"
-    return (
-        f"partition {wait.partition}: stream {wait.stream} waits for stream {wait.ancestor} of partition "
-        f"{wait.read_from}, which is applied up to offset {wait.position}; {upto}"
-    )
-
-
-def _advice(wait: Wait) -> str:
-    if wait.end is None:
-        return "wait: the owner of generations writes its END markers now"
-    return "wait: it goes on by itself once that stream is applied"
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

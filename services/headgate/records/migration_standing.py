@@ -4,6 +4,11 @@ from typing import Final
 
 from headgate.records.migration import MigrationRecorded, MigrationState
 
+STARTING_FEED: Final = "starting the feed"
+AWAITING_CHANGE: Final = "waiting for a change to come through"
+AWAITING_TRANSACTIONS: Final = "waiting for transactions under way"
+AWAITING_LOCK: Final = "waiting for the table's lock"
+ADDING_KEYS: Final = "adding unique keys"
 READY_TO_CUT_OVER: Final = "ready to cut over"
 CUTTING_OVER: Final = "cutting over"
 

@@ -18,6 +18,7 @@ import pymysql
 
 from headgate.migration.statements.clauses import CLAUSES, Support
 from headgate.records.migration import MigrationRecorded, MigrationState, MigrationStrategy
+from headgate.records.migration_standing import AWAITING_CHANGE, AWAITING_TRANSACTIONS, STARTING_FEED
 from headgate_lab.chaos.migration_parts import ChangedDatabase, changed_databases
 from headgate_lab.chaos.migration_report import MigrationsReport, Round
 from headgate_lab.chaos.migration_services import MigrationServices
@@ -46,9 +47,9 @@ FAULTS_MAX: Final = 2
 """Of one round."""
 
 STAGES: Final = (
-    "starting the feed",
-    "waiting for a change to come through",
-    "waiting for transactions under way",
+    STARTING_FEED,
+    AWAITING_CHANGE,
+    AWAITING_TRANSACTIONS,
     "copying",
     "catching up",
     "comparing",

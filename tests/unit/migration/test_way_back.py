@@ -8,8 +8,9 @@ import pytest
 
 from headgate.config.start_offsets import StartOffsets
 from headgate.migration.core.copy_steps import FeedSeen, Step, next_step
+from headgate.migration.core.feed_names import back_feed
 from headgate.migration.strategies.contract import Column, RefusedError, Table
-from headgate.migration.strategies.online.back import OnlineBack, back_feed
+from headgate.migration.strategies.online.back import OnlineBack
 from headgate.migration.strategies.online.lane_plan import aside_name, lane_plan
 from headgate.migration.strategies.online.way_back import WayBack, fingerprint, plan_back, read_way_back
 from headgate.migration.strategies.planning import make_plan

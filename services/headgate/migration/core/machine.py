@@ -37,6 +37,7 @@ from headgate.migration.core.effects import (
 from headgate.migration.core.progress import WATCH_SECONDS
 from headgate.migration.core.scheduling import CUTOVER_BACKOFF_SECONDS, reverted, stop, tick
 from headgate.migration.core.state import PENDING, MigrationsState, Term, digest, evolve, new_state
+from headgate.migration.core.throttle_reasons import CLEAN_UP
 from headgate.migration.core.transitions import Phase, Signal, phase
 from headgate.records.migration import (
     Artifact,
@@ -269,7 +270,7 @@ def _cleaned_up(draft: Draft, name: str, effect: CleanUpMigration, result: Any) 
             draft.term.cleaning.discard(name)
         draft.signal(name, Signal.CLEANED_UP, draft.cause(artifacts=result.artifacts))
     elif isinstance(result, EffectFailed):
-        draft.signal(name, Signal.CLEAN_UP_FAILED, draft.cause(throttle_reason=f"clean-up: {result.reason}"))
+        draft.signal(name, Signal.CLEAN_UP_FAILED, draft.cause(throttle_reason=f"{CLEAN_UP} {result.reason}"))
     else:
         raise TypeError(f"a clean-up cannot end with {type(result).__name__}")
     record = draft.migration(name)

@@ -14,13 +14,13 @@ from headgate.migration.core.scheduling import (
     changed_since,
     cut_over_if_due,
     has_changed,
-    is_same_database,
     reverted,
     stop,
 )
 from headgate.migration.core.spec import TOOLS, MigrationSpec, MigrationSpecError, parse_request, written
 from headgate.migration.core.state import PENDING, TERMINAL, PlacedRequest
 from headgate.migration.core.transitions import Signal, first_state
+from headgate.migration.core.turns import is_same_database
 from headgate.records.control import OutcomeStatus
 from headgate.records.migration import (
     MigrationOutcomeKey,
@@ -193,7 +193,7 @@ def _why_not_revertible(draft: Draft, name: str) -> str | None:
             else f"{name} is {record.state}: only what is complete can be reverted"
         )
     for other, theirs in draft.migrations():
-        is_of_table = theirs.table == record.table and is_same_database(draft, theirs, record)
+        is_of_table = theirs.table == record.table and is_same_database(theirs, record)
         if is_of_table and theirs.state in PENDING:
             return f"{other} of the same table is {theirs.state}"
     if (later := changed_since(draft, name, record)) is not None:

@@ -12,6 +12,7 @@ from headgate.migration.core.effects import CleanUpMigration, CutOverMigration, 
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.core.state import PENDING, TERMINAL
 from headgate.migration.core.transitions import Signal
+from headgate.migration.core.turns import broken_before, held_off_by, is_same_database, pending_before
 from headgate.records.migration import FEED, MigrationRecorded, MigrationState
 
 STALE_SECONDS: Final = 600.0
@@ -62,7 +63,7 @@ def cut_over_if_due(draft: Draft, name: str) -> None:
         record = draft.signal(name, Signal.FORCE_CUTOVER)
     if not record.cutover_forced and draft.now.wall_ms < record.cutover_after_ms:
         return
-    if spec.in_order_completion and _pending_before(draft, record, spec):
+    if pending_before(draft.migrations(), record):
         return
     draft.ask(name, CutOverMigration(name, draft.signal(name, Signal.CUT_OVER)))
 
@@ -98,7 +99,7 @@ def _conclude(draft: Draft) -> None:
             draft.signal(name, Signal.CONCLUDE, draft.cause(record.message or "no change"))
         elif twin is not None:
             draft.signal(name, Signal.CONCLUDE, draft.cause(f"duplicate DDL as {twin}"))
-        elif spec.in_order_completion and (lost := _broken_before(draft, record, spec)) is not None:
+        elif (lost := broken_before(draft.migrations(), record)) is not None:
             draft.signal(
                 name, Signal.OUTRUN, draft.cause(f"in-order completion: {lost} of its context did not complete")
             )
@@ -109,8 +110,7 @@ def _conclude(draft: Draft) -> None:
 
 def _start_next(draft: Draft) -> None:
     everything = list(draft.migrations())
-    running = [(name, record) for name, record in everything if record.state is MigrationState.RUNNING]
-    if len(running) >= RUNNING_MAX:
+    if sum(record.state is MigrationState.RUNNING for _, record in everything) >= RUNNING_MAX:
         return
     for name, record in everything:
         # What its former attempt left may still be being dropped: it must not be what this one makes.
@@ -119,9 +119,7 @@ def _start_next(draft: Draft) -> None:
         spec = draft.spec(record)
         if spec.reverts in draft.term.busy:
             continue
-        if spec.in_order_completion and record.is_immediate and _pending_before(draft, record, spec):
-            continue
-        if any(_conflicts(draft, other, record) for _, other in running):
+        if (record.is_immediate and pending_before(everything, record)) or held_off_by(everything, record):
             continue
         started = draft.signal(name, Signal.START)
         draft.term.forget(name)
@@ -136,40 +134,6 @@ def reverted(draft: Draft, spec: MigrationSpec) -> MigrationRecorded | None:
     return None if spec.reverts is None else draft.migration(spec.reverts)
 
 
-def _conflicts(draft: Draft, running: MigrationRecorded, proposed: MigrationRecorded) -> bool:
-    """Two of one database: never the same table, one copy at a time, and both at once only if one of them allows it."""
-    if not is_same_database(draft, running, proposed):
-        return False
-    first, second = draft.spec(running), draft.spec(proposed)
-    if running.table == proposed.table or not (first.allow_concurrent or second.allow_concurrent):
-        return True
-    return not proposed.is_immediate and not running.is_immediate and not running.was_ready
-
-
-def _same_context(draft: Draft, record: MigrationRecorded, spec: MigrationSpec) -> list[tuple[str, MigrationRecorded]]:
-    """Those submitted before it in its context, to its database."""
-    found = []
-    for name, other in draft.migrations():
-        if other.sequence >= record.sequence:
-            break
-        if draft.spec(other).context == spec.context and is_same_database(draft, other, record):
-            found.append((name, other))
-    return found
-
-
-def _pending_before(draft: Draft, record: MigrationRecorded, spec: MigrationSpec) -> int:
-    return sum(other.state in PENDING for _, other in _same_context(draft, record, spec))
-
-
-def _broken_before(draft: Draft, record: MigrationRecorded, spec: MigrationSpec) -> str | None:
-    for name, other in _same_context(draft, record, spec):
-        if other.state in (MigrationState.FAILED, MigrationState.CANCELLED) and not (
-            other.owner_failed and other.retries == 0
-        ):
-            return name
-    return None
-
-
 def _done_already(draft: Draft, name: str, proposed: MigrationRecorded, spec: MigrationSpec) -> str | None:
     if not spec.context or spec.reverts is not None:
         return None
@@ -178,7 +142,7 @@ def _done_already(draft: Draft, name: str, proposed: MigrationRecorded, spec: Mi
             continue
         theirs = draft.spec(record)
         is_same = (theirs.context, theirs.statement) == (spec.context, spec.statement)
-        if is_same and is_same_database(draft, record, proposed):
+        if is_same and is_same_database(record, proposed):
             return other
     return None
 
@@ -207,17 +171,6 @@ def _clean_up(draft: Draft, name: str, record: MigrationRecorded) -> None:
         draft.ask(name, CleanUpMigration(name, record, keeps_tables=True))
 
 
-def is_same_database(draft: Draft, one: MigrationRecorded, other: MigrationRecorded) -> bool:
-    """Whether two migrations change one database: by its identity, not by the name that it was given.
-
-    Records of earlier versions have no identity. They are of one database if they have one name.
-    """
-    if one.server and other.server:
-        return one.server == other.server
-    first, second = draft.spec(one).database, draft.spec(other).database
-    return first == second != ""
-
-
 def has_changed(record: MigrationRecorded) -> bool:
     """Whether it is complete and has done something: what has nothing to do is complete without having begun."""
     return record.state is MigrationState.COMPLETE and record.started_ms > 0
@@ -229,7 +182,7 @@ def changed_since(draft: Draft, name: str, record: MigrationRecorded) -> str | N
         if other == name or theirs.table != record.table or not has_changed(theirs):
             continue
         is_later = (theirs.ended_ms, theirs.sequence) > (record.ended_ms, record.sequence)
-        if is_later and is_same_database(draft, theirs, record):
+        if is_later and is_same_database(theirs, record):
             return other
     return None
 

@@ -12,6 +12,7 @@ from headgate.eventlog.log import LogError, LogReader, Partition
 from headgate.eventlog.replay import read_on_to
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot
+from headgate.migration.core.throttle_reasons import FEED
 from headgate.records.control import FeedRecorded, FeedState, SpanPlan
 from headgate.records.keys import FeedKey
 from headgate.sources.offsets import SourceError, offsets_since
@@ -36,7 +37,7 @@ class FeedLags:
             try:
                 found = self._why(feed, seconds)
             except (LogError, SourceError) as error:
-                found = f"feed {feed}: how far it is behind cannot be asked: {error}"
+                found = f"{FEED}{feed}: how far it is behind cannot be asked: {error}"
             if found:
                 return found
         return ""
@@ -51,7 +52,7 @@ class FeedLags:
         for plan in record.spans:
             applied = {**plan.start, **_applied(snapshot, feed, plan)}
             if any(applied[partition] < since[plan.topic][partition] for partition in plan.start):
-                return f"feed {feed}: {plan.table} is more than {seconds:g} s behind (--max-feed-lag)"
+                return f"{FEED}{feed}: {plan.table} is more than {seconds:g} s behind (--max-feed-lag)"
         return ""
 
     def _now(self, shard: int) -> Snapshot:

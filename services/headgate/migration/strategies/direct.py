@@ -26,6 +26,7 @@ from headgate.migration.strategies.contract import (
 from headgate.migration.strategies.no_way_back import revert_refused
 from headgate.migration.strategies.planning import check_columns
 from headgate.records.migration import MigrationRecorded
+from headgate.records.migration_standing import AWAITING_LOCK
 from headgate.supervision.threads import BackgroundThread
 
 LOCK_PAUSES: Final = (1, 2, 5, 10, 30, 60, 60, 60, 60, 60)
@@ -180,7 +181,7 @@ class DirectStrategy:
             return self.adopt(fx.AdoptMigration(effect.migration, effect.record, owner_rev=effect.owner_rev))
         if not self._run.is_over:
             reason = self._run.reason
-            stage = "waiting for the table's lock" if reason else "running the statement"
+            stage = AWAITING_LOCK if reason else "running the statement"
             return fx.Progressed(stage, is_working=True, throttle_reason=reason)
         error = self._run.error
         if error is None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from headgate.migration.core.spec import MigrationSpec
+from headgate.migration.core.throttle_reasons import DATABASE, OPERATOR, REPLICA
 
 THROTTLED_POLL_SECONDS: Final = 0.1
 """How soon a copy that stands still notices that it may go on."""
@@ -52,7 +53,7 @@ class Pace:
         while not self._stopping.is_set():
             ratio, busy = self.ratio, self._why_busy()
             self.is_held = bool(busy) or ratio >= 1
-            self.reason = busy or (f"an operator: ratio {ratio:g}" if ratio > 0 else "")
+            self.reason = busy or (f"{OPERATOR} ratio {ratio:g}" if ratio > 0 else "")
             owed = float("inf") if ratio >= 1 or busy else took_seconds * ratio / (1 - ratio)
             if slept >= owed:
                 return
@@ -74,11 +75,11 @@ class Pace:
             return ""
         load = self._server.load()
         if threads_max is not None and load.threads_running > threads_max:
-            return f"the database: {load.threads_running} sessions at work, {threads_max} allowed"
+            return f"{DATABASE} {load.threads_running} sessions at work, {threads_max} allowed"
         if lag_max is not None and math.isinf(load.lag_seconds):
-            return "a replica does not replicate, or cannot be asked"
+            return f"{REPLICA} does not replicate, or cannot be asked"
         if lag_max is not None and load.lag_seconds > lag_max:
-            return f"a replica: {load.lag_seconds:.1f} s behind, {lag_max:g} allowed"
+            return f"{REPLICA}: {load.lag_seconds:.1f} s behind, {lag_max:g} allowed"
         return ""
 
     def _why_feeds(self) -> str:

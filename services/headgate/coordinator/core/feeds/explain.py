@@ -54,10 +54,11 @@ class Explanation(msgspec.Struct, frozen=True):
     feed_held_by: tuple[str, ...] = ()
 
 
-def explain(state: CoordinatorState, feed: str, *, has_owner: bool = True) -> Explanation:
+def explain(state: CoordinatorState, feed: str, *, has_owner: bool = True, kept_by: str = "") -> Explanation:
     """Why the feed is where it is, from the records alone. Raises UnknownFeedError.
 
-    ``has_owner``: whether the shard's owner is there; what it said last may be long ago.
+    ``has_owner``: whether the shard's owner is there; what it said last may be long ago. ``kept_by``: the migration
+    that pauses and resumes the feed, empty for a feed of an operator's.
     """
     record = state.feeds.get(feed)
     if record is None:
@@ -78,7 +79,7 @@ def explain(state: CoordinatorState, feed: str, *, has_owner: bool = True) -> Ex
         table_count=len(record.spans),
         held_count=len(held),
         reasons=tuple(_reason(state, key, table) for key, table in held[:REASONS_MAX]),
-        feed_held_by=feed_held_by(state, feed, has_owner=has_owner),
+        feed_held_by=feed_held_by(state, feed, has_owner=has_owner, kept_by=kept_by),
     )
 
 

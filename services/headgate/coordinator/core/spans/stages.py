@@ -179,8 +179,11 @@ def _unanswered(state: CoordinatorState, key: SpanKey) -> list[str]:
     return sorted(late)[:AGENTS_NAMED_MAX]
 
 
-def feed_held_by(state: CoordinatorState, feed: str, *, has_owner: bool) -> tuple[str, ...]:
-    """What holds the feed as a whole, whatever its tables do: each says what, and what to do."""
+def feed_held_by(state: CoordinatorState, feed: str, *, has_owner: bool, kept_by: str = "") -> tuple[str, ...]:
+    """What holds the feed as a whole, whatever its tables do: each says what, and what to do.
+
+    ``kept_by``: the migration that pauses and resumes the feed, if there is one.
+    """
     record = state.feeds[feed]
     lines = []
     if not has_owner:
@@ -198,6 +201,11 @@ def feed_held_by(state: CoordinatorState, feed: str, *, has_owner: bool) -> tupl
         )
     elif record.wanted is WantedState.REMOVED:
         lines.append("an operator has removed it; it is gone once every table is sealed and the sink is cleaned")
+    elif record.wanted is not WantedState.RUNNING and kept_by:
+        lines.append(
+            f"migration {kept_by} has paused it and resumes it by itself: `headgate why {kept_by}`. Leave the feed "
+            "alone, because resuming it by hand ends the migration"
+        )
     elif record.wanted is not WantedState.RUNNING:
         lines.append(f"an operator wants it {record.wanted.value}; `headgate feed resume {feed}` lets it go on")
     elif not record.spans:

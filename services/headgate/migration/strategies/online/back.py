@@ -5,13 +5,13 @@ back is to be kept, a feed from there into the table before is begun at once; el
 reverted change's by name, so that there is one, whoever begins it.
 """
 
-from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from headgate.config.start_offsets import StartOffsets
 from headgate.migration.core.copy_steps import FeedSeen, Position
+from headgate.migration.core.feed_names import back_feed
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Memory, RefusedError, Table
 from headgate.migration.strategies.online.lane import Held, Lane
@@ -19,16 +19,6 @@ from headgate.migration.strategies.online.lane_plan import LanePlan
 from headgate.migration.strategies.online.way_back import OPPOSITE, WayBack, fingerprint, plan_back, read_way_back
 from headgate.records.identifiers import show_identifier
 from headgate.records.migration import MigrationRecorded
-
-
-def forth_feed(migration: str) -> str:
-    """The feed into a migration's copy."""
-    return f"migration-{sha256(migration.encode()).hexdigest()[:8]}"
-
-
-def back_feed(migration: str) -> str:
-    """The feed into the table before a completed migration."""
-    return f"{forth_feed(migration)}-back"
 
 
 class OnlineBack:

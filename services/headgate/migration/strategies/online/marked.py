@@ -21,6 +21,7 @@ from headgate.migration.strategies.online.lane_plan import LanePlan, several_and
 from headgate.migration.strategies.online.marks import TopicMarks
 from headgate.migration.strategies.online.range_work import RangeWork
 from headgate.migration.strategies.planning import added_unique_keys
+from headgate.records.migration_standing import ADDING_KEYS
 
 POLL_SECONDS: Final = 0.2
 
@@ -28,8 +29,6 @@ REACH_SECONDS: Final = 60.0
 """For marks to come to every partition of the topic, once it is known that changes come."""
 
 STOP_POLL_SECONDS: Final = 0.5
-
-ADDING_KEYS: Final = "adding unique keys"
 
 
 def which_rows(server: Any, plan: Plan, error: RefusedError) -> RefusedError:

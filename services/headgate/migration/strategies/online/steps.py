@@ -13,6 +13,7 @@ from headgate.config.start_offsets import StartOffsets
 from headgate.migration.core.copy_steps import CopyStage, FeedSeen, Step, next_step
 from headgate.migration.core.progress import percent_of
 from headgate.migration.core.spec import MigrationSpec
+from headgate.migration.core.throttle_reasons import FEED
 from headgate.migration.strategies.contract import (
     Chunk,
     DatabaseUnavailableError,
@@ -25,11 +26,17 @@ from headgate.migration.strategies.online.copying import COPYING, noted_key, rea
 from headgate.migration.strategies.online.followed import FollowedRows, still_differing
 from headgate.migration.strategies.online.lane import HOT_KEYS_MAX, Held, Row
 from headgate.migration.strategies.online.lane_plan import LanePlan
-from headgate.migration.strategies.online.marked import ADDING_KEYS, POLL_SECONDS, MarkedWork, Note, Parts
+from headgate.migration.strategies.online.marked import POLL_SECONDS, MarkedWork, Note, Parts
 from headgate.migration.strategies.online.marks import TopicMarks
 from headgate.migration.strategies.online.range_work import RangeWork
 from headgate.records.identifiers import show_identifier
-from headgate.records.migration_standing import READY_TO_CUT_OVER
+from headgate.records.migration_standing import (
+    ADDING_KEYS,
+    AWAITING_CHANGE,
+    AWAITING_TRANSACTIONS,
+    READY_TO_CUT_OVER,
+    STARTING_FEED,
+)
 
 PROOF_SECONDS: Final = 600.0
 """For a change to come by connector, topic and agent into the copy: a busy machine starts an agent in minutes."""
@@ -153,7 +160,7 @@ class OnlineWork(MarkedWork):
         return f"the feed into the copy, {self._feed}, {said} (stage {self._memory.stage}): the table is untouched"
 
     def _create(self) -> None:
-        self.stage = "starting the feed"
+        self.stage = STARTING_FEED
         held = self.plan.held
         table = show_identifier((held.before.schema, held.shadow))
         start = None
@@ -164,7 +171,7 @@ class OnlineWork(MarkedWork):
 
     def _prove(self) -> None:
         """See one change come through; a table without rows has none to show."""
-        self.stage = "waiting for a change to come through"
+        self.stage = AWAITING_CHANGE
         now = time.monotonic()
         self._proof_until = self._proof_until or now + PROOF_SECONDS
         if self._mark is None or now - self._marked_at > MARK_SECONDS:
@@ -196,11 +203,11 @@ class OnlineWork(MarkedWork):
             self.stopping.wait(POLL_SECONDS)
 
     def _hold(self, feed_id: str) -> None:
-        self.stage = "waiting for transactions under way"
+        self.stage = AWAITING_TRANSACTIONS
         position = self._lane.position(self.plan, feed_id)
         partitions = self._marks().partitions
         if position is None or not position.is_closed or set(position.offsets) != partitions:
-            raise DatabaseUnavailableError(f"feed {self._feed} is stopped, but not sealed at its sink: {position}")
+            raise DatabaseUnavailableError(f"{FEED}{self._feed} is stopped, but not sealed at its sink: {position}")
         is_hidden = self._lane.hidden(self.plan)
         while is_hidden():
             if self.stopping.wait(POLL_SECONDS):
@@ -269,7 +276,7 @@ class OnlineWork(MarkedWork):
         behind = None if position is None else sum(ends.values()) - sum(position.offsets.values())
         self.position = "" if position is None else f"feed {sorted(position.offsets.items())}"
         if behind is None or behind > LAG_OFFSETS_MAX:
-            not_begun = f"feed {self._feed} has not begun: is there an agent? See `headgate why {self._feed}`"
+            not_begun = f"{FEED}{self._feed} has not begun: is there an agent? See `headgate why {self._feed}`"
             self._wait_for_feed(error or (not_begun if behind is None else f"{behind} changes behind"), POLL_SECONDS)
             self._count_behind(behind)
             return

@@ -20,6 +20,7 @@ import msgspec
 
 from headgate.migration.core import effects as fx
 from headgate.migration.core.copy_steps import FeedSeen
+from headgate.migration.core.feed_names import feed_of
 from headgate.migration.core.spec import MigrationSpec, parse_spec
 from headgate.migration.statements.reading import parse_statement
 from headgate.migration.statements.statement import Statement, StatementError
@@ -30,13 +31,14 @@ from headgate.migration.strategies.contract import (
     RefusedError,
 )
 from headgate.migration.strategies.examining import AT_SUBMISSION, checked_plan, plan_copy, read_plan
-from headgate.migration.strategies.online.back import OnlineBack, back_feed, forth_feed
+from headgate.migration.strategies.online.back import OnlineBack
 from headgate.migration.strategies.online.lane import CutOver, FeedBehindError, Lane
 from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan, several_and_unique
-from headgate.migration.strategies.online.marked import ADDING_KEYS, Copier, Note, Parts
+from headgate.migration.strategies.online.marked import Copier, Note, Parts
 from headgate.migration.strategies.online.steps import OnlineWork
 from headgate.migration.strategies.online.way_back import plan_back
 from headgate.records.migration import FEED, Artifact, MigrationRecorded
+from headgate.records.migration_standing import ADDING_KEYS
 
 ENDED_NAMES_MAX: Final = 20
 """Sessions named in a message, which people read."""
@@ -55,7 +57,7 @@ class OnlineStrategy:
         self._copier = copier
         self._migration = migration
         self._reverts = reverts
-        self._feed = forth_feed(migration) if reverts is None else back_feed(reverts)
+        self._feed = feed_of(migration, reverts)
         self._back = OnlineBack(server, lane, feeds)
 
     def examine(self, spec: MigrationSpec, reverted: MigrationRecorded | None) -> fx.Examined | fx.ExamineRefused:

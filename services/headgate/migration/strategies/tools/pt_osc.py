@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec
+from headgate.migration.core.throttle_reasons import OPERATOR
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Plan, RefusedError
 from headgate.migration.strategies.tools.output import printed
@@ -140,7 +141,7 @@ class PtOscStrategy(ToolStrategy):
         if self._process is not None and is_still != self._is_still:
             self._process.hold(is_held=is_still)
             self._is_still = is_still
-        return "an operator: it stands still" if is_still else ""
+        return f"{OPERATOR} it stands still" if is_still else ""
 
     def _seen(self, record: MigrationRecorded, note: str) -> Any:
         rows, eta = progress_of(self._folder().said(), record.table_rows)

@@ -1,0 +1,119 @@
+"""What holds a feed's checkpoint: from the records of its shard, the feed's positions, and the ends of its topics.
+
+A feed that reads a change log may have to wait for streams: a stream is applied behind the ends of its parents
+(generation/changelog/core/bounds.py). No agent reports that as an error, because it passes once the parents are read.
+It is found here from the generations and the feed's positions.
+"""
+
+from collections.abc import Mapping
+from contextlib import closing
+
+from msgspec.structs import replace
+
+from headgate.cli.lookup import find_feed, replayed
+from headgate.config.feed import parse_feed
+from headgate.coordinator.core.feeds.explain import Explanation, Reason, explain
+from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.sharding import shard_of
+from headgate.eventlog.snapshot import Snapshot
+from headgate.generation.changelog.core.bounds import Wait, waits_of
+from headgate.generation.core.state import current_of
+from headgate.generation.shell.tail import GenerationTail
+from headgate.records.control import FeedRecorded, Positions
+from headgate.records.error_codes import Stage
+from headgate.sources.offsets import end_offsets
+
+
+def explained_feed(log: KafkaLog, snapshot: Snapshot, feed: str, kept_by: str) -> Explanation:
+    """What holds the feed. ``kept_by``: the migration that pauses and resumes it, if there is one.
+
+    Raises CommandError for an unknown feed, LogError, MapError, SourceError.
+    """
+    record = find_feed(snapshot, feed)
+    shard = shard_of(feed, log.shards)
+    has_owner = snapshot.owner(shard) is not None
+    explanation = explain(replayed(snapshot, shard), feed, has_owner=has_owner, kept_by=kept_by)
+    explanation = _without_idle(explanation, snapshot, record, log)
+    applied = {at: to for plan in record.spans for at, to in _applied(snapshot, feed, plan.span).items()}
+    return _with_more(explanation, _waiting_streams(log, record, applied))
+
+
+def _without_idle(explanation: Explanation, snapshot: Snapshot, record: FeedRecorded, log: KafkaLog) -> Explanation:
+    """Without tables that lagged in their last batch and have applied everything since: the log cannot tell them apart.
+
+    Raises SourceError.
+    """
+    lagging = {reason.span for reason in explanation.reasons if reason.is_late}
+    plans = [plan for plan in record.spans if plan.span in lagging]
+    ends = end_offsets(log.connection, {plan.topic: max(plan.start) + 1 for plan in plans})
+    idle = {
+        plan.span
+        for plan in plans
+        if _applied(snapshot, explanation.feed, plan.span).items()
+        >= {partition: ends[plan.topic][partition] for partition in plan.start}.items()
+    }
+    reasons = tuple(reason for reason in explanation.reasons if reason.span not in idle)
+    return replace(explanation, reasons=reasons, held_count=explanation.held_count - len(idle))
+
+
+def _with_more(explanation: Explanation, reasons: tuple[Reason, ...]) -> Explanation:
+    """With ``reasons`` behind its own; a span that has several counts once."""
+    spans = {reason.span for reason in reasons} - {reason.span for reason in explanation.reasons}
+    return replace(explanation, reasons=explanation.reasons + reasons, held_count=explanation.held_count + len(spans))
+
+
+def _applied(snapshot: Snapshot, feed: str, span: str) -> Positions:
+    dispatched = snapshot.dispatched(feed, span)
+    role = dispatched.primary if dispatched is not None else None
+    progress = snapshot.progressed(feed, span, role) if role is not None else None
+    return progress.positions if progress is not None else {}
+
+
+def _waiting_streams(log: KafkaLog, record: FeedRecorded, applied: Positions) -> tuple[Reason, ...]:
+    """A reason for each stream that has changes and waits. ``applied``: the feed's positions, of all its spans.
+
+    Raises LogError, MapError, SourceError.
+    """
+    source = parse_feed(record.spec).source
+    if source.change_log is None:
+        return ()
+    with closing(GenerationTail(log, source.change_log, "headgate-cli")) as tail:
+        tail.read_what_is_committed()
+    found = tail.state.sets.get(source.change_log)
+    current = None if found is None else current_of(found)
+    if found is None or current is None:
+        return ()
+    waits = waits_of(tail.state, source.change_log, applied, strict=source.strict_generations)
+    ends = end_offsets(log.connection, {found.topic: found.partitions})[found.topic] if waits else {}
+    spans = {partition: plan for plan in record.spans for partition in plan.start}
+    return tuple(
+        Reason(
+            span=spans[wait.partition].span,
+            table=spans[wait.partition].table,
+            stage=Stage.SOURCE,
+            agent=None,
+            since_ms=current.changed_ms,
+            detail=_detail(wait),
+            advice=_advice(wait),
+        )
+        for wait in waits
+        if wait.partition in spans and _has_changes(wait, applied, ends)
+    )
+
+
+def _has_changes(wait: Wait, applied: Positions, ends: Mapping[int, int]) -> bool:
+    return ends.get(wait.partition, 0) > max(wait.first, applied.get(wait.partition, 0))
+
+
+def _detail(wait: Wait) -> str:
+    upto = "its end is not measured yet" if wait.end is None else f"it ends at {wait.end}"
+    return (
+        f"partition {wait.partition}: stream {wait.stream} waits for stream {wait.ancestor} of partition "
+        f"{wait.read_from}, which is applied up to offset {wait.position}; {upto}"
+    )
+
+
+def _advice(wait: Wait) -> str:
+    if wait.end is None:
+        return "wait: the owner of generations writes its END markers now"
+    return "wait: it goes on by itself once that stream is applied"

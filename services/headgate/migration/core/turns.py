@@ -1,0 +1,72 @@
+"""Whose turn it is: which migrations may run beside each other, and which wait for others of their context.
+
+The scheduler goes by these rules, and ``headgate why`` explains a wait by them. They follow from the records alone.
+"""
+
+from collections.abc import Iterable
+
+from headgate.migration.core.spec import parse_spec
+from headgate.records.migration import MigrationRecorded, MigrationState
+from headgate.records.migration_standing import PENDING
+
+Named = tuple[str, MigrationRecorded]
+"""A migration's id and record."""
+
+
+def is_same_database(one: MigrationRecorded, other: MigrationRecorded) -> bool:
+    """Whether two migrations change one database: by its identity, not by the name that it was given.
+
+    Records of earlier versions have no identity. They are of one database if they have one name.
+    """
+    if one.server and other.server:
+        return one.server == other.server
+    first, second = parse_spec(one.spec).database, parse_spec(other.spec).database
+    return first == second != ""
+
+
+def held_off_by(migrations: Iterable[Named], proposed: MigrationRecorded) -> list[str]:
+    """The running migrations that must end, or get farther, before ``proposed`` may start."""
+    return [
+        name for name, record in migrations if record.state is MigrationState.RUNNING and _conflicts(record, proposed)
+    ]
+
+
+def _conflicts(running: MigrationRecorded, proposed: MigrationRecorded) -> bool:
+    """Two of one database: never the same table, one copy at a time, and both at once only if one of them allows it."""
+    if not is_same_database(running, proposed):
+        return False
+    first, second = parse_spec(running.spec), parse_spec(proposed.spec)
+    if running.table == proposed.table or not (first.allow_concurrent or second.allow_concurrent):
+        return True
+    return not proposed.is_immediate and not running.is_immediate and not running.was_ready
+
+
+def pending_before(migrations: Iterable[Named], record: MigrationRecorded) -> list[str]:
+    """Migrations that must complete before ``record`` does; none unless it asked for completion in order."""
+    if not parse_spec(record.spec).in_order_completion:
+        return []
+    return [name for name, other in _same_context(migrations, record) if other.state in PENDING]
+
+
+def broken_before(migrations: Iterable[Named], record: MigrationRecorded) -> str | None:
+    """One that should have completed before ``record``, and will not; None unless it asked for completion in order."""
+    if not parse_spec(record.spec).in_order_completion:
+        return None
+    for name, other in _same_context(migrations, record):
+        if other.state in (MigrationState.FAILED, MigrationState.CANCELLED) and not (
+            other.owner_failed and other.retries == 0
+        ):
+            return name
+    return None
+
+
+def _same_context(migrations: Iterable[Named], record: MigrationRecorded) -> list[Named]:
+    """Those submitted before it in its context, to its database."""
+    context = parse_spec(record.spec).context
+    return [
+        (name, other)
+        for name, other in migrations
+        if other.sequence < record.sequence
+        and parse_spec(other.spec).context == context
+        and is_same_database(other, record)
+    ]

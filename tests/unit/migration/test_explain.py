@@ -1,0 +1,238 @@
+"""What `headgate why` says of a migration: each thing that it waits for, and what to do about it."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from headgate.migration.core.explain import (
+    NAMED_MAX,
+    QUIET_SECONDS,
+    Hold,
+    HoldKind,
+    MigrationExplanation,
+    explain_migration,
+    keeper_of,
+    migrations_beside,
+)
+from headgate.migration.core.feed_names import back_feed, forth_feed
+from headgate.migration.core.spec import MigrationSpec, written
+from headgate.migration.core.throttle_reasons import CLEAN_UP, DATABASE, FEED, OPERATOR, REPLICA
+from headgate.records.control import OwnerAnnounced
+from headgate.records.migration import MigrationRecorded, MigrationState, MigrationStrategy
+from headgate.records.migration_standing import (
+    AWAITING_CHANGE,
+    AWAITING_LOCK,
+    AWAITING_TRANSACTIONS,
+    CUTTING_OVER,
+    READY_TO_CUT_OVER,
+    STARTING_FEED,
+)
+from support.migration_records import recorded
+
+NOW_MS = 1_000_000
+OWNER = OwnerAnnounced("owner-1", 1, "1", 1, 5.0, NOW_MS)
+FEED_NAME = forth_feed("m1")
+
+
+def spec(**more: Any) -> str:
+    given: dict[str, Any] = {"statement": "ALTER TABLE t ADD c int", "database": "shop", "topic": "shop.public.items"}
+    return written(MigrationSpec(**(given | {"strategy": MigrationStrategy.ONLINE} | more)))
+
+
+def migration(text: str = "", **facts: Any) -> MigrationRecorded:
+    return recorded(text or spec(), **({"live_ms": NOW_MS, "stage_ms": NOW_MS} | facts))
+
+
+def explained(record: MigrationRecorded, **others: MigrationRecorded) -> MigrationExplanation:
+    return explain_migration({"m1": record, **others}, "m1", OWNER, NOW_MS)
+
+
+def the_hold(record: MigrationRecorded, **others: MigrationRecorded) -> Hold:
+    (found,) = explained(record, **others).reasons
+    return found
+
+
+READY = {"stage": READY_TO_CUT_OVER, "is_ready_to_complete": True, "was_ready": True, "waiting_ms": 5}
+
+
+@pytest.mark.parametrize(
+    ("facts", "wanted", "since_ms", "advice"),
+    [
+        (
+            {"state": MigrationState.AWAITING_APPROVAL, "submitted_by": "ann@a", "added_ms": 7},
+            HoldKind.APPROVAL,
+            7,
+            "headgate migration approve m1",
+        ),
+        (
+            {"state": MigrationState.QUEUED, "launch_postponed": True, "added_ms": 7},
+            HoldKind.LAUNCH,
+            7,
+            "headgate migration launch m1",
+        ),
+        (
+            {"state": MigrationState.QUEUED, "is_immediate": True, "completion_postponed": True, "added_ms": 7},
+            HoldKind.COMPLETION,
+            7,
+            "headgate migration complete m1",
+        ),
+        ({"state": MigrationState.QUEUED, "added_ms": 7}, HoldKind.TURN, 7, "wait"),
+        ({"state": MigrationState.READY, "ready_ms": 8, "added_ms": 7}, HoldKind.TURN, 8, "wait"),
+        (
+            {"stage": "copying", "throttle_reason": f"{OPERATOR} ratio 1", "throttled_ms": 9},
+            HoldKind.THROTTLE,
+            9,
+            "headgate migration throttle m1 --ratio 0",
+        ),
+        ({"stage": "copying", "throttle_ratio": 0.5}, HoldKind.THROTTLE, 0, "throttle m1 --ratio 0"),
+        ({"throttle_reason": f"{DATABASE} 9 at work", "throttled_ms": 9}, HoldKind.THROTTLE, 9, "sessions"),
+        ({"throttle_reason": f"{REPLICA}: 9.0 s behind", "throttled_ms": 9}, HoldKind.THROTTLE, 9, "check the replica"),
+        ({"throttle_reason": f"{FEED}shop: t is behind", "throttled_ms": 9}, HoldKind.THROTTLE, 9, "headgate why"),
+        ({"throttle_reason": "lost the connection", "throttled_ms": 9}, HoldKind.THROTTLE, 9, "by itself"),
+        (
+            {
+                "stage": AWAITING_LOCK,
+                "throttle_reason": "locked (try 1 of 11)",
+                "throttled_ms": 9,
+                "is_immediate": True,
+            },
+            HoldKind.LOCK,
+            9,
+            "end the session",
+        ),
+        ({"stage": STARTING_FEED}, HoldKind.STAGE, NOW_MS, "headgate serve coordinator"),
+        ({"stage": AWAITING_CHANGE}, HoldKind.STAGE, NOW_MS, f"headgate why {FEED_NAME}"),
+        ({"stage": AWAITING_TRANSACTIONS}, HoldKind.STAGE, NOW_MS, "end the transactions"),
+        (
+            {**READY, "completion_postponed": True, "stage_ms": 6},
+            HoldKind.COMPLETION,
+            6,
+            "headgate migration complete m1",
+        ),
+        (
+            {**READY, "cutover_after_ms": NOW_MS + 60_000, "message": "cut-over 1: held by 7"},
+            HoldKind.LOCK,
+            5,
+            "headgate migration force-cutover m1",
+        ),
+        (
+            {"ending": MigrationState.CANCELLED, "stage": "ending", "stage_ms": 4},
+            HoldKind.ENDING,
+            4,
+            "the owner's log",
+        ),
+        (
+            {"state": MigrationState.FAILED, "message": "no room", "ended_ms": 3},
+            HoldKind.FAILURE,
+            3,
+            "headgate migration retry m1",
+        ),
+        (
+            {"state": MigrationState.COMPLETE, "throttle_reason": f"{CLEAN_UP} feed f stays", "throttled_ms": 2},
+            HoldKind.CLEAN_UP,
+            2,
+            "every minute",
+        ),
+    ],
+)
+def test_a_hold_has_its_kind_its_beginning_and_advice(
+    facts: dict[str, Any], wanted: HoldKind, since_ms: int, advice: str
+) -> None:
+    found = the_hold(migration(**facts))
+    assert (found.stage, found.since_ms) == (wanted, since_ms)
+    assert found.detail
+    assert advice in found.advice
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"stage": "copying"},
+        {"stage": "comparing", "live_ms": NOW_MS - 59_000},
+        {"stage": CUTTING_OVER, "is_ready_to_complete": True},
+        {**READY},
+        {**READY, "cutover_after_ms": NOW_MS + 60_000, "cutover_forced": True},
+        {"state": MigrationState.COMPLETE},
+        {"state": MigrationState.CANCELLED, "message": "cancelled by ann"},
+    ],
+)
+def test_nothing_holds_a_migration_that_gets_on_or_is_over(facts: dict[str, Any]) -> None:
+    assert explained(migration(**facts)).reasons == ()
+
+
+def test_a_stage_in_which_nothing_is_new_is_a_hold_and_names_the_feed() -> None:
+    quiet_ms = NOW_MS - round(QUIET_SECONDS * 1_000)
+    found = the_hold(migration(stage="catching up", stage_ms=1, live_ms=quiet_ms, rows_copied=12))
+    assert (found.stage, found.since_ms) == (HoldKind.STAGE, quiet_ms)
+    assert "catching up" in found.detail
+    assert "12 rows" in found.detail
+    assert f"headgate why {FEED_NAME}" in found.advice
+    assert "600 s" in found.advice
+
+
+def test_one_long_statement_at_the_database_is_no_hold() -> None:
+    direct = spec(strategy=MigrationStrategy.DIRECT, topic=None)
+    record = migration(direct, stage="running the statement", stage_ms=1, live_ms=1, is_immediate=True)
+    assert explained(record) == replace(explained(record), reasons=(), feed="")
+
+
+def test_a_turn_names_the_migrations_that_are_before() -> None:
+    waiting = migration(state=MigrationState.READY, sequence=99, table="other")
+    found = the_hold(waiting, m2=migration(sequence=2), m3=migration(spec(database="elsewhere"), sequence=3))
+    assert found.stage is HoldKind.TURN
+    assert "m2" in found.detail
+    assert "m3" not in found.detail
+    assert found.advice.startswith("`headgate why m2`")
+    many = {f"n{number}": migration(sequence=number) for number in range(NAMED_MAX + 2)}
+    assert "n4 and 2 more" in the_hold(waiting, **many).detail
+
+
+def test_completion_in_order_names_what_has_to_complete_first() -> None:
+    ordered = spec(in_order_completion=True, context="release")
+    before = migration(spec(context="release"), sequence=1, state=MigrationState.QUEUED)
+    found = the_hold(migration(ordered, sequence=2, **READY), m0=before)
+    assert found.stage is HoldKind.COMPLETION
+    assert "m0" in found.detail
+    assert found.advice == "`headgate why m0`"
+    direct = spec(strategy=MigrationStrategy.DIRECT, topic=None, in_order_completion=True, context="release")
+    queued = migration(direct, sequence=2, state=MigrationState.READY, is_immediate=True)
+    assert "m0" in the_hold(queued, m0=before).detail
+
+
+@pytest.mark.parametrize(
+    ("owner", "said"),
+    [
+        (None, "no process owns the migrations"),
+        (replace(OWNER, announced_ms=NOW_MS - 20_000), "owner-1 owns the migrations, and was last heard 20 s ago"),
+    ],
+)
+def test_an_owner_that_is_gone_is_said_first(owner: OwnerAnnounced | None, said: str) -> None:
+    pending = migration(stage="copying", throttle_reason=f"{OPERATOR} ratio 1")
+    found = explain_migration({"m1": pending}, "m1", owner, NOW_MS).reasons
+    assert [hold.stage for hold in found] == [HoldKind.OWNER, HoldKind.THROTTLE]
+    assert found[0].detail == said
+    assert "headgate serve migration" in found[0].advice
+    over = migration(state=MigrationState.COMPLETE)
+    assert explain_migration({"m1": over}, "m1", owner, NOW_MS).reasons == ()
+
+
+def test_a_migration_that_does_not_exist_is_not_explained() -> None:
+    with pytest.raises(KeyError):
+        explain_migration({}, "m1", OWNER, NOW_MS)
+
+
+def test_a_feed_is_beside_the_migrations_of_its_topics_and_its_own() -> None:
+    pending = {"m1": migration(), "m2": migration(spec(topic="shop.public.other"))}
+    over = {"m3": migration(state=MigrationState.COMPLETE)}
+    assert set(migrations_beside(pending | over, "shop", frozenset({"shop.public.items"}))) == {"m1"}
+    assert set(migrations_beside(pending | over, forth_feed("m2"), frozenset())) == {"m2"}
+    assert migrations_beside(over, "shop", frozenset({"shop.public.items"})) == {}
+
+
+def test_a_running_migration_keeps_its_feed_and_a_revert_that_of_the_change_before() -> None:
+    running = {"m1": migration(), "r1": migration(spec(reverts="m0"))}
+    assert keeper_of(running, FEED_NAME) == "m1"
+    assert keeper_of(running, back_feed("m0")) == "r1"
+    assert keeper_of(running, "shop") == ""
+    assert keeper_of({"m1": migration(state=MigrationState.QUEUED)}, FEED_NAME) == ""
