@@ -103,8 +103,9 @@ class AgentFeeds(Collector):
         yield tables
         lag = GaugeMetricFamily(
             "headgate_feed_lag_seconds",
-            "the worst table's: age of the oldest change that a batch failed to apply, else of the last batch's oldest "
-            "change when it became visible, by the broker's clock; 0 when all is read",
+            "the worst table's that is claimed here: age of the oldest change that a batch failed to apply, else of "
+            "the last batch's oldest change when it became visible, by the broker's clock; 0 when all is read, none "
+            "while no table is claimed",
             labels=["feed"],
         )
         for feed, lag_ms in sorted(now.lag_ms.items()):

@@ -28,7 +28,8 @@ def of_feed(task: SpanTask, feed: str, feed_id: str) -> SpanTask:
 def sessions(bed: Bed, feed: str) -> int:
     """Of feeds whose name begins like that, by the label that a session at a sink has."""
     ((count,),) = bed.database.execute(
-        "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE %s", (f"headgate {feed}%",)
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE %s AND datname = current_database()",
+        (f"headgate {feed}%",),
     ).fetchall()
     return int(count)
 

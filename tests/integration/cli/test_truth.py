@@ -41,9 +41,12 @@ class Shop:
             producer.produce(self.topic, json.dumps(event).encode(), key)
             assert producer.flush(ANSWER_SECONDS) == 0
 
-    def metric(self, name: str) -> float:
+    def samples(self, name: str) -> list[float]:
         lines = self.node.get("/metrics")[1].splitlines()
-        return max((float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name}{{")), default=0.0)
+        return [float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name}{{")]
+
+    def metric(self, name: str) -> float:
+        return max(self.samples(name), default=0.0)
 
     def is_told(self, code: str) -> bool:
         """Whether each of them tells of the error, and of a lag that grows; more is written meanwhile."""
@@ -59,7 +62,7 @@ class Shop:
             and bool(feed["held_by"])
             and code in (table["error"] or "")
             and min(feed["lag_ms"] or 0, table["lag_ms"] or 0) > GROWN_SECONDS * 1000
-            and self.metric("headgate_feed_lag_seconds") > GROWN_SECONDS
+            and all(lag > GROWN_SECONDS for lag in self.samples("headgate_feed_lag_seconds"))
             and self.metric("headgate_feed_oldest_unapplied_seconds") > GROWN_SECONDS
             and self.metric("headgate_feed_held_tables") == 1
         )

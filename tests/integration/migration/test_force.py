@@ -59,7 +59,10 @@ def test_at_postgresql_only_sessions_of_this_table_and_database_are_ended(postgr
         beside.execute("SELECT * FROM others")
         elsewhere.execute("SELECT * FROM pg_class")
         thread = waiting(lambda: waiter.execute("LOCK TABLE items"))
-        asked = "SELECT count(*) FROM pg_locks WHERE relation = 'items'::regclass AND NOT granted"
+        asked = (
+            "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) "
+            "WHERE relation = 'items'::regclass AND NOT granted AND datname = current_database()"
+        )
         eventually(lambda: main.execute(asked).fetchone() == (1,), "it waits for the table")
         numbers = [str(session.info.backend_pid) for session in (waiter, holder)]
         ended = end_at_postgres(main, "public.items")

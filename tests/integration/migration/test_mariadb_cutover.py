@@ -61,7 +61,10 @@ class Writer(threading.Thread):
             self.error = error
 
     def waits(self, change: Change) -> bool:
-        found = change.run("SELECT info FROM information_schema.processlist WHERE state LIKE '%table metadata lock'")
+        found = change.run(
+            "SELECT info FROM information_schema.processlist "
+            "WHERE state LIKE '%table metadata lock' AND db = DATABASE()"
+        )
         return (self._statement,) in found
 
 

@@ -77,7 +77,9 @@ def end_sleepers(url: str, watcher: Any) -> None:
             "WHERE query LIKE '%pg_sleep(900)' AND datname = current_database()"
         )
         return
-    watcher.execute("SELECT id FROM information_schema.processlist WHERE info = 'SELECT SLEEP(900)'")
+    watcher.execute(
+        "SELECT id FROM information_schema.processlist WHERE info = 'SELECT SLEEP(900)' AND db = DATABASE()"
+    )
     for (number,) in watcher.fetchall():
         watcher.execute(f"KILL {number}")
 
@@ -116,7 +118,9 @@ def test_the_copy_waits_while_the_database_is_busy(url: str, watcher: Any, spec:
 
 def sleeping(url: str, watcher: Any) -> int:
     if url.startswith("mysql"):
-        watcher.execute("SELECT COUNT(*) FROM information_schema.processlist WHERE info = 'SELECT SLEEP(900)'")
+        watcher.execute(
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE info = 'SELECT SLEEP(900)' AND db = DATABASE()"
+        )
     else:
         watcher.execute(
             "SELECT count(*) FROM pg_stat_activity "

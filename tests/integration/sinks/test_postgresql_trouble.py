@@ -41,9 +41,10 @@ SECONDS_MAX = 60.0
 WAITS_FOR_ROW = """
 SELECT EXISTS (SELECT FROM pg_locks held WHERE held.pid = waits.pid AND held.relation = 'public.t'::regclass
                AND held.mode = 'RowExclusiveLock')
-FROM pg_locks waits WHERE NOT waits.granted AND waits.locktype = 'transactionid'
+FROM pg_locks waits JOIN pg_stat_activity USING (pid)
+WHERE NOT waits.granted AND waits.locktype = 'transactionid' AND datname = current_catalog
 """
-"""Of each session that waits for another's transaction: whether it has written to the table."""
+"""Of each session of this database that waits for another's transaction: whether it has written to the table."""
 
 CLAIM = build.claim(topic="shop.t")
 

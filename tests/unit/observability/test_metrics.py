@@ -41,12 +41,36 @@ def test_a_feeds_counts_go_on_over_claims_and_its_lag_is_the_worst_tables() -> N
     assert (value("rows_total"), value("lag_seconds")) == (10, None)
 
 
-def _status(span: str, *, rows: int, lag_ms: int = 0, error: str | None = None, epoch: int = 1) -> TaskStatus:
+def test_a_table_that_has_not_claimed_does_not_say_that_all_is_read() -> None:
+    registry, figures = new_registry(), FeedFigures()
+    AgentFeeds(registry, figures)
+
+    def lag() -> float | None:
+        return registry.get_sample_value("headgate_feed_lag_seconds", {"feed": "shop"})
+
+    for state in (TaskState.PREPARING, TaskState.PREPARED):
+        figures.note([_status("a", rows=0, state=state)])
+        assert lag() is None, state
+        figures.note([_status("a", rows=0, state=state), _status("b", rows=1, lag_ms=1500)])
+        assert lag() == 1.5, state
+    figures.note([_status("a", rows=0)])
+    assert lag() == 0
+
+
+def _status(
+    span: str,
+    *,
+    rows: int,
+    lag_ms: int = 0,
+    error: str | None = None,
+    epoch: int = 1,
+    state: TaskState = TaskState.REPLICATING,
+) -> TaskStatus:
     return TaskStatus(
         id=SpanId("shop", span),
         feed_id="f1",
         epoch=Epoch(0, epoch),
-        state=TaskState.REPLICATING,
+        state=state,
         positions={0: rows},
         seen_ts=None,
         rows=rows,

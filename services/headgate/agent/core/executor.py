@@ -56,6 +56,11 @@ class TaskStatus(msgspec.Struct, frozen=True):
     passed_over: int = 0
     passed_over_table: str | None = None
 
+    @property
+    def has_claimed(self) -> bool:
+        """Whether it knows how far the sink is, and so how far behind it is: before its claim it has nothing to say."""
+        return bool(self.positions) and self.state not in {TaskState.PREPARING, TaskState.PREPARED}
+
 
 class TableExecutor(Protocol):
     """Runs spans. A span has at most one task; states go preparing → prepared → replicating → stopping → stopped."""

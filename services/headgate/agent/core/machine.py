@@ -143,7 +143,7 @@ def _on_status(state: AgentState, status: TaskStatus, now: Now) -> Decision:
 def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
     """A checkpoint record if there is something new to say; a task that has not claimed has nothing to say."""
     last = state.progress.get(status.id)
-    if status.state in {TaskState.PREPARING, TaskState.PREPARED} or not status.positions:
+    if not status.has_claimed:
         return Decision()
     moved = last is None or (last.epoch, last.positions, last.rows) != (status.epoch, status.positions, status.rows)
     lag_changed = last is not None and (

@@ -15,6 +15,8 @@ from headgate.records.control import Epoch, TaskState
 class FeedFigures:
     """Counts by feed: ``rows``, ``bytes``, ``failures``; and as of now ``lag_ms`` (the worst table's), ``tables``.
 
+    A feed without a table that knows how far behind it is has no ``lag_ms``: 0 would say that all is read.
+
     One thread notes; others may read, for each reading puts whole dictionaries in the place of the former ones.
     """
 
@@ -38,7 +40,7 @@ class FeedFigures:
             size[feed] += status.bytes - (same.bytes if same else 0)
             failures[feed] += status.error is not None and (same is None or same.error is None)
             tables[feed] += status.state is TaskState.REPLICATING
-            if status.state is not TaskState.STOPPED:
+            if status.has_claimed and status.state is not TaskState.STOPPED:
                 lag_ms[feed] = max(lag_ms.get(feed, 0), status.lag_ms)
         self.rows, self.bytes, self.failures = dict(rows), dict(size), dict(failures)
         self.lag_ms, self.tables = lag_ms, dict(tables)

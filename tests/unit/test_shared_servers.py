@@ -1,0 +1,36 @@
+"""Tests run beside each other at one server: who asks what its sessions do says of which database.
+
+One that did not took another test's lock for its own, once in some hundred runs.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.pages import ROOT
+
+ASKS = re.compile(r"pg_stat_activity|pg_locks|processlist", re.IGNORECASE)
+
+NARROWED = re.compile(
+    r"datname = (current_database\(\)|current_catalog|%s)|db = DATABASE\(\)|WHERE id = %s|Binlog Dump", re.IGNORECASE
+)
+"""To a database or a session. Who reads the binary log belongs to no database."""
+
+
+def texts(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_who_asks_what_sessions_do_says_of_which_database() -> None:
+    asking = {
+        (path.relative_to(ROOT).as_posix(), text)
+        for folder in ("integration", "support", "fixtures")
+        for path in (ROOT / "tests" / folder).rglob("*.py")
+        for text in texts(path)
+        if ASKS.search(text)
+    }
+    assert len(asking) > 5, "nothing is found any more"
+    assert [(path, text) for path, text in sorted(asking) if not NARROWED.search(text)] == []
