@@ -8,6 +8,7 @@ import typer
 
 from headgate.cli.changes import Change, permitted
 from headgate.cli.lookup import find_agent
+from headgate.cli.names import complete_agents
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, age, show_rows
 from headgate.cli.requests import MOVES_SECONDS_DEFAULT, ask_shards, operation, show_done
@@ -44,7 +45,9 @@ def list_agents(
 
 @app.command()
 def drain(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="see `headgate agent list`")],
+    agent: Annotated[
+        str, typer.Argument(metavar="AGENT", help="see `headgate agent list`", autocompletion=complete_agents)
+    ],
     *,
     change: Change,
     timeout: Timeout = MOVES_SECONDS_DEFAULT,

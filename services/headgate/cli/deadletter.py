@@ -10,6 +10,7 @@ import typer
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Destruction, Permit, agreed
 from headgate.cli.lookup import find_feed
+from headgate.cli.names import FeedName, complete_feeds, complete_tables
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, age, note, show_object, show_rows
 from headgate.eventlog.kafka import KafkaLog
@@ -29,10 +30,9 @@ app = CommandGroup(help="Inspect and replay changes that were set aside.", no_ar
 VALUE_SHOWN_MAX: Final = 80
 """Characters of a reason in a table; show has all of it."""
 
-FeedName = Annotated[str, typer.Argument(metavar="FEED")]
 Place = Annotated[str, typer.Argument(metavar="PLACE", help="topic/partition/offset, as `list` shows it")]
 Places = Annotated[list[str] | None, typer.Argument(metavar="[PLACE]...", help="topic/partition/offset; default all")]
-Table = Annotated[str | None, typer.Option("--table", help="only this sink table")]
+Table = Annotated[str | None, typer.Option("--table", help="only this sink table", autocompletion=complete_tables)]
 Topic = Annotated[str | None, typer.Option("--topic", help="only this source topic")]
 Code = Annotated[str | None, typer.Option("--code", help="only this error code, see docs/error-codes.md")]
 
@@ -41,7 +41,9 @@ Letters = dict[DeadLetterKey, ChangeQuarantined]
 
 @app.command("list")
 def list_letters(
-    feed: Annotated[str | None, typer.Argument(metavar="[FEED]", help="default all feeds")] = None,
+    feed: Annotated[
+        str | None, typer.Argument(metavar="[FEED]", help="default all feeds", autocompletion=complete_feeds)
+    ] = None,
     *,
     table: Table = None,
     topic: Topic = None,

@@ -12,9 +12,11 @@ from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.capture.finding import Finding, State
 from headgate.capture.source import DEFAULT_NAME, read_source
 from headgate.cli.checks import show_findings
+from headgate.cli.connection_names import complete_sources
 from headgate.cli.dry_run import rehearsed
 from headgate.cli.options import ClusterOptions, Format, cluster_flags, connected
 from headgate.cli.output import Output
+from headgate.cli.rights import complete_services
 from headgate.cli.source import PublicationName, SlotName, Tables, target_at
 from headgate.config.feed import load_feed
 from headgate.config.rights import who_has_rights
@@ -34,13 +36,24 @@ def doctor(
     *,
     service: Annotated[
         list[str] | None,
-        typer.Option("--for", metavar="SERVICE", help="check the Kafka rights of this service [default: agent]"),
+        typer.Option(
+            "--for",
+            metavar="SERVICE",
+            help="check the Kafka rights of this service [default: agent]",
+            autocompletion=complete_services,
+        ),
     ] = None,
     feed: Annotated[
         Path | None, typer.Option("--feed", metavar="FILE", help="check the topics and the sink of a feed as well")
     ] = None,
     source: Annotated[
-        str | None, typer.Option("--source", metavar="DSN|NAME", help="check a source database as well")
+        str | None,
+        typer.Option(
+            "--source",
+            metavar="DSN|NAME",
+            help="check a source database as well",
+            autocompletion=complete_sources,
+        ),
     ] = None,
     source_password_file: Annotated[
         Path | None, typer.Option("--source-password-file", help="a file in HEADGATE_SECRETS_DIR")

@@ -11,6 +11,7 @@ import typer
 from headgate.cli.changes import Change, Destruction, Permit, permitted
 from headgate.cli.groups import Late, LateGroup
 from headgate.cli.lookup import find_feed
+from headgate.cli.names import FeedName, complete_feeds
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, show_object, show_rows, show_value
 from headgate.cli.requests import (
@@ -49,8 +50,6 @@ class FeedGroup(LateGroup):
 
 
 app = CommandGroup(cls=FeedGroup, help="Create, inspect and control feeds.", no_args_is_help=True)
-
-FeedName = Annotated[str, typer.Argument(metavar="FEED", help="name of the feed")]
 
 
 @app.command("list")
@@ -255,7 +254,8 @@ def delete(
 @app.command()
 def rebalance(
     feed: Annotated[
-        str | None, typer.Argument(metavar="[FEED]", help="name of the feed [every feed that runs]")
+        str | None,
+        typer.Argument(metavar="[FEED]", help="name of the feed [every feed that runs]", autocompletion=complete_feeds),
     ] = None,
     *,
     change: Change,

@@ -15,6 +15,7 @@ from headgate.capture.sink import copying, is_itself, missing_tables
 from headgate.capture.source import DEFAULT_NAME, Capture, read_source
 from headgate.capture.tables import topic_part
 from headgate.cli.changes import Destruction, permitted
+from headgate.cli.connection_names import complete_sinks, complete_sources
 from headgate.cli.options import ClusterOptions, Format, cluster_flags
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.source import PublicationName, SlotName, Tables, target_at
@@ -34,12 +35,26 @@ def init(
     ] = None,
     *,
     source: Annotated[
-        str, typer.Option("--source", metavar="DSN|NAME", help="the source database, or a named connection")
+        str,
+        typer.Option(
+            "--source",
+            metavar="DSN|NAME",
+            help="the source database, or a named connection",
+            autocompletion=complete_sources,
+        ),
     ],
     source_password_file: Annotated[
         Path | None, typer.Option("--source-password-file", help="a file in HEADGATE_SECRETS_DIR")
     ] = None,
-    sink: Annotated[str, typer.Option("--sink", metavar="DSN|NAME", help="the target database, or a named connection")],
+    sink: Annotated[
+        str,
+        typer.Option(
+            "--sink",
+            metavar="DSN|NAME",
+            help="the target database, or a named connection",
+            autocompletion=complete_sinks,
+        ),
+    ],
     sink_password_file: Annotated[
         Path | None, typer.Option("--sink-password-file", help="a file in HEADGATE_SECRETS_DIR")
     ] = None,

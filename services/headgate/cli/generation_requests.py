@@ -11,6 +11,7 @@ import typer
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Permit, permitted
 from headgate.cli.lookup import not_found
+from headgate.cli.names import complete_change_logs
 from headgate.cli.options import ClusterOptions, connected
 from headgate.cli.output import Output, note, show_value
 from headgate.cli.requests import CLIENT, requester
@@ -46,7 +47,9 @@ from headgate.runtime.requests import Request
 
 ReaderT = TypeVar("ReaderT")
 
-SetName = Annotated[str, typer.Argument(metavar="SET", help="name of the change log")]
+SetName = Annotated[
+    str, typer.Argument(metavar="SET", help="name of the change log", autocompletion=complete_change_logs)
+]
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Destruction, permitted
 from headgate.cli.generation_requests import ask_timestamps, delete_reader, opened, show_done
 from headgate.cli.lookup import not_found
+from headgate.cli.names import complete_timestamp_readers, complete_timestamp_sets, complete_timestamps
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
 from headgate.cli.output import Output, show_rows, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
@@ -34,8 +35,13 @@ from headgate.records.timestamps import (
 
 app = CommandGroup(help="Streams by time, for sources that have nothing but clocks.", no_args_is_help=True)
 
-SetName = Annotated[str, typer.Argument(metavar="SET", help="name of the timestamp set")]
-GenerationOf = Annotated[int | None, typer.Option("--generation", help="its timestamp in ms [the latest]")]
+SetName = Annotated[
+    str, typer.Argument(metavar="SET", help="name of the timestamp set", autocompletion=complete_timestamp_sets)
+]
+GenerationOf = Annotated[
+    int | None,
+    typer.Option("--generation", help="its timestamp in ms [the latest]", autocompletion=complete_timestamps),
+]
 RingFile = Annotated[
     Path | None, typer.Option("--ring", help="YAML or JSON: nodes, each with name, shards, tokens (and ignore_msb)")
 ]
@@ -46,7 +52,10 @@ IgnoreMsb = Annotated[int, typer.Option("--ignore-msb", min=0, max=63, help="fir
 
 @app.command("list")
 def list_timestamps(
-    name: Annotated[str | None, typer.Argument(metavar="[SET]", help="name of the timestamp set")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[SET]", help="name of the timestamp set", autocompletion=complete_timestamp_sets),
+    ] = None,
     *,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
@@ -141,7 +150,7 @@ def lookup(
 
 @app.command()
 def create(
-    name: SetName,
+    name: Annotated[str, typer.Argument(metavar="SET", help="name of the new timestamp set")],
     *,
     ring: RingFile = None,
     nodes: Annotated[int, typer.Option("--nodes", min=1, help="without --ring: so many equal nodes")] = 1,
@@ -279,7 +288,12 @@ def list_readers(name: SetName, *, output: Format = Output.TABLE, cluster: Clust
 @reader.command("delete")
 def delete_set_reader(
     name: SetName,
-    reader_name: Annotated[str, typer.Argument(metavar="READER", help="as `timestamps reader list` names it")],
+    reader_name: Annotated[
+        str,
+        typer.Argument(
+            metavar="READER", help="as `timestamps reader list` names it", autocompletion=complete_timestamp_readers
+        ),
+    ],
     *,
     change: Destruction,
     output: Format = Output.TABLE,

@@ -25,6 +25,7 @@ from headgate.cli.generation_requests import (
     waits_for,
 )
 from headgate.cli.generation_timestamps import app as timestamps
+from headgate.cli.names import complete_change_logs, complete_generations, complete_readers
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
 from headgate.cli.output import Output, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
@@ -76,7 +77,7 @@ def list_readers(name: SetName, *, output: Format = Output.TABLE, cluster: Clust
 
 @app.command()
 def create(
-    name: SetName,
+    name: Annotated[str, typer.Argument(metavar="SET", help="name of the new change log")],
     *,
     topic: Annotated[str | None, typer.Option("--topic", help="Kafka topic [the set's name]")] = None,
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="most streams at once; `grow` adds some")],
@@ -151,7 +152,10 @@ def delete(
 
 @app.command("list")
 def list_generations(
-    name: Annotated[str | None, typer.Argument(metavar="[SET]", help="name of the change log")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[SET]", help="name of the change log", autocompletion=complete_change_logs),
+    ] = None,
     *,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
@@ -184,7 +188,10 @@ def list_generations(
 def show(
     name: SetName,
     *,
-    generation: Annotated[int | None, typer.Option("--generation", help="its number [the one in force]")] = None,
+    generation: Annotated[
+        int | None,
+        typer.Option("--generation", help="its number [the one in force]", autocompletion=complete_generations),
+    ] = None,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
@@ -309,7 +316,10 @@ def gc(
 @reader.command("delete")
 def delete_log_reader(
     name: SetName,
-    reader_name: Annotated[str, typer.Argument(metavar="READER", help="as `generation reader list` names it")],
+    reader_name: Annotated[
+        str,
+        typer.Argument(metavar="READER", help="as `generation reader list` names it", autocompletion=complete_readers),
+    ],
     *,
     change: Destruction,
     output: Format = Output.TABLE,

@@ -39,15 +39,30 @@ def find_feed(snapshot: Snapshot, feed: str) -> FeedRecorded:
     return record
 
 
+def parts_of(snapshot: Snapshot, feed: str) -> list[str]:
+    """The tables of a feed as they run: a table that is split by its parts. Raises CommandError."""
+    return [plan.span for plan in find_feed(snapshot, feed).spans]
+
+
+def tables_of(snapshot: Snapshot, feed: str) -> list[str]:
+    """The whole tables of a feed, sorted. Raises CommandError."""
+    return sorted({table_of(part) for part in parts_of(snapshot, feed)})
+
+
 def find_table(snapshot: Snapshot, feed: str, table: str) -> None:
     """Raises CommandError if the feed, or its table of this name, does not exist."""
-    spans = [plan.span for plan in find_feed(snapshot, feed).spans]
-    if table not in spans and table not in map(table_of, spans):
-        raise not_found(f"table {table!r}", spans, f"`headgate table list {feed}`")
+    parts = parts_of(snapshot, feed)
+    if table not in parts and table not in map(table_of, parts):
+        raise not_found(f"table {table!r}", parts, f"`headgate table list {feed}`")
+
+
+def live_agents(snapshot: Snapshot) -> list[str]:
+    """Names of agents that have a session that is alive, sorted."""
+    return sorted({row.agent for row in agent_rows(snapshot) if row.state != "dead"})
 
 
 def find_agent(snapshot: Snapshot, agent: str) -> None:
     """Raises CommandError if no session of an agent of this name is alive."""
-    alive = sorted({row.agent for row in agent_rows(snapshot) if row.state != "dead"})
+    alive = live_agents(snapshot)
     if agent not in alive:
         raise not_found(f"agent {agent!r}", alive, "`headgate serve agent`")

@@ -12,7 +12,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Destruction, Permit, agreed, permitted
+from headgate.cli.connection_names import complete_databases
 from headgate.cli.migration_target import TargetOptions
+from headgate.cli.names import complete_feed_limits, complete_migrations, complete_migrations_or_all
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, note, show_object, show_rows
 from headgate.cli.requests import CLIENT, OUTCOME_SECONDS_DEFAULT, requester, show_settled
@@ -68,7 +70,17 @@ _VERBS: Final = {
 }
 """What each operation does, for a prompt or a dry run: "cancel migration 7"."""
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="see `headgate migration list`; all for every migration")]
+Id = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="see `headgate migration list`; all for every migration",
+        autocompletion=complete_migrations_or_all,
+    ),
+]
+OneId = Annotated[
+    str, typer.Argument(metavar="ID", help="see `headgate migration list`", autocompletion=complete_migrations)
+]
 AllowLossy = Annotated[
     list[str] | None,
     typer.Option("--allow-lossy", metavar="COLUMN", help="a column whose values may be lost; may be repeated"),
@@ -109,11 +121,19 @@ def submit(
     ] = None,
     replica: Annotated[
         list[str] | None,
-        typer.Option("--replica", help="a named connection, asked for its lag; may be repeated (MariaDB)"),
+        typer.Option(
+            "--replica",
+            help="a named connection, asked for its lag; may be repeated (MariaDB)",
+            autocompletion=complete_databases,
+        ),
     ] = None,
     max_feed_lag: Annotated[
         list[str] | None,
-        typer.Option("--max-feed-lag", help="FEED=SECONDS it may be behind, or the copy waits; may be repeated"),
+        typer.Option(
+            "--max-feed-lag",
+            help="FEED=SECONDS it may be behind, or the copy waits; may be repeated",
+            autocompletion=complete_feed_limits,
+        ),
     ] = None,
     change: Destruction,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
@@ -374,7 +394,7 @@ def cleanup(
 
 @app.command()
 def approve(
-    migration: Annotated[str, typer.Argument(metavar="ID", help="see `headgate migration list`")],
+    migration: OneId,
     *,
     change: Destruction,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from headgate.cli.connection_names import complete_databases, complete_registries
 from headgate.cli.options import OptionGroup
 
 StrategyName = Literal["online", "pt-osc", "gh-ost", "direct"]
@@ -14,7 +15,12 @@ class TargetOptions(OptionGroup, frozen=True):
     """Where a schema change is done, and how."""
 
     database: Annotated[
-        str, typer.Option("--database", help="a named connection of the migration service (HEADGATE_CONNECTIONS)")
+        str,
+        typer.Option(
+            "--database",
+            help="a named connection of the migration service (HEADGATE_CONNECTIONS)",
+            autocompletion=complete_databases,
+        ),
     ]
     strategy: Annotated[
         StrategyName,
@@ -27,7 +33,12 @@ class TargetOptions(OptionGroup, frozen=True):
         str | None, typer.Option("--topic", help="which has the table's changes (of Debezium), for strategy online")
     ] = None
     registry: Annotated[
-        str | None, typer.Option("--registry", help="the topic is in Avro: a named schema registry of the service")
+        str | None,
+        typer.Option(
+            "--registry",
+            help="the topic is in Avro: a named schema registry of the service",
+            autocompletion=complete_registries,
+        ),
     ] = None
     declarative: Annotated[
         bool, typer.Option("--declarative", help="STATEMENT is the wanted CREATE TABLE; the ALTER is found")

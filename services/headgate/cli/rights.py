@@ -18,7 +18,16 @@ _COLUMNS: Final = ("who", "principal", "resource", "name", "pattern", "operation
 
 WHO: Final = "{who}"
 
-Services = Annotated[list[str] | None, typer.Argument(metavar="[WHO]…", help="services; default all")]
+
+def complete_services(incomplete: str) -> list[str]:
+    """Whoever needs rights, for the TAB key."""
+    return [who for who in who_has_rights() if who.startswith(incomplete)]
+
+
+Services = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[WHO]…", help="services; default all", autocompletion=complete_services),
+]
 
 
 class RightsOptions(OptionGroup, frozen=True):

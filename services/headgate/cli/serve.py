@@ -14,6 +14,7 @@ from headgate.app.services import (
     run_views,
 )
 from headgate.cli.jars import fetch_before_start
+from headgate.cli.names import complete_change_logs
 from headgate.cli.options import ClusterOptions, CommandGroup, OptionGroup, cluster_flags
 
 app = CommandGroup(help="Run a service.", no_args_is_help=True)
@@ -92,7 +93,9 @@ def generation(
 
 @app.command()
 def ingest(
-    log_name: Annotated[str, typer.Argument(metavar="LOG", help="name of the change log")],
+    log_name: Annotated[
+        str, typer.Argument(metavar="LOG", help="name of the change log", autocompletion=complete_change_logs)
+    ],
     *,
     topics: Annotated[list[str], typer.Option("--topic", help="keyed topic to copy; may be repeated")],
     name: Annotated[

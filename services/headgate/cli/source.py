@@ -7,6 +7,7 @@ import typer
 
 from headgate.capture.source import DEFAULT_NAME, read_source
 from headgate.cli.checks import show_findings
+from headgate.cli.connection_names import complete_sources
 from headgate.cli.options import CommandGroup, Format
 from headgate.cli.output import Output
 from headgate.databases.address import Options, Target
@@ -36,7 +37,9 @@ def check(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="SOURCE", help="postgresql://user@host/database, mysql://user@host/database, or a named connection"
+            metavar="SOURCE",
+            help="postgresql://user@host/database, mysql://user@host/database, or a named connection",
+            autocompletion=complete_sources,
         ),
     ],
     *,

@@ -8,6 +8,7 @@ import typer
 
 from headgate.cli.changes import Change, permitted
 from headgate.cli.lookup import find_agent, find_feed, find_table
+from headgate.cli.names import FeedName, complete_agents, complete_feeds, complete_parts, complete_tables
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation, show_settled
@@ -18,10 +19,16 @@ from headgate.views.rows import table_rows
 
 app = CommandGroup(help="Inspect, move and split the tables of feeds.", no_args_is_help=True)
 
+WholeTable = Annotated[
+    str, typer.Argument(metavar="TABLE", help="as a whole, without partitions", autocompletion=complete_tables)
+]
+
 
 @app.command("list")
 def list_tables(
-    feed: Annotated[str | None, typer.Argument(metavar="[FEED]", help="only this feed's")] = None,
+    feed: Annotated[
+        str | None, typer.Argument(metavar="[FEED]", help="only this feed's", autocompletion=complete_feeds)
+    ] = None,
     *,
     watch: Watch = None,
     output: Format = Output.TABLE,
@@ -55,9 +62,15 @@ def _state(row: Mapping[str, Any]) -> str:
 
 @app.command()
 def move(
-    feed: Annotated[str, typer.Argument(metavar="FEED")],
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="as `headgate table list` shows it")],
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="where to; see `headgate agent list`")],
+    feed: FeedName,
+    table: Annotated[
+        str,
+        typer.Argument(metavar="TABLE", help="as `headgate table list` shows it", autocompletion=complete_parts),
+    ],
+    agent: Annotated[
+        str,
+        typer.Argument(metavar="AGENT", help="where to; see `headgate agent list`", autocompletion=complete_agents),
+    ],
     *,
     change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
@@ -85,8 +98,8 @@ def move(
 
 @app.command()
 def split(
-    feed: Annotated[str, typer.Argument(metavar="FEED")],
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="as a whole, without partitions")],
+    feed: FeedName,
+    table: WholeTable,
     *,
     parts: Annotated[
         int | None, typer.Option(min=2, help="into how many; left out: as its load asks, from now on")
@@ -114,8 +127,8 @@ def split(
 
 @app.command()
 def merge(
-    feed: Annotated[str, typer.Argument(metavar="FEED")],
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="as a whole, without partitions")],
+    feed: FeedName,
+    table: WholeTable,
     *,
     change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,

@@ -9,6 +9,7 @@ import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Permit, permitted
+from headgate.cli.names import complete_feeds
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, cluster_flags, connected
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.cli.rights import grant, rights
@@ -28,14 +29,27 @@ POLL_RECORDS_MAX: Final = 500
 app.command("rights")(rights)
 app.command("grant")(grant)
 
-TopicName = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help=f"one of {', '.join(KEY_FORMS)}; default all")]
+TopicName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[TOPIC]",
+        help=f"one of {', '.join(KEY_FORMS)}; default all",
+        autocompletion=lambda incomplete: [name for name in KEY_FORMS if name.startswith(incomplete)],
+    ),
+]
 
 
 @app.command("list")
 def list_topics(
     *,
     feed: Annotated[
-        str | None, typer.Option("--feed", metavar="FEED", help="the topics that FEED reads, and how far it has come")
+        str | None,
+        typer.Option(
+            "--feed",
+            metavar="FEED",
+            help="the topics that FEED reads, and how far it has come",
+            autocompletion=complete_feeds,
+        ),
     ] = None,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,

@@ -10,7 +10,9 @@ import msgspec
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.cli.connection_names import complete_sources
 from headgate.cli.lookup import find_feed
+from headgate.cli.names import FeedName, complete_tables
 from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.config.feed import FeedSpec, parse_feed
@@ -31,7 +33,7 @@ SOURCE: Final = Options("--source-dsn", "--source-password-file", "source")
 
 
 def verify(
-    feed: Annotated[str, typer.Argument(metavar="FEED")],
+    feed: FeedName,
     *,
     source_dsn: Annotated[
         str | None,
@@ -40,14 +42,21 @@ def verify(
         ),
     ] = None,
     source_connection: Annotated[
-        str | None, typer.Option("--source-connection", help="a named connection, for --source-dsn")
+        str | None,
+        typer.Option(
+            "--source-connection", help="a named connection, for --source-dsn", autocompletion=complete_sources
+        ),
     ] = None,
     source_password_file: Annotated[
         Path | None, typer.Option("--source-password-file", help="a file in HEADGATE_SECRETS_DIR")
     ] = None,
     table: Annotated[
         list[str] | None,
-        typer.Option("--table", help="compare only this table, as `headgate table list` shows it; may be repeated"),
+        typer.Option(
+            "--table",
+            help="compare only this table, as `headgate table list` shows it; may be repeated",
+            autocompletion=complete_tables,
+        ),
     ] = None,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,

@@ -8,6 +8,7 @@ import typer
 
 from headgate.app.exit_codes import ExitCode
 from headgate.cli.lookup import find_feed, not_found
+from headgate.cli.names import complete_feeds_and_migrations
 from headgate.cli.options import ClusterOptions, Format, Watch, connected
 from headgate.cli.output import Output, again, age, note, show_rows, show_value
 from headgate.cli.why_feed import explained_feed
@@ -32,7 +33,12 @@ HOW: Final = "`headgate feed create FILE`, `headgate migration submit STATEMENT`
 
 
 def why(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="a feed, or the id of a migration")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="a feed, or the id of a migration", autocompletion=complete_feeds_and_migrations
+        ),
+    ],
     *,
     watch: Watch = None,
     output: Format = Output.TABLE,

@@ -140,6 +140,23 @@ def named_registry(name: str, option: str) -> RegistrySpec:
     return found
 
 
+def connection_names(use: Use) -> list[str]:
+    """Names of the connections for that use, sorted; none if this process has no file. Raises DatabaseRefusedError."""
+    known = _known()
+    return [] if known is None else sorted(name for name, found in known.connections.items() if use in found.use)
+
+
+def registry_names() -> list[str]:
+    """Names of the schema registries, sorted; none if this process has no file. Raises DatabaseRefusedError."""
+    known = _known()
+    return [] if known is None else sorted(known.registries)
+
+
+def _known() -> _File | None:
+    file = setting(CONNECTIONS)
+    return _read(Path(file)) if file else None
+
+
 def _file(name: str, option: str) -> tuple[Path, _File]:
     file = setting(CONNECTIONS)
     if not file:

@@ -1,0 +1,131 @@
+"""Names that the TAB key completes: of feeds, tables, agents, migrations, change logs and timestamp sets.
+
+They are read from the cluster that the line names so far, in a bounded time. If nothing answers, or the settings are
+wrong, nothing is offered and nothing is printed: the command itself explains that when it is run.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Annotated, Final
+
+import typer
+
+from headgate.cli.lookup import live_agents, parts_of, tables_of
+from headgate.cli.options import ClusterOptions, connected
+from headgate.eventlog.snapshot import Snapshot, all_partitions, read_snapshot
+from headgate.records.generation import ReaderKey, SetKey, SetRecorded
+from headgate.records.keys import FeedKey
+from headgate.records.migration import MigrationKey
+from headgate.records.timestamps import TimestampReaderKey, TimestampSetKey, TimestampSetRecorded
+from headgate.supervision.threads import BackgroundThread
+
+NAMES_SECONDS_MAX: Final = 2.0
+"""How long the TAB key may take beside the start of the command. A cluster answers in some tenths of a second."""
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.~/:@%+,=-]+\Z")
+"""Names that mean the same to every shell. Shells evaluate what completion offers, and names are written by others."""
+
+Complete = Callable[[typer.Context, str], list[str]]
+"""What typer calls for the names that can stand at a place."""
+
+Given = Mapping[str, object]
+"""The values of the command's parameters that are typed already."""
+
+
+def within_bounds(find: Callable[[], Iterable[str]]) -> list[str]:
+    """The names that ``find`` returns, sorted. None if it fails or takes too long, without a message."""
+    found: list[list[str]] = []
+
+    def search() -> None:
+        with suppress(Exception):  # whatever is wrong, the command says it when it is run
+            found.append(sorted({name for name in find() if _PLAIN.match(name)}))
+
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        thread = BackgroundThread(search, name="completion")
+        thread.start()
+        thread.join(NAMES_SECONDS_MAX)
+    finally:
+        logging.disable(before)
+    return found[0] if found else []
+
+
+def _on(topics: tuple[str, ...], names: Callable[[Snapshot, Given], Iterable[str]]) -> Complete:
+    """Names as the records on these control topics have them; all topics with current state if none is given."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        def find() -> Iterable[str]:
+            given = {field: ctx.params.get(field) for field in ClusterOptions.__struct_fields__}
+            with connected(ClusterOptions(**given)) as (_, log):
+                return list(names(read_snapshot(log, all_partitions(log, topics) if topics else None), ctx.params))
+
+        return [name for name in within_bounds(find) if name.startswith(incomplete)]
+
+    return complete
+
+
+def _feeds(snapshot: Snapshot, _given: Given) -> Iterable[str]:
+    return (key.feed for key in snapshot.keys(FeedKey))
+
+
+def _of_feed(names: Callable[[Snapshot, str], Iterable[str]]) -> Callable[[Snapshot, Given], Iterable[str]]:
+    """Names within the feed that is typed already, or within all feeds."""
+
+    def found(snapshot: Snapshot, given: Given) -> Iterable[str]:
+        feeds = [key.feed for key in snapshot.keys(FeedKey) if given.get("feed") in (None, key.feed)]
+        return (name for feed in feeds for name in names(snapshot, feed))
+
+    return found
+
+
+def _migrations(snapshot: Snapshot, _given: Given) -> Iterable[str]:
+    return (key.migration for key in snapshot.keys(MigrationKey))
+
+
+def _change_logs(snapshot: Snapshot, _given: Given) -> Iterable[str]:
+    return (key.set for key, record in snapshot.each(SetKey, SetRecorded) if record.topic)
+
+
+def _generations(snapshot: Snapshot, given: Given) -> Iterable[str]:
+    record = snapshot.get(SetKey(str(given.get("name"))), SetRecorded)
+    return (str(each.epoch) for each in (() if record is None else record.generations))
+
+
+def _readers(snapshot: Snapshot, given: Given) -> Iterable[str]:
+    return (key.reader for key in snapshot.keys(ReaderKey) if key.set == given.get("name"))
+
+
+def _timestamp_sets(snapshot: Snapshot, _given: Given) -> Iterable[str]:
+    return (key.set for key in snapshot.keys(TimestampSetKey))
+
+
+def _timestamps(snapshot: Snapshot, given: Given) -> Iterable[str]:
+    record = snapshot.get(TimestampSetKey(str(given.get("name"))), TimestampSetRecorded)
+    return (str(each.timestamp_ms) for each in (() if record is None else record.generations))
+
+
+def _timestamp_readers(snapshot: Snapshot, given: Given) -> Iterable[str]:
+    return (key.reader for key in snapshot.keys(TimestampReaderKey) if key.set == given.get("name"))
+
+
+complete_feeds: Final = _on(("changefeed",), _feeds)
+complete_feed_limits: Final = _on(("changefeed",), lambda snapshot, given: (f"{x}=" for x in _feeds(snapshot, given)))
+complete_tables: Final = _on(("changefeed",), _of_feed(tables_of))
+complete_parts: Final = _on(("changefeed",), _of_feed(parts_of))
+complete_agents: Final = _on((), lambda snapshot, _given: live_agents(snapshot))
+complete_migrations: Final = _on(("migration",), _migrations)
+complete_migrations_or_all: Final = _on(("migration",), lambda snapshot, given: ["all", *_migrations(snapshot, given)])
+complete_feeds_and_migrations: Final = _on(
+    ("changefeed", "migration"), lambda snapshot, given: [*_feeds(snapshot, given), *_migrations(snapshot, given)]
+)
+complete_change_logs: Final = _on(("generation",), _change_logs)
+complete_generations: Final = _on(("generation",), _generations)
+complete_readers: Final = _on(("generation",), _readers)
+complete_timestamp_sets: Final = _on(("generation",), _timestamp_sets)
+complete_timestamps: Final = _on(("generation",), _timestamps)
+complete_timestamp_readers: Final = _on(("generation",), _timestamp_readers)
+
+FeedName = Annotated[str, typer.Argument(metavar="FEED", help="name of the feed", autocompletion=complete_feeds)]
