@@ -35,6 +35,7 @@ from headgate.migration.core.spec import (
 )
 from headgate.migration.shell.work import MigrationWork
 from headgate.migration.strategies.online.way_back import read_way_back
+from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.migration.strategies.tools.tool import said_by_tool
 from headgate.records.control import FeedRecorded, FeedState
 from headgate.records.keys import FeedKey
@@ -211,7 +212,7 @@ def _checked(spec: MigrationSpec) -> MigrationSpec:
 
 def _examine(spec: MigrationSpec, output: Output) -> None:
     """Show what an owner would do, or raise CommandError with the reason to refuse it."""
-    result = MigrationWork().run(fx.ExamineMigration("plan", "plan", spec, reads_only=True))
+    result = MigrationWork(cluster_id=NO_CLUSTER).run(fx.ExamineMigration("plan", "plan", spec, reads_only=True))
     if isinstance(result, fx.Examined):
         show_object({"strategy": spec.strategy.value, **msgspec.to_builtins(result)}, output)
     elif isinstance(result, fx.ExamineRefused):

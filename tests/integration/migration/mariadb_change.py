@@ -27,7 +27,7 @@ from headgate.migration.strategies.online.lane import CutOver, LastChange, Place
 from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan
 from headgate.migration.strategies.online.marks import TopicMarks
 from headgate.migration.strategies.online.range_work import RangeWork
-from headgate.migration.strategies.target import target_of
+from headgate.migration.strategies.target import NO_CLUSTER, target_of
 from headgate.records.migration import MigrationStrategy
 
 __all__ = ["WHOLE", "Change", "PlayedChanges", "Tail", "cut_over_until_the_rename", "opened"]
@@ -76,7 +76,7 @@ class Change:
             strategy=MigrationStrategy.ONLINE,
             **more,
         )
-        self.server = MariadbServer(migration, target_of(address, str(password)))
+        self.server = MariadbServer(migration, target_of(address, str(password)), cluster_id=NO_CLUSTER)
         self.lane = MariadbOnline(self.server)
         self.migration, self.owner_rev = migration, owner_rev
         self.plan: LanePlan

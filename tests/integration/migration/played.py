@@ -28,7 +28,7 @@ from headgate.migration.strategies.online.strategy import OnlineStrategy
 from headgate.migration.strategies.postgresql.cutover import PostgresOnline
 from headgate.migration.strategies.postgresql.server import PostgresServer
 from headgate.migration.strategies.ranges import read_range, write_range
-from headgate.migration.strategies.target import target_of
+from headgate.migration.strategies.target import NO_CLUSTER, target_of
 from headgate.records.migration import MigrationStrategy
 from headgate.sinks.contract import ChangeBatch, OffsetRange
 from headgate.sinks.registry import open_sink
@@ -68,7 +68,11 @@ class Played:
         )
         self._address = f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}{parts.path}"
         target = target_of(self._address, str(folder / "password"))
-        self.server: Any = MariadbServer("m", target) if self.is_mariadb else PostgresServer("m", target)
+        self.server: Any = (
+            MariadbServer("m", target, cluster_id=NO_CLUSTER)
+            if self.is_mariadb
+            else PostgresServer("m", target, cluster_id=NO_CLUSTER)
+        )
         self.lane: Any = MariadbOnline(self.server) if self.is_mariadb else PostgresOnline(self.server)
         self.strategy = OnlineStrategy(self.server, self.lane, None, None, "m")
         self.topic: list[Change | None] = []

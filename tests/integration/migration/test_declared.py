@@ -12,6 +12,7 @@ from fixtures.services import database_connect
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.shell.work import open_strategy
+from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import MigrationStrategy
 from support.connections import described
 
@@ -52,7 +53,7 @@ def asked(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], tup
                 declarative=True,
                 **more,
             )
-            with closing(open_strategy("m", spec)) as strategy:
+            with closing(open_strategy("m", spec, cluster_id=NO_CLUSTER)) as strategy:
                 return strategy.examine(spec, None)
 
         return session.cursor(), ask

@@ -10,6 +10,7 @@ from fixtures.services import mariadb_execute
 from headgate.databases.address import Target
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.mariadb.server import MariadbServer
+from headgate.migration.strategies.target import NO_CLUSTER
 
 pytestmark = pytest.mark.integration
 
@@ -24,7 +25,7 @@ def test_a_key_of_a_part_of_a_column_is_not_a_key_of_its_other_columns(mariadb_d
     file = tmp_path / "password"
     file.write_text(password, encoding="utf-8")
     target = Target(mariadb_database.replace(f":{password}@", "@"), file)
-    with closing(MariadbServer("m", target)) as server:
+    with closing(MariadbServer("m", target, cluster_id=NO_CLUSTER)) as server:
         table = server.look(Statement("alter", None, "items", "", ""))
     assert table is not None
     assert (table.keys, table.primary) == ({"whole_": ("n", "m")}, ())

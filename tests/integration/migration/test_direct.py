@@ -11,6 +11,7 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.shell.work import open_strategy
 from headgate.migration.strategies import direct
+from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import MigrationStrategy
 from integration.migration.test_schema_changes import Place
 from support.migration_records import recorded
@@ -37,7 +38,7 @@ class Direct:
             cutover_threshold_seconds=1.0,
         )
         self.record = recorded(written(self.spec))
-        self.strategy: Any = open_strategy(statement, self.spec)
+        self.strategy: Any = open_strategy(statement, self.spec, cluster_id=NO_CLUSTER)
         examined = self.strategy.examine(self.spec, None)
         assert isinstance(examined, fx.Examined), examined
 

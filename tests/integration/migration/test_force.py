@@ -16,7 +16,7 @@ from headgate.migration.strategies.contract import LockUnavailableError
 from headgate.migration.strategies.mariadb.holders import end_holders as end_at_mariadb
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.postgresql.holders import end_holders as end_at_postgres
-from headgate.migration.strategies.target import target_of
+from headgate.migration.strategies.target import NO_CLUSTER, target_of
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from support.waiting import eventually
 
@@ -98,7 +98,9 @@ def test_at_mariadb_it_is_refused_until_the_server_tells_who_holds_the_table(
         cursor.execute("CREATE TABLE shop.others (id int PRIMARY KEY)")
         address = f"mysql://{parts.username}@{parts.hostname}:{parts.port}/shop"
         with (
-            closing(MariadbServer("m", target_of(address, str(tmp_path / "password")))) as server,
+            closing(
+                MariadbServer("m", target_of(address, str(tmp_path / "password")), cluster_id=NO_CLUSTER)
+            ) as server,
             closing(mariadb_connect(mariadb.dsn("shop"))) as holder,
             closing(mariadb_connect(mariadb.dsn("shop"))) as dump,
         ):

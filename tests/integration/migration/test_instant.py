@@ -9,6 +9,7 @@ import pytest
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import written
 from headgate.migration.shell.work import open_strategy
+from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import MigrationStrategy
 from integration.migration.test_under_a_feed import Table
 from support.migration_records import recorded
@@ -61,7 +62,7 @@ def test_what_takes_no_time_is_known_from_an_empty_table(table: Table) -> None:
     found = {}
     for change in CHANGES[table.kind]:
         spec = msgspec.structs.replace(table.spec(MigrationStrategy.ONLINE, change), prefer_instant=True)
-        with closing(open_strategy("m", spec)) as strategy:
+        with closing(open_strategy("m", spec, cluster_id=NO_CLUSTER)) as strategy:
             examined = strategy.examine(msgspec.structs.replace(spec, allow_lossy=True), None)
         found[change] = isinstance(examined, fx.Examined) and examined.is_immediate
     assert found == CHANGES[table.kind]
@@ -71,7 +72,7 @@ def test_what_takes_no_time_is_known_from_an_empty_table(table: Table) -> None:
 def test_a_change_is_made_at_once(table: Table) -> None:
     change = next(text for text, instant in CHANGES[table.kind].items() if instant and "COLUMN w" in text)
     spec = msgspec.structs.replace(table.spec(MigrationStrategy.ONLINE, change), prefer_instant=True)
-    with closing(open_strategy("m", spec)) as strategy:
+    with closing(open_strategy("m", spec, cluster_id=NO_CLUSTER)) as strategy:
         examined = strategy.examine(spec, None)
         assert isinstance(examined, fx.Examined)
         assert examined.is_immediate
@@ -87,7 +88,7 @@ def test_a_table_that_cannot_any_more_is_not_copied_under_a_lock(table: Table) -
     """MariaDB refuses ALGORITHM=INSTANT where the table needs another one; the test asks for what never can."""
     spec = msgspec.structs.replace(table.spec(MigrationStrategy.ONLINE, "ADD INDEX (v)"), prefer_instant=True)
     record = msgspec.structs.replace(recorded(written(spec)), is_immediate=True)
-    with closing(open_strategy("m", spec)) as strategy:
+    with closing(open_strategy("m", spec, cluster_id=NO_CLUSTER)) as strategy:
         told = strategy.start(fx.StartMigration("m", record, None, 1))
     assert isinstance(told, fx.Refused)
     assert "ALGORITHM=INSTANT" in told.reason

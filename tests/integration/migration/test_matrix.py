@@ -31,12 +31,14 @@ from headgate.migration.statements.clauses import CLAUSES, DialectName, Support
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.mariadb.fingerprint import facts_of as mariadb_facts
 from headgate.migration.strategies.postgresql.fingerprint import facts_of as postgres_facts
+from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.migration import MigrationStrategy
 from headgate_lab.schema_changes.case import Case
 from headgate_lab.schema_changes.cases import CASES, TABLES, cases_of
 from headgate_lab.schema_changes.load import COLUMNS, Batch, Load
 from headgate_lab.schema_changes.outcome import outcome_of
+from headgate_lab.schema_changes.postgresql_cases import IDENTITY_IS_FAR
 from integration.migration.played import WHOLE, Played
 from support.connections import described
 from support.migration_records import recorded
@@ -209,7 +211,7 @@ def online(bed: Bed, case: Case, seed: int) -> None:
 def refused(bed: Bed, case: Case, strategy: MigrationStrategy) -> None:
     bed.make(case, Load(random.Random(1)))  # noqa: S311 - a load is its seed
     before = bed.outcome(bed.schemas[0])
-    with closing(MigrationWork()) as work:
+    with closing(MigrationWork(cluster_id=NO_CLUSTER)) as work:
         for reads_only in (True, False):
             told = work.run(fx.ExamineMigration("r", "m", spec_of(bed, case, strategy), reads_only=reads_only))
             assert isinstance(told, fx.ExamineRefused), (case.name, told)
@@ -235,7 +237,11 @@ def direct(bed: Bed, case: Case, seed: int) -> None:
     late = load.batch()
     spec = spec_of(bed, case, MigrationStrategy.DIRECT)
     record = recorded(written(spec))
-    with closing(MigrationWork()) as work, closing(database_connect(bed.url)) as client, client.cursor() as cursor:
+    with (
+        closing(MigrationWork(cluster_id=NO_CLUSTER)) as work,
+        closing(database_connect(bed.url)) as client,
+        client.cursor() as cursor,
+    ):
         examined = work.run(fx.ExamineMigration("r", "m", spec))
         for statement in ("START TRANSACTION", *late.statements):
             cursor.execute(statement)
@@ -306,6 +312,14 @@ def test_some_cells(bed: Bed, request: pytest.FixtureRequest) -> None:
     for case in chance.sample(cases_of(bed.dialect, Support.COPIED, Support.DIRECT), DIRECT_CELLS):
         try_cell(bed, case, MigrationStrategy.DIRECT)
     try_cell(bed, chance.choice(cases_of(bed.dialect, Support.REFUSED)), MigrationStrategy.DIRECT)
+
+
+@pytest.mark.parametrize("bed", ["postgres"], indirect=True)
+def test_an_identity_goes_on_or_begins_again_as_at_the_server(bed: Bed) -> None:
+    cases = [case for case in CASES["postgres"] if case.prepare[-1:] == (IDENTITY_IS_FAR,)]
+    assert len(cases) == 3
+    for case in cases:
+        try_cell(bed, case, MigrationStrategy.ONLINE)
 
 
 @pytest.mark.parametrize("dialect", DATABASES)

@@ -120,6 +120,15 @@ def unique_keys(shop: Shop) -> set[str]:
     return {name for (name,) in found}
 
 
+def await_moves(movers: list[Mover]) -> None:
+    """From now on each of them has moved a value."""
+    before = [mover.moves for mover in movers]
+    eventually(
+        lambda: all(mover.moves > n for mover, n in zip(movers, before, strict=True)),
+        lambda: f"values move: {[mover.errors for mover in movers]}",
+    )
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_a_value_that_goes_from_row_to_row_is_where_it_went(
@@ -137,12 +146,10 @@ def test_a_value_that_goes_from_row_to_row_is_where_it_went(
     asked = shop.submit(name, f"ADD COLUMN code int {unique}, DROP COLUMN note", "--postpone-completion")
     assert asked.exit_code == 0, asked.output
     eventually(lambda: state_of(name)["is_ready_to_complete"], "it waits for its completion", 400)
-    before = [mover.moves for mover in movers]
-    eventually(lambda: all(m.moves > n for m, n in zip(movers, before, strict=True)), "values move")
+    await_moves(movers)
     done("complete", name)
     eventually(lambda: state_of(name)["state"] != "running", "it has ended", 400)
-    before = [mover.moves for mover in movers]
-    eventually(lambda: all(m.moves > n for m, n in zip(movers, before, strict=True)), "values move after it")
+    await_moves(movers)
     for mover in movers:
         mover.stopping.set()
         mover.join(60)

@@ -18,6 +18,7 @@ from headgate.migration.shell.work import open_strategy
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.examining import checked_plan
 from headgate.migration.strategies.pace import Pace
+from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import MigrationStrategy
 from headgate.supervision.threads import BackgroundThread
 from support.connections import described
@@ -90,7 +91,7 @@ def test_the_copy_waits_while_the_database_is_busy(url: str, watcher: Any, spec:
     for sleeper in sleepers:
         sleeper.start()
     try:
-        with closing(open_strategy("m", spec)) as strategy:
+        with closing(open_strategy("m", spec, cluster_id=NO_CLUSTER)) as strategy:
             server, passed = strategy._server, threading.Event()
             checked_plan(server, spec)
             server.take_over(1)
@@ -132,7 +133,7 @@ def sleeping(url: str, watcher: Any) -> int:
 @pytest.mark.usefixtures("watcher")
 def test_a_limit_that_cannot_be_watched_is_refused(url: str, spec: MigrationSpec) -> None:
     spec = msgspec.structs.replace(spec, lag_seconds_max=1.0)
-    with closing(open_strategy("m", spec)) as strategy:
+    with closing(open_strategy("m", spec, cluster_id=NO_CLUSTER)) as strategy:
         if not url.startswith("mysql"):
             checked_plan(strategy._server, spec)
             return

@@ -11,6 +11,7 @@ import pytest
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.shell.work import MigrationWork, _server
+from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import MigrationStrategy
 from headgate.runtime.machine import EffectFailed
 from support.connections import described
@@ -58,7 +59,7 @@ def test_spellings_of_an_address_are_one_database(place: Place) -> None:
 
 
 def test_a_migration_does_not_go_on_at_another_database(place: Place) -> None:
-    work, connection = MigrationWork(), place.connection("localhost")
+    work, connection = MigrationWork(cluster_id=NO_CLUSTER), place.connection("localhost")
     record = recorded(written(place.spec(connection)), server=place.where(connection))
     for effect in (fx.AdoptMigration("m", record), fx.StopMigration("m", record, is_forced=True)):
         assert not isinstance(work.run(effect), EffectFailed | fx.Broke | fx.Refused)
@@ -73,7 +74,7 @@ def test_a_migration_does_not_go_on_at_another_database(place: Place) -> None:
 
 
 def test_which_database_a_known_id_is_asked_for(place: Place) -> None:
-    work, spec = MigrationWork(), place.spec(place.connection("localhost"))
+    work, spec = MigrationWork(cluster_id=NO_CLUSTER), place.spec(place.connection("localhost"))
     here = place.where(place.connection())
     for known in (here, "elsewhere/7/shop"):
         asked = fx.ExamineMigration("r", "m", spec, is_known=True, known_server=known)

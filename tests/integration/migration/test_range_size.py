@@ -12,7 +12,7 @@ from headgate.migration.strategies.examining import checked_plan
 from headgate.migration.strategies.online.lane_plan import lane_plan
 from headgate.migration.strategies.postgresql.lane import PostgresLane
 from headgate.migration.strategies.postgresql.server import PostgresServer
-from headgate.migration.strategies.target import target_of
+from headgate.migration.strategies.target import NO_CLUSTER, target_of
 from headgate.records.migration import MigrationStrategy
 
 pytestmark = pytest.mark.integration
@@ -28,7 +28,7 @@ def row_bytes(url: str, folder: Path) -> int:
         database="shop",
         strategy=MigrationStrategy.ONLINE,
     )
-    with closing(PostgresServer("m", target_of(address, str(password_file)))) as server:
+    with closing(PostgresServer("m", target_of(address, str(password_file)), cluster_id=NO_CLUSTER)) as server:
         server.take_over(1)
         lane = PostgresLane(server)
         _, plan = checked_plan(server, spec)

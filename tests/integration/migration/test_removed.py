@@ -10,6 +10,7 @@ from headgate.migration.core.spec import written
 from headgate.migration.shell.work import MigrationWork, open_strategy
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Memory, Plan
+from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import Artifact, MigrationStrategy
 from integration.migration.test_instant import table
 from integration.migration.test_under_a_feed import Table
@@ -33,7 +34,7 @@ def test_it_fails_and_its_triggers_are_dropped(table: Table) -> None:
     spec = table.spec(MigrationStrategy.TRIGGERS, "ADD COLUMN c int")
     copy = Artifact("table", f"{table.name.split('.')[0]}.items_hg")
     record = recorded(written(spec), artifacts=(copy,))
-    with closing(open_strategy("m", spec)) as strategy:
+    with closing(open_strategy("m", spec, cluster_id=NO_CLUSTER)) as strategy:
         server = strategy._server
         assert server.take_over(1) is None
         now = server.look(Statement("alter", None, "items", "", ""))
@@ -43,7 +44,7 @@ def test_it_fails_and_its_triggers_are_dropped(table: Table) -> None:
             table.run(statement.format(server.mark))
     made = "SELECT trigger_name FROM information_schema.triggers WHERE event_object_table = 'items'"
     assert table.run(made)
-    work = MigrationWork()
+    work = MigrationWork(cluster_id=NO_CLUSTER)
     broke = work.run(fx.AdoptMigration("m", record, owner_rev=2))
     assert isinstance(broke, fx.Broke)
     assert "strategy triggers was removed" in broke.reason

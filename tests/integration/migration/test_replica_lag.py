@@ -9,7 +9,7 @@ import pytest
 from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.mariadb.server import MariadbServer
-from headgate.migration.strategies.target import target_of
+from headgate.migration.strategies.target import NO_CLUSTER, target_of
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from support.waiting import eventually
 
@@ -46,7 +46,9 @@ def test_a_replica_that_is_late_or_does_not_replicate_is_seen(
     primary, replica = pair
     (tmp_path / "password").write_text("secret", encoding="utf-8")
     addresses = [f"mysql://app@127.0.0.1:{server.port}" for server in pair]
-    with closing(MariadbServer("m", target_of(f"{addresses[0]}/shop", str(tmp_path / "password")))) as server:
+    with closing(
+        MariadbServer("m", target_of(f"{addresses[0]}/shop", str(tmp_path / "password")), cluster_id=NO_CLUSTER)
+    ) as server:
         with pytest.raises(RefusedError, match="name them with --replica"):
             server.check_load(with_lag=True)
         server.watch_replicas({"r": target_of(addresses[0], str(tmp_path / "password"))})

@@ -11,6 +11,7 @@ from headgate.migration.core import effects as fx
 from headgate.migration.shell.work import open_strategy
 from headgate.migration.strategies.contract import RefusedError, Stored
 from headgate.migration.strategies.room import check_room
+from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import MigrationStrategy
 from integration.migration.test_instant import table
 from integration.migration.test_under_a_feed import SAME, Table
@@ -38,7 +39,7 @@ def test_a_copy_that_has_no_room_is_refused(table: Table, monkeypatch: pytest.Mo
     if table.kind == "postgresql":
         table.run("CREATE PUBLICATION captured FOR TABLE items")
     spec = table.spec(MigrationStrategy.ONLINE, SAME[table.kind])
-    with closing(open_strategy("m", spec)) as strategy:
+    with closing(open_strategy("m", spec, cluster_id=NO_CLUSTER)) as strategy:
         examined = strategy.examine(spec, None)
     if not looked:
         pytest.skip("the server is elsewhere: it does not say how much room it has")

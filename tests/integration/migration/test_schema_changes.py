@@ -13,6 +13,7 @@ from fixtures.services import database_connect
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.shell.work import open_strategy
+from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import MigrationStrategy
 from support.connections import described
 
@@ -138,7 +139,7 @@ class Place:
     def built(self, table: str) -> Any:
         """How the table is built, without its name."""
         spec = self.spec(MigrationStrategy.DIRECT, table, "ADD x int", allow_lossy=True)
-        with closing(open_strategy("look", spec)) as strategy:
+        with closing(open_strategy("look", spec, cluster_id=NO_CLUSTER)) as strategy:
             found = strategy._server.look(_Named(table))
         definition = re.sub(r"PARTITION p\d|_hg[0-9a-f]{8}", "", found.definition)
         return sorted(definition.replace(",", "\n").split("\n")), list(found.columns), sorted(found.keys.values())
@@ -169,7 +170,7 @@ def tried(place: Place, table: str, form: str, ending: str) -> None:
     place.make(table)
     spec = place.spec(MigrationStrategy.ONLINE, table, change, allow_lossy=is_lossy)
     before = place.built(table), place.rows(table)
-    with closing(open_strategy(table, spec)) as strategy:
+    with closing(open_strategy(table, spec, cluster_id=NO_CLUSTER)) as strategy:
         told = strategy.examine(spec, None)
     if ending.rstrip("!"):
         assert isinstance(told, fx.ExamineRefused), (change, told)

@@ -18,6 +18,7 @@ from headgate.migration.statements.statement import StatementError
 from headgate.migration.strategies.contract import Memory, RefusedError
 from headgate.migration.strategies.examining import checked_plan
 from headgate.migration.strategies.online.lane_plan import lane_plan
+from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import MigrationStrategy
 from integration.migration.test_schema_changes import Place
 from support.connections import described
@@ -107,7 +108,9 @@ def test_refused_statements_touch_nothing_in_plans_and_submissions(place: Place)
         for strategy in (MigrationStrategy.ONLINE, MigrationStrategy.DIRECT):
             for reads_only in (True, False):
                 spec = asked(place, statement, strategy)
-                told = MigrationWork().run(fx.ExamineMigration("r", "m", spec, reads_only=reads_only))
+                told = MigrationWork(cluster_id=NO_CLUSTER).run(
+                    fx.ExamineMigration("r", "m", spec, reads_only=reads_only)
+                )
                 assert isinstance(told, fx.ExamineRefused), (statement, told)
     assert (state_of(place), logged(place)) == before
 
@@ -118,14 +121,14 @@ def test_a_plan_writes_nothing_anywhere(place: Place) -> None:
         for statement in PLANNED:
             for more in ({}, {"prefer_instant": True}, {"declarative": True}):
                 spec = asked(place, statement.format("archive"), strategy, **more)
-                told = MigrationWork().run(fx.ExamineMigration("r", "m", spec, reads_only=True))
+                told = MigrationWork(cluster_id=NO_CLUSTER).run(fx.ExamineMigration("r", "m", spec, reads_only=True))
                 assert isinstance(told, fx.Examined | fx.ExamineRefused), (statement, told)
     spec = asked(place, "ALTER TABLE archive ADD COLUMN c int", MigrationStrategy.ONLINE)
-    told = MigrationWork().run(fx.ExamineMigration("r", "m", spec, reads_only=True))
+    told = MigrationWork(cluster_id=NO_CLUSTER).run(fx.ExamineMigration("r", "m", spec, reads_only=True))
     assert isinstance(told, fx.Examined), told
     assert "checked when it is submitted" in told.message
     with (
-        closing(open_strategy("m", spec, reads_only=True)) as strategy,
+        closing(open_strategy("m", spec, cluster_id=NO_CLUSTER, reads_only=True)) as strategy,
         pytest.raises(RefusedError, match=r"(?i)read.only"),
     ):
         strategy._server.rehearse(parse_statement(spec.statement, strategy._server.dialect), None)
@@ -133,7 +136,7 @@ def test_a_plan_writes_nothing_anywhere(place: Place) -> None:
 
 
 def test_a_submission_leaves_nothing(place: Place) -> None:
-    work = MigrationWork()
+    work = MigrationWork(cluster_id=NO_CLUSTER)
     spec = asked(place, "ALTER TABLE archive ADD COLUMN c int", MigrationStrategy.ONLINE)
     assert isinstance(work.run(fx.ExamineMigration("r", "m", spec)), fx.Examined)  # the database headgate may be new
     before = state_of(place), logged(place)
@@ -157,7 +160,7 @@ def test_who_may_not_keep_a_trial_out_of_the_log_is_told_so(place: Place, tmp_pa
     address = f"mysql://app@{place.url.split('@')[1]}"
     spec = msgspec.structs.replace(spec, database=described(address, tmp_path / "secret"))
     try:
-        told = MigrationWork().run(fx.ExamineMigration("r", "m", spec))
+        told = MigrationWork(cluster_id=NO_CLUSTER).run(fx.ExamineMigration("r", "m", spec))
         assert isinstance(told, fx.Examined), told
         assert "binary log has CREATE TABLE and DROP TABLE headgate.rehearsal_" in told.message
     finally:
@@ -173,7 +176,9 @@ def test_foreign_keys_are_dropped_and_added_directly(place: Place) -> None:
     for change in (f"{drop} to_others", f"ADD CONSTRAINT again FOREIGN KEY (o) REFERENCES {others} (id)"):
         statement = f"ALTER TABLE child {change}"
         for strategy, kind in ((MigrationStrategy.DIRECT, fx.Examined), (MigrationStrategy.ONLINE, fx.ExamineRefused)):
-            told = MigrationWork().run(fx.ExamineMigration("r", "m", asked(place, statement, strategy)))
+            told = MigrationWork(cluster_id=NO_CLUSTER).run(
+                fx.ExamineMigration("r", "m", asked(place, statement, strategy))
+            )
             assert isinstance(told, kind), (statement, told)
 
 
@@ -194,7 +199,7 @@ def test_a_weak_key_is_no_key(place: Place) -> None:
         place.run(f"CREATE TABLE weak (url varchar(500) NOT NULL, site_id int NOT NULL, v int{inner})", outer)
         for reads_only in (True, False):
             spec = asked(place, "ALTER TABLE weak ADD c int", MigrationStrategy.ONLINE)
-            told = MigrationWork().run(fx.ExamineMigration("r", "m", spec, reads_only=reads_only))
+            told = MigrationWork(cluster_id=NO_CLUSTER).run(fx.ExamineMigration("r", "m", spec, reads_only=reads_only))
             assert isinstance(told, fx.ExamineRefused), key
             assert "a row is not found by u" in told.reason
 
@@ -229,7 +234,7 @@ def test_columns_are_paired_as_the_server_pairs_them(place: Place) -> None:
         place.run(f"CREATE TABLE {table} (id int PRIMARY KEY, {columns})", f"INSERT INTO {table} (id) VALUES (1)")
         statement = f"ALTER TABLE {table} {change}"
         spec = msgspec.structs.replace(asked(place, statement, MigrationStrategy.ONLINE), allow_lossy=True)
-        with closing(open_strategy("m", spec)) as strategy:
+        with closing(open_strategy("m", spec, cluster_id=NO_CLUSTER)) as strategy:
             _, plan = checked_plan(strategy._server, spec)
         place.run(statement)
         (row,) = place.run(f"SELECT * FROM {table}")
@@ -243,7 +248,7 @@ def test_a_column_that_is_added_again_has_a_name_of_its_own_until_the_cut_over(p
     statement = "ALTER TABLE again DROP c, ADD C int DEFAULT 47, DROP v, ADD x text"
     place.run("CREATE TABLE again (id int PRIMARY KEY, c text, v int)")
     spec = asked(place, statement, MigrationStrategy.ONLINE)
-    with closing(open_strategy("m", spec)) as strategy:
+    with closing(open_strategy("m", spec, cluster_id=NO_CLUSTER)) as strategy:
         server, lane = strategy._server, strategy._lane
         server.take_over(1)
         read, copied = checked_plan(server, spec)
@@ -264,7 +269,7 @@ def test_tables_whose_names_are_alike_are_told_apart(place: Place) -> None:
     for table in ("log_1", "log11", "LOG_1", "a$b"):
         place.run(f"CREATE TABLE `{table}` (id int PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 2")
     spec = asked(place, "ALTER TABLE log_1 ADD c int", MigrationStrategy.DIRECT)
-    with closing(open_strategy("m", spec)) as strategy:
+    with closing(open_strategy("m", spec, cluster_id=NO_CLUSTER)) as strategy:
         server = strategy._server
         server.take_over(1)
         schema = place.url.rsplit("/", 1)[1]

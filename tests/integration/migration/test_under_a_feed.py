@@ -20,6 +20,7 @@ from headgate.formats.change import Change, Operation
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.shell.work import open_strategy
+from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import MigrationStrategy
 from headgate.sinks.contract import (
     ChangeBatch,
@@ -182,7 +183,7 @@ def feed(request: pytest.FixtureRequest, table: Table) -> Iterator[Feed]:
 def changed(spec: MigrationSpec) -> None:
     """The whole of a migration by strategy direct."""
     record = recorded(written(spec))
-    with closing(open_strategy(spec.statement, spec)) as strategy:
+    with closing(open_strategy(spec.statement, spec, cluster_id=NO_CLUSTER)) as strategy:
         examined = strategy.examine(spec, None)
         assert isinstance(examined, fx.Examined), examined
         started = strategy.start(fx.StartMigration("m", record, None, 1))

@@ -16,6 +16,7 @@ from headgate.migration.core.machine import MIGRATIONS
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.shell.reports import PATH, ToolReports
 from headgate.migration.shell.work import MigrationWork
+from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.migration.strategies.tools.tool import Tools
 from headgate.observability.http import OpsServer
 from headgate.observability.metrics import new_registry
@@ -101,7 +102,7 @@ class Owner:
         self.at: dict[str, Callable[[], Any]] = {}
         """By stage: what happens when it is reported, while the program waits for the answer and before it is heard."""
         self.owner_rev = owner_rev
-        self.work = MigrationWork(tools=tools)
+        self.work = MigrationWork(tools=tools, cluster_id=NO_CLUSTER)
         self._desk, self._state = reports, MIGRATIONS.new_state(0)
         self.spec = spec
         reports.serve(self._take, lambda: None)

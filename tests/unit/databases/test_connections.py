@@ -14,6 +14,7 @@ from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.shell.work import MigrationWork, open_strategy
 from headgate.migration.strategies.contract import RefusedError
+from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import MigrationStrategy
 from headgate.runtime.machine import EffectFailed
 from headgate.sinks.contract import SinkRefusedError
@@ -149,32 +150,32 @@ def _change(database: str) -> MigrationSpec:
 
 def test_a_migration_names_a_connection(file: File) -> None:
     file.write(shop=SHOP, items={**SHOP, "use": ["sink"]})
-    open_strategy("m", _change("shop")).close()
+    open_strategy("m", _change("shop"), cluster_id=NO_CLUSTER).close()
     with pytest.raises(RefusedError, match=r"may be used as sink, not as migration.*Use another one \(shop\)"):
-        open_strategy("m", _change("items"))
+        open_strategy("m", _change("items"), cluster_id=NO_CLUSTER)
     with pytest.raises(RefusedError, match=r"--database: connection 'shp' is unknown; did you mean 'shop'"):
-        open_strategy("m", _change("shp"))
+        open_strategy("m", _change("shp"), cluster_id=NO_CLUSTER)
 
 
 def test_without_a_file_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEADGATE_CONNECTIONS")
     with pytest.raises(RefusedError, match="shop is a named connection, but this process has none"):
-        open_strategy("m", _change("shop"))
+        open_strategy("m", _change("shop"), cluster_id=NO_CLUSTER)
 
 
 def test_replicas_are_named_connections(file: File) -> None:
     mariadb = {"kind": "mysql", "address": "mysql://ann@db/items", "use": ["migration"]}
     file.write(items=mariadb, source={**mariadb, "use": ["source"]})
     spec = msgspec.structs.replace(_change("items"), lag_seconds_max=1.0, strategy=MigrationStrategy.PT_OSC)
-    open_strategy("m", msgspec.structs.replace(spec, replicas=("items",))).close()
+    open_strategy("m", msgspec.structs.replace(spec, replicas=("items",)), cluster_id=NO_CLUSTER).close()
     with pytest.raises(RefusedError, match=r"--replica: connection source may be used as source, not as migration"):
-        open_strategy("m", msgspec.structs.replace(spec, replicas=("source",)))
+        open_strategy("m", msgspec.structs.replace(spec, replicas=("source",)), cluster_id=NO_CLUSTER)
 
 
 def test_what_an_earlier_version_accepted_by_address_is_ended_where_nothing_was_begun(file: File) -> None:
     file.write(shop=SHOP)
     old = '{"statement": "DROP TABLE t", "strategy": "direct", "database": "postgresql://ann@db.example/shop"}'
-    work = MigrationWork()
+    work = MigrationWork(cluster_id=NO_CLUSTER)
     refused = work.run(fx.StartMigration("m", recorded(old)))
     assert isinstance(refused, fx.Refused)
     assert "Submit it again with --database" in refused.reason

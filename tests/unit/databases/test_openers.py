@@ -25,7 +25,7 @@ from headgate.migration.shell.work import open_strategy
 from headgate.migration.strategies.mariadb.replicas import MariadbReplicas
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions
-from headgate.migration.strategies.target import target_of
+from headgate.migration.strategies.target import NO_CLUSTER, target_of
 from headgate.records.migration import MigrationStrategy
 from headgate.sinks.registry import open_sink
 from headgate.sinks.relational.mysql import connection as mysql_sink
@@ -83,7 +83,7 @@ def _of_connection(kind: str, dsn: str, file: Path) -> SinkSpec:
 def _change_at(sink: SinkSpec) -> Any:
     """Sessions of a schema change at the database of that connection."""
     spec = MigrationSpec(statement="DROP TABLE t", strategy=MigrationStrategy.DIRECT, database=sink.connection or "")
-    return open_strategy("m", spec)._server.sessions
+    return open_strategy("m", spec, cluster_id=NO_CLUSTER)._server.sessions
 
 
 OPENING: Final = {"open_connection", "open_session", "Wire"}

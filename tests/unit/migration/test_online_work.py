@@ -42,19 +42,41 @@ class Others:
         return lambda *_: None
 
 
-@pytest.mark.parametrize("answers", [0, 1, 3])
-def test_it_ends_where_its_session_is_lost_and_can_be_begun_again(
-    answers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headgate.migration.strategies.online.steps.AGAIN_SECONDS", 0.01)
+def work_of(answers: int) -> OnlineWork:
     plan = make_plan({"id": "id"}, table(ID), table(ID), "s", allow_lossy=False)
     held = lane_plan(plan, "topic", name_bytes_max=63)
     spec = MigrationSpec(statement="", database="", strategy=MigrationStrategy.ONLINE)
     others: Any = Others()
     lane: Any = Lane(answers)
     parts = Parts(others, lane, others, "feed", others)
-    work = OnlineWork(parts, held, Memory(1, 1, "begun"), spec=spec, note=Note(), throttle_ratio=0.0)
+    return OnlineWork(parts, held, Memory(1, 1, "begun"), spec=spec, note=Note(), throttle_ratio=0.0)
+
+
+@pytest.mark.parametrize("answers", [0, 1, 3])
+def test_it_ends_where_its_session_is_lost_and_can_be_begun_again(
+    answers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headgate.migration.strategies.online.steps.AGAIN_SECONDS", 0.01)
+    work = work_of(answers)
     work.start()
     work._thread.join(30)
     assert work.is_over_in_vain
     assert isinstance(work.error, DatabaseUnavailableError)
+
+
+def test_what_did_not_answer_is_no_reason_any_more_once_a_step_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.migration.strategies.online.steps.AGAIN_SECONDS", 0.0)
+    work = work_of(4)
+    found = []
+
+    def step() -> None:
+        found.append(work.pace.reason)
+        if len(found) == 1:
+            raise DatabaseUnavailableError("no broker answers")
+        if len(found) == 3:
+            work.pace.reason = "2000 changes behind"
+
+    monkeypatch.setattr(work, "_step", step)
+    work.run()
+    assert found == ["", "no broker answers", ""]
+    assert work.pace.reason == "2000 changes behind"

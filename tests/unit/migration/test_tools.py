@@ -15,6 +15,7 @@ from headgate.migration.core.effects import ExamineRefused
 from headgate.migration.core.spec import MigrationSpec, MigrationSpecError, parse_spec, written
 from headgate.migration.shell.work import open_strategy
 from headgate.migration.strategies.contract import RefusedError
+from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.migration.strategies.tools.gh_ost_hook import given
 from headgate.migration.strategies.tools.output import shown
 from headgate.migration.strategies.tools.process import LINES_MAX, ToolFolder, ToolProcess
@@ -70,7 +71,7 @@ def test_a_submission_brings_no_host_file_or_sql_by_an_option(
 ) -> None:
     spec = checked(strategy, tool_options=(option,))
     spec = msgspec.structs.replace(spec, database=described(f"mysql://u@h/d{address}"))
-    told = open_strategy("m", spec).examine(spec, None)
+    told = open_strategy("m", spec, cluster_id=NO_CLUSTER).examine(spec, None)
     assert isinstance(told, ExamineRefused)
     assert why in told.reason
 

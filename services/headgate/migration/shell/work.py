@@ -56,13 +56,14 @@ def open_strategy(
     copier: Copier | None = None,
     tools: Tools | None = None,
     *,
-    cluster_id: str = "",
+    cluster_id: str,
     reads_only: bool = False,
 ) -> Any:
     """The strategy that a spec names, at the database that it names. Raises RefusedError; opens nothing yet.
 
     Without ``feeds`` and ``copier`` strategy online can only examine; pt-osc and gh-ost without ``tools``.
-    ``reads_only``: it can only plan, in sessions that cannot write.
+    ``reads_only``: it can only plan, in sessions that cannot write. ``cluster_id`` tells what it keeps at the database
+    from what other clusters keep there; NO_CLUSTER for a caller that only examines.
     """
     server = _server(migration, spec, cluster_id, reads_only=reads_only)
     if spec.replicas:
@@ -92,7 +93,7 @@ def open_strategy(
 
 
 def _server(
-    migration: str, spec: MigrationSpec, cluster_id: str = "", *, reads_only: bool = False
+    migration: str, spec: MigrationSpec, cluster_id: str, *, reads_only: bool = False
 ) -> MariadbServer | PostgresServer:
     """The database that a spec names. Raises RefusedError."""
     try:
@@ -137,7 +138,7 @@ class MigrationWork:
         copier: Copier | None = None,
         tools: Tools | None = None,
         *,
-        cluster_id: str = "",
+        cluster_id: str,
     ) -> None:
         self._open_strategy = partial(open_strategy, feeds=feeds, copier=copier, tools=tools, cluster_id=cluster_id)
         self._cluster_id = cluster_id

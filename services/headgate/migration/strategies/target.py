@@ -23,12 +23,16 @@ _ID_CHARACTERS_MAX: Final = 200
 """What the column ``headgate.migration.id`` holds."""
 
 
+NO_CLUSTER: Final = ""
+"""For callers that only examine: they keep nothing at a database that another cluster's could be taken for."""
+
+
 def id_in_database(cluster_id: str, migration: str) -> str:
     """What a migration is called at its database. Sessions, locks, copies and memory are named by it.
 
     Ids are unique within one Headgate cluster only, and several clusters may change tables of one server.
     """
-    if not cluster_id:
+    if cluster_id == NO_CLUSTER:
         return migration
     mark = f"@{sha256(cluster_id.encode()).hexdigest()[:16]}"
     if len(migration) + len(mark) > _ID_CHARACTERS_MAX:

@@ -66,7 +66,7 @@ class MariadbServer:
     shadow_prefix = ""
     """The table's own name comes first: see swap.py."""
 
-    def __init__(self, migration: str, target: Target, *, cluster_id: str = "", reads_only: bool = False) -> None:
+    def __init__(self, migration: str, target: Target, *, cluster_id: str, reads_only: bool = False) -> None:
         """Nothing is opened yet. Raises RefusedError."""
         self._cluster_id = cluster_id
         self.logged = ""

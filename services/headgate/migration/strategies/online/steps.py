@@ -93,6 +93,7 @@ class OnlineWork(MarkedWork):
         self.touched: FollowedRows | None = None
         """Rows that the cut-over compares, once every row was compared."""
         self._behind_most = 0
+        self._passing = ""
         self._marked_at = 0.0
         self._mark: Row | None = None
         self._proof_until: float | None = None
@@ -113,8 +114,9 @@ class OnlineWork(MarkedWork):
                 self._lane.check_ours()
                 try:
                     self._step()
+                    self._passed_over()
                 except _PASSING as error:
-                    self.pace.reason = str(error)
+                    self.pace.reason = self._passing = str(error)
                     self.stopping.wait(AGAIN_SECONDS)
         except (RefusedError, SupersededError, *_PASSING) as error:
             self.error = error
@@ -124,6 +126,12 @@ class OnlineWork(MarkedWork):
                 self.touched.close()
             self._server.let_go()
             self.pace.close()
+
+    def _passed_over(self) -> None:
+        """A step was done: whatever did not answer before it holds nothing up any more."""
+        if self._passing and self.pace.reason == self._passing:
+            self.pace.reason = ""
+        self._passing = ""
 
     def _step(self) -> None:
         record = self._feeds.record(self._feed)

@@ -3,9 +3,10 @@
 The cut-over gives it the table's own rights (handover.py).
 """
 
-from typing import Any, Final
+from typing import Final
 
 from headgate.databases.postgresql import sql
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
 
 __all__ = ["hide"]
 
@@ -15,7 +16,7 @@ FROM pg_class, aclexplode(relacl) WHERE oid = %s::regclass AND grantee <> relown
 """
 
 
-def hide(session: Any, copy: sql.Identifier) -> None:
+def hide(session: BoundedConnection, copy: sql.Identifier) -> None:
     """Take the rights that default privileges have given: they are for new tables, and may not be for this one."""
     for (grantee,) in session.execute(_GRANTEES, (copy.as_string(session),)).fetchall():
         role = sql.SQL("PUBLIC") if grantee is None else sql.Identifier(grantee)

@@ -4,6 +4,7 @@ import threading
 from typing import Any, Final
 
 from headgate.databases.postgresql import sql
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.migration.strategies.contract import Chunk, Load, Plan, Table
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, translating
 
@@ -24,9 +25,9 @@ class PostgresCopy:
     def __init__(self, sessions: PostgresSessions) -> None:
         self._sessions = sessions
         self._local = threading.local()
-        self._open: list[Any] = []
+        self._open: list[BoundedConnection] = []
 
-    def session(self) -> Any:
+    def session(self) -> BoundedConnection:
         """This thread's session."""
         kept = getattr(self._local, "session", None)
         if kept is None or kept.closed:
@@ -69,8 +70,8 @@ class PostgresCopy:
     def load(self) -> Load:
         """See contract; a replica that has caught up, or is none, has no lag."""
         with translating("asking for the load"):
-            row = self.session().execute(_LOAD).fetchone()
-        return Load(int(row[0]), float(row[1]))
+            ((running, lag),) = self.session().execute(_LOAD).fetchall()
+        return Load(int(running), float(lag))
 
     def duplicates(self, table: Table, columns: tuple[str, ...]) -> bool:
         """See contract."""

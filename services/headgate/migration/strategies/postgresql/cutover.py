@@ -13,7 +13,7 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -111,12 +111,12 @@ class _CutOver:
                 session.execute(rename.format(shadow, sql.Identifier(name)))
                 check_became(expected, facts_of(session, table), FORMED if plan.change is None else frozenset())
 
-    def _expected(self, session: Any) -> Facts:
+    def _expected(self, session: BoundedConnection) -> Facts:
         """What the table must be after the change: what it is now, and what the statement says."""
         now, plan = facts_of(session, table_of(self._plan.held)), self._plan
         return wanted(now, plan.change, dict(plan.plan.pairs), FORMED)
 
-    def _remembered(self, session: Any) -> Memory:
+    def _remembered(self, session: BoundedConnection) -> Memory:
         """With where the changes of the new table begin, and which table that is."""
         held, offsets, topic_id = self._plan.held, self._reached, self._tail.topic_id
         if self._missing():
@@ -125,7 +125,7 @@ class _CutOver:
         found = identity(session, replace(held.before, name=held.shadow))
         return reached(self._asked.memory, offsets, topic_id, built_as(found))
 
-    def _check_same(self, session: Any) -> None:
+    def _check_same(self, session: BoundedConnection) -> None:
         before = self._plan.held.before
         found = identity(session, before)
         now = self._lane.server.described(session, before.schema, before.name)
@@ -169,7 +169,7 @@ class _CutOver:
             self._reached[place.partition] = max(place.offset + 1, self._reached.get(place.partition, 0))
         return all(found)
 
-    def _drain(self, slot: "_Slot", session: Any, deadline: float) -> None:
+    def _drain(self, slot: "_Slot", session: BoundedConnection, deadline: float) -> None:
         """Return when all that was ever written to the table is on the topic: below ``_reached``."""
         self._flush()
         if not self._find(slot, deadline):
@@ -189,7 +189,7 @@ class _CutOver:
             main.execute("SET LOCAL synchronous_commit = 'local'")
             main.execute("UPDATE headgate.migration SET stage = stage WHERE id = %s", (server.migration,))
 
-    def _seal(self, session: Any, deadline: float) -> None:
+    def _seal(self, session: BoundedConnection, deadline: float) -> None:
         """Close the feed's positions, once all is in the copy: it writes nothing there any more."""
         while not self._is_in_copy(session):
             if time.monotonic() >= deadline:
@@ -201,7 +201,7 @@ class _CutOver:
             return
         raise not_in_copy()
 
-    def _is_in_copy(self, session: Any) -> bool:
+    def _is_in_copy(self, session: BoundedConnection) -> bool:
         """Without a mark in every partition the table is empty, and so must be the copy."""
         if self._missing():
             return is_empty(session, named(self._plan.held.before.schema, self._plan.held.shadow))
@@ -212,7 +212,7 @@ class _CutOver:
 class _Slot:
     """What has been written to one table since the slot was opened."""
 
-    def __init__(self, session: Any, name: str, publication: str, oid: int) -> None:
+    def __init__(self, session: BoundedConnection, name: str, publication: str, oid: int) -> None:
         self._session = session
         self._oid = oid
         self._statement = (

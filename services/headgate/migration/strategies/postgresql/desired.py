@@ -5,11 +5,12 @@ because no CREATE TABLE makes them.
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from headgate.databases.postgresql import catalogue, sql
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.strategies.contract import RefusedError
 
@@ -46,7 +47,7 @@ class Form(msgspec.Struct, frozen=True):
     kind: str
 
 
-def read_form(session: Any, full: str) -> Form:
+def read_form(session: BoundedConnection, full: str) -> Form:
     """Of the table with that name. Raises RefusedError for what an ALTER is not found for."""
     ((oid, relkind, persistence, options),) = session.execute(_KIND, (full,)).fetchall()
     columns = {

@@ -1,8 +1,9 @@
 """A table's facts in PostgreSQL's catalogue. Its own name, and names of its indexes, are not among them."""
 
-from typing import Any, Final
+from typing import Final
 
 from headgate.databases.postgresql import sql
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.migration.strategies.fingerprint import Fact, Facts
 from headgate.migration.strategies.postgresql.handover import published_parts
 
@@ -106,7 +107,7 @@ ORDER BY 1
 """
 
 
-def facts_of(session: Any, table: sql.Identifier) -> Facts:
+def facts_of(session: BoundedConnection, table: sql.Identifier) -> Facts:
     """The table's facts, as this session sees them now."""
     ((oid,),) = session.execute("SELECT to_regclass(%s)::oid", (table.as_string(),))
     columns, rows = published_parts(session)
@@ -114,6 +115,6 @@ def facts_of(session: Any, table: sql.Identifier) -> Facts:
     return frozenset(Fact(*map(str, row)) for row in session.execute(query, {"oid": oid}))
 
 
-def hanging_on(session: Any, oid: int) -> list[str]:
+def hanging_on(session: BoundedConnection, oid: int) -> list[str]:
     """What refers to the table from elsewhere, as the server describes it."""
     return [str(found) for (found,) in session.execute(_HANGING, {"oid": oid})]

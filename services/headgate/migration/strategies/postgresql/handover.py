@@ -5,9 +5,10 @@ later, by somebody else. A publication is whose changes Debezium reads: without 
 """
 
 from collections.abc import Container, Sequence
-from typing import Any, Final
+from typing import Final
 
 from headgate.databases.postgresql import sql
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.migration.strategies.contract import Plan, RefusedError
 from headgate.migration.strategies.fingerprint import Named
 from headgate.migration.strategies.postgresql.names import names_of, renames
@@ -60,7 +61,9 @@ WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
 """
 
 
-def hand_over(session: Any, plan: Plan, mark: str, wanted: Sequence[Named], restarted: Container[str] = ()) -> None:
+def hand_over(
+    session: BoundedConnection, plan: Plan, mark: str, wanted: Sequence[Named], restarted: Container[str] = ()
+) -> None:
     """Give the copy what hangs on the table; ``mark`` makes names of the migration. Raises RefusedError.
 
     ``wanted``: what objects of the copy are called then; as those of the table before, if that is not known.
@@ -70,7 +73,7 @@ def hand_over(session: Any, plan: Plan, mark: str, wanted: Sequence[Named], rest
     table, shadow = named(schema, plan.before.name), named(schema, plan.shadow)
     full = table.as_string(session)
     ((owner,),) = session.execute(_OWNER, (full,)).fetchall()
-    found: list[sql.Composable] = [sql.SQL("ALTER TABLE {} OWNER TO {}").format(shadow, sql.Identifier(owner))]
+    found: list[sql.Composed] = [sql.SQL("ALTER TABLE {} OWNER TO {}").format(shadow, sql.Identifier(owner))]
     found += _rights(session, plan, full)
     found += _publications(session, plan, full)
     names = wanted or names_of(session, table)
@@ -83,7 +86,7 @@ def hand_over(session: Any, plan: Plan, mark: str, wanted: Sequence[Named], rest
     _sequences(session, plan, full, restarted)
 
 
-def _publications(session: Any, plan: Plan, full: str) -> list[sql.Composable]:
+def _publications(session: BoundedConnection, plan: Plan, full: str) -> list[sql.Composed]:
     """With the columns and the rows that are published, where not all are; columns that are new are not among them.
 
     The copy may be in one of them: a connector that captures a schema puts all tables there when it begins again.
@@ -92,7 +95,7 @@ def _publications(session: Any, plan: Plan, full: str) -> list[sql.Composable]:
     table, shadow = named(schema, plan.before.name), named(schema, plan.shadow)
     columns, rows = published_parts(session)
     of_copy = {name for (name,) in session.execute(_MEMBERSHIPS, (shadow.as_string(session),)).fetchall()}
-    found: list[sql.Composable] = []
+    found: list[sql.Composed] = []
     query = _PUBLICATIONS.format(columns=columns, rows=rows)
     for publication, names, condition in session.execute(query, (full,)).fetchall():
         name = sql.Identifier(publication)
@@ -109,17 +112,17 @@ def _publications(session: Any, plan: Plan, full: str) -> list[sql.Composable]:
     return found
 
 
-def published_parts(session: Any) -> tuple[str, str]:
+def published_parts(session: BoundedConnection) -> tuple[str, str]:
     """Expressions of pg_publication_rel ``r``: numbers of the columns that are published, and which rows are."""
     if session.info.server_version >= _PARTS_OF_TABLES:
         return "r.prattrs::int2[]", "pg_get_expr(r.prqual, r.prrelid)"
     return "ARRAY[]::int2[]", "NULL"
 
 
-def _rights(session: Any, plan: Plan, full: str) -> list[sql.Composable]:
+def _rights(session: BoundedConnection, plan: Plan, full: str) -> list[sql.Composed]:
     """Those of the table and of its columns, and no more: default privileges may have given the copy others."""
     shadow, new_name = named(plan.before.schema, plan.shadow), dict(plan.pairs)
-    found: list[sql.Composable] = [
+    found: list[sql.Composed] = [
         sql.SQL("REVOKE ALL ON {} FROM {}").format(shadow, _role(grantee))
         for grantee in {row[0] for row in session.execute(_RIGHTS, (shadow.as_string(session),)).fetchall()}
     ]
@@ -139,7 +142,7 @@ def _role(name: str | None) -> sql.Composable:
     return sql.SQL("PUBLIC") if name is None else sql.Identifier(name)
 
 
-def _marks(session: Any, shadow: sql.Composable, full: str, indexes: set[str]) -> list[sql.Composable]:
+def _marks(session: BoundedConnection, shadow: sql.Composable, full: str, indexes: set[str]) -> list[sql.Composed]:
     """Row security, and the index by which the table was clustered, which is called by its name already."""
     ((is_enabled, is_forced, clustered),) = session.execute(_MARKS, (full,)).fetchall()
     words: list[sql.Composable] = []
@@ -152,7 +155,7 @@ def _marks(session: Any, shadow: sql.Composable, full: str, indexes: set[str]) -
     return [sql.SQL("ALTER TABLE {} {}").format(shadow, word) for word in words]
 
 
-def _identity(session: Any, shadow: sql.Composable, full: str, indexes: set[str]) -> list[sql.Composable]:
+def _identity(session: BoundedConnection, shadow: sql.Composable, full: str, indexes: set[str]) -> list[sql.Composed]:
     """What of a row that is gone its event says. The index that says so is called by its name already."""
     ((kind, index),) = session.execute(_IDENTITY, (full,)).fetchall()
     mode: sql.Composable | None = {"f": sql.SQL("FULL"), "n": sql.SQL("NOTHING")}.get(kind)
@@ -166,7 +169,7 @@ def _identity(session: Any, shadow: sql.Composable, full: str, indexes: set[str]
     return [] if mode is None else [sql.SQL("ALTER TABLE {} REPLICA IDENTITY {}").format(shadow, mode)]
 
 
-def _sequences(session: Any, plan: Plan, full: str, restarted: Container[str]) -> None:
+def _sequences(session: BoundedConnection, plan: Plan, full: str, restarted: Container[str]) -> None:
     """A serial's sequence goes to the new column; an identity's new sequence goes on where the old one is.
 
     The old one was renamed in this transaction, so nobody else counts it up until the end. RefusedError: they differ.

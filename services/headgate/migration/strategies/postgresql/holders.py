@@ -1,7 +1,8 @@
 """Who holds a table, or waits for it: the sessions that a forced cut-over ends."""
 
-from typing import Any, Final
+from typing import Final
 
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.migration.strategies.contract import LockUnavailableError
 
 __all__ = ["end_holders"]
@@ -17,7 +18,7 @@ GROUP BY 1, 2, 3 ORDER BY bool_or(l.granted), l.pid
 """
 
 
-def end_holders(session: Any, table: str) -> list[str]:
+def end_holders(session: BoundedConnection, table: str) -> list[str]:
     """End them, those that wait first: ended after the one that they wait for, they would go on in between.
 
     Returns what was ended. Raises LockUnavailableError for a prepared transaction, which has no session to end.

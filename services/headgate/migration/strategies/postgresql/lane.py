@@ -4,11 +4,12 @@ A mark is an update of one row to what it is: PostgreSQL logs that.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from headgate.databases.postgresql import catalogue, sql
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.databases.postgresql.progress import feed_rows
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.formats.change import BINARY, CONNECTOR, Change
@@ -174,7 +175,7 @@ class PostgresLane:
                 self._hold(session, plan)
 
     @staticmethod
-    def _hold(session: Any, plan: LanePlan) -> None:
+    def _hold(session: BoundedConnection, plan: LanePlan) -> None:
         """No row is written: a column is added without a value."""
         schema, shadow = plan.plan.before.schema, named(plan.plan.before.schema, plan.plan.shadow)
         present = {column.name for column in _form(session, shadow).columns}
@@ -283,20 +284,20 @@ class PostgresLane:
         held, main = plan.held, self.server.sessions.main
         sizes = [sql.SQL("coalesce(pg_column_size({}), 0)").format(sql.Identifier(old)) for old, _ in held.pairs]
         with translating("looking at the size of its rows"):
-            share = main.execute(_SAMPLED_PERCENT, (SAMPLED_PAGES, full_name(held.before, main))).fetchone()
-            row = main.execute(
+            ((share,),) = main.execute(_SAMPLED_PERCENT, (SAMPLED_PAGES, full_name(held.before, main))).fetchall()
+            ((average,),) = main.execute(
                 sql.SQL("SELECT avg({}) FROM {} TABLESAMPLE SYSTEM ({})").format(
-                    sql.SQL(" + ").join(sizes), table_of(held), sql.Literal(share[0])
+                    sql.SQL(" + ").join(sizes), table_of(held), sql.Literal(share)
                 )
-            ).fetchone()
-        return ROW_BYTES_MIN + int(row[0] or 0)
+            ).fetchall()
+        return ROW_BYTES_MIN + int(average or 0)
 
     def position(self, plan: LanePlan, feed_id: str) -> Position | None:
         """See Lane."""
         with translating("asking for the feed's position"):
             return self.position_in(self.server.sessions.main, plan, feed_id)
 
-    def position_in(self, session: Any, plan: LanePlan, feed_id: str) -> Position | None:
+    def position_in(self, session: BoundedConnection, plan: LanePlan, feed_id: str) -> Position | None:
         """The same, in a transaction of the caller's."""
         table = f"{plan.held.before.schema}.{plan.held.shadow}"
         return position_of(feed_id, feed_rows(PostgresSession(session).execute, feed_id, table))
@@ -331,7 +332,7 @@ class PostgresLane:
         with translating("comparing rows again"):
             return self.among(self.server.rows.session(), plan, keys)
 
-    def among(self, session: Any, plan: LanePlan, keys: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    def among(self, session: BoundedConnection, plan: LanePlan, keys: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
         """The same, in a transaction of the caller's."""
         names = listed([new for _, new in plan.held.key])
         rows = sql.SQL(", ").join(sql.SQL("({})").format(sql.SQL(", ").join(map(sql.Literal, key))) for key in keys)
@@ -339,7 +340,7 @@ class PostgresLane:
         return self._differing(session, plan, condition, condition)
 
     def _differing(
-        self, session: Any, plan: LanePlan, first: sql.Composable, second: sql.Composable
+        self, session: BoundedConnection, plan: LanePlan, first: sql.Composable, second: sql.Composable
     ) -> list[tuple[str, ...]]:
         held = plan.held
         text = sql.SQL("{}::text AS {}")
@@ -393,7 +394,7 @@ class PostgresLane:
         return tuple(found)
 
 
-def _without_keys(session: Any, schema: str, plan: LanePlan) -> tuple[str, ...]:
+def _without_keys(session: BoundedConnection, schema: str, plan: LanePlan) -> tuple[str, ...]:
     """Drop what compares a row of the copy with others, but the key that events have; the statements that add it again.
 
     That key is the primary one, or an index of our own.
@@ -415,12 +416,12 @@ def _without_keys(session: Any, schema: str, plan: LanePlan) -> tuple[str, ...]:
     return tuple(text for _, _, text in found)
 
 
-def _form(session: Any, table: sql.Identifier) -> catalogue.PostgresForm:
+def _form(session: BoundedConnection, table: sql.Identifier) -> catalogue.PostgresForm:
     ((oid,),) = session.execute("SELECT to_regclass(%s)::oid", (table.as_string(session),)).fetchall()
     return catalogue.read_form(PostgresSession(session).execute, oid)
 
 
-def _markable(session: Any, table: sql.Identifier) -> list[str]:
+def _markable(session: BoundedConnection, table: sql.Identifier) -> list[str]:
     """Columns that may be set to what they are."""
     return [c.name for c in _form(session, table).columns if c.generated is None and c.identity != "a"]
 
@@ -433,12 +434,12 @@ def _is_row(keys: list[str], row: Row) -> sql.Composed:
     return sql.SQL("({}) = ({})").format(listed(keys), sql.SQL(", ").join(map(sql.Literal, row)))
 
 
-def is_empty(session: Any, table: sql.Composable) -> bool:
+def is_empty(session: BoundedConnection, table: sql.Composable) -> bool:
     """Whether the table has no row, as this session sees it."""
     return session.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(table)).fetchone() is None
 
 
-def identity(session: Any, table: Table) -> tuple[int, int] | None:
+def identity(session: BoundedConnection, table: Table) -> tuple[int, int] | None:
     """What another table of that name, or the same one built anew, has not: its number and its file's."""
     row = session.execute(_IDENTITY, (full_name(table, session),)).fetchone()
     return None if row is None else (int(row[0]), int(row[1]))
@@ -449,7 +450,7 @@ def built_as(found: tuple[int, int] | None) -> str:
     return "" if found is None else f"{found[0]}/{found[1]}"
 
 
-def full_name(table: Table, session: Any) -> str:
+def full_name(table: Table, session: BoundedConnection) -> str:
     """As the server reads it."""
     return named(table.schema, table.name).as_string(session)
 

@@ -7,13 +7,14 @@ the copy's get their names.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from headgate.databases.postgresql import sql
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.migration.strategies.fingerprint import Named
 from headgate.migration.strategies.postgresql.sessions import named
 
-__all__ = ["RELATIONS", "called_alike", "names_of", "renames", "sequence_positions"]
+__all__ = ["RELATIONS", "called_alike", "names_of", "renames", "sequence_positions", "step_sequences"]
 
 RELATIONS: Final = frozenset({"index", "sequence"})
 """Kinds whose names are among those of a schema's tables."""
@@ -42,13 +43,22 @@ ORDER BY 1, 2, 3
 _TAKEN: Final = "SELECT to_regclass(%s) IS NOT NULL"
 
 
-def names_of(session: Any, table: sql.Identifier) -> tuple[Named, ...]:
+def names_of(session: BoundedConnection, table: sql.Identifier) -> tuple[Named, ...]:
     """What the table's objects are called now."""
     ((oid,),) = session.execute("SELECT to_regclass(%s)::oid", (table.as_string(),)).fetchall()
     return tuple(Named(*map(str, row)) for row in session.execute(_NAMES, {"oid": oid}).fetchall())
 
 
-def sequence_positions(session: Any, table: sql.Identifier) -> dict[str, str]:
+def step_sequences(session: BoundedConnection, table: sql.Identifier) -> None:
+    """Have each identity sequence give its first number, so that one that begins again shows it by its position."""
+    schema = table.as_string(session).rpartition(".")[0]
+    for one in names_of(session, table):
+        if one.kind == "sequence":
+            name = sql.SQL("{}.{}").format(sql.SQL(schema), sql.Identifier(one.name))
+            session.execute("SELECT nextval(%s)", (name.as_string(session),))
+
+
+def sequence_positions(session: BoundedConnection, table: sql.Identifier) -> dict[str, str]:
     """Where the sequences of identity columns are: column → the next number, as the server would give it."""
     found = {}
     for one in names_of(session, table):
@@ -60,7 +70,7 @@ def sequence_positions(session: Any, table: sql.Identifier) -> dict[str, str]:
     return found
 
 
-def called_alike(session: Any, schema: str, name: str, wanted: Iterable[Named]) -> None:
+def called_alike(session: BoundedConnection, schema: str, name: str, wanted: Iterable[Named]) -> None:
     """Call what belongs to an empty copy as ``wanted`` has it, in a schema that has no other table."""
     found = paired(names_of(session, named(schema, name)), wanted)
     for number, (one, _) in enumerate(found):
@@ -70,8 +80,8 @@ def called_alike(session: Any, schema: str, name: str, wanted: Iterable[Named]) 
 
 
 def renames(
-    session: Any, schema: str, table: str, shadow: str, *, wanted: Sequence[Named], mark: str
-) -> tuple[list[sql.Composable], set[str]]:
+    session: BoundedConnection, schema: str, table: str, shadow: str, *, wanted: Sequence[Named], mark: str
+) -> tuple[list[sql.Composed], set[str]]:
     """Statements by which the copy's objects are called as ``wanted`` has it; names of indexes that it then has.
 
     Names that somebody else has taken meanwhile get a number behind them, as the server does it.
@@ -79,7 +89,7 @@ def renames(
     before, copy = names_of(session, named(schema, table)), names_of(session, named(schema, shadow))
     found = [(one, new) for one, new in paired(copy, wanted) if one.name != new]
     given = {(_space(one.kind), new) for one, new in found}
-    aside: list[sql.Composable] = []
+    aside: list[sql.Composed] = []
     for number, one in enumerate(before):
         if one.kind != OF_TABLE and (_space(one.kind), one.name) in given:
             aside.append(_renamed(schema, table, one, f"_hg{mark}_{number}"))
@@ -103,7 +113,7 @@ def _space(kind: str) -> str:
     return "relation" if kind in RELATIONS else kind
 
 
-def _free(session: Any, schema: str, name: str, theirs: set[str]) -> str:
+def _free(session: BoundedConnection, schema: str, name: str, theirs: set[str]) -> str:
     for number in range(1, 100):
         ((is_taken,),) = session.execute(_TAKEN, (named(schema, name).as_string(session),)).fetchall()
         if not is_taken or name in theirs:
@@ -112,7 +122,7 @@ def _free(session: Any, schema: str, name: str, theirs: set[str]) -> str:
     return name
 
 
-def _renamed(schema: str, table: str, one: Named, name: str) -> sql.Composable:
+def _renamed(schema: str, table: str, one: Named, name: str) -> sql.Composed:
     if one.kind == OF_TABLE:
         rename = sql.SQL("ALTER TABLE {} RENAME CONSTRAINT {} TO {}")
         return rename.format(named(schema, table), sql.Identifier(one.name), sql.Identifier(name))

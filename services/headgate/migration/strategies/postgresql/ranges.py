@@ -6,9 +6,10 @@ the reading server's.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, Final
+from typing import Final
 
 from headgate.databases.postgresql import sql
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.databases.postgresql.progress import feed_rows
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.strategies.contract import Chunk, Plan
@@ -25,7 +26,7 @@ _ORDERED: Final = frozenset({"uuid", "date", "timestamp with time zone", "timest
 """Types whose order is the same in every table."""
 
 
-def _opened(work: RangeWork) -> Any:
+def _opened(work: RangeWork) -> BoundedConnection:
     return PostgresSessions(work.migration, work.target).open()
 
 
@@ -76,7 +77,7 @@ def is_ordered_alike(plan: Plan) -> bool:
     return True
 
 
-def _copy(session: Any, plan: Plan, table: sql.Composable, lines: Iterable[Sequence[bytes]]) -> int:
+def _copy(session: BoundedConnection, plan: Plan, table: sql.Composable, lines: Iterable[Sequence[bytes]]) -> int:
     count = 0
     columns = listed([new for _, new in plan.pairs])
     statement = sql.SQL("COPY {} ({}) FROM STDIN").format(table, columns)
@@ -87,7 +88,7 @@ def _copy(session: Any, plan: Plan, table: sql.Composable, lines: Iterable[Seque
     return count
 
 
-def _merge(session: Any, plan: Plan, lines: Iterable[Sequence[bytes]]) -> int:
+def _merge(session: BoundedConnection, plan: Plan, lines: Iterable[Sequence[bytes]]) -> int:
     shadow = named(plan.before.schema, plan.shadow)
     columns = [new for _, new in plan.pairs]
     keys = [new for _, new in plan.key]
@@ -112,7 +113,7 @@ def _merge(session: Any, plan: Plan, lines: Iterable[Sequence[bytes]]) -> int:
     return count
 
 
-def _check(session: Any, work: RangeWork) -> None:
+def _check(session: BoundedConnection, work: RangeWork) -> None:
     memory = session.execute(
         "SELECT owner_rev, attempt, stage FROM headgate.migration WHERE id = %s FOR SHARE", (work.migration,)
     ).fetchone()

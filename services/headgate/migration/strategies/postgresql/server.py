@@ -10,12 +10,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
 from headgate.databases.address import Target
 from headgate.databases.postgresql import catalogue, sql
+from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import (
@@ -34,7 +35,7 @@ from headgate.migration.strategies.postgresql.copy import PostgresCopy
 from headgate.migration.strategies.postgresql.desired import change, read_form, same
 from headgate.migration.strategies.postgresql.fingerprint import facts_of, hanging_on
 from headgate.migration.strategies.postgresql.holders import end_holders
-from headgate.migration.strategies.postgresql.names import called_alike, names_of, sequence_positions
+from headgate.migration.strategies.postgresql.names import called_alike, names_of, sequence_positions, step_sequences
 from headgate.migration.strategies.postgresql.place import database_id
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, schema_of, translating
 from headgate.migration.strategies.target import id_in_database
@@ -135,7 +136,7 @@ class PostgresServer:
     shadow_prefix = "_"
     logged = ""
 
-    def __init__(self, migration: str, target: Target, *, cluster_id: str = "", reads_only: bool = False) -> None:
+    def __init__(self, migration: str, target: Target, *, cluster_id: str, reads_only: bool = False) -> None:
         """Nothing is opened yet. Raises RefusedError."""
         self._cluster_id = cluster_id
         self.migration = id_in_database(cluster_id, migration)
@@ -177,7 +178,7 @@ class PostgresServer:
             main.execute("UPDATE headgate.migration SET owner_rev = %s WHERE id = %s", (owner_rev, self.migration))
         return msgspec.structs.replace(memory, owner_rev=owner_rev)
 
-    def _memory(self, session: Any) -> Memory | None:
+    def _memory(self, session: BoundedConnection) -> Memory | None:
         with translating("reading headgate.migration"):
             row = session.execute(
                 "SELECT owner_rev, attempt, stage, before_text, after_text, shadow_identity FROM headgate.migration "
@@ -191,7 +192,7 @@ class PostgresServer:
         with translating("writing headgate.migration"):
             self.note_in(self.sessions.main, memory)
 
-    def note_in(self, session: Any, memory: Memory) -> None:
+    def note_in(self, session: BoundedConnection, memory: Memory) -> None:
         """Remember, in a transaction of the caller's."""
         session.execute(
             "INSERT INTO headgate.migration VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO UPDATE SET "
@@ -232,7 +233,7 @@ class PostgresServer:
         with self.sessions.asking() as session, translating("describing the table"):
             return self.described(session, statement.schema, statement.table)
 
-    def described(self, session: Any, schema: str | None, name: str) -> Table | None:
+    def described(self, session: BoundedConnection, schema: str | None, name: str) -> Table | None:
         """The table of that name, as this session sees it."""
         full = named(schema_of(session, schema, name), name).as_string(session)
         row = session.execute(
@@ -288,25 +289,26 @@ class PostgresServer:
                 session.execute(statement.on(named(schema, statement.table).as_string(session)))
             return self.described(session, schema, statement.table)
 
-    def _tried(self, session: Any, statement: Statement, table: Table, schema: str) -> "Tried":
+    def _tried(self, session: BoundedConnection, statement: Statement, table: Table, schema: str) -> "Tried":
         """Alter an empty copy whose objects are called as the table's: what that does to its facts and names."""
         copy, full = named(schema, table.name), named(table.schema, table.name)
         make_like(session, table, copy)
         names, empty = names_of(session, full), facts_of(session, copy)
         called_alike(session, schema, table.name, names)
+        step_sequences(session, copy)
         positions = sequence_positions(session, copy)
         alter(session, statement, table, copy)
         made = change_between(empty, facts_of(session, copy))
         moved = sequence_positions(session, copy)
         restarted = tuple(column for column in sorted(positions) if moved.get(column) not in (None, positions[column]))
         change = msgspec.structs.replace(made, names=names_of(session, copy), names_before=names, restarted=restarted)
-        oid = session.execute("SELECT to_regclass(%s)::oid", (copy.as_string(session),)).fetchone()[0]
+        ((oid,),) = session.execute("SELECT to_regclass(%s)::oid", (copy.as_string(session),)).fetchall()
         form = catalogue.read_form(PostgresSession(session).execute, oid)
         unwritable = frozenset(column.name for column in form.columns if column.identity == "a")
         return Tried(statement, table.definition, empty, facts_of(session, full), change, unwritable)
 
     @contextmanager
-    def rehearsal(self) -> Iterator[tuple[Any, str]]:
+    def rehearsal(self) -> Iterator[tuple[BoundedConnection, str]]:
         """A session in a transaction that is rolled back, and an empty schema."""
         schema = f"_hg_rehearsal_{self.mark}"
         with (
@@ -353,13 +355,13 @@ class PostgresServer:
         """See contract: whose right it is to know the server's folder is known, too."""
         with self.sessions.asking() as session, translating("asking for the table's size"):
             full = (named(table.schema, table.name).as_string(session),)
-            row = session.execute(
+            ((folder, path, size),) = session.execute(
                 "SELECT (SELECT setting FROM pg_settings WHERE name = 'data_directory'), "
                 "pg_relation_filepath(%s::regclass), pg_total_relation_size(%s::regclass)",
                 full * 2,
-            ).fetchone()
+            ).fetchall()
             host = session.info.host
-        return None if row[0] is None else Stored(host, f"{row[0]}/{row[1]}", int(row[2]))
+        return None if folder is None else Stored(host, f"{folder}/{path}", int(size))
 
     def check_load(self, *, with_lag: bool) -> None:  # noqa: ARG002 - the same right shows both
         """See contract: without the right, other users' sessions and replicas are hidden, and none would be busy."""
@@ -384,7 +386,7 @@ class PostgresServer:
             schema = schema_of(session, statement.schema, statement.table)
             session.execute(statement.on(named(schema, statement.table).as_string(session)))
 
-    def claim(self, session: Any, memory: Memory) -> None:
+    def claim(self, session: BoundedConnection, memory: Memory) -> None:
         """Within the transaction of the change: it is ours, and it is done. Raises SupersededError."""
         found = session.execute(
             "SELECT owner_rev FROM headgate.migration WHERE id = %s FOR UPDATE", (self.migration,)
@@ -465,14 +467,16 @@ def _hanging(found: str) -> str:
     return f"{found} would go on to mean the old table: use strategy direct"
 
 
-def make_altered(session: Any, statement: Statement, table: Table, name: str, schema: str | None = None) -> None:
+def make_altered(
+    session: BoundedConnection, statement: Statement, table: Table, name: str, schema: str | None = None
+) -> None:
     """An empty copy of the table, as the statement makes it; in the table's schema, if none is given."""
     copy = named(schema or table.schema, name)
     make_like(session, table, copy)
     alter(session, statement, table, copy)
 
 
-def make_like(session: Any, table: Table, copy: sql.Identifier) -> None:
+def make_like(session: BoundedConnection, table: Table, copy: sql.Identifier) -> None:
     """An empty copy of the table, with what CREATE TABLE … LIKE leaves out of its form."""
     session.execute(like(table, copy))
     full = named(table.schema, table.name).as_string()
@@ -486,7 +490,7 @@ def make_like(session: Any, table: Table, copy: sql.Identifier) -> None:
         session.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(copy, sql.Literal(comment)))
 
 
-def alter(session: Any, statement: Statement, table: Table, empty: sql.Identifier) -> None:
+def alter(session: BoundedConnection, statement: Statement, table: Table, empty: sql.Identifier) -> None:
     """The statement on a copy of its table: what it says of the table's indexes is meant of the copy's.
 
     Names of indexes, and of the constraints that they stand for, are a schema's: the copy's have others.

@@ -98,10 +98,10 @@ class PostgresSessions:
             self.address, self.database = url_of(target.dsn, target.options)
         self.target = replace(target, dsn=self.address)
         self._name = f"headgate migration {sha256(migration.encode()).hexdigest()[:16]}"
-        self._main: Any = None
+        self._main: BoundedConnection | None = None
 
     @property
-    def main(self) -> Any:
+    def main(self) -> BoundedConnection:
         """The session that proves that the migration is ours; see ``take_over``."""
         if self._main is None:
             raise SupersededError("the migration was not taken over")
@@ -131,7 +131,7 @@ class PostgresSessions:
         with translating("ending sessions"):
             self._end_others(self.main)
 
-    def _end_others(self, session: Any) -> None:
+    def _end_others(self, session: BoundedConnection) -> None:
         session.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s "
             "AND datname = current_database() AND pid <> pg_backend_pid()",
@@ -139,7 +139,7 @@ class PostgresSessions:
         )
 
     @contextmanager
-    def part(self) -> Iterator[Any]:
+    def part(self) -> Iterator[BoundedConnection]:
         """A session for one part of the work; only while the migration is ours."""
         with translating("asking the main session"):
             self.main.execute("SELECT 1")
@@ -150,7 +150,7 @@ class PostgresSessions:
             session.close()
 
     @contextmanager
-    def asking(self) -> Iterator[Any]:
+    def asking(self) -> Iterator[BoundedConnection]:
         """A session that is nobody's: for questions, before and after the migration is ours."""
         session = self.open(name="headgate")
         try:
