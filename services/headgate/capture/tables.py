@@ -2,21 +2,18 @@
 
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
 import msgspec
 
+from headgate.config.wording import nearest, shown_names
 from headgate.records.identifiers import show_identifier
 
 __all__ = ["Column", "NoTableError", "SourceTable", "chosen_tables", "topic_part"]
 
 _NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
 """What Debezium replaces by an underscore, because Kafka does not allow it in a topic's name."""
-
-_SHOWN_MAX: Final = 8
-"""Names in a message. A database can have thousands of tables."""
 
 
 class NoTableError(Exception):
@@ -80,9 +77,8 @@ def _no_table_matches(pattern: str, tables: Sequence[SourceTable]) -> str:
     names = sorted(table.name for table in tables)
     if not names:
         return f"no table matches {pattern!r}: the database has no tables that this user can see"
-    near = get_close_matches(pattern, names, n=3)
-    more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
-    known = f"Did you mean {', '.join(near)}?" if near else f"Tables are {', '.join(names[:_SHOWN_MAX])}{more}"
+    near = nearest(pattern, names)
+    known = f"Did you mean {near}?" if near else f"Tables are {shown_names(names)}"
     return f"no table matches {pattern!r}. {known}"
 
 

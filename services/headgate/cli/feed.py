@@ -1,7 +1,6 @@
 """``headgate feed``: create, inspect, pause and delete changefeeds."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final
 
@@ -26,6 +25,7 @@ from headgate.cli.requests import (
 from headgate.config.feed import FeedSpec, SkippedRecord, parse_feed
 from headgate.config.start_offsets import StartOffsetsError, as_json, parse_start_offsets
 from headgate.config.times import NotATimeError, parse_ts
+from headgate.config.wording import nearest
 from headgate.eventlog.log import Log
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import OperationKind, SpanPlan, WantedState
@@ -150,8 +150,8 @@ def _start_json(start: str) -> str:
     try:
         return as_json(parse_start_offsets(Path(start).read_bytes()))
     except OSError as error:
-        near = get_close_matches(start, ("earliest", "latest"), n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
+        near = nearest(start, ("earliest", "latest"))
+        hint = f" (did you mean {near}?)" if near else ""
         raise typer.BadParameter(
             f"{start!r} is not earliest or latest{hint}, and not a file that can be read "
             f"({error.strerror}); {not_a_time}",

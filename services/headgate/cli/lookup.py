@@ -1,9 +1,9 @@
 """Lookups in a snapshot of the log: things by their names, and what a shard's owner knows."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.config.wording import nearest, shown_names
 from headgate.coordinator.core.state import CoordinatorState, evolve, new_state
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedRecorded
@@ -24,9 +24,9 @@ def replayed(snapshot: Snapshot, shard: int) -> CoordinatorState:
 def not_found(what: str, known: Sequence[str], how: str) -> CommandError:
     """That ``what`` (``feed 'shp'``) does not exist, with the nearest name, the known ones, and ``how`` to go on."""
     name = what.rpartition(" ")[2].strip("'")
-    near = get_close_matches(name, known, n=1)
-    hint = f"Did you mean {near[0]!r}? " if near else ""
-    told = f"{hint}Known are: {', '.join(known)}" if known else f"There are none yet: {how}"
+    near = nearest(name, known)
+    hint = f"Did you mean {near!r}? " if near else ""
+    told = f"{hint}Known are: {shown_names(known)}" if known else f"There are none yet: {how}"
     return CommandError(ExitCode.NOT_FOUND, f"{what} does not exist. {told}")
 
 

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Destruction, Permit, agreed, permitted
 from headgate.cli.connection_names import complete_databases
+from headgate.cli.lookup import not_found
 from headgate.cli.migration_target import TargetOptions
 from headgate.cli.names import complete_feed_limits, complete_migrations, complete_migrations_or_all
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
@@ -22,7 +23,7 @@ from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Delivery, Log, Partition
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.sharding import shard_of
-from headgate.eventlog.snapshot import read_snapshot
+from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.migration.core import effects as fx
 from headgate.migration.core.requests import ALL
 from headgate.migration.core.spec import (
@@ -282,7 +283,7 @@ def logs(migration: Id, *, output: Format = Output.TABLE, cluster: ClusterOption
             if read.key == MigrationKey(migration) and isinstance(read.value, MigrationRecorded)
         ]
         if not rows:
-            raise CommandError(ExitCode.NOT_FOUND, f"no migration {migration}: see `headgate migration list`")
+            raise _unknown(migration, read_snapshot(log, [TOPIC]))
         show_rows(columns, rows, output)
     if output is Output.TABLE:
         for line in said_by_tool(str(rows[-1]["note"])):
@@ -539,10 +540,16 @@ def _all(log: Log) -> list[tuple[str, MigrationRecorded]]:
 
 
 def _one(log: Log, migration: str) -> MigrationRecorded:
-    record = read_snapshot(log, [TOPIC]).get(MigrationKey(migration), MigrationRecorded)
+    snapshot = read_snapshot(log, [TOPIC])
+    record = snapshot.get(MigrationKey(migration), MigrationRecorded)
     if record is None:
-        raise CommandError(ExitCode.NOT_FOUND, f"migration {migration} does not exist: see `headgate migration list`")
+        raise _unknown(migration, snapshot)
     return record
+
+
+def _unknown(migration: str, snapshot: Snapshot) -> CommandError:
+    known = sorted(key.migration for key in snapshot.keys(MigrationKey))
+    return not_found(f"migration {migration!r}", known, "`headgate migration submit`")
 
 
 def _percent(record: MigrationRecorded) -> str:

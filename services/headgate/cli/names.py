@@ -5,6 +5,7 @@ wrong, nothing is offered and nothing is printed: the command itself explains th
 """
 
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -35,7 +36,7 @@ Given = Mapping[str, object]
 
 
 def within_bounds(find: Callable[[], Iterable[str]]) -> list[str]:
-    """The names that ``find`` returns, sorted. None if it fails or takes too long, without a message."""
+    """The names that ``find`` returns, sorted; none if it fails. If it takes too long, the process ends, silently."""
     found: list[list[str]] = []
 
     def search() -> None:
@@ -48,6 +49,10 @@ def within_bounds(find: Callable[[], Iterable[str]]) -> list[str]:
         thread = BackgroundThread(search, name="completion")
         thread.start()
         thread.join(NAMES_SECONDS_MAX)
+        if thread.is_alive():
+            # There is nothing to offer, and the interpreter's own end would abort the process loudly: librdkafka
+            # does not survive that a thread which is in one of its calls is ended.
+            os._exit(0)
     finally:
         logging.disable(before)
     return found[0] if found else []

@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.cli.lookup import not_found
 from headgate.generation.core.tokens import MAX_TOKEN, MIN_TOKEN, Sharding
 from headgate.generation.timestamps.core.rings import TOKENS_MAX, RingError, owners_of
 from headgate.records.timestamps import RingNode
@@ -77,8 +78,7 @@ def with_node(ring: Sequence[RingNode], node: RingNode) -> tuple[RingNode, ...]:
 def without_node(ring: Sequence[RingNode], name: str) -> tuple[RingNode, ...]:
     """The ring after a node has left. Raises CommandError."""
     if name not in {node.name for node in ring}:
-        known = ", ".join(node.name for node in ring)
-        raise CommandError(ExitCode.NOT_FOUND, f"the ring has no node {name!r}, but {known}")
+        raise not_found(f"node {name!r}", [node.name for node in ring], "the ring is empty")
     return _checked(tuple(node for node in ring if node.name != name))
 
 

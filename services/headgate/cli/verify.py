@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,7 +10,7 @@ import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.connection_names import complete_sources
-from headgate.cli.lookup import find_feed
+from headgate.cli.lookup import find_feed, not_found
 from headgate.cli.names import FeedName, complete_tables
 from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, note, show_rows, show_value
@@ -101,16 +100,11 @@ def _source(dsn: str | None, password_file: Path | None, connection: str | None)
 
 
 def _chosen(feed: str, plans: Sequence[SpanPlan], names: Sequence[str]) -> list[SpanPlan]:
-    """The plans of the tables of these names; of all, if there are none. Raises typer.BadParameter."""
+    """The plans of the tables of these names; of all, if there are none. Raises CommandError."""
     known = {plan.table: plan for plan in plans}
     for name in names:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise typer.BadParameter(
-                f"feed {feed} has no table {name!r}.{hint} `headgate table list {feed}` shows its tables",
-                param_hint="--table",
-            )
+            raise not_found(f"table {name!r}", sorted(known), f"`headgate table list {feed}`")
     return [known[name] for name in dict.fromkeys(names)] if names else list(plans)
 
 

@@ -5,7 +5,6 @@ the nearest known name.
 """
 
 import re
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -16,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from headgate.config.plugs import FORMATS, SINKS, Plugs
 from headgate.config.start_offsets import StartOffsets
 from headgate.config.times import parse_ts
-from headgate.config.wording import explained, one_of
+from headgate.config.wording import explained, nearest, one_of
 from headgate.records.identifiers import parse_identifier, show_identifier
 from headgate.records.places import Place
 
@@ -49,8 +48,8 @@ class Strict(BaseModel):
         if not isinstance(data, dict):
             return data
         for name in sorted(set(data) - set(cls.model_fields)):
-            near = get_close_matches(str(name), list(cls.model_fields), n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(cls.model_fields)}"
+            near = nearest(name, cls.model_fields)
+            hint = f"; did you mean {near!r}?" if near else f"; known are {', '.join(cls.model_fields)}"
             raise ValueError(f"unknown option {name!r}{hint}")
         return data
 

@@ -10,7 +10,6 @@ silently ignored is a setting somebody relies on.
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -20,7 +19,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from headgate.config.plugs import SCHEDULERS
 from headgate.config.secrets import SECRETS_DIR_DEFAULT, read_secret
-from headgate.config.wording import explained
+from headgate.config.wording import explained, nearest
 from headgate.eventlog.connection import FIXED_PROPERTIES
 from headgate.records.names import check_name
 from headgate.runtime.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN
@@ -293,11 +292,9 @@ _NEAR_ENOUGH: Final = 0.5
 def _unknown(name: str) -> str:
     known = [known for known in known_variables() if known != f"{PREFIX}KAFKA"]
     endings = [variable.removeprefix(PREFIX) for variable in known]
-    near = get_close_matches(name.removeprefix(PREFIX), endings, n=1, cutoff=_NEAR_ENOUGH)
+    near = nearest(name.removeprefix(PREFIX), endings, cutoff=_NEAR_ENOUGH)
     hint = (
-        f"did you mean {PREFIX}{near[0]}?"
-        if near
-        else f"known are {', '.join(known)} and {_KAFKA}<LIBRDKAFKA_PROPERTY>"
+        f"did you mean {PREFIX}{near}?" if near else f"known are {', '.join(known)} and {_KAFKA}<LIBRDKAFKA_PROPERTY>"
     )
     return f"{name}: no such setting; {hint}"
 

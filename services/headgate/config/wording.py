@@ -1,6 +1,6 @@
 """What is wrong with an option, in our words: the library's say nothing to who wrote the file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -42,8 +42,29 @@ def explained(detail: Mapping[str, Any]) -> str:
 _BOUNDS: Final = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
-def one_of(given: Any, known: Sequence[str]) -> str:
+NAMES_SHOWN_MAX: Final = 20
+"""Of known names in one message: more are a list to look up, not to read."""
+
+_NEAR_ENOUGH: Final = 0.6
+"""difflib's own measure of names that somebody may have mistyped."""
+
+
+def nearest(given: object, known: Iterable[str], *, cutoff: float = _NEAR_ENOUGH) -> str | None:
+    """The known name that was perhaps meant, if one is near enough. The only place that decides that."""
+    names = list(known)
+    by_case = {name.lower(): name for name in names}
+    found = get_close_matches(str(given).lower(), by_case, n=1, cutoff=cutoff)
+    return by_case[found[0]] if found else None
+
+
+def shown_names(known: Sequence[str]) -> str:
+    """Names for a message: the first of them, and how many there are beside these."""
+    more = len(known) - NAMES_SHOWN_MAX
+    return ", ".join(known[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def one_of(given: object, known: Sequence[str]) -> str:
     """That ``given`` is none of ``known``, with the nearest of them."""
-    near = get_close_matches(str(given), known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    near = nearest(given, known)
+    hint = f"did you mean {near!r}? " if near else ""
     return f"{given!r} is unknown; {hint}known are {', '.join(known)}"

@@ -1,11 +1,11 @@
 """Which kind of database an address is of."""
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Final
 
 import msgspec
 
+from headgate.config.wording import nearest
 from headgate.databases.address import Address, Options
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.mysql import address as mysql
@@ -43,6 +43,6 @@ def kind_of(dsn: str, options: Options) -> Kind:
     found = known.get(f"{scheme}://")
     if found is not None:
         return found
-    near = get_close_matches(f"{scheme}://", known, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"Use one of {', '.join(known)}"
+    near = nearest(f"{scheme}://", known)
+    hint = f"Did you mean {near}?" if near else f"Use one of {', '.join(known)}"
     raise DatabaseRefusedError(f"{options.address} begins with {scheme}://, which no database here has. {hint}")

@@ -9,13 +9,13 @@ are found by looking again (discovery.py).
 import re
 import time
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from string import Formatter
 from typing import Final
 
 from confluent_kafka import KafkaException
 
 from headgate.config.feed import FeedSpec, SourceSpec
+from headgate.config.wording import nearest
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.identifiers import normal_table, parse_identifier, split_table, table_spelling
@@ -88,7 +88,8 @@ def _meant(missing: Iterable[str], present: Iterable[str]) -> str:
     near: dict[str, None] = {}
     for name in missing:
         ends = [topic for topic in sorted(known) if topic.rpartition(".")[2] == name.rpartition(".")[2]]
-        near |= dict.fromkeys([*get_close_matches(name, known, n=1), *ends][:1])
+        meant = nearest(name, known) or next(iter(ends), None)
+        near |= {} if meant is None else {meant: None}
     return f" (did you mean {', '.join(near)}?)" if near else ""
 
 

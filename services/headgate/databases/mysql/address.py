@@ -5,13 +5,13 @@ that), ``ssl_ca``, ``ssl_cert``, ``ssl_key`` (files; with ``ssl_ca`` the server 
 """
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Final, Literal
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
+from headgate.config.wording import nearest
 from headgate.databases.address import SINK, Address, Options, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 
@@ -99,8 +99,8 @@ def parse_address(dsn: str, given_in: Options = SINK) -> MysqlAddress:
                 raise DatabaseRefusedError(f"{where}: {name} is refused: it is a secret. {given_in.way_of_secrets}")
             if name in _REFUSED:
                 raise DatabaseRefusedError(f"{where}: {name} is refused: {_REFUSED[name]}")
-            near = get_close_matches(name, _OPTIONS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_OPTIONS)}"
+            near = nearest(name, _OPTIONS)
+            hint = f"did you mean {near!r}?" if near else f"known are {', '.join(_OPTIONS)}"
             raise DatabaseRefusedError(f"{where} has an unknown option {name!r}; {hint}")
         options[name] = value
     if options.get("bulk", "load") not in ("load", "insert"):

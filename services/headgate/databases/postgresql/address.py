@@ -6,7 +6,6 @@ name.
 """
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from itertools import zip_longest
 from typing import Final
 from urllib.parse import quote
@@ -14,6 +13,7 @@ from urllib.parse import quote
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from headgate.config.wording import nearest
 from headgate.databases.address import SINK, Address, Options, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 
@@ -122,5 +122,5 @@ def _hosts(parameters: dict[str, str]) -> tuple[str, ...]:
 
 def _with_nearest(said: str) -> str:
     quoted = said.split('"')
-    near = get_close_matches(quoted[1], _ALLOWED, n=1) if "invalid connection option" in said else []
-    return f"{said}; did you mean {near[0]!r}?" if near else said
+    near = nearest(quoted[1], _ALLOWED) if "invalid connection option" in said else None
+    return f"{said}; did you mean {near!r}?" if near else said

@@ -1,11 +1,11 @@
 """A sink table as the engine knows it, and what is said of one that cannot be written, in every database."""
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Generic, TypeVar
 
 import msgspec
 
+from headgate.config import wording
 from headgate.sinks.contract import SinkRefusedError, TableShape
 
 C = TypeVar("C")
@@ -60,8 +60,8 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint at the table that was perhaps meant."""
-    near = get_close_matches(name, list(known), n=1)
-    return f" (there is {near[0]})" if near else ""
+    near = wording.nearest(name, known)
+    return f" (there is {near})" if near else ""
 
 
 def without_key(name: str) -> SinkRefusedError:

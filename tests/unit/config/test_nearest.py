@@ -1,0 +1,28 @@
+"""The nearest of known names: one place decides it for every message."""
+
+from pathlib import Path
+
+import headgate
+from headgate.config.wording import NAMES_SHOWN_MAX, nearest, shown_names
+
+
+def test_the_nearest_name_is_found_whatever_its_case() -> None:
+    assert nearest("shp", ["orders", "shop"]) == "shop"
+    assert nearest("PUBLIC.ITEMS", ["public.items"]) == "public.items"
+    assert nearest("xyz", ["orders", "shop"]) is None
+    assert nearest("xyz", []) is None
+
+
+def test_a_message_has_a_bounded_number_of_names() -> None:
+    assert shown_names(["a", "b"]) == "a, b"
+    assert shown_names(["t"] * (NAMES_SHOWN_MAX + 5)).endswith("t and 5 more")
+
+
+def test_no_other_module_searches_for_near_names() -> None:
+    root = Path(headgate.__file__).parent
+    found = [
+        str(file.relative_to(root))
+        for file in root.rglob("*.py")
+        if "get_close_matches" in file.read_text(encoding="utf-8")
+    ]
+    assert found == ["config/wording.py"]
