@@ -51,7 +51,7 @@ def test_nodes_join_and_leave() -> None:
     assert [node.name for node in joined] == ["a", "b", "c"]
     assert len(joined[2].tokens) == 16
     assert without_node(joined, "c") == RING
-    with pytest.raises(CommandError, match="node 'x' does not exist. Known are: a, b"):
+    with pytest.raises(CommandError, match=r"node 'x' does not exist\. Known are: a, b"):
         without_node(RING, "x")
     with pytest.raises(CommandError, match="the same name"):
         with_node(RING, RingNode("a", 1, 12, (99,)))
