@@ -13,9 +13,11 @@ from support.pages import ROOT
 ASKS = re.compile(r"pg_stat_activity|pg_locks|processlist", re.IGNORECASE)
 
 NARROWED = re.compile(
-    r"datname = (current_database\(\)|current_catalog|%s)|db = DATABASE\(\)|WHERE id = %s|Binlog Dump", re.IGNORECASE
+    r"datname = (current_database\(\)|current_catalog|%s)|db = DATABASE\(\)|WHERE id = %s|Binlog Dump|SHOW PROCESSLIST",
+    re.IGNORECASE,
 )
-"""To a database or a session. Who reads the binary log belongs to no database."""
+"""To a database or a session. Who reads the binary log belongs to no database, and SHOW PROCESSLIST is how a user who
+has no rights looks for others."""
 
 
 def texts(path: Path) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from headgate.cli.lookup import live_agents, parts_of, tables_of
@@ -63,13 +64,21 @@ def _on(topics: tuple[str, ...], names: Callable[[Snapshot, Given], Iterable[str
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         def find() -> Iterable[str]:
-            given = {field: ctx.params.get(field) for field in ClusterOptions.__struct_fields__}
-            with connected(ClusterOptions(**given)) as (_, log):
-                return list(names(read_snapshot(log, all_partitions(log, topics) if topics else None), ctx.params))
+            given = _typed(ctx)
+            cluster = msgspec.convert(given, ClusterOptions)
+            with connected(cluster) as (_, log):
+                return list(names(read_snapshot(log, all_partitions(log, topics) if topics else None), given))
 
         return [name for name in within_bounds(find) if name.startswith(incomplete)]
 
     return complete
+
+
+def _typed(ctx: typer.Context) -> Given:
+    """What is typed already. Behind an option that lacks its value yet, click leaves the arguments unread."""
+    arguments = [each.name for each in ctx.command.params if each.param_type_name == "argument" and each.name]
+    unread = dict(zip([name for name in arguments if ctx.params.get(name) is None], ctx.args, strict=False))
+    return {**ctx.params, **unread}
 
 
 def _feeds(snapshot: Snapshot, _given: Given) -> Iterable[str]:

@@ -101,7 +101,10 @@ def test_who_has_no_right_on_the_table_has_none_on_its_copy_nor_on_what_is_kept(
 def _sees_no_session_of_others(change: Change, stranger: Any) -> None:
     stranger.execute("SHOW PROCESSLIST")
     assert {row[1] for row in stranger.fetchall()} == {"stranger"}
-    others = change.run("SELECT id FROM information_schema.processlist WHERE user <> 'stranger' AND command = 'Sleep'")
+    others = change.run(
+        "SELECT id FROM information_schema.processlist "
+        "WHERE db = DATABASE() AND user <> 'stranger' AND command = 'Sleep'"
+    )
     assert others
     denied(stranger, *(f"KILL {number}" for (number,) in others))
 

@@ -40,6 +40,10 @@ def table(partitions: int) -> str:
 
 MOVERS = 2
 
+DEADLOCK = 1213
+"""InnoDB ends one of two clients that write neighbours in a unique key. These two did it to each other 11 times in
+55 692 moves, nobody else at the server."""
+
 
 class Mover(threading.Thread):
     """Takes a value from one of its rows and gives it to another, time and again; knows who has it in the end."""
@@ -66,10 +70,15 @@ class Mover(threading.Thread):
         giver = chance.choice([key for key, slot in self.slots.items() if slot is not None])
         taker = chance.choice([key for key in self.slots if key != giver])
         slot = self.slots[giver]
-        session.execute("BEGIN")
-        session.execute("UPDATE items SET slot = NULL WHERE id = %s", (giver,))
-        session.execute("UPDATE items SET slot = %s, v = v + 1 WHERE id = %s", (slot, taker))
-        session.execute("COMMIT")
+        try:
+            session.execute("BEGIN")
+            session.execute("UPDATE items SET slot = NULL WHERE id = %s", (giver,))
+            session.execute("UPDATE items SET slot = %s, v = v + 1 WHERE id = %s", (slot, taker))
+            session.execute("COMMIT")
+        except pymysql.OperationalError as error:
+            if error.args[0] != DEADLOCK:
+                raise
+            return
         self.slots[giver], self.slots[taker] = None, slot
         self.moves += 1
 

@@ -38,7 +38,7 @@ class Place:
         )
 
     def where(self, connection: str, schema: str | None = None) -> str:
-        with closing(_server("m", self.spec(connection))) as server:
+        with closing(_server("m", self.spec(connection), NO_CLUSTER)) as server:
             return server.where(schema)
 
 

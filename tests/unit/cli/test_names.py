@@ -120,6 +120,28 @@ def test_every_name_completes_at_every_command(owners: Owners) -> None:
     assert tried == set(AT_NAMES)
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("headgate generation show s --generation ", ["1"]),
+        ("headgate generation show --generation ", []),
+        ("headgate generation timestamps show t --generation ", ["5"]),
+        ("headgate verify shop --table ", ["public.items"]),
+        ("headgate verify other --table ", []),
+        ("headgate verify sh", ["shop"]),
+    ],
+)
+def test_a_line_is_completed_by_what_was_typed_before(
+    owners: Owners, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: str, expected: list[str]
+) -> None:
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    monkeypatch.setenv("_HEADGATE_COMPLETE", "complete_bash")
+    with pytest.raises(SystemExit):
+        get_command(app).main(prog_name="headgate")
+    assert capsys.readouterr().out.split() == expected
+
+
 def test_a_name_that_begins_otherwise_is_not_offered(owners: Owners) -> None:
     found = dict(commands(get_command(app)))
     (place,) = (each for each in found["verify"].params if each.name == "feed")
