@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     NewPartitions,
     NewTopic,
+    ResourcePatternType,
     ResourceType,
 )
 
@@ -30,6 +32,7 @@ from headgate.generation import ChangeReader, ChangeWriter
 from headgate.generation.changelog.shell.reader import ReadChange
 from headgate.generation.changelog.shell.wire import ReservedHeaderError
 from headgate.records.control import OutcomeStatus
+from headgate_lab.embedded.broker import EmbeddedKafka
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
 from support.waiting import eventually
 
@@ -40,6 +43,17 @@ pytestmark = pytest.mark.integration
 PARTITIONS = 4
 KEYS = 30
 HEADERS: list[tuple[str, str | bytes | None]] = [("trace", b"1"), ("trace", b"2"), ("empty", None)]
+
+
+@pytest.fixture(scope="module")
+def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a broker with an authorizer. Where there are no rules, everybody may do everything."""
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with EmbeddedKafka(tmp_path_factory.mktemp("kafka"), settings=settings) as kafka:
+        yield kafka.bootstrap
 
 
 class Ingest:
@@ -278,13 +292,13 @@ def test_a_partition_that_cannot_be_written_makes_the_process_unready_until_it_c
     operator.create()
     one = ingest("one", SET, "--topic", topic)
     eventually(one.is_ready, "it copies")
-    _refuse_older_than(log, operator.topic, 1)
+    _let_be_read_only(log, operator.topic)
     source.write(200)
     eventually(lambda: one.get("/readyz")[0] == 503, "its probe fails")
     status, said = one.get("/readyz")
     assert (status, "partitions wait" in said) == (503, True), said
     assert '"event": "partition waits"' in one.said
-    _refuse_older_than(log, operator.topic, 2**63 - 1)
+    _let_all_do_all(log, operator.topic)
     found: list[ReadChange] = []
     with closing(ChangeReader(log, SET, "r")) as reader:
         read_until(reader, found, lambda: 200)
@@ -292,12 +306,30 @@ def test_a_partition_that_cannot_be_written_makes_the_process_unready_until_it_c
     assert by_key(found) == source.written
 
 
-def _refuse_older_than(log: KafkaLog, topic: str, age_ms: int) -> None:
-    """Let the broker refuse records with an older timestamp: with 1 ms that is every record."""
-    entry = ConfigEntry("message.timestamp.before.max.ms", str(age_ms), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for future in log.connection.admin.incremental_alter_configs([resource]).values():
+def _let_be_read_only(log: KafkaLog, topic: str) -> None:
+    """Who has no right on a topic that has rules has none to write it. The broker ends transactions all the same.
+
+    A broker that refuses records for their time or size refuses its own markers, too, and such a transaction stays
+    open until it is started again (Kafka 4.3.1).
+    """
+    of = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
+    rules = [AclBinding(*of, each, AclPermissionType.ALLOW) for each in (AclOperation.READ, AclOperation.DESCRIBE)]
+    for future in log.connection.admin.create_acls(rules).values():
         future.result(ANSWER_SECONDS)
+
+
+def _let_all_do_all(log: KafkaLog, topic: str) -> None:
+    rules = AclBindingFilter(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        None,
+        None,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    for future in log.connection.admin.delete_acls([rules]).values():
+        assert future.result(ANSWER_SECONDS)
 
 
 def test_what_does_not_exist_is_said(
