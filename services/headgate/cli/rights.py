@@ -20,7 +20,7 @@ WHO: Final = "{who}"
 
 
 def complete_services(incomplete: str) -> list[str]:
-    """Whoever needs rights, for the TAB key."""
+    """Names of services that need rights, for shell completion."""
     return [who for who in who_has_rights() if who.startswith(incomplete)]
 
 

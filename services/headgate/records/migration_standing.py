@@ -1,8 +1,11 @@
 """How a migration stands: the same words and numbers in commands, metrics and logs, read off its record."""
 
+from collections.abc import Mapping
+from enum import StrEnum
 from typing import Final
 
 from headgate.records.migration import MigrationRecorded, MigrationState
+from headgate.records.throttle_reasons import by_operator
 
 STARTING_FEED: Final = "starting the feed"
 AWAITING_CHANGE: Final = "waiting for a change to come through"
@@ -34,40 +37,84 @@ def seconds_in_stages(record: MigrationRecorded, now_ms: int) -> dict[str, float
     return {stage: ms / 1_000 for stage, ms in spent.items()}
 
 
+class Wait(StrEnum):
+    """What a migration waits for, as its own record says it. What others' records say is not in it."""
+
+    ENDING = "ending"
+    THROTTLE = "throttle"
+    APPROVAL = "approval"
+    LAUNCH = "launch"
+    TURN = "turn"
+    COMPLETION = "completion"
+    RETRY = "retry"
+    CUTOVER = "cut-over"
+    CLEAN_UP = "clean-up"
+
+
+def wait_of(record: MigrationRecorded, now_ms: int) -> Wait | None:
+    """What the migration waits for now; None if it does not. Lists, metrics and ``headgate why`` go by this alone."""
+    if record.state is MigrationState.RUNNING:
+        return _wait_while_running(record, now_ms)
+    if record.state not in PENDING:
+        return Wait.CLEAN_UP if record.throttle_reason else None
+    return Wait.THROTTLE if record.throttle_reason else _wait_to_start(record)
+
+
+def _wait_to_start(record: MigrationRecorded) -> Wait:
+    if record.state is MigrationState.AWAITING_APPROVAL:
+        return Wait.APPROVAL
+    if record.state is MigrationState.QUEUED and record.launch_postponed:
+        return Wait.LAUNCH
+    if record.state is MigrationState.QUEUED and record.is_immediate and record.completion_postponed:
+        return Wait.COMPLETION
+    return Wait.TURN
+
+
+def _wait_while_running(record: MigrationRecorded, now_ms: int) -> Wait | None:
+    if record.ending is not None:
+        return Wait.ENDING
+    if record.throttle_reason or record.throttle_ratio > 0:
+        return Wait.THROTTLE
+    if record.stage == CUTTING_OVER or not record.is_ready_to_complete:
+        return None
+    if record.completion_postponed:
+        return Wait.COMPLETION
+    is_retried = record.cutover_after_ms > now_ms and not record.cutover_forced
+    return Wait.RETRY if is_retried else Wait.CUTOVER
+
+
+_TEXTS: Final[Mapping[Wait, str]] = {
+    Wait.ENDING: "the end of all that writes for it, then it is {record.ending}",
+    Wait.THROTTLE: "{throttle}",
+    Wait.CLEAN_UP: "{throttle}",
+    Wait.APPROVAL: "the approval of another user than {record.submitted_by}: `headgate migration approve {name}`",
+    Wait.LAUNCH: "its launch: `headgate migration launch {name}`",
+    Wait.TURN: "its turn",
+    Wait.COMPLETION: "its completion: `headgate migration complete {name}`",
+    Wait.RETRY: "the next try to cut over, in {retry_seconds:.0f} s",
+    Wait.CUTOVER: "its cut-over",
+}
+
+
 def waits_for(name: str, record: MigrationRecorded, now_ms: int) -> str:
     """What the migration waits for now, with the command that ends the wait if there is one; empty if it does not."""
-    if record.throttle_reason and record.state is not MigrationState.COMPLETE:
-        return f"{record.throttle_reason}{_since(record.throttled_ms, now_ms)}"
-    if record.state is MigrationState.RUNNING:
-        return _running_waits_for(name, record, now_ms)
-    return _waits_to_start_for(name, record) if record.state in PENDING else record.throttle_reason
-
-
-def _waits_to_start_for(name: str, record: MigrationRecorded) -> str:
-    if record.state is MigrationState.AWAITING_APPROVAL:
-        return f"the approval of another user than {record.submitted_by}: `headgate migration approve {name}`"
-    if record.state is MigrationState.QUEUED and record.launch_postponed:
-        return f"its launch: `headgate migration launch {name}`"
-    if record.state is MigrationState.QUEUED and record.is_immediate and record.completion_postponed:
-        return _completion(name)
-    return "its turn"
-
-
-def _running_waits_for(name: str, record: MigrationRecorded, now_ms: int) -> str:
-    if record.ending is not None:
-        return f"the end of all that writes for it, then it is {record.ending}"
-    if record.stage == CUTTING_OVER or not record.is_ready_to_complete:
+    wait = wait_of(record, now_ms)
+    if wait is None:
         return ""
-    if record.completion_postponed:
-        return _completion(name)
-    if record.cutover_after_ms > now_ms and not record.cutover_forced:
-        seconds = (record.cutover_after_ms - now_ms) / 1_000
-        return f"the next try to cut over, in {seconds:.0f} s"
-    return "its cut-over"
+    throttle = f"{throttled_by(record)}{_since(record.throttled_ms, now_ms)}"
+    return _TEXTS[wait].format(
+        name=name, record=record, throttle=throttle, retry_seconds=seconds_to_retry(record, now_ms)
+    )
 
 
-def _completion(name: str) -> str:
-    return f"its completion: `headgate migration complete {name}`"
+def seconds_to_retry(record: MigrationRecorded, now_ms: int) -> float:
+    """Until the cut-over is tried again."""
+    return (record.cutover_after_ms - now_ms) / 1_000
+
+
+def throttled_by(record: MigrationRecorded) -> str:
+    """Why it is throttled. An operator's ratio holds it before its strategy has said so."""
+    return record.throttle_reason or by_operator(record.throttle_ratio)
 
 
 def _since(began_ms: int, now_ms: int) -> str:

@@ -59,3 +59,15 @@ def test_figures_are_shown_by_topic() -> None:
     registry = CollectorRegistry()
     IngestMetrics(registry, ["shop"]).topics["shop"].changes = 4
     assert b'headgate_ingest_changes_total{topic="shop"} 4.0' in generate_latest(registry)
+
+
+def test_a_topic_that_is_not_known_to_be_behind_does_not_say_that_all_is_written() -> None:
+    registry = CollectorRegistry()
+    figures = IngestMetrics(registry, ["shop"]).topics["shop"]
+
+    def behind() -> float | None:
+        return registry.get_sample_value("headgate_ingest_behind_records", {"topic": "shop"})
+
+    assert behind() is None
+    figures.behind = 0
+    assert behind() == 0

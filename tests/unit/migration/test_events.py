@@ -113,6 +113,8 @@ def test_times_of_another_attempt_are_not_added() -> None:
         ),
         ({"stage": "copying"}, ""),
         ({"stage": "copying", "throttle_reason": "a replica", "throttled_ms": 1_000}, "a replica (for 9 s)"),
+        ({"stage": "copying", "throttle_ratio": 0.5}, "an operator: ratio 0.5"),
+        ({"ending": MigrationState.CANCELLED, "throttle_reason": "a replica"}, "the end of all that writes for it"),
         ({"is_ready_to_complete": True, "completion_postponed": True}, "its completion: `headgate migration comp"),
         ({"is_ready_to_complete": True, "cutover_after_ms": 15_000}, "the next try to cut over, in 5 s"),
         ({"is_ready_to_complete": True}, "its cut-over"),

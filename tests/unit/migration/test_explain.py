@@ -17,7 +17,6 @@ from headgate.migration.core.explain import (
 )
 from headgate.migration.core.feed_names import back_feed, forth_feed
 from headgate.migration.core.spec import MigrationSpec, written
-from headgate.migration.core.throttle_reasons import CLEAN_UP, DATABASE, FEED, OPERATOR, REPLICA
 from headgate.records.control import OwnerAnnounced
 from headgate.records.migration import MigrationRecorded, MigrationState, MigrationStrategy
 from headgate.records.migration_standing import (
@@ -28,6 +27,7 @@ from headgate.records.migration_standing import (
     READY_TO_CUT_OVER,
     STARTING_FEED,
 )
+from headgate.records.throttle_reasons import CLEAN_UP, DATABASE, FEED, OPERATOR, REPLICA
 from support.migration_records import recorded
 
 NOW_MS = 1_000_000
@@ -115,6 +115,24 @@ READY = {"stage": READY_TO_CUT_OVER, "is_ready_to_complete": True, "was_ready": 
             HoldKind.LOCK,
             5,
             "headgate migration force-cutover m1",
+        ),
+        (
+            {"state": MigrationState.QUEUED, "throttle_reason": f"{CLEAN_UP} feed f stays", "throttled_ms": 2},
+            HoldKind.THROTTLE,
+            2,
+            "every minute",
+        ),
+        (
+            {
+                "ending": MigrationState.CANCELLED,
+                "stage": "ending",
+                "stage_ms": 4,
+                "throttle_reason": "a",
+                "message": "b",
+            },
+            HoldKind.ENDING,
+            4,
+            "the owner's log",
         ),
         (
             {"ending": MigrationState.CANCELLED, "stage": "ending", "stage_ms": 4},

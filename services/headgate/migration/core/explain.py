@@ -13,7 +13,7 @@ import msgspec
 from headgate.migration.core.feed_names import feed_of
 from headgate.migration.core.scheduling import STALE_SECONDS
 from headgate.migration.core.spec import MigrationSpec, parse_spec
-from headgate.migration.core.throttle_reasons import OPERATOR, advice_on
+from headgate.migration.core.throttle_advice import advice_on
 from headgate.migration.core.turns import Named, held_off_by, pending_before
 from headgate.records.control import OwnerAnnounced
 from headgate.records.migration import MigrationRecorded, MigrationState, MigrationStrategy
@@ -21,9 +21,12 @@ from headgate.records.migration_standing import (
     AWAITING_CHANGE,
     AWAITING_LOCK,
     AWAITING_TRANSACTIONS,
-    CUTTING_OVER,
     PENDING,
     STARTING_FEED,
+    Wait,
+    seconds_to_retry,
+    throttled_by,
+    wait_of,
 )
 
 QUIET_SECONDS: Final = 60.0
@@ -109,9 +112,9 @@ def explain_migration(
         feed=feed,
         reasons=(
             *_of_owner(record, owner, now_ms),
-            *_before_start(list(migrations.items()), name, record),
-            *_while_running(list(migrations.items()), name, record, feed, now_ms),
-            *_after(name, record),
+            *_of_failure(name, record),
+            *_of_wait(list(migrations.items()), name, record, now_ms),
+            *_of_stage(record, feed, now_ms),
         ),
     )
 
@@ -135,21 +138,56 @@ def _of_owner(record: MigrationRecorded, owner: OwnerAnnounced | None, now_ms: i
     return [Hold(HoldKind.OWNER, owner.announced_ms, detail, f"check that process (/readyz and its log), or {advice}")]
 
 
-def _before_start(migrations: list[Named], name: str, record: MigrationRecorded) -> list[Hold]:
-    match record.state:
-        case MigrationState.AWAITING_APPROVAL:
-            advice = f"as another user: `headgate migration show {name}`, then `headgate migration approve {name}`"
-            detail = f"another user than {record.submitted_by} must approve it"
-            return [Hold(HoldKind.APPROVAL, record.added_ms, detail, advice)]
-        case MigrationState.QUEUED if record.launch_postponed:
-            detail, advice = "it was submitted with --postpone-launch", f"`headgate migration launch {name}`"
-            return [Hold(HoldKind.LAUNCH, record.added_ms, detail, advice)]
-        case MigrationState.QUEUED if record.is_immediate and record.completion_postponed:
-            return [_postponed(name, record.added_ms)]
-        case MigrationState.QUEUED | MigrationState.READY:
-            return [_turn(migrations, record)]
+_HOLDS: Final[Mapping[Wait, tuple[HoldKind, str, str]]] = {
+    Wait.APPROVAL: (
+        HoldKind.APPROVAL,
+        "another user than {record.submitted_by} must approve it",
+        "as another user: `headgate migration show {name}`, then `headgate migration approve {name}`",
+    ),
+    Wait.LAUNCH: (
+        HoldKind.LAUNCH,
+        "it was submitted with --postpone-launch",
+        "`headgate migration launch {name}`",
+    ),
+    Wait.COMPLETION: (
+        HoldKind.COMPLETION,
+        "it was submitted with --postpone-completion",
+        "`headgate migration complete {name}`",
+    ),
+    Wait.ENDING: (
+        HoldKind.ENDING,
+        "all that writes for it must end, then it is {record.ending}: {record.message}",
+        "wait: its owner asks again every two seconds; see the owner's log if it stays",
+    ),
+    Wait.RETRY: (
+        HoldKind.LOCK,
+        "{record.message}; it is tried again in {retry_seconds:.0f} s",
+        "end the sessions that hold the table, or `headgate migration force-cutover {name}`",
+    ),
+}
+"""Wait → its kind, what is the case, what to do: those that the migration's own record says all about."""
+
+
+def _of_wait(migrations: list[Named], name: str, record: MigrationRecorded, now_ms: int) -> list[Hold]:
+    match wait := wait_of(record, now_ms):
+        case Wait.TURN:
+            found = [_turn(migrations, record)]
+        case Wait.CUTOVER:
+            found = _in_order(migrations, record)
+        case Wait.THROTTLE | Wait.CLEAN_UP:
+            found = [_throttle(name, record, HoldKind(wait.value))]
+        case None:
+            found = []
         case _:
-            return []
+            found = [_by_itself(wait, name, record, now_ms)]
+    return found
+
+
+def _by_itself(wait: Wait, name: str, record: MigrationRecorded, now_ms: int) -> Hold:
+    kind, detail, advice = _HOLDS[wait]
+    since_ms = record.stage_ms if record.state is MigrationState.RUNNING else record.added_ms
+    said = detail.format(record=record, retry_seconds=seconds_to_retry(record, now_ms))
+    return Hold(kind, record.waiting_ms if wait is Wait.RETRY else since_ms, said, advice.format(name=name))
 
 
 def _turn(migrations: list[Named], record: MigrationRecorded) -> Hold:
@@ -159,49 +197,33 @@ def _turn(migrations: list[Named], record: MigrationRecorded) -> Hold:
         detail = f"{_named(running)} must end, or have copied, first: they change the same database or table"
         return Hold(HoldKind.TURN, since_ms, detail, f"`headgate why {running[0]}`; or cancel that one")
     if before:
-        detail = f"{_named(before)} of its context must complete first (--in-order-completion)"
-        return Hold(HoldKind.TURN, since_ms, detail, f"`headgate why {before[0]}`")
+        return _behind(before, HoldKind.TURN, since_ms)
     detail = "nothing runs that it would have to wait for"
     return Hold(HoldKind.TURN, since_ms, detail, "wait: the owner starts one after another, within a minute")
 
 
-def _while_running(migrations: list[Named], name: str, record: MigrationRecorded, feed: str, now_ms: int) -> list[Hold]:
-    if record.state is not MigrationState.RUNNING:
-        return []
-    if record.ending is not None:
-        detail = f"all that writes for it must end, then it is {record.ending}: {record.message}"
-        advice = "wait: its owner asks again every two seconds; see the owner's log if it stays"
-        return [Hold(HoldKind.ENDING, record.stage_ms, detail, advice)]
-    if record.throttle_reason or record.throttle_ratio > 0:
-        return [_throttle(name, record)]
-    if record.is_ready_to_complete and record.stage != CUTTING_OVER:
-        return _before_cutover(migrations, name, record, now_ms)
-    return _of_stage(record, feed, now_ms)
+def _in_order(migrations: list[Named], record: MigrationRecorded) -> list[Hold]:
+    before = pending_before(migrations, record)
+    return [_behind(before, HoldKind.COMPLETION, record.waiting_ms)] if before else []
 
 
-def _throttle(name: str, record: MigrationRecorded) -> Hold:
-    if record.stage == AWAITING_LOCK:
+def _behind(before: list[str], kind: HoldKind, since_ms: int) -> Hold:
+    detail = f"{_named(before)} of its context must complete first (--in-order-completion)"
+    return Hold(kind, since_ms, detail, f"`headgate why {before[0]}`")
+
+
+def _throttle(name: str, record: MigrationRecorded, kind: HoldKind) -> Hold:
+    reason = throttled_by(record)
+    if kind is HoldKind.THROTTLE and record.stage == AWAITING_LOCK:
         advice = "end the session that holds the table; it is tried again by itself"
-        return Hold(HoldKind.LOCK, record.throttled_ms, record.throttle_reason, advice)
-    reason = record.throttle_reason or f"{OPERATOR} ratio {record.throttle_ratio:g}"
-    return Hold(HoldKind.THROTTLE, record.throttled_ms, reason, advice_on(reason, name))
-
-
-def _before_cutover(migrations: list[Named], name: str, record: MigrationRecorded, now_ms: int) -> list[Hold]:
-    if record.completion_postponed:
-        return [_postponed(name, record.stage_ms)]
-    if not record.cutover_forced and record.cutover_after_ms > now_ms:
-        seconds = (record.cutover_after_ms - now_ms) / 1_000
-        detail = f"{record.message}; it is tried again in {seconds:.0f} s"
-        advice = f"end the sessions that hold the table, or `headgate migration force-cutover {name}`"
-        return [Hold(HoldKind.LOCK, record.waiting_ms, detail, advice)]
-    if before := pending_before(migrations, record):
-        detail = f"{_named(before)} of its context must complete first (--in-order-completion)"
-        return [Hold(HoldKind.COMPLETION, record.waiting_ms, detail, f"`headgate why {before[0]}`")]
-    return []
+        return Hold(HoldKind.LOCK, record.throttled_ms, reason, advice)
+    return Hold(kind, record.throttled_ms, reason, advice_on(reason, name))
 
 
 def _of_stage(record: MigrationRecorded, feed: str, now_ms: int) -> list[Hold]:
+    """What a stage waits for, or that it has been quiet for too long, unless the migration waits for something else."""
+    if record.state is not MigrationState.RUNNING or wait_of(record, now_ms) is not None:
+        return []
     if record.stage in _WAITS_OF_STAGES:
         detail, advice = (text.format(feed=feed) for text in _WAITS_OF_STAGES[record.stage])
         return [Hold(HoldKind.STAGE, record.stage_ms, f"{record.stage}: {detail}", advice)]
@@ -214,19 +236,11 @@ def _of_stage(record: MigrationRecorded, feed: str, now_ms: int) -> list[Hold]:
     return [Hold(HoldKind.STAGE, heard_ms, detail, advice)]
 
 
-def _after(name: str, record: MigrationRecorded) -> list[Hold]:
-    if record.state is MigrationState.FAILED:
-        advice = f"remove the cause, then `headgate migration retry {name}`, or submit another change"
-        return [Hold(HoldKind.FAILURE, record.ended_ms, record.message, advice)]
-    if record.state not in PENDING and record.throttle_reason:
-        reason = record.throttle_reason
-        return [Hold(HoldKind.CLEAN_UP, record.throttled_ms, reason, advice_on(reason, name))]
-    return []
-
-
-def _postponed(name: str, since_ms: int) -> Hold:
-    detail, advice = "it was submitted with --postpone-completion", f"`headgate migration complete {name}`"
-    return Hold(HoldKind.COMPLETION, since_ms, detail, advice)
+def _of_failure(name: str, record: MigrationRecorded) -> list[Hold]:
+    if record.state is not MigrationState.FAILED:
+        return []
+    advice = f"remove the cause, then `headgate migration retry {name}`, or submit another change"
+    return [Hold(HoldKind.FAILURE, record.ended_ms, record.message, advice)]
 
 
 def _named(migrations: list[str]) -> str:

@@ -37,7 +37,6 @@ from headgate.migration.core.effects import (
 from headgate.migration.core.progress import WATCH_SECONDS
 from headgate.migration.core.scheduling import CUTOVER_BACKOFF_SECONDS, reverted, stop, tick
 from headgate.migration.core.state import PENDING, MigrationsState, Term, digest, evolve, new_state
-from headgate.migration.core.throttle_reasons import CLEAN_UP
 from headgate.migration.core.transitions import Phase, Signal, phase
 from headgate.records.migration import (
     Artifact,
@@ -47,6 +46,7 @@ from headgate.records.migration import (
     MigrationState,
     MigrationStrategy,
 )
+from headgate.records.throttle_reasons import CLEAN_UP
 from headgate.runtime.machine import (
     Arrived,
     Decision,

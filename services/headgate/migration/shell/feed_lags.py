@@ -12,9 +12,9 @@ from headgate.eventlog.log import LogError, LogReader, Partition
 from headgate.eventlog.replay import read_on_to
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot
-from headgate.migration.core.throttle_reasons import FEED
 from headgate.records.control import FeedRecorded, FeedState, SpanPlan
 from headgate.records.keys import FeedKey
+from headgate.records.throttle_reasons import FEED
 from headgate.sources.offsets import SourceError, offsets_since
 
 _TOPICS = ("changefeed", "dispatch", "checkpoint")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from headgate.migration.core.spec import MigrationSpec
-from headgate.migration.core.throttle_reasons import DATABASE, OPERATOR, REPLICA
+from headgate.records.throttle_reasons import DATABASE, REPLICA, by_operator
 
 THROTTLED_POLL_SECONDS: Final = 0.1
 """How soon a copy that stands still notices that it may go on."""
@@ -53,7 +53,7 @@ class Pace:
         while not self._stopping.is_set():
             ratio, busy = self.ratio, self._why_busy()
             self.is_held = bool(busy) or ratio >= 1
-            self.reason = busy or (f"{OPERATOR} ratio {ratio:g}" if ratio > 0 else "")
+            self.reason = busy or (by_operator(ratio) if ratio > 0 else "")
             owed = float("inf") if ratio >= 1 or busy else took_seconds * ratio / (1 - ratio)
             if slept >= owed:
                 return

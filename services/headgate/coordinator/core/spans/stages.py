@@ -106,17 +106,13 @@ def _of_start(role: Assignment, doing: TaskState | None, last_error: str | None)
         return Standing(Stage.SCHEDULING, role.agent, detail, advice)
     if last_error:
         detail = f"it is being tried again; {role.agent} reports {doing}{before}"
-        return Standing(error_code_of(last_error).stage, role.agent, detail, _again(last_error))
+        code = error_code_of(last_error)
+        return Standing(code.stage, role.agent, detail, code.advice)
     if doing is TaskState.PREPARING:
         advice = "check that the agent reaches the broker and that offsets are retained"
         return Standing(Stage.SOURCE, role.agent, "the source is being opened", advice)
     advice = "check that the sink answers and that no session holds the progress row locked"
     return Standing(Stage.SINK, role.agent, f"the sink is being claimed; the agent reports {doing}", advice)
-
-
-def _again(last_error: str) -> str:
-    """What to do about the error behind which a span is tried again."""
-    return f"{error_code_of(last_error).advice}; it is being tried again"
 
 
 def _before(last_error: str | None) -> str:

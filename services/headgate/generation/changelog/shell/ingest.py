@@ -379,14 +379,11 @@ class IngestService:
 
     def _show(self) -> None:
         waiting: dict[tuple[str, int], str] = {}
-        counted = {topic: TopicFigures() for topic in self._topics}
+        counted = {topic: TopicFigures(behind=0) for topic in self._topics}
         for at, source in sorted(self._sources.items()):
             if source.writer is None or not source.is_read or source.waits_for:
                 waiting[at] = source.waits_for or "its writer has not begun"
-            if source.writer is None or not source.is_read:
-                continue
-            with suppress(LogError):
-                self._count(counted[at[0]], at, source.writer.look())
+            self._count(counted[at[0]], at, source)
         for topic, now in counted.items():
             figures = self._metrics.topics[topic]
             figures.partitions, figures.waiting, figures.behind = now.partitions, now.waiting, now.behind
@@ -400,11 +397,19 @@ class IngestService:
         else:
             self._probes.ready(LOOP)
 
-    def _count(self, figures: TopicFigures, at: tuple[str, int], look: WriterLook) -> None:
-        figures.partitions += 1
-        figures.waiting += look.waiting
+    def _count(self, figures: TopicFigures, at: tuple[str, int], source: _Source) -> None:
+        """Add a partition. A topic is not known to be behind by any number while one of its partitions is not."""
+        look: WriterLook | None = None
+        if source.writer is not None and source.is_read:
+            with suppress(LogError):
+                look = source.writer.look()
         end = self._reader.ends.get(Partition(*at))
-        if end is not None:
+        if look is not None:
+            figures.partitions += 1
+            figures.waiting += look.waiting
+        if look is None or end is None or figures.behind is None:
+            figures.behind = None
+        else:
             figures.behind += max(0, end - look.position - 1)
 
 

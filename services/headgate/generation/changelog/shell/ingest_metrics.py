@@ -9,13 +9,13 @@ from prometheus_client.registry import Collector
 
 
 class TopicFigures(msgspec.Struct):
-    """Of one input topic, as this process has it."""
+    """Of one input topic, as this process has it. ``behind`` is None while it is not known for each partition."""
 
     changes: int = 0
     skipped: int = 0
     partitions: int = 0
     waiting: int = 0
-    behind: int = 0
+    behind: int | None = None
 
 
 class IngestMetrics(Collector):
@@ -37,12 +37,15 @@ class IngestMetrics(Collector):
             "headgate_ingest_waiting_changes", "records taken that are not written yet", labels=["topic"]
         )
         behind = GaugeMetricFamily(
-            "headgate_ingest_behind_records", "offsets between what is written and the topic's end", labels=["topic"]
+            "headgate_ingest_behind_records",
+            "offsets between what is written and the topic's end; none while one of its partitions waits to begin",
+            labels=["topic"],
         )
         for topic, figures in now:
             changes.add_metric([topic], figures.changes)
             skipped.add_metric([topic], figures.skipped)
             partitions.add_metric([topic], figures.partitions)
             waiting.add_metric([topic], figures.waiting)
-            behind.add_metric([topic], figures.behind)
+            if figures.behind is not None:
+                behind.add_metric([topic], figures.behind)
         return [changes, skipped, partitions, waiting, behind]

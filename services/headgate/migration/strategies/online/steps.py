@@ -13,7 +13,6 @@ from headgate.config.start_offsets import StartOffsets
 from headgate.migration.core.copy_steps import CopyStage, FeedSeen, Step, next_step
 from headgate.migration.core.progress import percent_of
 from headgate.migration.core.spec import MigrationSpec
-from headgate.migration.core.throttle_reasons import FEED
 from headgate.migration.strategies.contract import (
     Chunk,
     DatabaseUnavailableError,
@@ -37,6 +36,7 @@ from headgate.records.migration_standing import (
     READY_TO_CUT_OVER,
     STARTING_FEED,
 )
+from headgate.records.throttle_reasons import FEED
 
 PROOF_SECONDS: Final = 600.0
 """For a change to come by connector, topic and agent into the copy: a busy machine starts an agent in minutes."""

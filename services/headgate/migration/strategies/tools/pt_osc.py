@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import CHUNK_ROWS_DEFAULT, MigrationSpec
-from headgate.migration.core.throttle_reasons import OPERATOR
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Plan, RefusedError
 from headgate.migration.strategies.tools.output import printed
 from headgate.migration.strategies.tools.tool import CHECK_SECONDS_MAX, Run, Tools, ToolStrategy, copy_name
 from headgate.records.migration import MigrationRecorded
+from headgate.records.throttle_reasons import OPERATOR
 
 PLUGIN: Final = Path(__file__).with_name("pt_osc_plugin.pm")
 

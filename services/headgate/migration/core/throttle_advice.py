@@ -1,15 +1,8 @@
-"""Why a copy waits: how each kind of reason in a record begins, and what an operator can do about it.
-
-Who writes a reason begins it with one of these, so that ``headgate why`` knows which kind it is.
-"""
+"""What an operator can do about a reason for which a copy waits, by the kind of the reason."""
 
 from typing import Final
 
-OPERATOR: Final = "an operator:"
-DATABASE: Final = "the database:"
-REPLICA: Final = "a replica"
-FEED: Final = "feed "
-CLEAN_UP: Final = "clean-up:"
+from headgate.records.throttle_reasons import CLEAN_UP, DATABASE, FEED, OPERATOR, REPLICA
 
 _LIMITS: Final = "limits belong to the submission: cancel it, and submit it with others"
 
