@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from fixtures.services import mariadb_connect
+from headgate.app.exit_codes import ExitCode
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import Service, headgate
 from support.connections import described
@@ -78,6 +79,14 @@ def submit(database: Database, migration: str, statement: str, *options: str) ->
     )
 
 
+def held_by(migration: str) -> tuple[int, list[dict[str, Any]]]:
+    """Exit code and holds of `headgate why`."""
+    why = headgate("why", migration, "-o", "json")
+    assert why.exit_code in (ExitCode.DONE, ExitCode.HELD), why.output
+    holds: list[dict[str, Any]] = json.loads(why.stdout)["reasons"]
+    return why.exit_code, holds
+
+
 def done(command: str, *arguments: str, refused: str = "") -> None:
     """A request of the operator's, done; or refused with these words."""
     agreed = ("--yes",) if command in ("cleanup", "force-cutover") else ()
@@ -124,3 +133,24 @@ def test_direct_changes_are_tracked(log: KafkaLog, serve: Serve, database: Datab
     assert again.exit_code == 0
     missing = submit(database, "d10", "DROP TABLE things", "--strategy", "direct")
     assert missing.exit_code == 40
+
+
+def test_why_says_what_a_change_waits_for_until_nothing_holds_it(
+    log: KafkaLog, serve: Serve, database: Database
+) -> None:
+    owner = serve("owner", "migration")
+    database.run("CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, s varchar(40))")
+    asked = submit(database, "m1", database.statement, "--strategy", "direct", "--postpone-launch")
+    assert asked.exit_code == 0, asked.output
+    code, (hold,) = held_by("m1")
+    assert (code, hold["stage"]) == (ExitCode.HELD, "launch")
+    shown = headgate("why", "m1")
+    assert (shown.exit_code, "headgate migration launch m1" in " ".join(shown.output.split())) == (ExitCode.HELD, True)
+    misspelt = headgate("why", "m1x")
+    assert (misspelt.exit_code, "Known are: m1" in misspelt.output) == (ExitCode.NOT_FOUND, True), misspelt.output
+    owner.end()
+    eventually(lambda: [hold["stage"] for hold in held_by("m1")[1]] == ["owner", "launch"], "its owner is gone")
+    serve("next", "migration")
+    done("launch", "m1")
+    eventually(lambda: state_of("m1")["state"] == "complete", "it is done")
+    assert held_by("m1") == (ExitCode.DONE, [])
