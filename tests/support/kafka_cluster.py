@@ -1,19 +1,19 @@
 """A Headgate cluster on a real broker, and somebody else on its topics: for tests of what the log port cannot do."""
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
 
 from headgate.eventlog.log import Partition, Placed
 from headgate.eventlog.topics import topic_name
 from headgate.provisioning.time_scale import scaled_seconds
 from support.codec import encode
-from support.eventlog_contract import DEADLINE_SECONDS, SHARDS
+from support.eventlog_contract import SHARDS
+from support.topic_settings import change_settings
 
 ANSWER_SECONDS = scaled_seconds(120.0)
 """For a broker to answer, or a process that was killed to be gone, while the machine does other things as well."""
@@ -59,25 +59,9 @@ Foreign = Callable[..., Foreigner]
 
 
 def set_topic(cluster: Cluster, topic: str, **settings: str) -> None:
-    """Change settings of a control topic (dots written as underscores); returns once the broker says so."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    """Change settings of a control topic (dots written as underscores); returns once the broker goes by them."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
-    resource = ConfigResource(ResourceType.TOPIC, topic_name(cluster.cluster, topic))
-    for name, value in named.items():
-        resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(ANSWER_SECONDS)
-    await_settings(admin, resource.name, named)
-
-
-def await_settings(admin: AdminClient, name: str, wanted: Mapping[str, str]) -> None:
-    """The controller answers before the brokers have heard of it."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    found: dict[str, str] = {}
-    while any(found.get(setting) != value for setting, value in wanted.items()):
-        assert time.monotonic() < deadline, f"{name} has {found}, wanted {wanted}"
-        (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
-        found = {setting: entry.value for setting, entry in future.result(ANSWER_SECONDS).items()}
+    change_settings(AdminClient({"bootstrap.servers": cluster.bootstrap}), topic_name(cluster.cluster, topic), named)
 
 
 def delete_before(cluster: Cluster, partition: Partition, offset: int) -> None:

@@ -1,12 +1,15 @@
-"""Tests run beside each other at one server: who asks what its sessions do says of which database.
+"""Tests run beside each other at servers that take their time.
 
-One that did not took another test's lock for its own, once in some hundred runs.
+Who asks what the sessions of a database server do says of which database: one that did not took another test's lock
+for its own, once in some hundred runs. And whoever changes something at a broker waits until the broker goes by it.
 """
 
 import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from support.pages import ROOT
 
@@ -36,3 +39,21 @@ def test_who_asks_what_sessions_do_says_of_which_database() -> None:
     }
     assert len(asking) > 5, "nothing is found any more"
     assert [(path, text) for path, text in sorted(asking) if not NARROWED.search(text)] == []
+
+
+CHANGES = {"incremental_alter_configs": "support/topic_settings.py"}
+"""Calls that a broker answers before it goes by them → the one place that makes them and waits."""
+
+
+def calls(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node.func.attr
+
+
+@pytest.mark.parametrize(("call", "place"), CHANGES.items())
+def test_who_changes_something_at_a_broker_waits_until_it_is_so(call: str, place: str) -> None:
+    found = {
+        path.relative_to(ROOT / "tests").as_posix() for path in (ROOT / "tests").rglob("*.py") if call in calls(path)
+    }
+    assert found == {place}

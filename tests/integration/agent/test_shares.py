@@ -8,10 +8,11 @@ import msgspec
 import psycopg
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
 
 from headgate.records.control import SpanPlan, TaskState
 from support.kafka_cluster import ANSWER_SECONDS
+from support.topic_settings import change_settings
 from support.waiting import eventually
 
 from .conftest import Bed
@@ -88,15 +89,9 @@ def test_what_small_tables_get_now_is_there_before_a_huge_or_a_stuck_one_is_done
 
 def test_records_of_several_megabytes_come_over(bed: Bed) -> None:
     plan = bed.table("large")
-    wanted = {"max.message.bytes": str(LARGE_BYTES)}
-    resource = ConfigResource(
-        ResourceType.TOPIC,
-        plan.topic,
-        incremental_configs=[ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in wanted.items()],
+    change_settings(
+        AdminClient({"bootstrap.servers": bed.bootstrap}), plan.topic, {"max.message.bytes": str(LARGE_BYTES)}
     )
-    admin = AdminClient({"bootstrap.servers": bed.bootstrap})
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(ANSWER_SECONDS)
     bed.producer.close()
     bed.producer = Producer({"bootstrap.servers": bed.bootstrap, "message.max.bytes": LARGE_BYTES})
     text = "ä" * 2_000_000

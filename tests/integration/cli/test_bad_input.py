@@ -5,14 +5,12 @@ import socket
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from typer.testing import Result
 
 from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import ANSWER_SECONDS, headgate
-from support.waiting import eventually
+from support.topic_settings import change_settings
 
 pytestmark = pytest.mark.integration
 
@@ -57,17 +55,9 @@ def test_other_number_of_shards_is_refused(log: KafkaLog, monkeypatch: pytest.Mo
 
 
 def test_topic_that_is_not_compacted_is_refused(settings: Settings, log: KafkaLog) -> None:
-    entry = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, f"{settings.prefix}dispatch", incremental_configs=[entry])
-    for future in log.connection.admin.incremental_alter_configs([resource]).values():
-        future.result(ANSWER_SECONDS)
-
-    def is_refused() -> Result | None:
-        """The controller answers before the brokers have heard of it."""
-        result = headgate("agent", "list")
-        return result if result.exit_code == ExitCode.TOPICS_WRONG else None
-
-    result = eventually(is_refused, "it is refused")
+    change_settings(log.connection.admin, f"{settings.prefix}dispatch", {"cleanup.policy": "delete"})
+    result = headgate("agent", "list")
+    assert result.exit_code == ExitCode.TOPICS_WRONG
     assert f"{settings.prefix}dispatch has cleanup.policy=delete" in result.stderr
 
 

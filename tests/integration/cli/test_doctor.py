@@ -13,14 +13,14 @@ from typing import Any
 import psycopg
 import pytest
 import yaml
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fixtures.shifted_clock import shifted_clock
 from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
-from integration.cli.conftest import ANSWER_SECONDS, Service, headgate
+from integration.cli.conftest import Service, headgate
+from support.topic_settings import change_settings
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -49,10 +49,7 @@ def test_topics_that_are_missing(settings: Settings) -> None:
 
 def test_a_topic_that_is_not_compacted(settings: Settings, log: KafkaLog) -> None:
     name = f"{settings.prefix}dispatch"
-    entry = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
-    for future in log.connection.admin.incremental_alter_configs([resource]).values():
-        future.result(ANSWER_SECONDS)
+    change_settings(log.connection.admin, name, {"cleanup.policy": "delete"})
     found = diagnosed()["control topics"]
     assert (found["state"], f"{name} has cleanup.policy=delete" in found["says"]) == ("wrong", True)
     (line,) = found["fix"]

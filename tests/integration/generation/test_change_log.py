@@ -7,7 +7,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeReader, ChangeWriter
@@ -37,7 +36,7 @@ from headgate.records.generation import (
     StreamsRecut,
 )
 from headgate.supervision.threads import SUPERVISOR
-from support.kafka_cluster import ANSWER_SECONDS
+from support.topic_settings import change_settings
 from support.waiting import eventually
 
 from .conftest import WAIT_SECONDS
@@ -141,13 +140,7 @@ def test_a_change_that_kafka_refuses_for_its_size_ends_the_writer_behind_all_bef
     operator.create()
     writer = ChangeWriter(log, SET, "w1")
     assert writer.position == -1
-    lowered = ConfigResource(
-        ResourceType.TOPIC,
-        operator.topic,
-        incremental_configs=[ConfigEntry("max.message.bytes", "10000", incremental_operation=AlterConfigOpType.SET)],
-    )
-    for future in log.connection.admin.incremental_alter_configs([lowered]).values():
-        future.result(ANSWER_SECONDS)
+    change_settings(log.connection.admin, operator.topic, {"max.message.bytes": "10000"})
 
     def write_all() -> None:
         for position in range(8):
