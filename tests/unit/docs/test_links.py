@@ -12,6 +12,10 @@ COLUMNS_MAX: Final = 120
 
 PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
+COMMIT: Final = re.compile(
+    r"(?<![-+'.\w/])(?=[0-9]*[a-f])(?=[a-f]*[0-9])(?:[0-9a-f]{7,12}|[0-9a-f]{40})(?![-+'.]?\w|[-+'])"
+)
+"""A commit's hash as git abbreviates it: letters and digits, not a part of a UUID, a number or a path."""
 FENCED: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -32,6 +36,21 @@ def broken(page: Path) -> list[str]:
         if not target.exists() or (anchor and anchor not in headings(target)):
             found.append(link)
     return found
+
+
+def test_pages_name_dates_and_versions_instead_of_commits() -> None:
+    assert {str(page.relative_to(ROOT)): found for page in PAGES if (found := COMMIT.findall(page.read_text()))} == {}
+
+
+def test_a_commit_is_told_from_numbers_and_identifiers() -> None:
+    assert COMMIT.findall("fixed at 1fa8e63, (e088303c). a31f221 `3a3f89e1`") == [
+        "1fa8e63",
+        "e088303c",
+        "a31f221",
+        "3a3f89e1",
+    ]
+    others = "20261122 3.4028235e+38 5e045c13-0000-4000-8000-000000000001 x'00ff0a09' deadbeef 6f726465722d3137"
+    assert COMMIT.findall(others) == []
 
 
 def test_links_lead_somewhere() -> None:
