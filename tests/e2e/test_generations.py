@@ -17,13 +17,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
 from headgate.generation import ChangeReader
 from headgate.generation.shell.tail import GenerationTail
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
+from support.topic_changes import add_partitions
 
 pytestmark = [pytest.mark.integration, pytest.mark.e2e, pytest.mark.long]
 
@@ -168,7 +169,7 @@ def test_the_same_load_on_a_topic_that_grows_is_reordered(kafka_bootstrap: str) 
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(ANSWER_SECONDS)
     _produce(kafka_bootstrap, topic, range(COUNT))
-    admin.create_partitions([NewPartitions(topic, 16)])[topic].result(ANSWER_SECONDS)
+    add_partitions(admin, topic, 16)
     _produce(kafka_bootstrap, topic, range(COUNT, 2 * COUNT))
     found = {number: _read(kafka_bootstrap, topic, number) for number in range(16)}
     admin.delete_topics([topic])[topic].result(ANSWER_SECONDS)

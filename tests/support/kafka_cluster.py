@@ -13,7 +13,7 @@ from headgate.eventlog.topics import topic_name
 from headgate.provisioning.time_scale import scaled_seconds
 from support.codec import encode
 from support.eventlog_contract import SHARDS
-from support.topic_settings import change_settings
+from support.topic_changes import change_settings
 
 ANSWER_SECONDS = scaled_seconds(120.0)
 """For a broker to answer, or a process that was killed to be gone, while the machine does other things as well."""

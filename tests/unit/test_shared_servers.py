@@ -41,7 +41,7 @@ def test_who_asks_what_sessions_do_says_of_which_database() -> None:
     assert [(path, text) for path, text in sorted(asking) if not NARROWED.search(text)] == []
 
 
-CHANGES = {"incremental_alter_configs": "support/topic_settings.py"}
+CHANGES = dict.fromkeys(("incremental_alter_configs", "create_partitions"), "support/topic_changes.py")
 """Calls that a broker answers before it goes by them → the one place that makes them and waits."""
 
 

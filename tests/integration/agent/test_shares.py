@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from headgate.records.control import SpanPlan, TaskState
 from support.kafka_cluster import ANSWER_SECONDS
-from support.topic_settings import change_settings
+from support.topic_changes import change_settings
 from support.waiting import eventually
 
 from .conftest import Bed

@@ -10,7 +10,7 @@ from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import ANSWER_SECONDS, headgate
-from support.topic_settings import change_settings
+from support.topic_changes import change_settings
 
 pytestmark = pytest.mark.integration
 

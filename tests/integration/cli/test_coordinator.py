@@ -16,7 +16,7 @@ import pytest
 import structlog
 import yaml
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import NewTopic
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fixtures.services import mariadb_execute
@@ -38,6 +38,7 @@ from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from integration.cli.conftest import ANSWER_SECONDS, Service, headgate, make_topics
 from support import build
+from support.topic_changes import add_partitions
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -459,8 +460,7 @@ def test_a_feed_without_tables_gets_them_when_their_topics_come(
     eventually(lambda: f"warning: topic {topic} is compacted" in notices(), "the hazard is reported")
     assert "warning" not in headgate("why", "late").stderr
 
-    for future in log.connection.admin.create_partitions([NewPartitions(topic, 5)]).values():
-        future.result(ANSWER_SECONDS)
+    add_partitions(log.connection.admin, topic, 5)
 
     def grown() -> bool:
         feed = _feed(log, "late")

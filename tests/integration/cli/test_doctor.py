@@ -20,7 +20,7 @@ from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import Service, headgate
-from support.topic_settings import change_settings
+from support.topic_changes import change_settings
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration

@@ -1,10 +1,9 @@
 """Control topics are created as the table says, and refused when they cannot hold our state."""
 
-import time
 from contextlib import closing
 
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from headgate.eventlog.kafka import open_log
 from headgate.eventlog.log import LogError
@@ -19,8 +18,9 @@ from headgate.eventlog.topics import (
     topic_name,
 )
 from headgate.records.registry import KEY_FORMS
-from support.eventlog_contract import DEADLINE_SECONDS, heartbeat
+from support.eventlog_contract import heartbeat
 from support.kafka_cluster import ANSWER_SECONDS, Cluster, set_topic
+from support.topic_changes import add_partitions, await_partitions
 
 pytestmark = pytest.mark.integration
 
@@ -28,16 +28,6 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def admin(kafka_bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": kafka_bootstrap})
-
-
-def await_metadata(admin: AdminClient, name: str, partitions: int) -> None:
-    """The controller answers before the brokers have heard of it."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    found = -1
-    while found != partitions:
-        assert time.monotonic() < deadline, f"{name} has {found} partitions, wanted {partitions}"
-        topics = admin.list_topics(timeout=ANSWER_SECONDS).topics
-        found = len(topics[name].partitions) if name in topics else 0
 
 
 def test_every_topic_of_the_keys_is_created_as_its_row_says(cluster: Cluster, admin: AdminClient) -> None:
@@ -59,7 +49,7 @@ def test_creating_again_changes_nothing_and_fills_in_what_is_missing(cluster: Cl
     assert create_topics(cluster) == []
     name = topic_name(cluster.cluster, "sync")
     admin.delete_topics([name])[name].result(ANSWER_SECONDS)
-    await_metadata(admin, name, 0)
+    await_partitions(admin, name, 0)
     assert create_topics(cluster) == [name]
 
 
@@ -102,8 +92,7 @@ def test_another_number_of_shards_is_refused(cluster: Cluster) -> None:
 def test_a_topic_that_grew_is_refused(cluster: Cluster, admin: AdminClient) -> None:
     create_topics(cluster)
     name = topic_name(cluster.cluster, "announce")
-    admin.create_partitions([NewPartitions(name, 2)])[name].result(ANSWER_SECONDS)
-    await_metadata(admin, name, 2)
+    add_partitions(admin, name, 2)
     with pytest.raises(TopicPartitionsError, match=f"{name} has 2 partitions, wanted 1"):
         open_log(cluster)
 

@@ -36,7 +36,7 @@ from headgate.records.generation import (
     StreamsRecut,
 )
 from headgate.supervision.threads import SUPERVISOR
-from support.topic_settings import change_settings
+from support.topic_changes import change_settings
 from support.waiting import eventually
 
 from .conftest import WAIT_SECONDS

@@ -20,7 +20,6 @@ from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
-    NewPartitions,
     NewTopic,
     ResourcePatternType,
     ResourceType,
@@ -34,6 +33,7 @@ from headgate.generation.changelog.shell.wire import ReservedHeaderError
 from headgate.records.control import OutcomeStatus
 from headgate_lab.embedded.broker import EmbeddedKafka
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
+from support.topic_changes import add_partitions
 from support.waiting import eventually
 
 from .test_change_log import SET, Operator
@@ -357,8 +357,7 @@ def test_a_topic_with_more_partitions_is_refused_by_who_copies_it_and_by_who_sta
     source.write(200)
     one = ingest("one", SET, "--topic", topic)
     eventually(one.is_ready, "it copies")
-    grown = log.connection.admin.create_partitions([NewPartitions(topic, PARTITIONS + 2)])
-    grown[topic].result(ANSWER_SECONDS)
+    add_partitions(log.connection.admin, topic, PARTITIONS + 2)
     why = f"topic {topic} had {PARTITIONS} partitions when it was first copied and has {PARTITIONS + 2} now"
     assert why in one.end(ExitCode.SOURCE)
     assert why in ingest("two", SET, "--topic", topic).end(ExitCode.SOURCE)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import FencedError
@@ -27,6 +27,7 @@ from headgate.records.generation import (
 )
 from headgate.sources.topic_settings import topic_settings
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
+from support.topic_changes import add_partitions
 from support.waiting import eventually
 
 from .conftest import running_owner
@@ -109,9 +110,7 @@ def test_partitions_that_were_added_are_used_by_the_next_switch(log: KafkaLog, o
         assert operator.resize(1).status is OutcomeStatus.DONE
         writer.write(b"k", b"1", 1)
         # Kafka's own tools do as well: the owner sees the new partitions when it looks for the next switch.
-        log.connection.admin.create_partitions([NewPartitions(operator.topic, 16)])[operator.topic].result(
-            ANSWER_SECONDS
-        )
+        add_partitions(log.connection.admin, operator.topic, 16)
         eventually(lambda: operator.resize(8).status is OutcomeStatus.DONE, "eight streams")
         writer.write(b"k", b"2", 2)
     with closing(ChangeReader(log, SET, "r")) as reader:

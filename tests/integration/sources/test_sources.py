@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
 from headgate.config.start_offsets import StartOffsets
@@ -32,6 +32,7 @@ from headgate.sources.offsets import (
 from headgate.sources.preview import FormatMismatchError, check_formats, preview
 from headgate.sources.topics import TableClashError, find_topics, plan_spans, present_topics
 from support.kafka_cluster import ANSWER_SECONDS
+from support.topic_changes import add_partitions, await_partitions
 
 pytestmark = pytest.mark.integration
 
@@ -191,12 +192,10 @@ def test_a_second_look_finds_what_is_new_gone_and_grown(source: _Source) -> None
     (notice,) = found.notices
     assert f"topic {clash} is left out: its table public.a is that of topic {first}" in notice
 
-    for future in source.admin.create_partitions([NewPartitions(first, 3)]).values():
+    add_partitions(source.admin, first, 3)
+    for topic, future in source.admin.delete_topics([second, clash]).items():
         future.result(ANSWER_SECONDS)
-    for future in source.admin.delete_topics([second, clash]).values():
-        future.result(ANSWER_SECONDS)
-    while {second, clash} & set(there := present_topics(source.connection)) or there[first] != 3:
-        time.sleep(0.02)  # the broker hears of it from its controller
+        await_partitions(source.admin, topic, 0)
     after = look_again(source.connection, spec, (*known, *found.joined), "x.")
     assert after.grown == f"{first} has 3 partitions, the feed began with 2"
     assert after.notices == (f"source topic {second} does not exist any more: table public.b gets no changes",)

@@ -1,10 +1,17 @@
-"""Change the settings of a topic that is in use, and return when the broker goes by them."""
+"""Change a topic that is in use, and return when the broker goes by it: a controller answers before it does."""
 
 import time
 from collections.abc import Mapping
 from typing import Final
 
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
 
 from headgate.provisioning.time_scale import scaled_seconds
 from support.eventlog_contract import DEADLINE_SECONDS
@@ -18,9 +25,9 @@ _SECOND: Final = {"flush.ms": str(2**63 - 2)}
 def change_settings(admin: AdminClient, topic: str, settings: Mapping[str, str]) -> None:
     """Set ``settings`` (name → value) of a topic on a cluster of one broker.
 
-    The controller answers before the broker has heard of it, and the broker tells of a setting before its logs go by
-    it: delete_records right after ``cleanup.policy=compact,delete`` ended in POLICY_VIOLATION, once in some hundred
-    runs. A broker takes one change of metadata after the other, so once it tells of a second one it has done the first.
+    A broker tells of a setting before its logs go by it: delete_records right after ``cleanup.policy=compact,delete``
+    ended in POLICY_VIOLATION, once in some hundred runs. It takes one change of metadata after the other, so once it
+    tells of a second one it has done the first.
     """
     for wanted in (settings, _SECOND):
         _set(admin, topic, wanted)
@@ -42,3 +49,19 @@ def _await_told(admin: AdminClient, topic: str, wanted: Mapping[str, str]) -> No
         assert time.monotonic() < deadline, f"{topic} has {found}, wanted {wanted}"
         (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
         found = {setting: entry.value for setting, entry in future.result(_ANSWER_SECONDS).items()}
+
+
+def add_partitions(admin: AdminClient, topic: str, partitions: int) -> None:
+    """``partitions`` in all."""
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_ANSWER_SECONDS)
+    await_partitions(admin, topic, partitions)
+
+
+def await_partitions(admin: AdminClient, topic: str, partitions: int) -> None:
+    """0: the topic is gone."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    found = -1
+    while found != partitions:
+        assert time.monotonic() < deadline, f"{topic} has {found} partitions, wanted {partitions}"
+        topics = admin.list_topics(timeout=_ANSWER_SECONDS).topics
+        found = len(topics[topic].partitions) if topic in topics else 0
