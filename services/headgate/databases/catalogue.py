@@ -4,18 +4,28 @@ Sinks, comparisons and schema changes each add what only they need to know, such
 catalogue is asked is in each database's ``catalogue``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-__all__ = ["ROW_KEY_PREFIX", "Ask", "Column", "Key", "TableForm"]
+__all__ = ["ROW_KEY_PREFIX", "Ask", "Column", "Key", "Product", "TableDefinition", "TableForm"]
 
 ROW_KEY_PREFIX: Final = "headgate_key_"
 """How the name of a unique index begins by which rows are found instead of by the primary key.
 
 A schema change puts it on a copy whose primary key is not the one that change events have.
 """
+
+
+class Product(StrEnum):
+    """Whose types a table has. MariaDB and MySQL are one kind of address, but not every type of one is of the other."""
+
+    POSTGRESQL = "postgresql"
+    MARIADB = "mariadb"
+    MYSQL = "mysql"
+
 
 Ask = Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]]
 """Runs a query on the catalogue and returns its rows."""
@@ -81,3 +91,17 @@ class TableForm(msgspec.Struct, Generic[C, K], frozen=True):
     def nullable_defaults(self) -> tuple[str, ...]:
         """Columns that may be NULL and have a default."""
         return tuple(column.name for column in self.columns if column.is_nullable and column.default is not None)
+
+
+class TableDefinition(msgspec.Struct, Generic[C, K], frozen=True, kw_only=True):
+    """A table with what only a statement that creates it needs. ``schema``: the database of a MySQL or MariaDB table.
+
+    ``comments`` are those on columns. Empty comments are left out.
+    """
+
+    product: Product
+    schema: str
+    table: str
+    form: TableForm[C, K]
+    comment: str | None = None
+    comments: Mapping[str, str] = {}

@@ -3,9 +3,10 @@
 from itertools import groupby
 from typing import Final
 
-from headgate.databases.catalogue import Ask, Column, Key, TableForm
+from headgate.databases.catalogue import Ask, Column, Key, Product, TableDefinition, TableForm
+from headgate.databases.mysql.session import MysqlSession
 
-__all__ = ["MysqlColumn", "MysqlForm", "MysqlKey", "read_form"]
+__all__ = ["MysqlColumn", "MysqlDefinition", "MysqlForm", "MysqlKey", "read_definition", "read_form"]
 
 _COLUMNS: Final = """
 SELECT ordinal_position, column_name, column_type, data_type, is_nullable, column_default, extra,
@@ -25,6 +26,13 @@ WHERE table_schema = %s AND table_name = %s AND non_unique = 0
 ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index
 """
 
+_COMMENT: Final = "SELECT table_comment FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+
+_COMMENTS: Final = """
+SELECT column_name, column_comment FROM information_schema.columns
+WHERE table_schema = %s AND table_name = %s AND column_comment <> ''
+"""
+
 
 class MysqlColumn(Column, frozen=True, kw_only=True):
     """A column. ``kind`` of MariaDB's JSON is ``json``."""
@@ -40,6 +48,23 @@ class MysqlKey(Key, frozen=True, kw_only=True):
 
 
 MysqlForm = TableForm[MysqlColumn, MysqlKey]
+MysqlDefinition = TableDefinition[MysqlColumn, MysqlKey]
+
+
+def read_definition(session: MysqlSession, database: str, table: str) -> MysqlDefinition | None:
+    """The table of that name; None if it does not exist, or cannot be seen. Raises MysqlError."""
+    form = read_form(session.execute, database, table, is_mariadb=session.is_mariadb)
+    if not form.columns:
+        return None
+    comments = [str(text) for (text,) in session.execute(_COMMENT, (database, table))]
+    return TableDefinition(
+        product=Product.MARIADB if session.is_mariadb else Product.MYSQL,
+        schema=database,
+        table=table,
+        form=form,
+        comment="".join(comments) or None,
+        comments={str(name): str(text) for name, text in session.execute(_COMMENTS, (database, table))},
+    )
 
 
 def read_form(ask: Ask, database: str | None, table: str, *, is_mariadb: bool) -> MysqlForm:

@@ -1,8 +1,13 @@
 """Names and texts as a statement needs them."""
 
+from typing import Final
+
 from pymysql.converters import escape_string
 
-__all__ = ["literal", "quoted"]
+__all__ = ["NAME_CHARACTERS_MAX", "literal", "quoted"]
+
+NAME_CHARACTERS_MAX: Final = 64
+"""Of a database, a table or a column: MySQL's and MariaDB's own limit."""
 
 
 def quoted(*names: str) -> str:

@@ -1,10 +1,25 @@
 """PostgreSQL's catalogue."""
 
+from collections.abc import Mapping
 from typing import Final
 
-from headgate.databases.catalogue import Ask, Column, Key, TableForm
+import msgspec
 
-__all__ = ["PostgresColumn", "PostgresForm", "PostgresKey", "read_form"]
+from headgate.databases.catalogue import Ask, Column, Key, Product, TableDefinition, TableForm
+from headgate.databases.postgresql.search_path import find_table
+from headgate.databases.postgresql.session import PostgresSession
+from headgate.records.identifiers import table_spelling
+
+__all__ = [
+    "EnumType",
+    "PostgresColumn",
+    "PostgresDefinition",
+    "PostgresForm",
+    "PostgresKey",
+    "read_definition",
+    "read_enums",
+    "read_form",
+]
 
 # A domain, or one in an array, is followed down to the type that it is made of.
 _COLUMNS: Final = """
@@ -48,6 +63,28 @@ FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid = %s AND i.indisunique ORDER BY NOT i.indisprimary, c.relname
 """
 
+# A row without a column's name is the table's own.
+_COMMENTS: Final = """
+SELECT a.attname, d.description FROM pg_description d
+LEFT JOIN pg_attribute a ON a.attrelid = d.objoid AND a.attnum = d.objsubid AND d.objsubid > 0
+WHERE d.objoid = %s AND d.classoid = 'pg_class'::regclass AND d.description <> ''
+"""
+
+_LABELS: Final = "ARRAY(SELECT e.enumlabel::text FROM pg_enum e WHERE e.enumtypid = t.oid ORDER BY e.enumsortorder)"
+
+_ENUMS: Final = f"""
+SELECT a.attname, n.nspname, t.typname, {_LABELS}
+FROM pg_attribute a JOIN pg_type own ON own.oid = a.atttypid
+JOIN pg_type t ON t.oid = CASE WHEN own.typcategory = 'A' THEN own.typelem ELSE own.oid END AND t.typtype = 'e'
+JOIN pg_namespace n ON n.oid = t.typnamespace
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+"""  # noqa: S608 - a text of our own
+
+_ALL_ENUMS: Final = f"""
+SELECT n.nspname, t.typname, {_LABELS}
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace WHERE t.typtype = 'e'
+"""  # noqa: S608
+
 
 class PostgresColumn(Column, frozen=True, kw_only=True):
     """A column. ``base`` is its type, or the one that its domain is made of, types of extensions without schema."""
@@ -75,6 +112,46 @@ class PostgresKey(Key, frozen=True, kw_only=True):
 
 
 PostgresForm = TableForm[PostgresColumn, PostgresKey]
+
+
+class EnumType(msgspec.Struct, frozen=True):
+    """An enum, which is an object of its own beside the tables that use it."""
+
+    schema: str
+    name: str
+    labels: tuple[str, ...]
+
+
+class PostgresDefinition(TableDefinition[PostgresColumn, PostgresKey], frozen=True, kw_only=True):
+    """A table. ``enums``: column → the enum that its values, or the elements of its arrays, are of."""
+
+    enums: Mapping[str, EnumType] = {}
+
+
+def read_definition(session: PostgresSession, schema: str, table: str) -> PostgresDefinition | None:
+    """The table of that name; None if it does not exist. Raises PostgresError."""
+    found = find_table(session.execute, (), table_spelling(schema, table))
+    if found is None:
+        return None
+    oid = found[0]
+    comments = dict(session.execute(_COMMENTS, (oid,)))
+    return PostgresDefinition(
+        product=Product.POSTGRESQL,
+        schema=schema,
+        table=table,
+        form=read_form(session.execute, oid),
+        comment=comments.pop(None, None),
+        comments=comments,
+        enums={
+            column: EnumType(space, name, tuple(labels))
+            for column, space, name, labels in session.execute(_ENUMS, (oid,))
+        },
+    )
+
+
+def read_enums(session: PostgresSession) -> frozenset[EnumType]:
+    """Every enum of the database. Raises PostgresError."""
+    return frozenset(EnumType(space, name, tuple(labels)) for space, name, labels in session.execute(_ALL_ENUMS))
 
 
 def read_form(ask: Ask, oid: object) -> PostgresForm:

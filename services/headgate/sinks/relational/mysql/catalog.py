@@ -13,7 +13,7 @@ import msgspec
 from headgate.databases.faults import Fault
 from headgate.databases.mysql.catalogue import MysqlForm, read_form
 from headgate.databases.mysql.errors import UNAVAILABLE, MysqlError, errno, fault_of, message
-from headgate.databases.mysql.sql import quoted
+from headgate.databases.mysql.sql import NAME_CHARACTERS_MAX, quoted
 from headgate.records.identifiers import split_table, table_spelling
 from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
 from headgate.sinks.relational.mysql.connection import MysqlSession
@@ -46,10 +46,7 @@ WHERE table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 
 """
 
 
-PART_CHARACTERS_MAX: Final = 64
-"""Of a name of a database or a table: MySQL's and MariaDB's own limit."""
-
-NAME_CHARACTERS_MAX: Final = 129
+SPELLING_CHARACTERS_MAX: Final = 129
 """Of ``database.table``, as wide as the columns of Headgate's own tables: two names of 64 characters, and the dot."""
 
 _EXACT: Final = ("_nopad_bin", "_0900_bin", "binary")
@@ -153,10 +150,11 @@ def _described(
         table_spelling(database, relation), database, relation, identifier, columns, form.generated, key, folding,
         secondary, version, form.nullable_defaults,
     )  # fmt: skip
-    if len(table.name) > NAME_CHARACTERS_MAX:
+    if len(table.name) > SPELLING_CHARACTERS_MAX:
         raise SinkRefusedError(
             f"the name of table {table.name} has {len(table.name)} characters with its quotes, and Headgate's own "
-            f"tables hold {NAME_CHARACTERS_MAX}: write to a table of a database whose name is shorter or has no dots"
+            f"tables hold {SPELLING_CHARACTERS_MAX}: write to a table of a database whose name is shorter or has no "
+            "dots"
         )
     _check_rights(session, table)
     return table
@@ -165,9 +163,9 @@ def _described(
 def _not_there(session: MysqlSession, name: str, identifier: str | None) -> SinkRefusedError:
     """The table does not exist, or cannot be seen: why, if its name is too long, or which one was perhaps meant."""
     for part in filter(None, split_table(name)):
-        if len(part) > PART_CHARACTERS_MAX:
+        if len(part) > NAME_CHARACTERS_MAX:
             return SinkRefusedError(
-                f"table {name} does not exist at the sink: a name there has at most {PART_CHARACTERS_MAX} characters, "
+                f"table {name} does not exist at the sink: a name there has at most {NAME_CHARACTERS_MAX} characters, "
                 f"and {part!r} has {len(part)}. Name an existing table in sink.table"
             )
     near = nearest(name, (table_spelling(str(schema), str(table)) for schema, table in session.execute(_TABLES)))

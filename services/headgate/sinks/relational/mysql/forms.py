@@ -5,7 +5,6 @@ any sign between their parts, numbers for labels of an enum or a set, spaces aro
 """
 
 import re
-from functools import lru_cache
 from typing import Final
 
 from headgate.sinks.relational.forms import CLOCK, DAY, INTEGER_KEYS, IPV4, NUMBERS, UUID_KEYS, Form
@@ -32,9 +31,6 @@ _KEY_FORMS: Final = {
 """For types that read several texts as one value: the text that the type itself prints."""
 
 _OCTETS: Final = {"tinytext": 255, "text": 65_535, "mediumtext": 16_777_215}
-_LABEL: Final = re.compile("'((?:[^']|'')*)'")
-_ESCAPE: Final = re.compile(r"''|\\(.)", re.DOTALL)
-_ESCAPED: Final = {"0": "\0", "n": "\n", "r": "\r"}
 _LENGTH: Final = re.compile(r"\((\d+)\)")
 
 
@@ -51,13 +47,3 @@ def room_of(kind: str, declared: str, charset: str | None) -> Room | None:
     if kind in _OCTETS and charset is not None and charset.startswith("utf8"):
         return Room(octets=_OCTETS[kind])
     return None
-
-
-@lru_cache
-def labels_of(declared: str) -> tuple[str, ...]:
-    """The labels of an ``enum('a','b')`` or a ``set('a','b')``, as the server prints it."""
-    return tuple(_ESCAPE.sub(_unescaped, label) for label in _LABEL.findall(declared))
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    return "'" if found[1] is None else _ESCAPED.get(found[1], found[1])

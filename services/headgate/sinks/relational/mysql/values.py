@@ -16,10 +16,11 @@ from datetime import date
 from functools import partial
 from typing import Final
 
+from headgate.databases.mysql.types import GEOMETRIES, labels_of
 from headgate.sinks.relational.keys import at_precision, at_scale, single_precision, unpadded, whole_days
 from headgate.sinks.relational.logical import logical_json, logical_text
 from headgate.sinks.relational.mysql.catalog import Column
-from headgate.sinks.relational.mysql.forms import form_of, labels_of, room_of
+from headgate.sinks.relational.mysql.forms import form_of, room_of
 from headgate.sinks.relational.text import (
     MAXWELL,
     UNSIGNED_DIGITS,
@@ -66,11 +67,6 @@ BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob
 """Types whose values are sent as hexadecimal digits."""
 NUMBERS_SENT: Final = frozenset({"bit"})
 """Types whose values are sent as a number that is none of the type's own literals."""
-GEOMETRIES: Final = frozenset(
-    {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
-     "geometrycollection", "geomcollection"}
-)  # fmt: skip
-"""Types that are refused."""
 
 _ARRAY: Final = "array("
 _NO_NULL: Final = (

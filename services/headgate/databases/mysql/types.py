@@ -1,0 +1,108 @@
+"""Types of MySQL and MariaDB: read from the server's text, by an allow-list, and written again from their parts."""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from headgate.databases.mysql.sql import literal
+
+__all__ = ["GEOMETRIES", "MysqlType", "labels_of", "parse_type"]
+
+GEOMETRIES: Final = frozenset(
+    {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
+     "geometrycollection", "geomcollection"}
+)  # fmt: skip
+
+_SIGNED: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"})
+"""Types that may be ``unsigned``."""
+
+_NUMBERS_MAX: Final = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "bit", "year"), 1),
+    **dict.fromkeys(("decimal", "float", "double"), 2),
+    **dict.fromkeys(("char", "varchar", "binary", "varbinary", "time", "datetime", "timestamp"), 1),
+    **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob"), 0),
+    **dict.fromkeys(("date", "json", "uuid", "inet4", "inet6", *GEOMETRIES), 0),
+}
+"""Type, as the server prints it → how many numbers may stand in brackets behind it."""
+
+_ALIASES: Final = {"integer": "int", "numeric": "decimal", "dec": "decimal", "real": "double"}
+_WITH_LABELS: Final = frozenset({"enum", "set"})
+
+_TYPE: Final = re.compile(
+    r"(?P<name>[a-z]+[0-9]?)(?:\((?P<numbers>[0-9]+(?:, ?[0-9]+)?)\))?(?P<unsigned> unsigned)?(?P<zerofill> zerofill)?"
+)
+_LABELED: Final = re.compile(r"(?P<name>enum|set)\('(?:[^']|'')*'(?:, ?'(?:[^']|'')*')*\)", re.DOTALL)
+_LABEL: Final = re.compile("'((?:[^']|'')*)'")
+_ESCAPE: Final = re.compile(r"''|\\(.)", re.DOTALL)
+_ESCAPED: Final = {"0": "\0", "n": "\n", "r": "\r"}
+_CHARSET: Final = re.compile("[a-z0-9_]+")
+_TEXTS: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
+
+
+class MysqlType(msgspec.Struct, frozen=True, kw_only=True):
+    """A type in parts. ``collation`` is (character set, collation)."""
+
+    name: str
+    numbers: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
+    is_unsigned: bool = False
+    is_zerofill: bool = False
+    collation: tuple[str, str] | None = None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it has a collation."""
+        return self.name in _TEXTS
+
+    @property
+    def sql(self) -> str:
+        """The type as a statement needs it."""
+        inside = [literal(label) for label in self.labels] or [str(number) for number in self.numbers]
+        return "".join(
+            (
+                self.name,
+                f"({','.join(inside)})" if inside else "",
+                " unsigned" if self.is_unsigned else "",
+                " zerofill" if self.is_zerofill else "",
+                f" CHARACTER SET {self.collation[0]} COLLATE {self.collation[1]}" if self.collation else "",
+            )
+        )
+
+
+def parse_type(text: str, charset: str | None = None, collation: str | None = None) -> MysqlType | None:
+    """A type as the server prints it, or as people write it; None for one that is not on the list."""
+    if text in ("boolean", "bool"):
+        return MysqlType(name="tinyint", numbers=(1,))
+    labeled = _LABELED.fullmatch(text)
+    found = labeled or _TYPE.fullmatch(text)
+    if found is None:
+        return None
+    name = _ALIASES.get(found["name"], found["name"])
+    told = None if charset is None or collation is None or name not in _TEXTS else (charset, collation)
+    if told is not None and not all(map(_CHARSET.fullmatch, told)):
+        return None
+    if labeled is not None:
+        return MysqlType(name=name, labels=labels_of(text), collation=told)
+    numbers = tuple(int(number) for number in (found["numbers"] or "").split(",") if number)
+    is_signed = name in _SIGNED
+    if len(numbers) > _NUMBERS_MAX.get(name, -1) or (not is_signed and (found["unsigned"] or found["zerofill"])):
+        return None
+    return MysqlType(
+        name=name,
+        numbers=numbers,
+        is_unsigned=found["unsigned"] is not None,
+        is_zerofill=found["zerofill"] is not None,
+        collation=told,
+    )
+
+
+@lru_cache
+def labels_of(declared: str) -> tuple[str, ...]:
+    """The labels of an ``enum('a','b')`` or a ``set('a','b')``, as the server prints it."""
+    return tuple(_ESCAPE.sub(_unescaped, label) for label in _LABEL.findall(declared))
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return "'" if found[1] is None else _ESCAPED.get(found[1], found[1])
