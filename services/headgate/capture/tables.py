@@ -7,8 +7,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from headgate.config.wording import nearest, shown_names
+from headgate.config.wording import nearest
 from headgate.records.identifiers import show_identifier
+from headgate.records.name_lists import shown_names
 
 __all__ = ["Column", "NoTableError", "SourceTable", "chosen_tables", "topic_part"]
 

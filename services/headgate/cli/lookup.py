@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.config.wording import nearest, shown_names
+from headgate.config.wording import nearest
 from headgate.coordinator.core.state import CoordinatorState, evolve, new_state
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedRecorded
 from headgate.records.keys import FeedKey
+from headgate.records.name_lists import shown_names
 from headgate.records.spans import table_of
 from headgate.views.rows import agent_rows
 

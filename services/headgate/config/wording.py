@@ -42,9 +42,6 @@ def explained(detail: Mapping[str, Any]) -> str:
 _BOUNDS: Final = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
-NAMES_SHOWN_MAX: Final = 20
-"""Of known names in one message: more are a list to look up, not to read."""
-
 _NEAR_ENOUGH: Final = 0.6
 """difflib's own measure of names that somebody may have mistyped."""
 
@@ -55,12 +52,6 @@ def nearest(given: object, known: Iterable[str], *, cutoff: float = _NEAR_ENOUGH
     by_case = {name.lower(): name for name in names}
     found = get_close_matches(str(given).lower(), by_case, n=1, cutoff=cutoff)
     return by_case[found[0]] if found else None
-
-
-def shown_names(known: Sequence[str]) -> str:
-    """Names for a message: the first of them, and how many there are beside these."""
-    more = len(known) - NAMES_SHOWN_MAX
-    return ", ".join(known[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def one_of(given: object, known: Sequence[str]) -> str:

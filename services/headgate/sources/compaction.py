@@ -10,9 +10,8 @@ from typing import Final
 from headgate.config.feed import FeedSpec
 from headgate.config.plugs import FORMATS
 from headgate.eventlog.connection import KafkaConnection
+from headgate.records.name_lists import shown_names
 from headgate.sources.topic_settings import topic_settings
-
-NAMES_SHOWN_MAX: Final = 5
 
 _TABLES: Final = (
     "; and changes of rows of one table for those of another with an equal key; tombstones there are passed over, for "
@@ -41,6 +40,4 @@ def compaction_warnings(connection: KafkaConnection, spec: FeedSpec, topics: Ite
 
 def _named(topics: Iterable[str]) -> str:
     names = sorted(topics)
-    more = len(names) - NAMES_SHOWN_MAX
-    shown = ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
-    return f"topic {shown} is" if len(names) == 1 else f"topics {shown} are"
+    return f"topic {names[0]} is" if len(names) == 1 else f"topics {shown_names(names)} are"

@@ -8,13 +8,11 @@ from typing import Final
 
 import msgspec
 
+from headgate.records.name_lists import shown_names
 from headgate.sources.preview import Seen
 
 MAXWELL: Final = "maxwell"
 """Who has no converter of Kafka Connect's."""
-
-SHOWN_MAX: Final = 5
-"""Tables, or columns, that a warning names."""
 
 
 class SinkTable(msgspec.Struct, frozen=True):
@@ -121,10 +119,5 @@ def without_length(declared: str) -> str:
 
 
 def _named(found: Mapping[str, Sequence[str]]) -> str:
-    shown = [f"{table}: {_shortened(columns, ', ')}" for table, columns in sorted(found.items())]
-    return _shortened(shown, "; ")
-
-
-def _shortened(texts: Sequence[str], divider: str) -> str:
-    more = len(texts) - SHOWN_MAX
-    return divider.join(texts[:SHOWN_MAX]) + (f"{divider}and {more} more" if more > 0 else "")
+    shown = [f"{table}: {shown_names(columns)}" for table, columns in sorted(found.items())]
+    return shown_names(shown, "; ")

@@ -19,6 +19,7 @@ from headgate.config.wording import nearest
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.identifiers import normal_table, parse_identifier, split_table, table_spelling
+from headgate.records.name_lists import shown_names
 from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, NotAChangeLogError
 from headgate.sources.offsets import (
     REQUEST_SECONDS_MAX,
@@ -130,14 +131,9 @@ def no_match(pattern: str, present: Iterable[str]) -> str:
     )
 
 
-_NAMES_SHOWN_MAX: Final = 8
-"""Enough to see a wrong prefix; a cluster can have thousands of topics."""
-
-
 def _some(names: Iterable[str]) -> str:
     ours = sorted(name for name in names if not name.startswith(_BROKERS_OWN))
-    more = len(ours) - _NAMES_SHOWN_MAX
-    return ", ".join(ours[:_NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "") if ours else "no topics"
+    return shown_names(ours) or "no topics"
 
 
 _SCHEMA: Final = "\0"

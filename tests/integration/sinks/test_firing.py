@@ -7,11 +7,12 @@ import pytest
 
 from fixtures.services import mariadb_execute
 from headgate.config.feed import SinkSpec
+from headgate.records.name_lists import NAMES_SHOWN_MAX
 from headgate.sinks.contract import ChangeBatch, OffsetRange, SinkRefusedError
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
-from headgate.sinks.triggers import TABLES_SHOWN_MAX, trigger_warnings
+from headgate.sinks.triggers import trigger_warnings
 from integration.sinks.test_postgresql_tables import put
 from support import build
 
@@ -76,8 +77,8 @@ def test_the_warning_names_tables_and_the_way_out(postgres_database: str) -> Non
     (warning,) = trigger_warnings(spec, shapes.values())
     assert "public.t: trigger always, trigger touches, rule nothing" in warning
     assert "sink.foreign_keys: ignore" in warning
-    (shortened,) = trigger_warnings(spec, [shapes["public.t"]] * (TABLES_SHOWN_MAX + 2))
-    assert "and 2 more tables" in shortened
+    (shortened,) = trigger_warnings(spec, [shapes["public.t"]] * (NAMES_SHOWN_MAX + 2))
+    assert "and 2 more" in shortened
 
 
 @pytest.mark.parametrize("event", ["INSERT", "UPDATE"])

@@ -1,9 +1,21 @@
 """The nearest of known names: one place decides it for every message."""
 
+import re
 from pathlib import Path
+from typing import Final
 
 import headgate
-from headgate.config.wording import NAMES_SHOWN_MAX, nearest, shown_names
+from headgate.config.wording import nearest
+from headgate.records.name_lists import NAMES_SHOWN_MAX, shown_names
+
+CUT: Final = re.compile(r"and \{[^}]*\} more|\bjoin\(\w+\[:\w+\]\)")
+
+NOT_NAMES: Final = {
+    "cli/why.py": "reasons, of which the core lists a number of its own",
+    "sinks/relational/rights.py": "statements that somebody has to run",
+    "sources/discovery.py": "sentences, a notice each",
+}
+"""Where something else than a list of names is cut."""
 
 
 def test_the_nearest_name_is_found_whatever_its_case() -> None:
@@ -16,6 +28,14 @@ def test_the_nearest_name_is_found_whatever_its_case() -> None:
 def test_a_message_has_a_bounded_number_of_names() -> None:
     assert shown_names(["a", "b"]) == "a, b"
     assert shown_names(["t"] * (NAMES_SHOWN_MAX + 5)).endswith("t and 5 more")
+    assert shown_names(["a", "b"], "; ") == "a; b"
+    assert shown_names([]) == ""
+
+
+def test_no_other_module_cuts_lists_of_names() -> None:
+    root = Path(headgate.__file__).parent
+    found = {str(file.relative_to(root)) for file in root.rglob("*.py") if CUT.search(file.read_text(encoding="utf-8"))}
+    assert found == {"records/name_lists.py", *NOT_NAMES}
 
 
 def test_no_other_module_searches_for_near_names() -> None:

@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from headgate.migration.core.explain import (
-    NAMED_MAX,
     QUIET_SECONDS,
     Hold,
     HoldKind,
@@ -27,6 +26,7 @@ from headgate.records.migration_standing import (
     READY_TO_CUT_OVER,
     STARTING_FEED,
 )
+from headgate.records.name_lists import NAMES_SHOWN_MAX
 from headgate.records.throttle_reasons import CLEAN_UP, DATABASE, FEED, OPERATOR, REPLICA
 from support.migration_records import recorded
 
@@ -202,8 +202,8 @@ def test_a_turn_names_the_migrations_that_are_before() -> None:
     assert "m2" in found.detail
     assert "m3" not in found.detail
     assert found.advice.startswith("`headgate why m2`")
-    many = {f"n{number}": migration(sequence=number) for number in range(NAMED_MAX + 2)}
-    assert "n4 and 2 more" in the_hold(waiting, **many).detail
+    many = {f"n{number}": migration(sequence=number) for number in range(NAMES_SHOWN_MAX + 2)}
+    assert f"n{NAMES_SHOWN_MAX - 1} and 2 more" in the_hold(waiting, **many).detail
 
 
 def test_completion_in_order_names_what_has_to_complete_first() -> None:

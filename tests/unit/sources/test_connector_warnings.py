@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from headgate.records.name_lists import NAMES_SHOWN_MAX
 from headgate.sources.connector_warnings import SinkTable, connector_warnings
 from headgate.sources.preview import Seen
 
@@ -74,8 +75,12 @@ def test_a_year_is_told(connector: str) -> None:
 
 
 def test_a_warning_names_a_few_tables_and_columns() -> None:
-    tables = [SinkTable(f"t{n}", f"public.t{n}", {f"c{m}": "pg_lsn" for m in range(9)}) for n in range(9)]
-    there = Seen(columns=frozenset(f"c{m}" for m in range(9)), connector="postgresql")
+    tables = [
+        SinkTable(f"t{n}", f"public.t{n}", {f"c{m}": "pg_lsn" for m in range(NAMES_SHOWN_MAX + 4)})
+        for n in range(NAMES_SHOWN_MAX + 4)
+    ]
+    there = Seen(columns=frozenset(f"c{m}" for m in range(NAMES_SHOWN_MAX + 4)), connector="postgresql")
     (warning,) = connector_warnings(tables, {each.topic: there for each in tables})
-    assert "c4 (pg_lsn), and 4 more; public.t1" in warning
-    assert "; and 4 more)" in warning
+    last = NAMES_SHOWN_MAX - 1
+    assert f"c{last} (pg_lsn) and 4 more; public.t1" in warning
+    assert " and 4 more and 4 more)" in warning

@@ -9,6 +9,7 @@ from headgate.coordinator.core.draft import Draft
 from headgate.records.control import FeedRecorded, FeedState, OutcomeStatus, WantedState
 from headgate.records.keys import FeedKey
 from headgate.records.levels import level_of
+from headgate.records.name_lists import shown_names
 from headgate.records.refusals import NOT_FOUND, coded, is_warning
 
 FINISHED_ADVICE: Final = (
@@ -16,9 +17,6 @@ FINISHED_ADVICE: Final = (
     "to go beyond, make another feed"
 )
 """What can be done with a feed that has reached its target."""
-
-NAMES_SHOWN_MAX: Final = 20
-"""Names in an error message: more would hide it."""
 
 
 def refuse(draft: Draft, request: str, reason: str) -> None:
@@ -57,24 +55,24 @@ def waits_for_upgrade(draft: Draft, record: FeedRecorded) -> str | None:
     if needed <= state.level:
         return None
     older = [agent for (agent, _), said in sorted(state.agents.items()) if said.schema_version < needed]
-    who = f"agents {', '.join(older[:NAMES_SHOWN_MAX])}" if older else "a coordinator, or for a few seconds"
+    who = f"agents {shown_names(older)}" if older else "a coordinator, or for a few seconds"
     return f"this waits for the upgrade of {who}: the log is written at schema level {state.level}, it needs {needed}"
 
 
 def no_such_feed(draft: Draft, name: str) -> str:
     """The reason, with the names there are."""
-    known = ", ".join(sorted(draft.state.feeds)[:NAMES_SHOWN_MAX]) or "none"
+    known = shown_names(sorted(draft.state.feeds)) or "none"
     return coded(NOT_FOUND, f"there is no feed {name!r}; known are: {known}")
 
 
 def no_such_table(feed: FeedRecorded, name: str, table: str | None) -> str:
     """The reason, with the names there are."""
-    known = ", ".join(sorted({plan.table for plan in feed.spans})[:NAMES_SHOWN_MAX]) or "none"
+    known = shown_names(sorted({plan.table for plan in feed.spans})) or "none"
     return coded(NOT_FOUND, f"feed {name!r} has no table {table!r}; known are: {known}")
 
 
 def no_such_agent(draft: Draft, agent: str | None) -> str:
     """The reason, with the names there are."""
     live = {session[0] for session in draft.state.index.live.in_order() if draft.is_live(session)}
-    known = ", ".join(sorted(live)[:NAMES_SHOWN_MAX]) or "none"
+    known = shown_names(sorted(live)) or "none"
     return coded(NOT_FOUND, f"there is no live agent {agent!r}; known are: {known}")

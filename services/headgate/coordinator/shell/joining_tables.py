@@ -12,6 +12,7 @@ from typing import Final
 
 from headgate.formats.decoding import SchemasUnavailableError
 from headgate.records.control import SpanPlan
+from headgate.records.name_lists import shown_names
 from headgate.records.refusals import WARNING
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
 from headgate.sources.offsets import SourceError, SourceUnreachableError
@@ -22,8 +23,6 @@ CHECKS_MAX: Final = 50
 
 LEFT_OUT_SECONDS: Final = 60.0
 """Until a topic that was left out is checked again: a stray topic in another format stays one."""
-
-NAMES_SHOWN_MAX: Final = 5
 
 Check = Callable[[tuple[SpanPlan, ...]], tuple[str, ...]]
 """Warnings about these tables. Raises NoRecordsError, SourceError, SinkError, SchemasUnavailableError."""
@@ -117,13 +116,7 @@ class _Look:
         why = self._waits_for or f"only {CHECKS_MAX} checks are made at a time"
         told = []
         if self._empty:
-            told.append(f"not joined yet, because they have no records: {_shortened(self._empty)}")
+            told.append(f"not joined yet, because they have no records: {shown_names(sorted(self._empty))}")
         if self._waiting:
-            told.append(f"not joined yet: {_shortened(self._waiting)}: {why}")
+            told.append(f"not joined yet: {shown_names(sorted(self._waiting))}: {why}")
         return tuple(told)
-
-
-def _shortened(topics: Sequence[str]) -> str:
-    names = sorted(topics)
-    more = len(names) - NAMES_SHOWN_MAX
-    return ", ".join(names[:NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")

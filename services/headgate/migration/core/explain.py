@@ -28,15 +28,13 @@ from headgate.records.migration_standing import (
     throttled_by,
     wait_of,
 )
+from headgate.records.name_lists import shown_names
 
 QUIET_SECONDS: Final = 60.0
 """A stage without anything new for so long is worth a line; most ranges and batches take less."""
 
 SILENT_LEASES: Final = 4.0
 """An owner that has not been heard for so many leases is taken for gone: its clock may differ from the reader's."""
-
-NAMED_MAX: Final = 5
-"""Migrations in a detail: more would hide it."""
 
 _WAITS_OF_STAGES: Final = {
     STARTING_FEED: ("the coordinator creates feed {feed}", "a coordinator must run: `headgate serve coordinator`"),
@@ -194,7 +192,7 @@ def _turn(migrations: list[Named], record: MigrationRecorded) -> Hold:
     since_ms = record.ready_ms or record.added_ms
     before = pending_before(migrations, record) if record.is_immediate else []
     if running := held_off_by(migrations, record):
-        detail = f"{_named(running)} must end, or have copied, first: they change the same database or table"
+        detail = f"{shown_names(running)} must end, or have copied, first: they change the same database or table"
         return Hold(HoldKind.TURN, since_ms, detail, f"`headgate why {running[0]}`; or cancel that one")
     if before:
         return _behind(before, HoldKind.TURN, since_ms)
@@ -208,7 +206,7 @@ def _in_order(migrations: list[Named], record: MigrationRecorded) -> list[Hold]:
 
 
 def _behind(before: list[str], kind: HoldKind, since_ms: int) -> Hold:
-    detail = f"{_named(before)} of its context must complete first (--in-order-completion)"
+    detail = f"{shown_names(before)} of its context must complete first (--in-order-completion)"
     return Hold(kind, since_ms, detail, f"`headgate why {before[0]}`")
 
 
@@ -241,11 +239,6 @@ def _of_failure(name: str, record: MigrationRecorded) -> list[Hold]:
         return []
     advice = f"remove the cause, then `headgate migration retry {name}`, or submit another change"
     return [Hold(HoldKind.FAILURE, record.ended_ms, record.message, advice)]
-
-
-def _named(migrations: list[str]) -> str:
-    more = len(migrations) - NAMED_MAX
-    return ", ".join(migrations[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def migrations_beside(

@@ -6,14 +6,11 @@ each kind of database has a module that reads the facts.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 import msgspec
 
 from headgate.migration.strategies.contract import RefusedError
-
-SHOWN: Final = 5
-"""Facts that a refusal names."""
+from headgate.records.name_lists import shown_names
 
 
 class Fact(msgspec.Struct, frozen=True, order=True):
@@ -100,4 +97,4 @@ def _renamed(fact: Fact, pairs: Mapping[str, str]) -> Fact:
 
 def _shown(facts: Iterable[Fact]) -> str:
     names = [" ".join(filter(None, (f.aspect, f.subject, f.column and f"({f.column})", f.text))) for f in facts]
-    return "; ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return shown_names(names, "; ")

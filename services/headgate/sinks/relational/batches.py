@@ -6,6 +6,7 @@ from typing import Final
 from headgate.config.error_values import quoted_value
 from headgate.formats.change import Change, ChangeError, Operation
 from headgate.formats.reducing import OrphanRowError, Reduced, WrongKeyError, reduce_changes
+from headgate.records.name_lists import shown_names
 from headgate.records.spans import parse_span
 from headgate.sinks.contract import ChangeBatch, ChangeRefusedError, Claim, OffsetRange
 from headgate.sinks.relational.grouping import OrphanRowsError, UnwritableError
@@ -13,9 +14,6 @@ from headgate.sinks.relational.grouping import OrphanRowsError, UnwritableError
 ORPHANS: Final = (OrphanRowError, OrphanRowsError)
 """A partial update of a row that is not there. Its delete may follow: it is tried again, as what only a rule between
 rows refuses."""
-
-PARTITIONS_NAMED_MAX: Final = 3
-"""In an error; all of them would hide what is wrong."""
 
 
 def check_ranges(batch: ChangeBatch) -> None:
@@ -33,9 +31,7 @@ def check_ranges(batch: ChangeBatch) -> None:
 def places_of(batch: ChangeBatch) -> str:
     """Where in the log a batch begins, for people."""
     starts = [f"partition {p} from offset {span.expected}" for p, span in sorted(batch.ranges.items())]
-    more = len(starts) - PARTITIONS_NAMED_MAX
-    named = ", ".join(starts[:PARTITIONS_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
-    return f"topic {batch.claim.topic}, {named}"
+    return f"topic {batch.claim.topic}, {shown_names(starts)}"
 
 
 def check_truncates(claim: Claim, changes: Sequence[Change]) -> None:

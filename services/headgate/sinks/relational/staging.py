@@ -13,6 +13,7 @@ import msgspec
 
 from headgate.formats.change import BINARY, CONNECTOR, DATA_ERRORS, LACKING, LACKING_NULL, reason_of
 from headgate.formats.reducing import Reduced
+from headgate.records.name_lists import shown_names
 from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.grouping import (
     ColumnsMissingError,
@@ -34,7 +35,6 @@ from headgate.sinks.relational.times import NotTextError
 ROWS_PER_WRITE: Final = 8_192
 """Rows formatted at once: bounds memory, and lets the server read one part while the next is formatted."""
 
-COLUMNS_NAMED_MAX: Final = 5
 """In an error: what has to be done is the same for all of them."""
 
 TEXTS_MAX: Final = 16_384
@@ -229,14 +229,11 @@ class Stage(ABC, Generic[S, C]):
         missing = [name for name in group.columns if name not in table.columns and name not in table.generated]
         if missing:
             change, told = group.changes[0], group.semantics or {}
-            named = ", ".join(
-                f"{name} ({told[name]})" if name in told else name for name in missing[:COLUMNS_NAMED_MAX]
-            )
-            more = f" and {len(missing) - COLUMNS_NAMED_MAX} more" if len(missing) > COLUMNS_NAMED_MAX else ""
+            named = shown_names([f"{name} ({told[name]})" if name in told else name for name in missing])
             raise ColumnsMissingError(
                 change,
                 missing[0],
-                f"table {table.name} has no column {named}{more}",
+                f"table {table.name} has no column {named}",
                 f"{self._add_column(missing[0])} …, as it is at the source and with the same default, for rows that do "
                 "not change again (or rename the one that it was); the table then goes on by itself",
             )

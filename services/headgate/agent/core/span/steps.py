@@ -38,9 +38,7 @@ from headgate.agent.core.span.inputs import (
 from headgate.agent.core.span.progress import SpanProgress, adopted, completed, limited, opened, passed, settled
 from headgate.agent.core.span.states import Phase, Span, Stop
 from headgate.records.control import TaskState
-
-PLACES_SHOWN_MAX: Final = 3
-"""Partitions that an error names one by one: the cause, which stands behind them, must not be cut off."""
+from headgate.records.name_lists import shown_names
 
 ERROR_LENGTH_MAX: Final = 1_000
 """Java's stack traces belong into the log, not onto a control topic."""
@@ -282,10 +280,8 @@ def fail(span: Span, given: CallFailed | Failed | LaneLost, now: float) -> Step:
 def _of_lane(span: Span, given: LaneLost) -> Failed:
     """Spark's words name neither the table nor how far it is."""
     plan, at = span.task.plan, sorted(span.positions.items())
-    places = [f"partition {partition} from offset {offset} on" for partition, offset in at[:PLACES_SHOWN_MAX]]
-    if len(at) > PLACES_SHOWN_MAX:
-        places.append(f"{len(at) - PLACES_SHOWN_MAX} partitions more")
-    where = ", ".join([f"{plan.table}: topic {plan.topic}", *places])
+    places = [f"partition {partition} from offset {offset} on" for partition, offset in at]
+    where = ", ".join(filter(None, (f"{plan.table}: topic {plan.topic}", shown_names(places))))
     return Failed("lane_lost", f"{where}: {given.why}", retryable=True)
 
 

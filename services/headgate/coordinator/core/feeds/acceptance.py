@@ -26,7 +26,6 @@ from headgate.coordinator.core.effects import (
 from headgate.coordinator.core.feeds.discovery import DISCOVER_SECONDS, begin, why_not_resumed
 from headgate.coordinator.core.outcomes import (
     FINISHED_ADVICE,
-    NAMES_SHOWN_MAX,
     change_wish,
     no_such_feed,
     refuse,
@@ -46,6 +45,7 @@ from headgate.records.fitting import is_name, why_unwritable
 from headgate.records.identifiers import normal_table
 from headgate.records.keys import FeedKey
 from headgate.records.levels import withheld
+from headgate.records.name_lists import shown_names
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded, is_warning
 from headgate.records.spans import table_of
@@ -257,7 +257,7 @@ def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
         changed_ms=draft.now.wall_ms,
     )
     draft.put(FeedKey(effect.feed), withheld(changed, draft.state.level))
-    more = f"; {len(joined)} tables join: {', '.join(joined[:NAMES_SHOWN_MAX])}" if joined else ""
+    more = f"; {len(joined)} tables join: {shown_names(joined)}" if joined else ""
     said = "; ".join((f"updated, and still stopped: resume it{more}", *result.warnings))
     draft.settle(effect.request, OutcomeStatus.DONE, said)
     return None

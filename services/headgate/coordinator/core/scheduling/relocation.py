@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headgate.coordinator.core.draft import Draft
-from headgate.coordinator.core.outcomes import NAMES_SHOWN_MAX, no_such_agent, no_such_feed
+from headgate.coordinator.core.outcomes import no_such_agent, no_such_feed
 from headgate.coordinator.core.scheduling.round_view import capacity_of, is_anyone_leaving
 from headgate.coordinator.core.spans import span_lifecycle
 from headgate.coordinator.core.term import Drain, Rebalance, SessionId, Spread
@@ -24,6 +24,7 @@ from headgate.coordinator.schedulers.contract import Move, View
 from headgate.coordinator.schedulers.rebalance import spread
 from headgate.records.control import Liveness, OperationRequested, OutcomeStatus, WantedState
 from headgate.records.keys import SpanKey
+from headgate.records.name_lists import shown_names
 
 DRAINED_SECONDS: Final = 60.0
 """How long an emptied agent is given nothing once its request is gone: time to stop it, and an end if nobody does."""
@@ -235,9 +236,7 @@ def _end_spread(draft: Draft, name: str, task: Rebalance, reason: str) -> None:
         draft.settle(task.request, OutcomeStatus.DONE, f"{moved}, the numbers are even")
         return
     texts = [f"feed {name!r}: {reason}" if spread.is_of_all else reason for name, reason in sorted(failed.items())]
-    more = f"; and {len(texts) - NAMES_SHOWN_MAX} more feeds" if len(texts) > NAMES_SHOWN_MAX else ""
-    why = "; ".join(texts[:NAMES_SHOWN_MAX]) + more
-    draft.settle(task.request, OutcomeStatus.FAILED, f"{moved}, then it ended: {why}")
+    draft.settle(task.request, OutcomeStatus.FAILED, f"{moved}, then it ended: {shown_names(texts, '; ')}")
 
 
 def measure(draft: Draft, key: SpanKey, session: SessionId) -> None:

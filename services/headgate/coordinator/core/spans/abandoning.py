@@ -16,14 +16,12 @@ from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.replication import Action
 from headgate.records.control import FeedRecorded, SpanDispatched, TaskState
 from headgate.records.keys import SpanKey
+from headgate.records.name_lists import shown_names
 
 LOOK_SECONDS: Final = 5.0
 """Between two looks whether everybody has stopped: who has lost its role says so without the span's record changing."""
 
 _OVER: Final = (TaskState.STOPPED, TaskState.FAILED)
-
-SESSIONS_SHOWN_MAX: Final = 20
-"""Names in an outcome: more would hide the rest of it."""
 
 
 def action_of(draft: Draft, record: SpanDispatched, action: Action) -> Action:
@@ -61,10 +59,11 @@ def outcome_of(draft: Draft, name: str, feed: FeedRecorded) -> str:
             if word.feed_id == feed.feed_id and word.state not in _OVER
         }
     )
-    shown = ", ".join(silent[:SESSIONS_SHOWN_MAX]) + (
-        f" and {len(silent) - SESSIONS_SHOWN_MAX} more" if len(silent) > SESSIONS_SHOWN_MAX else ""
+    ended = (
+        f"these sessions ended without a word: {shown_names(silent)}"
+        if silent
+        else "every session has said that it stopped"
     )
-    ended = f"these sessions ended without a word: {shown}" if silent else "every session has said that it stopped"
     return (
         f"removed without its sink, where nothing was sealed: {ended}. You have answered for it that none of their "
         f"processes writes there any more. If the sink comes back, its rows of feed_id {feed.feed_id} in "

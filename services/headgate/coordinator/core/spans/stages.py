@@ -26,13 +26,11 @@ from headgate.records.control import (
 )
 from headgate.records.error_codes import PARTITIONS_GROWN, Stage, error_code_of
 from headgate.records.keys import SpanKey
+from headgate.records.name_lists import shown_names
 from headgate.records.refusals import is_warning
 
 FLOWING: Final = "replicating"
 """The stage that holds nothing."""
-
-AGENTS_NAMED_MAX: Final = 5
-"""Agents in a detail: more would hide it."""
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -139,13 +137,13 @@ def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched
         return missing
     silent = _unanswered(state, key)
     if silent:
-        detail = f"a new owner waits for {', '.join(silent)} to answer, for one lease at most"
+        detail = f"a new owner waits for {shown_names(silent)} to answer, for one lease at most"
         return Standing(Stage.BARRIER, None, detail, "wait; an agent that never answers is to be ended")
     if record is not None and record.state is ReplicationState.REMOVING:
         return Standing(Stage.SCHEDULING, None, "waits for an agent to seal it", "at least one agent must live")
     old = [other.span for other in state.index.overlapping(key) if is_open(state.spans.get(other))]
     if old:
-        detail = f"its table is divided otherwise now: waits for {', '.join(old[:AGENTS_NAMED_MAX])} to be sealed"
+        detail = f"its table is divided otherwise now: waits for {shown_names(old)} to be sealed"
         return Standing(Stage.SCHEDULING, None, detail, "wait: what was written before is drained first")
     detail = "waits for an agent with free capacity, or for one that has not stopped writing it yet"
     advice = "wait; if it stays, look for an agent with free capacity: `headgate agent list`"
@@ -159,14 +157,14 @@ def _missing(state: CoordinatorState) -> Standing | None:
         return Standing(Stage.AGENT_MISSING, None, "no agent is alive", "start an agent: `headgate serve agent`")
     if not all(state.is_starting(session) for session in live):
         return None
-    names = ", ".join(sorted({agent for agent, _ in live})[:AGENTS_NAMED_MAX])
+    names = shown_names(sorted({agent for agent, _ in live}))
     return Standing(Stage.AGENT_MISSING, None, f"agents are starting: {names}", "wait: Spark takes a while to start")
 
 
 def _unanswered(state: CoordinatorState, key: SpanKey) -> list[str]:
     """Agents that the owner's barrier waits for; empty once the barrier is over."""
     if state.term is not None:
-        return sorted({agent for agent, _ in state.term.awaited})[:AGENTS_NAMED_MAX]
+        return sorted({agent for agent, _ in state.term.awaited})
     said = (state.spans.get(key), state.feeds.get(key.feed), state.feed_progress.get(key.feed))
     if any(record is not None and record.owner_rev == state.owner_rev for record in said):
         return []  # it has decided something in this term, which it does only behind the barrier
@@ -175,7 +173,7 @@ def _unanswered(state: CoordinatorState, key: SpanKey) -> list[str]:
         answer = state.answers.get(session)
         if not state.is_starting(session) and (answer is None or answer.owner_rev != state.owner_rev):
             late.add(session[0])
-    return sorted(late)[:AGENTS_NAMED_MAX]
+    return sorted(late)
 
 
 def feed_held_by(state: CoordinatorState, feed: str, *, has_owner: bool, kept_by: str = "") -> tuple[str, ...]:

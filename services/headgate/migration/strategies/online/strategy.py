@@ -14,7 +14,7 @@ The owner writes no row itself: those that were there before are written by the 
 (replication/range_copy.py), those that change by the agents' lanes.
 """
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -39,9 +39,7 @@ from headgate.migration.strategies.online.steps import OnlineWork
 from headgate.migration.strategies.online.way_back import plan_back
 from headgate.records.migration import FEED, Artifact, MigrationRecorded
 from headgate.records.migration_standing import ADDING_KEYS
-
-ENDED_NAMES_MAX: Final = 20
-"""Sessions named in a message, which people read."""
+from headgate.records.name_lists import shown_names
 
 
 class OnlineStrategy:
@@ -323,7 +321,7 @@ def _naming(ended: list[str], result: Any) -> Any:
     """The result of a cut-over, with the sessions that it has ended."""
     if not ended:
         return result
-    said = f"force-cutover ended {len(ended)} session{'s' * (len(ended) != 1)}: {', '.join(ended[:ENDED_NAMES_MAX])}"
+    said = f"force-cutover ended {len(ended)} session{'s' * (len(ended) != 1)}: {shown_names(ended)}"
     if isinstance(result, fx.Completed):
         return msgspec.structs.replace(result, message=f"{result.message}; {said}")
     return msgspec.structs.replace(result, reason=f"{result.reason}; {said}")
