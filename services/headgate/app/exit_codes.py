@@ -2,35 +2,17 @@
 
 Scripts and supervisors decide by these numbers, so a number never changes its meaning. Every error that can be
 expected has one; a traceback (status 1) is a bug of ours.
+
+The table names the classes of errors and imports none of them: every command needs the table, and the classes are in
+parts that take a second to import together.
 """
 
 from typing import Final
 
 import msgspec
 
-from headgate.agent.shell.session import IdInUseError
 from headgate.app.command_error import CommandError, ExitCode
-from headgate.capture.tables import NoTableError
-from headgate.config.feed import FeedSpecError
-from headgate.config.settings import SettingsError
-from headgate.databases.errors import DatabaseError
-from headgate.eventlog.connection import BrokerUnreachableError, PropertyRefusedError
-from headgate.eventlog.log import LogError, NewerSchemaError
-from headgate.eventlog.topics import (
-    TopicMissingError,
-    TopicNotCompactedError,
-    TopicPartitionsError,
-    TopicSettingError,
-)
-from headgate.observability.probes import PortTakenError
-from headgate.provisioning.errors import EmbeddedError, NoJavaError
-from headgate.provisioning.errors import PortTakenError as EmbeddedPortTakenError
-from headgate.records.names import InvalidNameError
 from headgate.records.refusals import NOT_FOUND, code_in
-from headgate.runtime.requests import RequestFailedError, RequestRefusedError, RequestTimedOutError
-from headgate.runtime.role import RoleEndedError
-from headgate.sinks.contract import SinkError, SinkUnavailableError, TopicReplacedError
-from headgate.sources.offsets import SourceError
 
 __all__ = ["MEANINGS", "CommandError", "ExitCode", "Meaning", "exit_code_of", "exit_code_of_refusal"]
 
@@ -38,13 +20,13 @@ __all__ = ["MEANINGS", "CommandError", "ExitCode", "Meaning", "exit_code_of", "e
 class Meaning(msgspec.Struct, frozen=True):
     """One row: what the code says and what to do, in Markdown; what ends a command with it.
 
-    ``errors``: exceptions, each standing for those derived from it that are in no other row. ``refusals``: codes that
-    the reason of a refused request begins with (records/refusals.py).
+    ``errors``: names of exceptions, ``module:class``, each standing for those derived from it that are in no other
+    row. ``refusals``: codes that the reason of a refused request begins with (records/refusals.py).
     """
 
     says: str
     do: str
-    errors: tuple[type[BaseException], ...] = ()
+    errors: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
 
 
@@ -56,16 +38,16 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         "a `HEADGATE_` variable or a property is unknown or has a bad value",
         "the message names the nearest; docs/configuration.md",
         errors=(
-            SettingsError,
-            PropertyRefusedError,
+            "headgate.config.settings:SettingsError",
+            "headgate.eventlog.connection:PropertyRefusedError",
         ),
     ),
     ExitCode.FEED_SPEC: Meaning(
         "a feed's file or a name in it cannot be used: unknown option, bad value",
         "the message names the option",
         errors=(
-            FeedSpecError,
-            InvalidNameError,
+            "headgate.config.feed:FeedSpecError",
+            "headgate.records.names:InvalidNameError",
         ),
         refusals=("feed_spec",),
     ),
@@ -73,51 +55,59 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         "the HTTP port is in use",
         "`--http-port`, or 0 for any",
         errors=(
-            PortTakenError,
-            EmbeddedPortTakenError,
+            "headgate.observability.probes:PortTakenError",
+            "headgate.provisioning.errors:PortTakenError",
         ),
     ),
     ExitCode.NO_JAVA: Meaning(
-        "no Java 17 or later was found, which Spark needs", "install one, or set `JAVA_HOME`", errors=(NoJavaError,)
+        "no Java 17 or later was found, which Spark needs",
+        "install one, or set `JAVA_HOME`",
+        errors=("headgate.provisioning.errors:NoJavaError",),
     ),
     ExitCode.EMBEDDED: Meaning(
         "a server that Headgate brings along cannot be started",
         "the message says which and why",
-        errors=(EmbeddedError,),
+        errors=("headgate.provisioning.errors:EmbeddedError",),
     ),
     ExitCode.SPARK: Meaning(
         "Spark does not start", "the message quotes it; `HEADGATE_SPARK__MASTER`, memory, free space"
     ),
     ExitCode.BROKER_UNREACHABLE: Meaning(
-        "no Kafka broker answers", "is it up? `--bootstrap`, `HEADGATE_BOOTSTRAP`", errors=(BrokerUnreachableError,)
+        "no Kafka broker answers",
+        "is it up? `--bootstrap`, `HEADGATE_BOOTSTRAP`",
+        errors=("headgate.eventlog.connection:BrokerUnreachableError",),
     ),
     ExitCode.TOPICS_MISSING: Meaning(
-        "the control topics do not exist", "`headgate topic create`, or `--create-topics`", errors=(TopicMissingError,)
+        "the control topics do not exist",
+        "`headgate topic create`, or `--create-topics`",
+        errors=("headgate.eventlog.topics:TopicMissingError",),
     ),
     ExitCode.TOPICS_WRONG: Meaning(
         "a control topic is not compacted or has another number of partitions",
         "the message says which setting; `HEADGATE_SHARDS`",
         errors=(
-            TopicNotCompactedError,
-            TopicPartitionsError,
-            TopicSettingError,
+            "headgate.eventlog.topics:TopicNotCompactedError",
+            "headgate.eventlog.topics:TopicPartitionsError",
+            "headgate.eventlog.topics:TopicSettingError",
         ),
     ),
     ExitCode.NEWER_SCHEMA: Meaning(
-        "the log holds records of a newer Headgate", "upgrade this one; nothing was misread", errors=(NewerSchemaError,)
+        "the log holds records of a newer Headgate",
+        "upgrade this one; nothing was misread",
+        errors=("headgate.eventlog.log:NewerSchemaError",),
     ),
     ExitCode.LOG: Meaning(
         "the log cannot do what was asked",
         "the message says what",
         errors=(
-            LogError,
-            RoleEndedError,
+            "headgate.eventlog.log:LogError",
+            "headgate.runtime.role:RoleEndedError",
         ),
     ),
     ExitCode.SINK_REFUSED: Meaning(
         "the sink cannot take the feed: table missing, no key, no rights, held by another feed",
         "the message says which table and what to do",
-        errors=(SinkError,),
+        errors=("headgate.sinks.contract:SinkError",),
         refusals=(
             "sink",
             "sink_column_missing",
@@ -132,13 +122,16 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
     ExitCode.SINK_UNAVAILABLE: Meaning(
         "the sink does not answer",
         "is it up? the feed's `sink.dsn`",
-        errors=(SinkUnavailableError,),
+        errors=("headgate.sinks.contract:SinkUnavailableError",),
         refusals=("sink_unavailable",),
     ),
     ExitCode.SOURCE: Meaning(
         "a source topic is missing, what is still to be read was deleted, or the schema registry cannot be asked",
         "the message says which",
-        errors=(SourceError, TopicReplacedError),
+        errors=(
+            "headgate.sources.offsets:SourceError",
+            "headgate.sinks.contract:TopicReplacedError",
+        ),
         refusals=(
             "source",
             "source_unreachable",
@@ -161,31 +154,35 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         ),
     ),
     ExitCode.DATABASE: Meaning(
-        "a database given to a command cannot be read", "its address, password file and rights", errors=(DatabaseError,)
+        "a database given to a command cannot be read",
+        "its address, password file and rights",
+        errors=("headgate.databases.errors:DatabaseError",),
     ),
     ExitCode.REQUEST_REFUSED: Meaning(
         "the owner refused a request for a reason that has no code of its own; nothing was changed",
         "the reason is printed",
-        errors=(RequestRefusedError,),
+        errors=("headgate.runtime.requests:RequestRefusedError",),
     ),
     ExitCode.REQUEST_TIMED_OUT: Meaning(
         "no outcome in time: no owner, or the work takes longer",
         "the message says which; `--timeout`",
-        errors=(RequestTimedOutError,),
+        errors=("headgate.runtime.requests:RequestTimedOutError",),
     ),
     ExitCode.REQUEST_FAILED: Meaning(
-        "a request was accepted and then failed", "the reason is printed", errors=(RequestFailedError,)
+        "a request was accepted and then failed",
+        "the reason is printed",
+        errors=("headgate.runtime.requests:RequestFailedError",),
     ),
     ExitCode.NOT_FOUND: Meaning(
         "the feed, table, agent, change log or migration does not exist",
         "the `list` command of its group",
-        errors=(NoTableError,),
+        errors=("headgate.capture.tables:NoTableError",),
         refusals=(NOT_FOUND,),
     ),
     ExitCode.ID_IN_USE: Meaning(
         "another session of the same agent name is alive",
         "`--name`; or wait for its lease to run out",
-        errors=(IdInUseError,),
+        errors=("headgate.agent.shell.session:IdInUseError",),
     ),
     ExitCode.NOT_CONFIRMED: Meaning(
         "the command destroys data or cannot be undone, and nobody confirmed it; nothing was changed",
@@ -216,9 +213,9 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
     """
     if isinstance(error, CommandError):
         return error.code
-    if isinstance(error, RequestRefusedError):
-        return exit_code_of_refusal(error.reason)
-    return next((_BY_ERROR[kind] for kind in type(error).__mro__ if kind in _BY_ERROR), None)
+    names = (f"{kind.__module__}:{kind.__qualname__}" for kind in type(error).__mro__)
+    code = next((_BY_ERROR[name] for name in names if name in _BY_ERROR), None)
+    return exit_code_of_refusal(getattr(error, "reason", "")) if code is ExitCode.REQUEST_REFUSED else code
 
 
 def exit_code_of_refusal(reason: str) -> ExitCode:

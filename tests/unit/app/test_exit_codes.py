@@ -1,6 +1,9 @@
 """The table of exit codes: the page that is made of it, and the codes of refusals."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -8,6 +11,7 @@ import pytest
 from headgate.app.exit_codes import MEANINGS, ExitCode, exit_code_of, exit_code_of_refusal
 from headgate.records.error_codes import ERROR_CODES
 from headgate.records.refusals import coded
+from headgate.runtime.requests import RequestRefusedError
 from headgate.sinks.contract import SinkError
 from headgate.sources.offsets import SourceError
 from headgate.sources.topics import TableClashError
@@ -21,6 +25,30 @@ def derived(kind: type[Any]) -> Iterator[type[Any]]:
 
 def test_every_code_has_a_meaning() -> None:
     assert list(MEANINGS) == list(ExitCode)
+
+
+def test_every_error_in_the_table_exists_under_its_name_and_has_its_code() -> None:
+    for code, row in MEANINGS.items():
+        for name in row.errors:
+            kind = resolve_name(name)
+            assert issubclass(kind, Exception)
+            assert f"{kind.__module__}:{kind.__qualname__}" == name, "the name of where it is defined"
+            assert exit_code_of(kind.__new__(kind)) is code
+
+
+def test_the_table_imports_no_part_that_raises() -> None:
+    code = """
+import sys
+import headgate.app.exit_codes
+print(sorted({name.split(".")[1] for name in sys.modules if name.startswith("headgate.")}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "['app', 'records']"
+
+
+def test_the_code_of_a_refused_request_is_that_of_its_reason() -> None:
+    assert exit_code_of(RequestRefusedError("pause of x", "not_found: there is no feed 'x'")) is ExitCode.NOT_FOUND
+    assert exit_code_of(RequestRefusedError("pause of x", "it is paused")) is ExitCode.REQUEST_REFUSED
 
 
 def test_an_error_and_a_refusal_for_it_end_a_command_alike() -> None:
