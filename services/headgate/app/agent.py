@@ -80,7 +80,7 @@ class _Spark:
         self._part.start(self._runtime)
 
     def new_executor(self) -> "TableExecutor":
-        self._past = msgspec.structs.replace(self._total(), behind_rows=0)
+        self._past = msgspec.structs.replace(self._total(), behind_rows=None)
         self._executor = self._part.new_executor(self._runtime, self._around)
         executor: TableExecutor = self._executor
         return executor

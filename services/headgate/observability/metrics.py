@@ -175,8 +175,12 @@ class AgentStream(Collector):
         rows.add_metric([], said["rows"])
         batches = CounterMetricFamily("headgate_spark_batches", "micro-batches with rows")
         batches.add_metric([], said["batches"])
-        behind = GaugeMetricFamily("headgate_spark_behind_rows", "most offsets that a partition is behind its end")
-        behind.add_metric([], said["behind_rows"])
+        behind = GaugeMetricFamily(
+            "headgate_spark_behind_rows",
+            "most offsets that a partition is behind its end; none while a query has not told, or there is no query",
+        )
+        if said["behind_rows"] is not None:
+            behind.add_metric([], said["behind_rows"])
         steps = CounterMetricFamily(
             "headgate_spark_step_seconds", "time of micro-batches by Spark's steps", labels=["step"]
         )

@@ -1,5 +1,6 @@
 """What Spark says of a lane's query: rows that came through it, how long its steps take, how far behind it is."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -12,13 +13,14 @@ class LaneProgress(msgspec.Struct):
     """Of one query so far. ``rows`` is the sum of ``numInputRows``, ``batches`` counts those with rows.
 
     ``step_ms`` is by Spark's names (triggerExecution, addBatch, latestOffset, walCommit, …), all batches together;
-    ``behind_rows`` how many offsets the partition that was furthest behind had left after the latest one.
+    ``behind_rows`` how many offsets the partition that was furthest behind had left after the latest one; ``None``
+    while Spark has not said, which is not the same as none.
     """
 
     batches: int = 0
     rows: int = 0
     step_ms: dict[str, int] = {}
-    behind_rows: int = 0
+    behind_rows: int | None = None
 
     def add(self, other: "LaneProgress") -> None:
         """What another query did counts, too; how far behind it is does not."""
@@ -58,8 +60,19 @@ class ProgressReader:
             rested = self.rested_ms.pop(number, 0)
             step_ms = {step: int(ms) - rested * (step in RESTED_IN) for step, ms in steps.items()}
             self.total.add(LaneProgress(int(rows > 0), rows, step_ms))
+            # An update of a query that found nothing to read leaves it out.
             behind = [int(_pairs(source.metrics()).get("maxOffsetsBehindLatest", 0)) for source in sources]
             self.total.behind_rows = max(behind, default=0)
+
+
+def most_behind(said: Iterable[int | None]) -> int | None:
+    """The most of what each query says; unknown as long as one has not said, or there is none."""
+    most = None
+    for each in said:
+        if each is None:
+            return None
+        most = max(most or 0, each)
+    return most
 
 
 def _pairs(java_map: Any) -> dict[str, str]:

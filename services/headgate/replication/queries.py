@@ -28,7 +28,7 @@ from headgate.replication.lane import Lane, LaneSource
 from headgate.replication.placement import JOIN_SECONDS, Placement
 from headgate.replication.plan import DeadLetterTarget
 from headgate.replication.poll_size import POLL_RECORDS_MAX
-from headgate.replication.progress import LaneProgress
+from headgate.replication.progress import LaneProgress, most_behind
 from headgate.replication.silent_sinks import WAITING_SECONDS
 from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
@@ -269,11 +269,11 @@ class Queries:
     def progress(self) -> LaneProgress:
         """What Spark says of all queries so far, those that are over included."""
         with self._table.changed:
-            total = msgspec.structs.replace(self._ended, step_ms=dict(self._ended.step_ms), behind_rows=0)
-            lanes = [*self.lanes.values(), *self._ending]
-        for lane in lanes:
+            total = msgspec.structs.replace(self._ended, step_ms=dict(self._ended.step_ms))
+            running, ending = [*self.lanes.values()], [*self._ending]
+        for lane in (*running, *ending):
             total.add(lane.read_progress())
-            total.behind_rows = max(total.behind_rows, lane.progress.total.behind_rows)
+        total.behind_rows = most_behind(lane.progress.total.behind_rows for lane in running)
         return total
 
 

@@ -91,11 +91,13 @@ def test_an_agents_counters_are_counters() -> None:
 
 def test_what_came_through_sparks_queries_is_told_with_the_time_of_their_steps() -> None:
     registry = new_registry()
-    said = {"rows": 9, "batches": 2, "behind_rows": 4, "step_ms": {"addBatch": 1500}}
+    said: dict[str, object] = {"rows": 9, "batches": 2, "behind_rows": 4, "step_ms": {"addBatch": 1500}}
     AgentStream(registry, lambda: said)
     assert registry.get_sample_value("headgate_spark_input_rows_total") == 9
     assert registry.get_sample_value("headgate_spark_behind_rows") == 4
     assert registry.get_sample_value("headgate_spark_step_seconds_total", {"step": "addBatch"}) == 1.5
+    said["behind_rows"] = None
+    assert registry.get_sample_value("headgate_spark_behind_rows") is None, "unknown is not none"
 
 
 def test_what_keeps_an_agent_from_full_speed_is_told() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headgate.replication.progress import LaneProgress, ProgressReader
+from headgate.replication.progress import LaneProgress, ProgressReader, most_behind
 
 
 class JavaMap:
@@ -47,6 +47,16 @@ def test_each_batch_is_counted_once_though_idle_updates_come_between() -> None:
     reader.read(query)
     assert reader.total == LaneProgress(3, 16, {"addBatch": 40, "walCommit": 4}, 0)
     assert reader.batch == 13
+
+
+def test_how_far_behind_is_unknown_until_every_query_has_told() -> None:
+    query, reader = Query(), ProgressReader()
+    assert (reader.total.behind_rows, most_behind([])) == (None, None)
+    assert most_behind([4, reader.total.behind_rows, 9]) is None
+    query.kept = [Update(1, 5, 30)]
+    reader.read(query)
+    assert most_behind([4, reader.total.behind_rows, 9]) == 30
+    assert most_behind([0, 0]) == 0
 
 
 def test_what_a_lane_rested_is_no_part_of_its_steps() -> None:
