@@ -1,0 +1,53 @@
+"""What becomes of a source's column at a sink: a type that holds its values, a refusal, or no column at all."""
+
+from enum import StrEnum
+
+import msgspec
+
+from headgate.databases.mysql.types import MysqlType
+from headgate.databases.postgresql.catalogue import EnumType
+from headgate.databases.postgresql.types import PostgresType
+
+__all__ = ["Default", "LeftOut", "Mapped", "Outcome", "Unmapped"]
+
+
+class Default(StrEnum):
+    """Which constants a sink's column may have as its default."""
+
+    NONE = "none"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    TEXT = "text"
+    TIME = "time"
+    """Dates and times without an offset."""
+    ANY = "any"
+    """Whatever the source has: the type is the same, and reads the same texts."""
+
+
+class Mapped(msgspec.Struct, frozen=True, kw_only=True):
+    """The sink's type. ``lacks``: values of the source that it refuses, each with an error. None is changed."""
+
+    type: PostgresType | MysqlType
+    default: Default = Default.NONE
+    lacks: str = ""
+    needs: EnumType | None = None
+    """An enum that must exist at the sink before the table."""
+
+
+class Unmapped(msgspec.Struct, frozen=True):
+    """No type of the sink is known to hold every value. ``instead``: a type that the user may choose."""
+
+    reason: str
+    instead: str = ""
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """The column's values never arrive, so the sink's table does not have it.
+
+    That is safe where it is wrong: a table whose events have a column that the sink lacks waits, with an error.
+    """
+
+    reason: str
+
+
+Outcome = Mapped | Unmapped | LeftOut

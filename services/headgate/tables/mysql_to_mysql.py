@@ -1,0 +1,62 @@
+"""MySQL and MariaDB → MySQL and MariaDB: the same types, to the width that a number is shown with."""
+
+from typing import Final
+
+from headgate.databases.catalogue import Product
+from headgate.databases.mysql.catalogue import MysqlColumn
+from headgate.databases.mysql.types import GEOMETRIES, MysqlType, parse_type
+from headgate.tables.mapped import Default, LeftOut, Mapped, Outcome, Unmapped
+
+__all__ = ["NUMBERS", "same_type", "unfit"]
+
+NUMBERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year"})
+_TEXTS: Final = frozenset({"char", "varchar", "enum", "set"})
+_TIMES: Final = frozenset({"date", "time", "datetime"})
+"""A timestamp's default is shown in the time zone of the session that asks, so it is left out."""
+
+_STOPS: Final = frozenset({"inet4", "inet6"})
+_OF_MARIADB: Final = frozenset({"uuid"})
+_OF_ONE_PRODUCT: Final = ("_0900_", "_nopad_", "uca1400")
+"""Parts of collations' names that only one of the two has."""
+
+
+def same_type(column: MysqlColumn, source: Product, sink: Product) -> Outcome:
+    """The sink's column."""
+    refused = unfit(column)
+    if refused is not None:
+        return refused
+    found = parse_type(column.type, column.charset, column.collation)
+    if column.kind == "json":
+        return Mapped(type=MysqlType(name="json"))
+    if found is None:
+        return Unmapped(f"{column.type} is not a type that Headgate can create")
+    if source is not sink:
+        return _other_product(found, sink)
+    return Mapped(type=found, default=_default(found))
+
+
+def unfit(column: MysqlColumn) -> LeftOut | None:
+    """Why the column cannot be replicated to any sink, None if it can."""
+    if column.kind in GEOMETRIES:
+        return LeftOut(f"{column.kind} is not supported. Exclude it at the connector (column.exclude.list)")
+    if column.kind in _STOPS:
+        return LeftOut(f"the connector stops at a column of type {column.kind}. Exclude the table, or alter the column")
+    return None
+
+
+def _other_product(found: MysqlType, sink: Product) -> Outcome:
+    """MySQL has no uuid, and of the collations the two have only older ones in common."""
+    if found.name in _OF_MARIADB:
+        return Unmapped(f"{sink} has no {found.name}", "char(36)")
+    collation = found.collation[1] if found.collation else ""
+    if any(part in collation for part in _OF_ONE_PRODUCT):
+        return Unmapped(f"{sink} has no collation {collation}", found.sql.partition(" CHARACTER")[0])
+    return Mapped(type=found, default=_default(found))
+
+
+def _default(found: MysqlType) -> Default:
+    if found.name in NUMBERS:
+        return Default.NUMBER
+    if found.name in _TEXTS:
+        return Default.TEXT
+    return Default.TIME if found.name in _TIMES else Default.NONE

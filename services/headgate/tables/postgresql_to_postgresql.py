@@ -1,0 +1,55 @@
+"""PostgreSQL → PostgreSQL: the same types. A domain becomes the type that it is made of, which holds its values."""
+
+from typing import Final
+
+import msgspec
+
+from headgate.databases.postgresql.catalogue import EnumType, PostgresColumn
+from headgate.databases.postgresql.types import PostgresType, parse_type
+from headgate.records.identifiers import NotAnIdentifierError, parse_identifier
+from headgate.sources.connector_warnings import LOST_TYPES, without_length
+from headgate.tables.mapped import Default, LeftOut, Mapped, Outcome, Unmapped
+
+__all__ = ["to_postgresql", "unknown", "unwritten"]
+
+_BUILT_IN: Final = "pg_catalog"
+_BY_SETTING: Final = frozenset({"money"})
+"""Types whose texts depend on a setting of the session, so a default is left out."""
+
+
+def to_postgresql(column: PostgresColumn, enum: EnumType | None) -> Outcome:
+    """The sink's column. ``enum``: the one that the column's values, or the elements of its arrays, are of."""
+    never = unwritten(column)
+    if never is not None:
+        return never
+    if enum is not None:
+        own = PostgresType(own=(enum.schema, enum.name), is_array=column.type.endswith("[]"))
+        return Mapped(type=own, default=Default.ANY, needs=enum)
+    found = parse_type(column.base)
+    if found is None:
+        return unknown(column)
+    default = Default.NONE if found.name in _BY_SETTING else Default.ANY
+    return Mapped(type=msgspec.structs.replace(found, collation=_collation(column)), default=default)
+
+
+def unwritten(column: PostgresColumn) -> LeftOut | None:
+    """Whether the connector does not write the column's values."""
+    if column.generated is not None:
+        return LeftOut("PostgreSQL computes it, and the connector does not write its values")
+    if without_length(column.base) in LOST_TYPES:
+        return LeftOut(f"the connector does not write values of type {column.base}")
+    return None
+
+
+def unknown(column: PostgresColumn) -> Unmapped:
+    """The refusal of a type that is not on the list: an extension's, a composite or a rare one."""
+    return Unmapped(f"{column.type} is not a type that Headgate can create")
+
+
+def _collation(column: PostgresColumn) -> tuple[str, str] | None:
+    """A collation of the server's own. Others may not exist at the sink, and any collation holds every text."""
+    try:
+        parts = parse_identifier(column.collation or "")
+    except NotAnIdentifierError:
+        return None
+    return (parts[0], parts[1]) if len(parts) == 2 and parts[0] == _BUILT_IN else None

@@ -1,0 +1,243 @@
+"""The CREATE TABLE for one table of a source: columns, NOT NULL, primary key, constant defaults and comments.
+
+Left out are unique keys, foreign keys, checks, indexes, triggers, identity columns and partitions: rows arrive in the
+order of their own keys, not in that of transactions, and every value comes from the source.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from headgate.databases.catalogue import Product
+from headgate.databases.mysql import sql as mysql
+from headgate.databases.mysql.catalogue import MysqlColumn, MysqlDefinition, MysqlKey
+from headgate.databases.mysql.types import MysqlType
+from headgate.databases.mysql.types import parse_type as parse_mysql
+from headgate.databases.postgresql import sql as postgresql
+from headgate.databases.postgresql.catalogue import EnumType, PostgresColumn, PostgresDefinition
+from headgate.databases.postgresql.types import PostgresType
+from headgate.databases.postgresql.types import parse_type as parse_postgresql
+from headgate.records.identifiers import table_spelling
+from headgate.tables.constants import default_text
+from headgate.tables.mapped import LeftOut, Mapped, Outcome, Unmapped
+from headgate.tables.mysql_to_mysql import same_type
+from headgate.tables.mysql_to_postgresql import to_postgresql as from_mysql
+from headgate.tables.names import name_problem
+from headgate.tables.postgresql_to_mysql import EXACT, to_mysql
+from headgate.tables.postgresql_to_postgresql import to_postgresql
+
+__all__ = ["CreateTable", "Definition", "Refusal", "RefusedTable", "table_statement"]
+
+Definition = PostgresDefinition | MysqlDefinition
+
+_KEY_BYTES_MAX: Final = 3_072
+"""Of an index of InnoDB."""
+
+_CHARACTER_BYTES: Final = 4
+_COMMENT_CHARACTERS_MAX: Final = {"column": 1_024, "table": 2_048}
+"""Of MySQL and MariaDB."""
+
+_NO_INDEX: Final = frozenset({"tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob",
+                              "longblob", "json"})  # fmt: skip
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a table is not created. ``column``: the one that it is about; ``instead``: a type that may be chosen."""
+
+    reason: str
+    column: str | None = None
+    instead: str = ""
+
+
+class CreateTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table's statements, without semicolons: the CREATE TABLE first, then those of comments.
+
+    ``needs``: enums that must exist before. ``notes``: what the table does not have of the source's.
+    """
+
+    name: str
+    schema: str
+    statements: tuple[str, ...]
+    needs: tuple[EnumType, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class RefusedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table for which there is no statement, and every reason."""
+
+    name: str
+    refusals: tuple[Refusal, ...]
+
+
+class _Column(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    mapped: Mapped
+    default: str | None
+    is_nullable: bool
+    comment: str | None
+
+
+def table_statement(
+    table: Definition, sink: Product, overrides: Mapping[str, str] | None = None
+) -> CreateTable | RefusedTable:
+    """The statement for the sink. ``overrides``: column → the type that the user has chosen for it. Pure."""
+    name = table_spelling(table.schema, table.table)
+    refusals: list[Refusal] = [
+        Refusal(problem) for part in (table.schema, table.table) if (problem := name_problem(part, sink))
+    ]
+    outcomes = _outcomes(table, sink, overrides or {})
+    refusals += _column_refusals(outcomes, sink)
+    kept = [
+        _column(table, column, outcome, sink)
+        for column in table.form.columns
+        if isinstance(outcome := outcomes[column.name], Mapped)
+    ]
+    refusals += _key_refusals(table, {column.name: column.mapped for column in kept})
+    refusals += [
+        Refusal("the table has no such column", column) for column in overrides or {} if column not in outcomes
+    ]
+    if not kept and not refusals:
+        refusals.append(Refusal("no column of it is captured"))
+    if refusals:
+        return RefusedTable(name=name, refusals=tuple(refusals))
+    build = _postgresql if sink is Product.POSTGRESQL else _mysql
+    return CreateTable(
+        name=name,
+        schema=table.schema,
+        statements=tuple(build(table, kept)),
+        needs=tuple(dict.fromkeys(column.mapped.needs for column in kept if column.mapped.needs is not None)),
+        notes=tuple(_notes(table, outcomes, kept)),
+    )
+
+
+def _outcomes(table: Definition, sink: Product, overrides: Mapping[str, str]) -> dict[str, Outcome]:
+    chosen = {name: _chosen(text, sink) for name, text in overrides.items()}
+    return {name: chosen.get(name, outcome) for name, outcome in _mapped(table, sink).items()}
+
+
+def _mapped(table: Definition, sink: Product) -> dict[str, Outcome]:
+    """By the mapper of this pair of databases."""
+    if isinstance(table, PostgresDefinition):
+        enums = table.enums
+        if sink is Product.POSTGRESQL:
+            return {column.name: to_postgresql(column, enums.get(column.name)) for column in table.form.columns}
+        return {column.name: to_mysql(column, enums.get(column.name), sink) for column in table.form.columns}
+    if sink is Product.POSTGRESQL:
+        return {column.name: from_mysql(column) for column in table.form.columns}
+    return {column.name: same_type(column, table.product, sink) for column in table.form.columns}
+
+
+def _chosen(text: str, sink: Product) -> Outcome:
+    """The user's type, taken apart and built again like any other."""
+    if sink is Product.POSTGRESQL:
+        found: PostgresType | MysqlType | None = parse_postgresql(text.strip().lower())
+    else:
+        found = parse_mysql(text.strip(), *EXACT[sink])
+    return Unmapped(f"{text!r} is not a type that Headgate can create") if found is None else Mapped(type=found)
+
+
+def _column_refusals(outcomes: Mapping[str, Outcome], sink: Product) -> Iterator[Refusal]:
+    for name, outcome in outcomes.items():
+        if isinstance(outcome, Unmapped):
+            yield Refusal(outcome.reason, name, outcome.instead)
+        elif isinstance(outcome, Mapped) and (problem := name_problem(name, sink, is_column=True)):
+            yield Refusal(problem, name)
+    if sink is not Product.POSTGRESQL:
+        folded = Counter(name.casefold() for name in outcomes)
+        for name in outcomes:
+            if folded[name.casefold()] > 1:
+                yield Refusal("another column has the same name but for upper and lower case", name)
+
+
+def _key_refusals(table: Definition, columns: Mapping[str, Mapped]) -> Iterator[Refusal]:
+    key = table.form.primary
+    if key is None:
+        return
+    if isinstance(key, MysqlKey) and key.prefixed:
+        yield Refusal("the primary key has only the beginnings of its columns' values")
+        return
+    size = 0
+    for name in key.columns:
+        found = columns.get(name)
+        if found is None:
+            continue
+        if isinstance(found.type, MysqlType):
+            if found.type.name in _NO_INDEX:
+                chosen = "varbinary(255)" if "blob" in found.type.name else "varchar(255)"
+                yield Refusal(f"a {found.type.name} cannot be in a primary key", name, chosen)
+            elif found.type.is_text and found.type.numbers:
+                size += _CHARACTER_BYTES * found.type.numbers[0]
+    if size > _KEY_BYTES_MAX:
+        yield Refusal(f"the primary key's texts have up to {size} bytes, and a key has at most {_KEY_BYTES_MAX}")
+
+
+def _column(table: Definition, column: PostgresColumn | MysqlColumn, mapped: Mapped, sink: Product) -> _Column:
+    literal = postgresql.literal if sink is Product.POSTGRESQL else mysql.literal
+    return _Column(
+        name=column.name,
+        mapped=mapped,
+        default=default_text(column.default, table.product, mapped.default, literal),
+        is_nullable=column.is_nullable,
+        comment=_comment(table.comments.get(column.name), sink, "column"),
+    )
+
+
+def _comment(text: str | None, sink: Product, of: str) -> str | None:
+    """The comment, as far as the sink takes one: PostgreSQL no NUL, MySQL no long one."""
+    if text is None:
+        return None
+    text = text.replace("\0", "")
+    return text if sink is Product.POSTGRESQL else text[: _COMMENT_CHARACTERS_MAX[of]]
+
+
+def _notes(table: Definition, outcomes: Mapping[str, Outcome], columns: Sequence[_Column]) -> Iterator[str]:
+    for name, outcome in outcomes.items():
+        if isinstance(outcome, LeftOut):
+            yield f"column {name} is left out: {outcome.reason}"
+    computed = table.form.generated & {column.name for column in columns}
+    if computed:
+        yield f"computed at the source, and ordinary here: {', '.join(sorted(computed))}"
+    lacking: defaultdict[str, list[str]] = defaultdict(list)
+    for column in columns:
+        if column.mapped.lacks:
+            lacking[column.mapped.lacks].append(column.name)
+    for lacks, names in lacking.items():
+        yield f"refused at the sink, with an error: {lacks} in {', '.join(names)}"
+
+
+def _postgresql(table: Definition, columns: Sequence[_Column]) -> Iterator[str]:
+    target = postgresql.quoted(table.schema, table.table)
+    lines = [
+        f"{postgresql.quoted(column.name)} {column.mapped.type.sql}"
+        + ("" if column.default is None else f" DEFAULT {column.default}")
+        + ("" if column.is_nullable else " NOT NULL")
+        for column in columns
+    ]
+    if table.form.primary is not None:
+        lines.append(f"PRIMARY KEY ({', '.join(map(postgresql.quoted, table.form.primary.columns))})")
+    yield f"CREATE TABLE IF NOT EXISTS {target} (\n  " + ",\n  ".join(lines) + "\n)"
+    comment = _comment(table.comment, Product.POSTGRESQL, "table")
+    if comment:
+        yield f"COMMENT ON TABLE {target} IS {postgresql.literal(comment)}"
+    for column in columns:
+        if column.comment:
+            yield f"COMMENT ON COLUMN {target}.{postgresql.quoted(column.name)} IS {postgresql.literal(column.comment)}"
+
+
+def _mysql(table: Definition, columns: Sequence[_Column]) -> Iterator[str]:
+    lines = [
+        f"{mysql.quoted(column.name)} {column.mapped.type.sql}"
+        # Without the word NULL an old server makes a timestamp NOT NULL, with the current time as its default.
+        + (" NULL" if column.is_nullable else " NOT NULL")
+        + ("" if column.default is None else f" DEFAULT {column.default}")
+        + (f" COMMENT {mysql.literal(column.comment)}" if column.comment else "")
+        for column in columns
+    ]
+    if table.form.primary is not None:
+        lines.append(f"PRIMARY KEY ({', '.join(map(mysql.quoted, table.form.primary.columns))})")
+    comment = _comment(table.comment, Product.MARIADB, "table")
+    said = f" COMMENT={mysql.literal(comment)}" if comment else ""
+    target = mysql.quoted(table.schema, table.table)
+    yield f"CREATE TABLE IF NOT EXISTS {target} (\n  " + ",\n  ".join(lines) + f"\n) ENGINE=InnoDB{said}"

@@ -1,0 +1,332 @@
+"""Tables of every type are created from a real catalogue at real sinks, and hold the extremes of the source's."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+
+from fixtures.services import mariadb_connect, mariadb_execute
+from fixtures.spare_databases import SpareDatabases
+from headgate.databases.address import Target
+from headgate.databases.catalogue import Product
+from headgate.databases.mysql import catalogue as mysql
+from headgate.databases.mysql.session import MysqlSession, open_session
+from headgate.databases.mysql.sql import quoted as mysql_quoted
+from headgate.databases.postgresql import catalogue as postgresql
+from headgate.databases.postgresql.session import PostgresSession, open_connection
+from headgate.databases.postgresql.sql import quoted as postgresql_quoted
+from headgate.tables.mapped import Mapped, Outcome
+from headgate.tables.mysql_to_postgresql import to_postgresql as from_mysql
+from headgate.tables.postgresql_to_mysql import to_mysql
+from headgate.tables.statement import CreateTable, Definition, table_statement
+
+pytestmark = pytest.mark.integration
+
+AS_TEXT = "CAST({} AS CHAR)"
+"""How MariaDB gives a value as text."""
+
+
+class Type(msgspec.Struct, frozen=True):
+    """A type, and values of it. ``out``: a value's text at the source; ``put``, ``get``: into the sink and back."""
+
+    declared: str
+    literals: tuple[str, ...]
+    out: str = "{}::text"
+    put: str = "%s"
+    get: str = AS_TEXT
+    read: Callable[[str], object] = str
+
+
+def in_bits(width: int) -> dict[str, Any]:
+    return {"put": "CAST(CONV(%s, 2, 10) AS UNSIGNED)", "get": f"LPAD(BIN({{}}), {width}, '0')"}
+
+
+JSON: dict[str, Any] = {"out": "to_jsonb({})::text"}
+WALL: dict[str, Any] = {"out": "({} AT TIME ZONE 'UTC')::text", "read": lambda text: text.partition(".000000")[0]}
+TIME: dict[str, Any] = {"read": lambda text: text.partition(".000000")[0]}
+
+POSTGRESQL = [
+    Type("smallint", ("-32768", "32767")),
+    Type("integer", ("-2147483648", "2147483647")),
+    Type("bigint", ("-9223372036854775808", "9223372036854775807")),
+    Type("oid", ("0", "4294967295")),
+    Type("numeric(12,2)", ("-9999999999.99", "9999999999.99")),
+    Type("numeric(65,30)", ("-" + "9" * 35 + "." + "9" * 30,)),
+    Type("numeric(5,-2)", ("9999900",)),
+    Type("real", ("-3.4e38", "1.5"), read=float),
+    Type("double precision", ("-1.7976931348623157e308", "5e-324", "0.1"), read=float),
+    Type("money", ("'-92233720368547758.08'", "'92233720368547758.07'"), out="{}::numeric::text"),
+    Type("boolean", ("true", "false"), put="%s = 'true'", get="IF({}, 'true', 'false')"),
+    Type("char(5)", ("'ab'", "''", "'漢字漢字🚪'")),
+    Type("varchar(20)", ("'naïve 漢字 🚪'", "''", "'x '", "repeat('🚪', 20)")),
+    Type("varchar(900)", ("repeat('🚪', 900)",)),
+    Type("text", ("''", r"E'a\tb\\c\nd'", "repeat('long ', 50000)")),
+    Type("date", ("'0001-01-01'", "'9999-12-31'")),
+    Type("time", ("'00:00:00'", "'24:00:00'", "'23:59:59.999999'"), **TIME),
+    Type("time(3)", ("'23:59:59.999'",)),
+    Type("timestamp", ("'0001-01-01 00:00:00'", "'9999-12-31 23:59:59.999999'"), **TIME),
+    Type("timestamptz", ("'1900-01-01 00:00:00+00'", "'9999-12-31 23:59:59.999999+00'"), **WALL),
+    Type("interval", ("'-178000000 years'", "'1 mon 2 days 03:04:05.000006'")),
+    Type("bytea", (r"'\x'", r"'\x00ff0a09'"), put="UNHEX(SUBSTR(%s, 3))", get=r"CONCAT('\\x', LOWER(HEX({})))"),
+    Type("json", ("'{\"a\": 1}'",)),
+    Type("jsonb", ("'{\"b\": [1, null]}'", "'\"\"'")),
+    Type("uuid", ("'44350cb3-8ab4-d5f9-47b0-0e004d0b65f8'", "'ffffffff-ffff-ffff-ffff-ffffffffffff'")),
+    Type("inet", ("'10.0.0.1/8'", "'1234:1234:1234:1234:1234:1234:1234:1234/127'")),
+    Type("cidr", ("'10.0.0.0/8'",)),
+    Type("macaddr", ("'08:00:2b:01:02:03'",)),
+    Type("macaddr8", ("'08:00:2b:01:02:03:04:05'",)),
+    Type("bit(1)", ("B'1'",), **in_bits(1)),
+    Type("bit(64)", (f"B'{'1' * 64}'",), **in_bits(64)),
+    Type("mood", ("'glad'", "'so, so'")),
+    Type("mood[]", ("'{glad,NULL}'",), **JSON),
+    Type("integer[]", ("'{}'", "'{1,NULL,-2147483648}'"), **JSON),
+    Type("text[]", ('\'{"x\\"y","",NULL}\'',), **JSON),
+    Type("numeric(12,2)[]", ("'{1.50,NULL}'",), **JSON),
+    Type("date[]", ("'{2026-02-28}'",), **JSON),
+    Type("int4range", ("'[1,5)'", "'empty'", "'[-2147483648,2147483647)'")),
+    Type("int8range", ("'[-9223372036854775808,9223372036854775807)'",)),
+    Type("daterange", ("'[4713-01-01 BC,5874897-12-31)'",)),
+    Type("tsrange", ("'[4713-01-01 BC,294276-12-31 23:59:59.999999]'",)),
+    Type("tstzrange", ("'[4713-01-01 BC,294276-12-31 23:59:59.999999]'",)),
+    Type("numrange", ("'[1.5,1e100]'",)),
+    Type("short", ("'abcde'",)),
+]
+
+DIGITS: dict[str, Any] = {"out": "CAST({} AS CHAR)", "get": "{}::text"}
+HEX: dict[str, Any] = {"out": "HEX({})", "put": "decode(%s, 'hex')", "get": "upper(encode({}, 'hex'))"}
+
+MARIADB = [
+    Type("tinyint", ("-128", "127")),
+    Type("tinyint unsigned", ("255",)),
+    Type("boolean", ("true",)),
+    Type("smallint", ("-32768",)),
+    Type("smallint unsigned", ("65535",)),
+    Type("mediumint", ("-8388608",)),
+    Type("mediumint unsigned", ("16777215",)),
+    Type("int", ("-2147483648",)),
+    Type("int unsigned", ("4294967295",)),
+    Type("bigint", ("-9223372036854775808",)),
+    Type("bigint unsigned", ("18446744073709551615",)),
+    Type("decimal(12,2)", ("-9999999999.99",)),
+    Type("decimal(65,30)", ("-" + "9" * 35 + "." + "9" * 30,)),
+    Type("float", ("1.5",), read=float),
+    Type("double", ("-1.7976931348623157e308", "0.1"), read=float),
+    Type("bit(1)", ("b'1'",), out="LPAD(BIN({}), 1, '0')"),
+    Type("bit(64)", (f"b'{'1' * 64}'",), out="LPAD(BIN({}), 64, '0')"),
+    Type("char(5)", ("'ab'", "''")),
+    Type("char(0)", ("''",)),
+    Type("varchar(20)", ("'naïve 漢字 🚪'", "'x '", "repeat('🚪', 20)")),
+    Type("tinytext", ("repeat('x', 255)",)),
+    Type("text", (r"'a\tb\\c\nd'", "repeat('x', 65535)")),
+    Type("mediumtext", ("repeat('x', 100000)",)),
+    Type("longtext", ("''",)),
+    Type("binary(4)", ("x'00ff'",), **HEX),
+    Type("varbinary(9)", ("x'00ff0a09'", "''"), **HEX),
+    Type("longblob", ("x'00ff'",), **HEX),
+    Type("date", ("'1000-01-01'", "'9999-12-31'")),
+    Type("time", ("'838:59:59'",), read=lambda text: text.lstrip("0")),
+    Type("time(6)", ("'-838:59:59.000001'",)),
+    Type("datetime", ("'1000-01-01 00:00:00'", "'9999-12-31 23:59:59'")),
+    Type("datetime(6)", ("'9999-12-31 23:59:59.999999'",)),
+    Type("timestamp(6) NULL", ("'2038-01-19 03:14:07.999999'",), get="({} AT TIME ZONE 'UTC')::text"),
+    Type("year", ("1901", "2155")),
+    Type("enum('glad','so, so','it''s')", ("'so, so'", r"'it\'s'")),
+    Type("set('a','b','c')", ("'a,c'", "''")),
+    Type("json", ("'{\"a\": [1, null]}'",)),
+    Type("uuid", ("'5e045c13-0000-4000-8000-000000000001'",)),
+]
+
+
+def columns(types: list[Type]) -> str:
+    return ", ".join(f"c{number} {type_.declared}" for number, type_ in enumerate(types))
+
+
+def statement(definition: Definition, sink: Product) -> CreateTable:
+    found = table_statement(definition, sink)
+    assert isinstance(found, CreateTable), found
+    return found
+
+
+def plain(definition: Definition) -> Any:
+    """What a created table has of its source: not where it is, nor how its values are made."""
+    return [
+        (column.name, column.type, column.is_nullable, column.default, column.collation, getattr(column, "charset", ""))
+        for column in definition.form.columns
+    ], [key.columns for key in definition.form.keys if key.is_primary]
+
+
+@pytest.fixture
+def sink_database(spare_databases: SpareDatabases) -> Iterator[str]:
+    with spare_databases.database() as parameters:
+        yield "postgresql://{user}:{password}@{host}:{port}/{dbname}".format(**parameters)
+
+
+@pytest.fixture
+def source(postgres_database: str) -> Iterator["psycopg.Connection[tuple[Any, ...]]"]:
+    """A PostgreSQL that has a table of every type, ``shop.everything``."""
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'; SET lc_monetary = 'C'; CREATE SCHEMA shop")
+        connection.execute("CREATE TYPE mood AS ENUM ('glad', 'so, so')")
+        connection.execute("CREATE DOMAIN short AS varchar(5) CHECK (VALUE <> 'x')")
+        connection.execute(f"CREATE TABLE shop.everything (id bigint PRIMARY KEY, {columns(POSTGRESQL)})")
+        yield connection
+
+
+def definition_at(dsn: str, schema: str, table: str) -> postgresql.PostgresDefinition:
+    with closing(PostgresSession(open_connection(Target(dsn), application_name="test", lock_seconds=5))) as session:
+        found = postgresql.read_definition(session, schema, table)
+    assert found is not None
+    return found
+
+
+def definition_at_mariadb(url: str, table: str) -> mysql.MysqlDefinition:
+    with closing(open_session(Target(url), MysqlSession)) as session:
+        found = mysql.read_definition(session, url.rpartition("/")[2], table)
+    assert found is not None
+    return found
+
+
+def run_at_postgresql(dsn: str, found: CreateTable) -> None:
+    with psycopg.connect(dsn, autocommit=True) as sink:
+        sink.execute(f"CREATE SCHEMA {postgresql_quoted(found.schema)}".encode())
+        for each in found.statements:
+            sink.execute(each.encode())
+
+
+def run_at_mariadb(url: str, found: CreateTable) -> None:
+    for each in found.statements:
+        mariadb_execute(url, each)
+
+
+def test_postgresql_to_postgresql_is_exact(
+    source: "psycopg.Connection[tuple[Any, ...]]", postgres_database: str, sink_database: str
+) -> None:
+    source.execute(
+        "CREATE TABLE shop.\"Odd 'Names'\" (\"a b\" varchar(9) COLLATE \"C\" NOT NULL DEFAULT 'it''s \\', "
+        "n int DEFAULT -1, at timestamptz DEFAULT '2026-01-02 03:04:05+00', is_new bool DEFAULT true, "
+        "feels mood DEFAULT 'so, so', made timestamp DEFAULT now(), list int[] DEFAULT '{1,2}', "
+        'PRIMARY KEY (n, "a b"))'
+    )
+    source.execute(
+        "COMMENT ON TABLE shop.\"Odd 'Names'\" IS 'all'; COMMENT ON COLUMN shop.\"Odd 'Names'\".n IS 'it''s'"
+    )
+    with psycopg.connect(sink_database, autocommit=True) as sink:
+        sink.execute("CREATE TYPE mood AS ENUM ('glad', 'so, so')")
+    for table in ("everything", "Odd 'Names'"):
+        wanted = definition_at(postgres_database, "shop", table)
+        with psycopg.connect(sink_database, autocommit=True) as sink:
+            sink.execute("DROP SCHEMA IF EXISTS shop CASCADE")
+        run_at_postgresql(sink_database, statement(wanted, Product.POSTGRESQL))
+        made = definition_at(sink_database, "shop", table)
+        constant = msgspec.structs.replace(
+            wanted,
+            form=msgspec.structs.replace(
+                wanted.form,
+                columns=tuple(
+                    msgspec.structs.replace(
+                        column,
+                        type=column.base if column.kind == "short" else column.type,
+                        default=None if column.default == "now()" else column.default,
+                    )
+                    for column in wanted.form.columns
+                ),
+            ),
+        )
+        assert plain(made) == plain(constant)
+        assert (made.comment, made.comments, made.enums) == (wanted.comment, wanted.comments, wanted.enums)
+
+
+def test_mariadb_to_mariadb_is_exact(mariadb_database: str) -> None:
+    database = mariadb_database.rpartition("/")[2]
+    mariadb_execute(
+        mariadb_database,
+        f"CREATE TABLE everything (id bigint PRIMARY KEY COMMENT 'it''s', {columns(MARIADB)}, word varchar(9) "
+        "CHARACTER SET latin1 COLLATE latin1_german1_ci NOT NULL DEFAULT 'it''s', n int(5) zerofill DEFAULT 7, "
+        "day date DEFAULT '2026-01-02') COMMENT 'all'",
+    )
+    wanted = definition_at_mariadb(mariadb_database, "everything")
+    assert wanted.schema == database
+    run_at_mariadb(mariadb_database, statement(msgspec.structs.replace(wanted, table="copy`d"), Product.MARIADB))
+    made = definition_at_mariadb(mariadb_database, "copy`d")
+    assert plain(made) == plain(wanted)
+    assert (made.comment, made.comments) == (wanted.comment, wanted.comments)
+
+
+def _mapped(outcome: Outcome) -> Mapped:
+    assert isinstance(outcome, Mapped)
+    return outcome
+
+
+def _shown(column: mysql.MysqlColumn) -> str:
+    """A type without the width that MariaDB shows a number with, and with its collation."""
+    if column.kind == "json":
+        return "json"
+    text = re.sub(r"int\(\d+\)", "int", column.type)
+    return text if column.charset is None else f"{text} CHARACTER SET {column.charset} COLLATE {column.collation}"
+
+
+def _bare(outcome: Outcome) -> str:
+    return _mapped(outcome).type.sql.replace("tinyint(1)", "tinyint")
+
+
+def test_postgresql_to_mariadb_holds_every_value(
+    source: "psycopg.Connection[tuple[Any, ...]]", postgres_database: str, mariadb_database: str
+) -> None:
+    database = mariadb_database.rpartition("/")[2]
+    wanted = msgspec.structs.replace(definition_at(postgres_database, "shop", "everything"), schema=database)
+    run_at_mariadb(mariadb_database, statement(wanted, Product.MARIADB))
+    made = definition_at_mariadb(mariadb_database, "everything")
+    assert {column.name: _shown(column) for column in made.form.columns} == {
+        column.name: _bare(to_mysql(column, wanted.enums.get(column.name), Product.MARIADB))
+        for column in wanted.form.columns
+    }
+    assert made.form.primary is not None
+    with closing(mariadb_connect(mariadb_database)) as sink, sink.cursor() as cursor:
+        cursor.execute("SET sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00'")
+        for number, type_ in enumerate(POSTGRESQL):
+            for literal in type_.literals:
+                column = mysql_quoted(f"c{number}")
+                value = type_.out.format(f"CAST({literal} AS {type_.declared})")
+                ((sent,),) = source.execute(f"SELECT {value}".encode()).fetchall()
+                cursor.execute(f"INSERT INTO everything (id, {column}) VALUES (1, {type_.put})", (sent,))
+                cursor.execute(f"SELECT {type_.get.format(column)} FROM everything")
+                ((found,),) = cursor.fetchall()
+                assert type_.read(found) == type_.read(sent), type_.declared
+                cursor.execute("DELETE FROM everything")
+
+
+def test_mariadb_to_postgresql_holds_every_value(mariadb_database: str, sink_database: str) -> None:
+    mariadb_execute(mariadb_database, f"CREATE TABLE everything (id bigint PRIMARY KEY, {columns(MARIADB)})")
+    wanted = msgspec.structs.replace(definition_at_mariadb(mariadb_database, "everything"), schema="shop")
+    run_at_postgresql(sink_database, statement(wanted, Product.POSTGRESQL))
+    made = definition_at(sink_database, "shop", "everything")
+    assert {column.name: column.type for column in made.form.columns} == {
+        column.name: _mapped(from_mysql(column)).type.sql for column in wanted.form.columns
+    }
+    with (
+        closing(mariadb_connect(mariadb_database)) as source,
+        source.cursor() as cursor,
+        psycopg.connect(sink_database, autocommit=True) as sink,
+    ):
+        cursor.execute("SET time_zone = '+00:00'")
+        sink.execute("SET IntervalStyle = 'postgres'")
+        for number, type_ in enumerate(MARIADB):
+            for literal in type_.literals:
+                cursor.execute(f"INSERT INTO everything (id, c{number}) VALUES (1, {literal})")
+                out = type_.out if type_.out != "{}::text" else AS_TEXT
+                get = type_.get if type_.get != AS_TEXT else "{}::text"
+                cursor.execute(f"SELECT {out.format(f'c{number}')} FROM everything")
+                ((sent,),) = cursor.fetchall()
+                declared = made.form.columns[number + 1].type
+                put = type_.put if type_.put != "%s" else f"%s::{declared}"
+                sink.execute(f"INSERT INTO shop.everything (id, c{number}) VALUES (1, {put})".encode(), (sent,))
+                ((found,),) = sink.execute(
+                    f"SELECT {get.format(f'c{number}')} FROM shop.everything".encode()
+                ).fetchall()
+                assert type_.read(found) == type_.read(sent), type_.declared
+                cursor.execute("DELETE FROM everything")
+                sink.execute("DELETE FROM shop.everything")

@@ -1,0 +1,190 @@
+"""Every type of docs/types.md has a place in every mapper: a type of the sink, a refusal, or no column."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from headgate.databases.catalogue import Product
+from headgate.tables.mapped import LeftOut, Mapped, Outcome, Unmapped
+from headgate.tables.mysql_to_mysql import same_type
+from headgate.tables.mysql_to_postgresql import to_postgresql as from_mysql
+from headgate.tables.postgresql_to_mysql import to_mysql
+from headgate.tables.postgresql_to_postgresql import to_postgresql
+from unit.tables.definitions import MOOD, mysql_column, postgres_column
+
+PAGE = Path(__file__).parents[3] / "docs" / "types.md"
+EXACT = " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"
+
+FROM_POSTGRESQL = {
+    "smallint": "smallint",
+    "integer": "int",
+    "bigint": "bigint",
+    "oid": "int unsigned",
+    "numeric(12,2)": "decimal(12,2)",
+    "numeric(5)": "decimal(5,0)",
+    "numeric(5,-2)": "decimal(7,0)",
+    "numeric(3,5)": "decimal(5,5)",
+    "numeric": None,
+    "numeric(70,2)": None,
+    "numeric(60,31)": None,
+    "real": "float",
+    "double precision": "double",
+    "money": "decimal(19,2)",
+    "boolean": "tinyint(1)",
+    "char(5)": f"char(5){EXACT}",
+    "char(300)": f"varchar(300){EXACT}",
+    "varchar(20)": f"varchar(20){EXACT}",
+    "varchar(9000)": f"longtext{EXACT}",
+    "varchar": f"longtext{EXACT}",
+    "text": f"longtext{EXACT}",
+    "date": "date",
+    "time": "time(6)",
+    "time(3)": "time(3)",
+    "timetz": "time(6)",
+    "timestamp": "datetime(6)",
+    "timestamp(3)": "datetime(3)",
+    "timestamptz": "datetime(6)",
+    "interval": f"longtext{EXACT}",
+    "bytea": "longblob",
+    "json": "json",
+    "jsonb": "json",
+    "uuid": f"varchar(36){EXACT}",
+    "inet": f"varchar(50){EXACT}",
+    "cidr": f"varchar(50){EXACT}",
+    "macaddr": f"varchar(17){EXACT}",
+    "bit(1)": "bit(1)",
+    "bit(10)": "bit(10)",
+    "bit(65)": None,
+    "bit varying(10)": None,
+    "mood": f"varchar(63){EXACT}",
+    "integer[]": "json",
+    "text[]": "json",
+    "double precision[]": "json",
+    "numeric(12,2)[]": "json",
+    "numeric[]": "json",
+    "date[]": "json",
+    "int4range": f"varchar(50){EXACT}",
+    "point": "",
+    "tsquery": "",
+    "pg_lsn": "",
+    "interval[]": "",
+    "shop.pair": None,
+}
+"""Type → the sink's; None: refused; empty: left out."""
+
+FROM_MARIADB = {
+    "tinyint": "smallint",
+    "tinyint unsigned": "smallint",
+    "boolean": "smallint",
+    "smallint": "smallint",
+    "smallint unsigned": "integer",
+    "mediumint unsigned": "integer",
+    "int": "integer",
+    "int unsigned": "bigint",
+    "bigint": "bigint",
+    "bigint unsigned": "numeric(20,0)",
+    "decimal(12,2)": "numeric(12,2)",
+    "decimal(40,20)": "numeric(40,20)",
+    "float": "real",
+    "double": "double precision",
+    "bit(1)": "bit(1)",
+    "bit(10)": "bit(10)",
+    "char(5)": "character(5)",
+    "char(0)": "text",
+    "varchar(20)": "character varying(20)",
+    "text": "text",
+    "binary(4)": "bytea",
+    "varbinary(9)": "bytea",
+    "longblob": "bytea",
+    "date": "date",
+    "time": "interval",
+    "time(3)": "interval",
+    "time(6)": "interval",
+    "datetime": "timestamp(0) without time zone",
+    "datetime(6)": "timestamp(6) without time zone",
+    "timestamp(6) NULL": "timestamp(6) with time zone",
+    "year": "integer",
+    "enum('glad','so, so')": "text",
+    "set('a','b','c')": "text",
+    "json": "json",
+    "uuid": "uuid",
+    "point": "",
+    "inet4": "",
+    "vector(3)": None,
+}
+
+
+def documented(section: str) -> list[str]:
+    """The source's types in the page's table."""
+    text = PAGE.read_text(encoding="utf-8").split(f"<!-- {section}: begin -->")[1].split(f"<!-- {section}: end")[0]
+    return list(dict.fromkeys(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)))
+
+
+def told(outcome: Outcome) -> str | None:
+    if isinstance(outcome, Mapped):
+        return outcome.type.sql
+    return "" if isinstance(outcome, LeftOut) else None
+
+
+def from_postgresql(declared: str, sink: Product) -> Outcome:
+    enum = MOOD if declared == "mood" else None
+    column = postgres_column("c", "public.mood", base="mood") if enum else postgres_column("c", declared)
+    return to_postgresql(column, enum) if sink is Product.POSTGRESQL else to_mysql(column, enum, sink)
+
+
+def from_mariadb(declared: str, sink: Product) -> Outcome:
+    column = mysql_column("c", declared.removesuffix(" NULL").replace("boolean", "tinyint(1)"))
+    return from_mysql(column) if sink is Product.POSTGRESQL else same_type(column, Product.MARIADB, sink)
+
+
+def test_every_type_of_the_page_is_mapped_here() -> None:
+    assert set(documented("postgresql")) <= set(FROM_POSTGRESQL)
+    assert set(documented("mariadb")) <= set(FROM_MARIADB)
+
+
+@pytest.mark.parametrize(("declared", "becomes"), FROM_POSTGRESQL.items())
+def test_postgresql_to_mariadb(declared: str, becomes: str | None) -> None:
+    assert told(from_postgresql(declared, Product.MARIADB)) == becomes
+
+
+@pytest.mark.parametrize(("declared", "becomes"), FROM_MARIADB.items())
+def test_mariadb_to_postgresql(declared: str, becomes: str | None) -> None:
+    assert told(from_mariadb(declared, Product.POSTGRESQL)) == becomes
+
+
+@pytest.mark.parametrize("declared", documented("postgresql"))
+def test_postgresql_keeps_its_types(declared: str) -> None:
+    outcome = from_postgresql(declared, Product.POSTGRESQL)
+    assert isinstance(outcome, Mapped)
+    again = from_postgresql(outcome.type.sql, Product.POSTGRESQL)
+    assert again == outcome or declared == "mood", "the type's text is one that the server prints"
+
+
+@pytest.mark.parametrize("declared", documented("mariadb"))
+def test_mariadb_keeps_its_types(declared: str) -> None:
+    expected = declared.removesuffix(" NULL").replace("boolean", "tinyint(1)")
+    assert told(from_mariadb(declared, Product.MARIADB)) == ("" if declared == "point" else expected)
+
+
+@pytest.mark.parametrize(
+    "declared", ["hstore", "public.citext", "xml", "tsvector", "name", '"char"', "a; b", "regclass"]
+)
+def test_what_is_not_understood_is_refused(declared: str) -> None:
+    for sink in (Product.POSTGRESQL, Product.MARIADB):
+        assert isinstance(from_postgresql(declared, sink), Unmapped)
+
+
+def test_a_collation_of_the_servers_own_is_kept() -> None:
+    own = to_postgresql(postgres_column("c", "text", collation='pg_catalog."C"'), None)
+    assert told(own) == 'text COLLATE "pg_catalog"."C"'
+    assert told(to_postgresql(postgres_column("c", "text", collation="shop.mine"), None)) == "text"
+
+
+def test_mysql_has_other_types_and_collations_than_mariadb() -> None:
+    assert told(same_type(mysql_column("c", "uuid"), Product.MARIADB, Product.MYSQL)) is None
+    text = mysql_column("c", "varchar(9)", collation="utf8mb4_0900_ai_ci")
+    assert told(same_type(text, Product.MYSQL, Product.MARIADB)) is None
+    assert told(same_type(text, Product.MYSQL, Product.MYSQL)) == (
+        "varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_ai_ci"
+    )
