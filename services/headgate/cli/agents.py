@@ -6,11 +6,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from headgate.cli.ages import age
 from headgate.cli.changes import Change, permitted
 from headgate.cli.lookup import find_agent
 from headgate.cli.names import complete_agents
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
-from headgate.cli.output import Output, again, age, show_rows
+from headgate.cli.output import Output, again, show_rows
 from headgate.cli.requests import MOVES_SECONDS_DEFAULT, ask_shards, operation, show_done
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind

@@ -11,6 +11,7 @@ from rich.text import Text
 from headgate.app.exit_codes import ExitCode
 from headgate.capture.finding import Finding, FixIn, State, is_wrong
 from headgate.cli.output import Output, note, show_value
+from headgate.cli.rendering import console, wrapped
 
 _STYLES: Final = {State.OK: "green", State.WARNING: "yellow", State.WRONG: "bold red"}
 _INDENT: Final = " " * 9
@@ -22,9 +23,9 @@ def show_findings(findings: Sequence[Finding], output: Output) -> None:
     wrong = sum(finding.state is State.WRONG for finding in findings)
     warnings = sum(finding.state is State.WARNING for finding in findings)
     if output is Output.TABLE:
-        console = Console(highlight=False, soft_wrap=True)
+        out = console()
         for finding in findings:
-            console.print(_lines(finding))
+            out.print(_lines(finding, out))
         note(f"{len(findings)} checks, {wrong} wrong, {warnings} {'warning' if warnings == 1 else 'warnings'}")
     else:
         show_value(output, {"wrong": wrong, "warnings": warnings, "checks": msgspec.to_builtins(list(findings))})
@@ -32,11 +33,12 @@ def show_findings(findings: Sequence[Finding], output: Output) -> None:
         raise typer.Exit(int(ExitCode.CHECK_FAILED))
 
 
-def _lines(finding: Finding) -> Text:
+def _lines(finding: Finding, out: Console) -> Text:
     text = Text()
     text.append(f"{finding.state.value:<{len(_INDENT)}}", _STYLES[finding.state])
     text.append(finding.check, "bold")
     text.append(f" {finding.subject}: {finding.says}" if finding.subject else f": {finding.says}")
+    text = wrapped(text, out)
     if finding.fix_in is FixIn.OPTION_FILE:
         text.append(f"\n{_INDENT}In the server's option file, below [mysqld]:")
     for line in finding.fix:

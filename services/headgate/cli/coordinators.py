@@ -6,9 +6,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from headgate.cli.ages import age
 from headgate.cli.changes import Change, permitted
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
-from headgate.cli.output import Output, age, note, show_rows, show_value
+from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask_shards, operation
 from headgate.eventlog.sharding import ANNOUNCE
 from headgate.eventlog.snapshot import read_snapshot

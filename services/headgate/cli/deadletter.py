@@ -8,11 +8,12 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.cli.ages import age
 from headgate.cli.changes import Destruction, Permit, agreed
 from headgate.cli.lookup import find_feed
 from headgate.cli.names import FeedName, complete_feeds, complete_tables
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
-from headgate.cli.output import Output, age, note, show_object, show_rows
+from headgate.cli.output import Output, note, show_object, show_rows
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Delivery, Log, Partition
 from headgate.eventlog.replay import read_to_end

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from headgate.cli.options import CommandGroup, Format
 from headgate.cli.output import Output, note, show_rows
+from headgate.cli.rendering import console
 from headgate.config.settings import load_settings
 from headgate.provisioning.artifacts import ensure, problem_of
 from headgate.provisioning.errors import ArtifactError
@@ -58,9 +58,9 @@ def fetch_before_start(flags: Mapping[str, Any]) -> None:
 
 def _fetched() -> tuple[Path, ...]:
     """The jars, with a bar on a terminal while they are fetched. Raises ArtifactError."""
-    console = Console(stderr=True)
+    out = console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
         task = bar.add_task("Fetching jars", total=None)
         return ensure(_SET, lambda _name, done, total: bar.update(task, completed=done, total=total))
 

@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from headgate.app.exit_codes import CommandError, ExitCode
@@ -18,6 +17,7 @@ from headgate.cli.migration_target import TargetOptions
 from headgate.cli.names import complete_feed_limits, complete_migrations, complete_migrations_or_all
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, note, show_object, show_rows
+from headgate.cli.rendering import console
 from headgate.cli.requests import CLIENT, OUTCOME_SECONDS_DEFAULT, requester, show_settled
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Delivery, Log, Partition
@@ -248,7 +248,8 @@ def _shown(log: Log, migration: str) -> dict[str, Any]:
 
 def _follow(log: Log, migration: str, seconds: float) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"))
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    out = console(stderr=True)
+    with Progress(*columns, console=out, disable=not out.is_terminal) as bar:
         task = bar.add_task(migration, total=100.0, said="")
         while True:
             record = _one(log, migration)

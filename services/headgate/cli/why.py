@@ -7,10 +7,11 @@ import msgspec
 import typer
 
 from headgate.app.exit_codes import ExitCode
+from headgate.cli.ages import age
 from headgate.cli.lookup import find_feed, not_found
 from headgate.cli.names import complete_feeds_and_migrations
 from headgate.cli.options import ClusterOptions, Format, Watch, connected
-from headgate.cli.output import Output, again, age, note, show_rows, show_value
+from headgate.cli.output import Output, again, note, show_rows, show_value
 from headgate.cli.why_feed import explained_feed
 from headgate.coordinator.core.feeds.explain import Reason
 from headgate.eventlog.kafka import KafkaLog

@@ -14,6 +14,7 @@ import structlog
 from structlog.typing import Processor
 
 from headgate.eventlog.repeats import Repeats
+from headgate.observability.colour import in_colour
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -69,7 +70,7 @@ def configure_logs(
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(sort_keys=True, default=str)]
         if as_json
         # Plain: a traceback with its variables is a hundred lines, and may hold a password.
-        else [structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+        else [structlog.dev.ConsoleRenderer(colors=in_colour(out), exception_formatter=structlog.dev.plain_traceback)]
     )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from headgate.cli import output
+from headgate.cli import output, rendering
 from headgate.cli.output import Output, again, show_object, show_rows, show_value
 
 VALUE = {"feed": "shöp", "spans": [{"start": {"0": 7}, "error": None}], "state": "normal: yes"}
@@ -28,15 +28,26 @@ def test_rows_and_facts_are_whole_in_both(capsys: pytest.CaptureFixture[str]) ->
     assert yaml.safe_load(capsys.readouterr().out) == VALUE
 
 
-def test_what_is_watched_is_shown_again_at_its_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
+def test_programs_get_times_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = {"ended_ms": 0, "added_ms": 1_700_000_000_000, "lag_ms": 61_000}
+    show_object(facts, Output.JSON)
+    assert json.loads(capsys.readouterr().out) == facts
+    show_rows(("added_ms",), [facts], Output.JSON)
+    assert json.loads(capsys.readouterr().out) == [facts]
 
+
+def paused_after(pauses: int, shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def pause(seconds: float) -> None:
         shown.append(f"pause {seconds}")
-        if len(shown) > 3:
+        if shown.count(f"pause {seconds}") == pauses:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(output.time, "sleep", pause)
+
+
+def test_what_is_watched_is_shown_again_at_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    paused_after(2, shown, monkeypatch)
     again(lambda: shown.append("shown"), None)
     assert shown == ["shown"]
     with pytest.raises(KeyboardInterrupt):
@@ -44,56 +55,22 @@ def test_what_is_watched_is_shown_again_at_its_pace(monkeypatch: pytest.MonkeyPa
     assert shown == ["shown", "shown", "pause 2.0", "shown", "pause 2.0"]
 
 
-def test_a_row_is_one_line_and_its_long_texts_stand_below(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("chosen", "is_terminal", "has_clock"),
+    [(Output.TABLE, True, True), (Output.JSON, True, False), (Output.TABLE, False, False)],
+)
+def test_people_who_watch_see_the_clock_and_the_interval(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    chosen: Output,
+    is_terminal: bool,
+    has_clock: bool,
 ) -> None:
-    rows = [
-        {"feed": "shop", "state": "warning " * 20, "error": "a long\nstory " * 30},
-        {"feed": "other", "state": "normal", "error": None, "notices": ["topic x is left out"]},
-    ]
-    for width in (None, 40):
-        monkeypatch.setattr(output, "_width", lambda width=width: width or 1000)
-        show_rows(("feed", "state", "error", "notices"), rows, Output.TABLE)
-        lines = capsys.readouterr().out.splitlines()
-        assert len(lines) == 5
-        assert max(map(len, lines[:3])) <= (width or 1000)
-        assert lines[3] == "shop: error: " + " ".join(["a long story"] * 30)
-        assert lines[4] == 'other: notices: ["topic x is left out"]'
-
-
-def test_facts_are_a_line_each_and_what_is_longer_than_the_terminal_stands_below(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    long = {"topics": [f"shop.public.t{n}" for n in range(20)]}
-    facts = {"feed": "shop", "state": "normal", "error": "a long\nstory " * 9, "spec": long}
-    monkeypatch.setattr(output, "_width", lambda: 40)
-    show_object(facts, Output.TABLE)
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines[:4])) == 40
-    assert [line.split()[0] for line in lines[:4]] == list(facts)
-    assert lines[4:] == ["error: " + " ".join(["a long story"] * 9), f"spec: {json.dumps(long)}"]
-    monkeypatch.undo()
-    show_object(facts, Output.TABLE)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 4
-    assert lines[3].split(maxsplit=1) == ["spec", json.dumps(long)]
-    assert lines[0] == "feed   shop", "no line is filled up to the longest"
-
-
-def test_a_fact_that_just_fits_the_terminal_is_not_told_twice(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output, "_width", lambda: 40)
-    for length, lines in ((40 - len("feed  "), 1), (41 - len("feed  "), 2)):
-        show_object({"feed": "x" * length}, Output.TABLE)
-        printed = capsys.readouterr().out.splitlines()
-        assert len(printed) == lines
-        assert printed[-1].count("x") == length
-
-
-def test_into_a_pipe_no_row_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [{"topic": "dispatch", "offset": 7, "state": "y" * 5_000, "record": "x" * 5_000}]
-    show_rows(("topic", "offset", "state", "record"), rows, Output.TABLE)
-    _, row, below = capsys.readouterr().out.splitlines()
-    assert "y" * 5_000 in row
-    assert below == "dispatch 7: record: " + "x" * 5_000
+    monkeypatch.setattr(output.sys.stdout, "isatty", lambda: is_terminal)
+    monkeypatch.setattr(rendering.time, "strftime", lambda _: "2026-11-26 12:00:00 UTC")
+    monkeypatch.setattr(output, "_errors", chosen)
+    paused_after(1, [], monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        again(lambda: None, 2.5)
+    clock = "2026-11-26 12:00:00 UTC, every 2.5 s. Ctrl-C ends it"
+    assert (clock in capsys.readouterr().out) == has_clock
