@@ -1,4 +1,4 @@
-"""The files for tables of a source: one for a connector, and one for each feed."""
+"""The files for tables of a source: one for a connector, one for each feed, and one that creates target tables."""
 
 from pathlib import Path
 
@@ -8,9 +8,10 @@ from headgate.capture.connector import ConnectorNames, connector_json
 from headgate.capture.feed_file import FeedFile, SinkAddress, feed_files
 from headgate.capture.place import Place
 from headgate.capture.source import Capture, Mysql
+from headgate.capture.target_tables import TargetTables
 from headgate.config.feed import parse_feed
 
-__all__ = ["CaptureFile", "CaptureFiles", "Naming", "capture_files"]
+__all__ = ["CaptureFile", "CaptureFiles", "Naming", "capture_files", "tables_file"]
 
 
 class Naming(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +65,13 @@ def capture_files(captured: Capture, place: Place, naming: Naming, sink: SinkAdd
         CaptureFile(f"{naming.feed}-connector.json", "Kafka Connect", connector),
         tuple((each, CaptureFile(f"{each.feed}.yaml", _what(each), each.text)) for each in feeds),
     )
+
+
+def tables_file(feed: str, tables: TargetTables) -> list[CaptureFile]:
+    """The file that creates them, if there are any."""
+    count = len(tables.created)
+    what = f"the sink, {count} {'table' if count == 1 else 'tables'} that it lacks"
+    return [CaptureFile(f"{feed}-tables.sql", what, tables.text)] if count else []
 
 
 def _what(feed: FeedFile) -> str:

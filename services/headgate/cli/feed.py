@@ -38,9 +38,7 @@ class FeedGroup(LateGroup):
     """Commands of feeds. Those that take a file need the drivers of databases."""
 
     late: ClassVar = {
-        "init": Late(
-            "headgate.cli.feed_init:init", "Write a Debezium connector and a feed for the tables of a database."
-        ),
+        "init": Late("headgate.cli.feed_init:init", "Write a connector, a feed and target tables for a database."),
         "create": Late("headgate.cli.feed_files:create", "Create a feed from a file."),
         "update": Late(
             "headgate.cli.feed_files:update",

@@ -1,4 +1,4 @@
-"""``headgate feed init``: a connector's configuration and a feed, from what a database has."""
+"""``headgate feed init``: a connector's configuration, a feed and its target tables, from what a database has."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,13 +8,15 @@ import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.capture.feed_file import SinkAddress
-from headgate.capture.files import CaptureFile, Naming, capture_files
+from headgate.capture.files import CaptureFile, Naming, capture_files, tables_file
 from headgate.capture.finding import Finding, State
 from headgate.capture.place import place_of
-from headgate.capture.sink import copying, is_itself, missing_tables
-from headgate.capture.source import DEFAULT_NAME, Capture, read_source
+from headgate.capture.sink import creating, is_itself, missing_tables
+from headgate.capture.source import DEFAULT_NAME, read_source
 from headgate.capture.tables import topic_part
+from headgate.capture.target_tables import TargetTables, read_target_tables, shown_refusals
 from headgate.cli.changes import Destruction, permitted
+from headgate.cli.column_types import ColumnTypes, chosen_types
 from headgate.cli.connection_names import complete_sinks, complete_sources
 from headgate.cli.options import ClusterOptions, Format, cluster_flags
 from headgate.cli.output import Output, note, show_rows
@@ -59,6 +61,7 @@ def init(
         Path | None, typer.Option("--sink-password-file", help="a file in HEADGATE_SECRETS_DIR")
     ] = None,
     tables: Tables = None,
+    types: ColumnTypes = None,
     publication: PublicationName = DEFAULT_NAME,
     slot: SlotName = DEFAULT_NAME,
     folder: Annotated[Path, typer.Option("--folder", help="where the files are written")] = Path(),
@@ -66,11 +69,11 @@ def init(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Write a Debezium connector and a feed for the tables of a database.
+    """Write a connector, a feed and target tables for a database.
 
-    Two files are written: FEED-connector.json for Kafka Connect, and FEED.yaml for `headgate feed create`. Tables
-    without a key, and tables whose name no topic can have, get a feed of their own. Both databases are only read. Files
-    that exist are replaced only after a confirmation.
+    The files are FEED-connector.json for Kafka Connect, FEED.yaml for `headgate feed create`, and FEED-tables.sql with
+    a CREATE TABLE for each table that the sink lacks. Tables without a key, and tables whose name no topic can have,
+    get a feed of their own. Both databases are only read. Files that exist are replaced only after a confirmation.
 
     Example: headgate feed init shop --source postgresql://debezium@db/shop --source-password-file debezium
     --sink postgresql://headgate@warehouse/shop --sink-password-file warehouse --tables 'public.*'
@@ -92,11 +95,14 @@ def init(
         bootstrap=settings.bootstrap,
         password_file=source_password_file,
     )
-    files = capture_files(captured, place, naming, _sink_address(sink, to_database))
-    _write(folder, files.all, change, output)
-    show_rows(("file", "for"), [{"file": str(folder / each.name), "for": each.what} for each in files.all], output)
+    chosen = chosen_types(types or [], missing_tables(captured, there))
+    target_tables = read_target_tables(captured, there, from_database, to_database, chosen)
+    statements = tables_file(naming.feed, target_tables)
+    files = [*capture_files(captured, place, naming, _sink_address(sink, to_database)).all, *statements]
+    _write(folder, files, change, output)
+    show_rows(("file", "for"), [{"file": str(folder / each.name), "for": each.what} for each in files], output)
     _advise_source(captured.findings(publication=publication, slot=slot), source)
-    _advise_sink(captured, there, from_database, to_database)
+    _advise_sink(target_tables, [creating(to_database, folder / each.name) for each in statements])
 
 
 SAME_DATABASE: Final = (
@@ -132,8 +138,10 @@ def _advise_source(found: Sequence[Finding], source: str) -> None:
         note(f"the source is not ready: `headgate source check {source}` shows {wrong} things to change")
 
 
-def _advise_sink(captured: Capture, there: Capture, source: Target, sink: Target) -> None:
-    missing = missing_tables(captured, there)
-    if missing:
-        note(f"the sink does not have {', '.join(table.name for table in missing)}, as far as its user can see")
-        note("\n".join(["create them before the feed, for example:", *copying(captured, there, source, sink)]))
+def _advise_sink(tables: TargetTables, commands: Sequence[str]) -> None:
+    if commands:
+        names = ", ".join(table.name for table in tables.created)
+        note(f"the sink does not have {names}, as far as its user can see")
+        note("\n".join(["read the statements, and run them as a user who may create tables:", *commands]))
+    for line in shown_refusals(tables):
+        note(line)

@@ -39,6 +39,7 @@ class Databases:
             parts = conninfo_to_dict(dsn)
             (secrets / option).write_text(str(parts["password"]))
             address = "postgresql://{user}@{host}:{port}/{dbname}".format(**parts)
+            self.sink_address = address
             self.options += [f"--{option}", address, f"--{option}-password-file", option]
 
 
@@ -67,13 +68,13 @@ def initialised(databases: Databases, settings: Settings, folder: Path, *more: s
 
 
 def test_what_it_writes_is_accepted(databases: Databases, settings: Settings, log: KafkaLog, tmp_path: Path) -> None:
-    connector, *feeds = initialised(databases, settings, tmp_path / "made")
+    connector, *feeds, statements = initialised(databases, settings, tmp_path / "made")
     assert json.loads(connector.read_text())["topic.prefix"] == f"{settings.cluster}-shop"
     specs = [load_feed(file) for file in feeds]
     assert [len(spec.source.topics) for spec in specs] == [2, 1, 1]
     make_topics(log, *(NewTopic(topic, 1, 1) for spec in specs for topic in spec.source.topics))
     with psycopg.connect(databases.sink, autocommit=True) as sink:
-        sink.execute(TABLES)
+        sink.execute(statements.read_bytes())
     tables: set[str] = set()
     for file in feeds:
         dry = headgate("feed", "create", str(file), "--dry-run", "-o", "json")
@@ -98,8 +99,21 @@ def test_it_says_what_is_still_to_be_done(databases: Databases, settings: Settin
     said = " ".join(done.stderr.split())
     assert "the source is not ready" in said
     assert "the sink does not have shop.items" in said
-    assert "pg_dump --schema-only" in said
+    assert f"psql {databases.sink_address} --set=ON_ERROR_STOP=1 --single-transaction --file=" in said
+    assert 'CREATE TABLE IF NOT EXISTS "shop"."items"' in (tmp_path / "shop-tables.sql").read_text()
     assert load_feed(tmp_path / "shop.yaml").source.topics == ("shop.shop.items",)
+
+
+def test_a_column_without_a_type_is_named_with_its_option(databases: Databases, tmp_path: Path) -> None:
+    with psycopg.connect(databases.source, autocommit=True) as source:
+        source.execute("ALTER TABLE shop.items ADD COLUMN pair shop.orders")
+    more = ["--folder", str(tmp_path), "--tables", "shop.items"]
+    done = headgate("feed", "init", "shop", *databases.options, *more)
+    assert (done.exit_code, (tmp_path / "shop-tables.sql").exists()) == (0, False), done.stderr
+    assert "no statement for shop.items, column pair: shop.orders is not a type" in " ".join(done.stderr.split())
+    done = headgate("feed", "init", "shop", *databases.options, *more, "--type", "shop.items.pair=jsonb", "--yes")
+    assert done.exit_code == 0, done.stderr
+    assert '"pair" jsonb' in (tmp_path / "shop-tables.sql").read_text()
 
 
 def changed(options: list[str], option: str, value: str) -> list[str]:
@@ -129,7 +143,7 @@ def test_a_database_that_cannot_be_opened_leaves_no_files(
 
 
 def test_a_mariadb_as_source(databases: Databases, mariadb_database: str, settings: Settings, tmp_path: Path) -> None:
-    mariadb_execute(mariadb_database, "CREATE TABLE orders (id int PRIMARY KEY)")
+    mariadb_execute(mariadb_database, "CREATE TABLE orders (id int PRIMARY KEY, place point)")
     login, _, place = mariadb_database.removeprefix("mysql://").rpartition("@")
     user, _, password = login.partition(":")
     (tmp_path / "secrets" / "source").write_text(password)
@@ -141,6 +155,12 @@ def test_a_mariadb_as_source(databases: Databases, mariadb_database: str, settin
     assert connector["connector.class"] == "io.debezium.connector.mariadb.MariaDbConnector"
     assert connector["schema.history.internal.kafka.bootstrap.servers"] == settings.bootstrap
     assert load_feed(tmp_path / "shop.yaml").source.topics == (f"shop.{database}.orders",)
+    statements = (tmp_path / "shop-tables.sql").read_text()
+    assert f'CREATE SCHEMA IF NOT EXISTS "{database}";' in statements
+    assert "-- column place is left out: point is not supported" in statements
+    with psycopg.connect(databases.sink, autocommit=True) as sink:
+        sink.execute(statements.encode())
+        assert sink.execute(f"SELECT count(*) FROM {database}.orders".encode()).fetchall() == [(0,)]
 
 
 def test_nothing_given_names_what_is_missing() -> None:

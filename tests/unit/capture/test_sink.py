@@ -1,4 +1,4 @@
-"""Whether a sink is its own source, and the commands that copy what it lacks."""
+"""Whether a sink is its own source, which tables it lacks, and the command that creates them."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from headgate.capture.mysql.facts import MysqlFacts, MysqlTable
 from headgate.capture.postgresql.facts import PostgresFacts, PostgresTable
-from headgate.capture.sink import copying, is_itself, missing_tables
+from headgate.capture.sink import creating, is_itself, missing_tables
 from headgate.capture.source import Capture, Mysql, Postgres
 from headgate.databases.address import Options, Target
 
@@ -58,37 +58,22 @@ def test_a_sink_that_is_its_own_source(source: Capture, sink: Capture, addresses
     assert is_itself(source, sink, at(addresses[0], SOURCE), at(addresses[1], SINK)) is same
 
 
-def test_commands_copy_exactly_what_is_missing() -> None:
+def test_tables_that_the_sink_lacks() -> None:
     source = postgresql("public.orders", 'shop.Order "Lines"', "public.items")
-    sink = postgresql("public.items")
-    assert [table.table for table in missing_tables(source, sink)] == ["orders", 'Order "Lines"']
-    schema, dump, load = copying(
-        source, sink, at("postgresql://debezium@db/shop", SOURCE), at("postgresql://me@copy:5433/shop", SINK)
+    assert [table.table for table in missing_tables(source, postgresql("public.items"))] == ["orders", 'Order "Lines"']
+
+
+def test_a_file_is_run_by_the_databases_own_program() -> None:
+    file = Path("my files/shop-tables.sql")
+    assert creating(at("postgresql://me@copy:5433/shop", SINK), file) == (
+        "psql postgresql://me@copy:5433/shop --set=ON_ERROR_STOP=1 --single-transaction "
+        "--file='my files/shop-tables.sql'"
     )
-    assert schema == "psql postgresql://me@copy:5433/shop --command='CREATE SCHEMA IF NOT EXISTS \"shop\"'"
-    assert '--table=\'"public"."orders"\' --table=\'"shop"."Order ""Lines"""\' ' in dump
-    assert dump.endswith(" postgresql://debezium@db:5432/shop")
-    assert load == "psql postgresql://me@copy:5433/shop --file=tables.sql"
-
-
-def test_a_mariadb_is_copied_by_its_own_programs() -> None:
-    dump, create, load = copying(
-        mariadb("shop.orders", "shop.items"), mariadb("shop.items"),
-        at("mysql://debezium@db/shop", SOURCE), at("mysql://me@copy:3307/shop", SINK),
-    )  # fmt: skip
-    assert "--host=db --port=3306 --user=debezium --password shop orders > tables.sql" in dump
-    assert "--host=copy --port=3307 --user=me" in create
-    assert "CREATE DATABASE IF NOT EXISTS `shop`" in create
-    assert load.endswith(" shop < tables.sql")
+    assert creating(at("mysql://me@copy:3307/shop", SINK), file) == (
+        "mariadb --host=copy --port=3307 --user=me --password --default-character-set=utf8mb4 "
+        "< 'my files/shop-tables.sql'"
+    )
 
 
 def test_an_address_without_a_user_leaves_a_word_to_replace() -> None:
-    *_, load = copying(
-        postgresql("public.orders"), postgresql(), at("postgresql://u@db/shop", SOURCE), at("host=copy", SINK)
-    )
-    assert load == "psql SINK --file=tables.sql"
-
-
-def test_nothing_copies_definitions_between_kinds() -> None:
-    addresses = at("postgresql://u@db/shop", SOURCE), at("mysql://u@db/shop", SINK)
-    assert copying(postgresql("public.orders"), mariadb(), *addresses) == ()
+    assert creating(at("host=copy", SINK), Path("t.sql")).startswith("psql SINK --set")

@@ -2,7 +2,8 @@
 
 import re
 from collections import defaultdict
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from typing import Final
 
 import msgspec
@@ -12,12 +13,13 @@ from headgate.capture.tables import Column
 from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseUnavailableError
 from headgate.databases.faults import Fault
+from headgate.databases.mysql.catalogue import MysqlDefinition, read_definition
 from headgate.databases.mysql.errors import MysqlError, fault_of, message
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import literal, quoted
 from headgate.sinks.relational.mysql.origin import read_own_id
 
-__all__ = ["read_mysql"]
+__all__ = ["read_definitions", "read_mysql", "with_rights"]
 
 _READ_ONLY: Final = "SET SESSION TRANSACTION READ ONLY"
 
@@ -57,9 +59,23 @@ _GRANT: Final = re.compile(r"GRANT (?P<rights>.+?) ON (?P<on>`(?:[^`]|``)*`\.\S+
 
 def read_mysql(target: Target) -> MysqlFacts:
     """Everything the rules ask for. Writes nothing. Raises DatabaseError."""
+    with _session(target) as session:
+        return _facts(session)
+
+
+def read_definitions(target: Target, tables: Iterable[tuple[str, str]]) -> list[MysqlDefinition]:
+    """The tables of these (database, table) that exist. Writes nothing. Raises DatabaseError."""
+    with _session(target) as session:
+        found = [read_definition(session, database, table) for database, table in tables]
+    return [definition for definition in found if definition is not None]
+
+
+@contextmanager
+def _session(target: Target) -> Iterator[MysqlSession]:
+    """A session that cannot write. Raises DatabaseError, also for an error of the server inside."""
     with closing(open_session(target, MysqlSession, settings=(_READ_ONLY,))) as session:
         try:
-            return _facts(session)
+            yield session
         except MysqlError as error:
             raise DatabaseUnavailableError(
                 f"the {target.options.place} did not answer a query of its catalogue: {message(error)}"

@@ -12,8 +12,9 @@ from headgate.capture.feed_file import SinkAddress
 from headgate.capture.files import CaptureFiles, Naming, capture_files
 from headgate.capture.finding import Finding, State, is_wrong
 from headgate.capture.place import place_of
-from headgate.capture.sink import copying, is_itself, missing_tables
+from headgate.capture.sink import is_itself, missing_tables
 from headgate.capture.source import Capture, Mysql, read_source
+from headgate.capture.target_tables import read_target_tables, shown_refusals
 from headgate.cli.checks import show_findings
 from headgate.cli.feed_init import SAME_DATABASE
 from headgate.cli.output import Output
@@ -72,13 +73,11 @@ def _check_tables(found: Databases) -> None:
     missing = missing_tables(found.captured, found.there)
     if not missing:
         return
-    commands = copying(found.captured, found.there, found.source, found.sink)
-    how = "\n  ".join(["These commands copy their definitions, run as users who may do that:", *commands])
-    raise CommandError(
-        ExitCode.DATABASE,
-        f"the sink does not have {', '.join(table.name for table in missing)}, as far as its user can see. "
-        + (how if commands else "Create them there. docs/types.md says which column types fit"),
-    )
+    tables = read_target_tables(found.captured, found.there, found.source, found.sink, {})
+    lines = [f"the sink does not have {', '.join(table.name for table in missing)}, as far as its user can see"]
+    if tables.text:
+        lines += ["Run these statements at the sink, as a user who may create tables:", tables.text]
+    raise CommandError(ExitCode.DATABASE, "\n".join([*lines, *shown_refusals(tables)]))
 
 
 def files_of(found: Databases, name: str, bootstrap: str, folder: Path, *, publication: str, slot: str) -> CaptureFiles:
