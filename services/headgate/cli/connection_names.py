@@ -6,7 +6,6 @@ from typing import Final
 import typer
 
 from headgate.cli.names import Complete, within_bounds
-from headgate.databases.connections import Use, connection_names, registry_names
 
 
 def _among(find: Callable[[], Sequence[str]]) -> Complete:
@@ -16,7 +15,20 @@ def _among(find: Callable[[], Sequence[str]]) -> Complete:
     return complete
 
 
-complete_sources: Final = _among(lambda: connection_names(Use.SOURCE))
-complete_sinks: Final = _among(lambda: connection_names(Use.SINK))
-complete_databases: Final = _among(lambda: connection_names(Use.MIGRATION))
-complete_registries: Final = _among(registry_names)
+def _connections(use: str) -> Sequence[str]:
+    # Only completion needs these, and they import the drivers of databases.
+    from headgate.databases.connections import Use, connection_names  # noqa: PLC0415
+
+    return connection_names(Use(use))
+
+
+def _registries() -> Sequence[str]:
+    from headgate.databases.connections import registry_names  # noqa: PLC0415 - see above
+
+    return registry_names()
+
+
+complete_sources: Final = _among(lambda: _connections("source"))
+complete_sinks: Final = _among(lambda: _connections("sink"))
+complete_databases: Final = _among(lambda: _connections("migration"))
+complete_registries: Final = _among(_registries)

@@ -7,8 +7,8 @@ very rules judge the answer by the log as it stands. Exit codes are those of the
 from typing import Any
 
 from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of_refusal
-from headgate.cli.lookup import replayed
 from headgate.cli.output import Output, note, show_rows, show_value
+from headgate.cli.shard_state import replayed
 from headgate.config.feed import FeedSpec
 from headgate.coordinator.core.effects import FeedRefused, FeedResolved, ResolveFeed
 from headgate.coordinator.core.feeds.dry_run import would_refuse_create, would_refuse_update

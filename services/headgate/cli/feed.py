@@ -1,41 +1,12 @@
-"""``headgate feed``: create, inspect, pause and delete changefeeds."""
+"""``headgate feed``: create, inspect, pause and delete changefeeds. Each command is imported when it is called."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final
+from typing import ClassVar
 
-import msgspec
-import typer
-
-from headgate.cli.changes import Change, Destruction, Permit, permitted
-from headgate.cli.groups import Late, LateGroup
-from headgate.cli.lookup import find_feed
-from headgate.cli.names import FeedName, complete_feeds
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
-from headgate.cli.output import Output, again, show_object, show_rows, show_value
-from headgate.cli.requests import (
-    MOVES_SECONDS_DEFAULT,
-    OUTCOME_SECONDS_DEFAULT,
-    ask,
-    ask_shards,
-    operation,
-    show_done,
-    show_settled,
-)
-from headgate.config.feed import FeedSpec, SkippedRecord, parse_feed
-from headgate.config.start_offsets import StartOffsetsError, as_json, parse_start_offsets
-from headgate.config.times import NotATimeError, parse_ts
-from headgate.config.wording import nearest
-from headgate.eventlog.log import Log
-from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.records.control import OperationKind, SpanPlan, WantedState
-from headgate.records.places import Place, PlaceError
-from headgate.sources.skips import with_topic_ids
-from headgate.views.rows import feed_rows, feed_shown
+from headgate.cli.groups import CommandGroup, Late, LateGroup
 
 
 class FeedGroup(LateGroup):
-    """Commands of feeds. Those that take a file need the drivers of databases."""
+    """Commands of feeds, in the order of the help."""
 
     late: ClassVar = {
         "init": Late("headgate.cli.feed_init:init", "Write a connector, a feed and target tables for a database."),
@@ -44,273 +15,28 @@ class FeedGroup(LateGroup):
             "headgate.cli.feed_files:update",
             "Change a paused feed: its limits, its password file, or more tables.",
         ),
+        "list": Late("headgate.cli.feed_list:list_feeds", "List feeds with their states, tables and lag."),
+        "show": Late("headgate.cli.feed_list:show", "Show a feed's configuration, state, checkpoint and tables."),
+        "pause": Late("headgate.cli.feed_changes:pause", "Pause a feed."),
+        "resume": Late(
+            "headgate.cli.feed_changes:resume",
+            "Resume a paused or failed feed, from its checkpoint or from another position (--from).",
+        ),
+        "skip": Late("headgate.cli.feed_skip:skip", "Set aside single records that stop a table, and resume the feed."),
+        "delete": Late(
+            "headgate.cli.feed_changes:delete",
+            "Delete a feed and its positions in the sink.",
+        ),
+        "rebalance": Late(
+            "headgate.cli.feed_changes:rebalance",
+            "Spread each feed's tables evenly over the agents, with the fewest moves.",
+        ),
     }
 
 
-app = CommandGroup(cls=FeedGroup, help="Create, inspect and control feeds.", no_args_is_help=True)
+app = CommandGroup(cls=FeedGroup, no_args_is_help=True)
 
 
-@app.command("list")
-def list_feeds(*, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """List feeds with their states, tables and lag."""
-    columns = ("feed", "wanted", "state", "tables", "replicating", "applied", "lag_ms", "held_by", "error", "notices")
-    with connected(cluster) as (_, log):
-
-        def show_now() -> None:
-            show_rows(columns, msgspec.to_builtins(feed_rows(read_snapshot(log))), output)
-
-        again(show_now, watch)
-
-
-@app.command()
-def show(feed: FeedName, *, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """Show a feed's configuration, state, checkpoint and tables."""
-    with connected(cluster) as (_, log):
-        again(lambda: _show(read_snapshot(log), feed, output), watch)
-
-
-def _show(snapshot: Snapshot, feed: str, output: Output) -> None:
-    find_feed(snapshot, feed)
-    facts: dict[str, Any] = msgspec.to_builtins(feed_shown(snapshot, feed))
-    if output is not Output.TABLE:
-        show_value(output, facts)
-        return
-    tables = facts.pop("spans")
-    show_object(facts, output)
-    show_rows(("span", "state", "agent", "epoch", "applied", "lag_ms", "error"), tables, output)
-
-
-@app.command()
-def pause(
-    feed: FeedName,
-    *,
-    change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
-    cluster: ClusterOptions,
-) -> None:
-    """Pause a feed. Done when none of its tables is written any more.
-
-    Example: headgate feed pause shop
-    """
-    with connected(cluster) as (_, log):
-        _change(log, OperationKind.PAUSE_FEED, feed, change, timeout=timeout, output=output)
-
-
-@app.command()
-def resume(
-    feed: FeedName,
-    *,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="earliest|latest|TIME|FILE",
-            help="position to resume from, while the feed is stopped. TIME: RFC 3339 or a ts, for feeds with "
-            "resolved_ts. FILE: JSON with offsets by topic and partition [its checkpoint]",
-        ),
-    ] = None,
-    change: Destruction,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
-    cluster: ClusterOptions,
-) -> None:
-    """Resume a paused or failed feed, from its checkpoint or from another position (--from).
-
-    An earlier position applies changes again: tables go back in time and catch up. A later position leaves changes out.
-    Both need --yes where no terminal can be asked.
-    FILE has an offset for every partition: {"shop.public.orders": {"0": 17}}. With the topic's id, as `headgate topic
-    list --feed FEED -o json` shows it, offsets of a topic that was re-created since are refused:
-    {"shop.public.orders": {"topic_id": "aN1…", "offsets": {"0": 17}}}.
-    """
-    spec = None if start is None else _start_json(start)
-    with connected(cluster) as (_, log):
-        _change(
-            log,
-            OperationKind.RESUME_FEED,
-            feed,
-            change.only_if(spec is not None),
-            timeout=timeout,
-            output=output,
-            spec=spec,
-            start=start,
-        )
-
-
-def _start_json(start: str) -> str:
-    """The position to resume from, as the request has it. Raises typer.BadParameter."""
-    if start in ("earliest", "latest"):
-        return msgspec.json.encode(start).decode()
-    try:
-        return str(parse_ts(start))
-    except NotATimeError as error:
-        not_a_time = error
-    try:
-        return as_json(parse_start_offsets(Path(start).read_bytes()))
-    except OSError as error:
-        near = nearest(start, ("earliest", "latest"))
-        hint = f" (did you mean {near}?)" if near else ""
-        raise typer.BadParameter(
-            f"{start!r} is not earliest or latest{hint}, and not a file that can be read "
-            f"({error.strerror}); {not_a_time}",
-            param_hint="--from",
-        ) from error
-    except StartOffsetsError as error:
-        raise typer.BadParameter(
-            f'{start} is not a valid list of offsets: {error}. Write JSON like {{"shop.public.orders": {{"0": 17}}}}',
-            param_hint="--from",
-        ) from error
-
-
-Places = Annotated[
-    list[str], typer.Argument(metavar="TOPIC/PARTITION/OFFSET...", help="records, as the table's error names them")
-]
-
-
-@app.command()
-def skip(
-    feed: FeedName,
-    places: Places,
-    *,
-    change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
-    cluster: ClusterOptions,
-) -> None:
-    """Set aside single records that stop a table, and resume the feed.
-
-    The feed is paused, updated (option skip of its YAML) and resumed; a feed that was paused before stays paused. If a
-    named record still cannot be applied, it goes to the deadletter topic with its bytes and the table continues behind
-    it: see `headgate deadletter list FEED`. A record that can be applied is applied. Later changes of the same row are
-    applied as well, so compare the row with its source afterwards.
-    """
-    try:
-        named = [SkippedRecord(record=str(Place.parse(text))) for text in places]
-    except PlaceError as error:
-        raise typer.BadParameter(str(error), param_hint="TOPIC/PARTITION/OFFSET") from error
-    with connected(cluster) as (_, log):
-        record = find_feed(read_snapshot(log), feed)
-        spec = _skipping(parse_feed(record.spec), named, record.spans)
-        records = [each.record for each in named]
-        facts = {"feed": feed, "operation": "skip", "records": records}
-        permit = permitted(change, f"skip {', '.join(records)} of feed {feed}", output, facts)
-        if permit is None:
-            return
-        was_running = record.wanted is not WantedState.STOPPED
-        if was_running:
-            ask(log, operation(OperationKind.PAUSE_FEED, feed), timeout, permit)
-        try:
-            outcome = ask(log, operation(OperationKind.UPDATE_FEED, feed, spec=spec.to_json()), timeout, permit)
-        finally:
-            if was_running:
-                outcome = ask(log, operation(OperationKind.RESUME_FEED, feed), timeout, permit)
-        show_settled(feed, facts, outcome, output)
-
-
-def _skipping(spec: FeedSpec, named: Sequence[SkippedRecord], plans: Sequence[SpanPlan]) -> FeedSpec:
-    """``spec`` with more records to skip, without those of topics that were re-created or left since.
-
-    Raises FeedSpecError for a record that the feed does not read, before anything is changed.
-    """
-    ids = {plan.topic: plan.topic_id for plan in plans}
-    kept = [
-        each
-        for each in spec.skip
-        if each.place.topic in ids
-        and (None in (each.topic_id, ids[each.place.topic]) or each.topic_id == ids[each.place.topic])
-    ]
-    more = [each for each in named if each.record not in {old.record for old in kept}]
-    changed = spec.model_copy(update={"skip": (*kept, *more)})
-    return parse_feed(with_topic_ids(changed, plans).to_json())
-
-
-@app.command()
-def delete(
-    feed: FeedName,
-    *,
-    abandon_sink: Annotated[
-        bool,
-        typer.Option(
-            "--abandon-sink",
-            help="the sink does not exist any more: delete the feed without it, once every agent has stopped or ended. "
-            "You vouch that nobody writes there",
-        ),
-    ] = False,
-    change: Destruction,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
-    cluster: ClusterOptions,
-) -> None:
-    """Delete a feed and its positions in the sink. Its tables keep their rows.
-
-    Example: headgate feed delete shop --dry-run
-    """
-    with connected(cluster) as (_, log):
-        _change(log, OperationKind.REMOVE_FEED, feed, change, timeout=timeout, output=output, abandon_sink=abandon_sink)
-
-
-@app.command()
-def rebalance(
-    feed: Annotated[
-        str | None,
-        typer.Argument(metavar="[FEED]", help="name of the feed [every feed that runs]", autocompletion=complete_feeds),
-    ] = None,
-    *,
-    change: Change,
-    timeout: Timeout = MOVES_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
-    cluster: ClusterOptions,
-) -> None:
-    """Spread each feed's tables evenly over the agents, with the fewest moves."""
-    with connected(cluster) as (_, log):
-        if feed is not None:
-            return _change(log, OperationKind.REBALANCE_FEED, feed, change, timeout=timeout, output=output)
-        permit = permitted(change, "rebalance all feeds", output)
-        if permit is None:
-            return None
-        outcomes = ask_shards(log, operation(OperationKind.REBALANCE_FEED, ""), range(log.shards), timeout, permit)
-    return show_done("all feeds", {}, outcomes, output)
-
-
-_VERBS: Final = {
-    OperationKind.PAUSE_FEED: "pause",
-    OperationKind.RESUME_FEED: "resume",
-    OperationKind.REMOVE_FEED: "delete",
-    OperationKind.REBALANCE_FEED: "rebalance",
-}
-"""What each operation is called on the command line."""
-
-
-def _change(
-    log: Log,
-    kind: OperationKind,
-    feed: str,
-    change: Change,
-    *,
-    timeout: float,
-    output: Output,
-    spec: str | None = None,
-    start: str | None = None,
-    abandon_sink: bool = False,
-) -> None:
-    """Ask for an operation on a feed that exists, if the user agrees."""
-    what = f"{_VERBS[kind]} feed {feed}" + (f" from {start}" if start else "")
-    facts = {"feed": feed, "operation": kind.value}
-    permit = permitted(change, what, output, facts, check=lambda: find_feed(read_snapshot(log), feed))
-    if permit is not None:
-        _settle(log, kind, feed, permit, timeout=timeout, output=output, spec=spec, abandon_sink=abandon_sink)
-
-
-def _settle(
-    log: Log,
-    kind: OperationKind,
-    feed: str,
-    permit: Permit,
-    *,
-    timeout: float,
-    output: Output,
-    spec: str | None = None,
-    abandon_sink: bool = False,
-) -> None:
-    outcome = ask(log, operation(kind, feed, spec=spec, abandon_sink=abandon_sink), timeout, permit)
-    show_settled(feed, {"feed": feed, "operation": kind.value}, outcome, output)
+@app.callback()
+def feed() -> None:
+    """Create, inspect and control feeds."""

@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from headgate.app.command_error import CommandError, ExitCode
+from headgate.config.wording import one_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -39,11 +40,20 @@ class _Command(TyperCommand):
 
 
 class HelpfulGroup(TyperGroup):
-    """A group whose help shows no types of options that take no value."""
+    """A group whose help shows no types of options that take no value, and that names the nearest command."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """See the library's."""
         return _without_types_of_switches(super().get_params(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """See the library's, which does not know commands that are not imported yet.
+
+        Shell completion (``resilient_parsing``) resolves what is typed so far: a typo completes to nothing.
+        """
+        if not ctx.resilient_parsing and args[0].isidentifier() and self.get_command(ctx, args[0]) is None:
+            raise typer.BadParameter(f"command {one_of(args[0], self.list_commands(ctx))}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 class CommandGroup(typer.Typer):

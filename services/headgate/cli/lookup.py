@@ -1,25 +1,15 @@
-"""Lookups in a snapshot of the log: things by their names, and what a shard's owner knows."""
+"""Lookups in a snapshot of the log: things by their names."""
 
 from collections.abc import Sequence
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.config.wording import nearest
-from headgate.coordinator.core.state import CoordinatorState, evolve, new_state
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedRecorded
 from headgate.records.keys import FeedKey
 from headgate.records.name_lists import shown_names
 from headgate.records.spans import table_of
 from headgate.views.rows import agent_rows
-
-
-def replayed(snapshot: Snapshot, shard: int) -> CoordinatorState:
-    """The state an owner of the shard would have."""
-    state = new_state(shard)
-    for read in snapshot.standing():
-        if read.partition.topic == "announce" or read.partition.number == shard:
-            evolve(state, read.key, read.value, read.offset)
-    return state
 
 
 def not_found(what: str, known: Sequence[str], how: str) -> CommandError:

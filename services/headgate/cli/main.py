@@ -9,10 +9,9 @@ do. Any other is a bug and keeps its traceback. What the library says about a wr
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import entry_points
 from itertools import zip_longest
 from pkgutil import resolve_name
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.exceptions import TyperException
@@ -21,7 +20,9 @@ from headgate import __version__
 from headgate.app.command_error import CommandError, ExitCode
 from headgate.cli.groups import CommandGroup, Late, LateGroup, command_of, listed
 from headgate.cli.output import Output, complain, errors_as
-from headgate.config.wording import one_of
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 INTERRUPTED: Final = 130
 """What a shell says of a command that Ctrl-C has ended: 128 and the signal's number."""
@@ -135,11 +136,17 @@ GROUP: Final = "headgate.commands"
 """Entry points: what an installed distribution adds to the command line. Imported when called: some need Spark."""
 
 
+def _of_others() -> "EntryPoints":
+    """Commands of other distributions. The library is imported when a command is not one of our own, or for help."""
+    found: EntryPoints = resolve_name("importlib.metadata:entry_points")(group=GROUP)
+    return found
+
+
 class _AllCommands(Commands):
     late = OWN_COMMANDS
 
     def list_commands(self, ctx: Any) -> list[str]:
-        of_others = dict.fromkeys([*LAB_COMMANDS, *entry_points(group=GROUP).names])
+        of_others = dict.fromkeys([*LAB_COMMANDS, *_of_others().names])
         return [*super().list_commands(ctx), *of_others]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -148,19 +155,10 @@ class _AllCommands(Commands):
             return own
         if self._is_listing and cmd_name in _LAB_HELP:
             return listed(cmd_name, Late("", _LAB_HELP[cmd_name], _LAB))
-        found = tuple(entry_points(group=GROUP, name=cmd_name))
+        found = tuple(_of_others().select(name=cmd_name))
         if found:
             return command_of(cmd_name, found[0].load(), _LAB)
         return command_of(cmd_name, _missing, _LAB, takes_anything=True) if cmd_name in LAB_COMMANDS else None
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """See the library's, which does not know commands that are not imported yet.
-
-        Shell completion (``resilient_parsing``) resolves what is typed so far: a typo completes to nothing.
-        """
-        if not ctx.resilient_parsing and args[0].isidentifier() and self.get_command(ctx, args[0]) is None:
-            raise typer.BadParameter(f"command {one_of(args[0], self.list_commands(ctx))}", ctx)
-        return super().resolve_command(ctx, args)
 
 
 def _missing(ctx: typer.Context) -> None:

@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import msgspec
 import typer
-from rich.progress import BarColumn, Progress, TextColumn
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Destruction, Permit, agreed, permitted
@@ -17,14 +16,12 @@ from headgate.cli.migration_target import TargetOptions
 from headgate.cli.names import complete_feed_limits, complete_migrations, complete_migrations_or_all
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, note, show_object, show_rows
-from headgate.cli.rendering import console
 from headgate.cli.requests import CLIENT, OUTCOME_SECONDS_DEFAULT, requester, show_settled
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Delivery, Log, Partition
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.migration.core import effects as fx
 from headgate.migration.core.requests import ALL
 from headgate.migration.core.spec import (
     CHUNK_ROWS_DEFAULT,
@@ -34,10 +31,6 @@ from headgate.migration.core.spec import (
     parse_spec,
     written,
 )
-from headgate.migration.shell.work import MigrationWork
-from headgate.migration.strategies.online.way_back import read_way_back
-from headgate.migration.strategies.target import NO_CLUSTER
-from headgate.migration.strategies.tools.tool import said_by_tool
 from headgate.records.control import FeedRecorded, FeedState
 from headgate.records.keys import FeedKey
 from headgate.records.migration import (
@@ -182,7 +175,9 @@ def submit(
     is_final = spec.strategy is not MigrationStrategy.ONLINE
     permit = agreed(change.only_if(is_final), f"change a table by strategy {spec.strategy.value}")
     if permit is None:
-        _examine(spec, output)
+        from headgate.cli.migration_examine import examine  # noqa: PLC0415 - it imports every strategy
+
+        examine(spec, output)
         return
     name = migration or uuid4().hex
     with connected(cluster) as (_, log):
@@ -211,17 +206,6 @@ def _checked(spec: MigrationSpec) -> MigrationSpec:
         raise CommandError(ExitCode.USAGE, f"{error.object!r} is not valid UTF-8: nothing can record it") from error
 
 
-def _examine(spec: MigrationSpec, output: Output) -> None:
-    """Show what an owner would do, or raise CommandError with the reason to refuse it."""
-    result = MigrationWork(cluster_id=NO_CLUSTER).run(fx.ExamineMigration("plan", "plan", spec, reads_only=True))
-    if isinstance(result, fx.Examined):
-        show_object({"strategy": spec.strategy.value, **msgspec.to_builtins(result)}, output)
-    elif isinstance(result, fx.ExamineRefused):
-        raise CommandError(ExitCode.REQUEST_REFUSED, result.reason)
-    else:
-        raise CommandError(ExitCode.DATABASE, result.reason)
-
-
 @app.command("list")
 def list_migrations(*, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
     """List migrations in the order of their submission."""
@@ -247,6 +231,10 @@ def _shown(log: Log, migration: str) -> dict[str, Any]:
 
 
 def _follow(log: Log, migration: str, seconds: float) -> None:
+    from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - only who watches needs a bar
+
+    from headgate.cli.rendering import console  # noqa: PLC0415
+
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"))
     out = console(stderr=True)
     with Progress(*columns, console=out, disable=not out.is_terminal) as bar:
@@ -287,6 +275,8 @@ def logs(migration: Id, *, output: Format = Output.TABLE, cluster: ClusterOption
             raise _unknown(migration, read_snapshot(log, [TOPIC]))
         show_rows(columns, rows, output)
     if output is Output.TABLE:
+        from headgate.migration.strategies.tools.tool import said_by_tool  # noqa: PLC0415 - it imports every strategy
+
         for line in said_by_tool(str(rows[-1]["note"])):
             note(line)
 
@@ -582,6 +572,8 @@ def _row(name: str, record: MigrationRecorded) -> dict[str, Any]:
 
 def way_back_of(log: Log, record: MigrationRecorded) -> dict[str, Any]:
     """``state``, and ``why`` where it is not open; empty for a migration that has none to tell of. Raises LogError."""
+    from headgate.migration.strategies.online.way_back import read_way_back  # noqa: PLC0415 - it imports the grammar
+
     found = read_way_back(record.note) if record.state is MigrationState.COMPLETE else None
     if found is None:
         return {}

@@ -10,7 +10,8 @@ from contextlib import closing
 
 from msgspec.structs import replace
 
-from headgate.cli.lookup import find_feed, replayed
+from headgate.cli.lookup import find_feed
+from headgate.cli.shard_state import replayed
 from headgate.config.feed import parse_feed
 from headgate.coordinator.core.feeds.explain import Explanation, Reason, explain
 from headgate.eventlog.kafka import KafkaLog

@@ -14,10 +14,13 @@ scheduler only beside coordinators.
 from collections.abc import Mapping
 from enum import StrEnum
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final, Generic, TypeVar
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["FORMATS", "SCHEDULERS", "SINKS", "FormatTraits", "PlugError", "Plugs", "SinkTraits", "Writes"]
 
@@ -102,8 +105,10 @@ class Plugs(Generic[T]):
         for name in self._own:
             self[name]
 
-    def _others(self) -> dict[str, EntryPoint]:
-        return {found.name: found for found in entry_points(group=self._group)}
+    def _others(self) -> "dict[str, EntryPoint]":
+        # Every command imports this module, and few commands need that library, which takes long to import.
+        found = resolve_name("importlib.metadata:entry_points")(group=self._group)
+        return {each.name: each for each in found}
 
     def _load(self, name: str) -> T:
         if name in self._own:

@@ -101,7 +101,8 @@ def _run_main(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["feed", "lst"], "No such command 'lst'. Did you mean 'list'?"),
+        (["feed", "lst"], "command 'lst' is unknown; did you mean 'list'? known are init, create"),
+        (["topic", "lst"], "command 'lst' is unknown; did you mean 'list'? known are "),
         (["feed", "list", "--bogus"], "No such option: --bogus"),
         (["feed", "show"], "Missing argument 'FEED'."),
         (["sim", "--seeds", "x"], "'x' is not allowed: write a whole number"),

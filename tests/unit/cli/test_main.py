@@ -192,7 +192,7 @@ def test_a_missing_package_ends_the_commands_that_need_it_and_no_other(monkeypat
 
 
 def test_a_command_of_the_lab_says_how_to_get_it_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.cli.main.entry_points", lambda **_: metadata.EntryPoints())
+    monkeypatch.setattr("headgate.cli.main._of_others", metadata.EntryPoints)
     result = CliRunner().invoke(app, ["bench", "peers", "--rounds", "3"])
     assert result.exit_code == 2
     assert "pip install 'headgate[lab]'" in result.stderr

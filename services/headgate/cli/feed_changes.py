@@ -1,0 +1,198 @@
+"""``headgate feed pause``, ``resume``, ``delete`` and ``rebalance``."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from headgate.cli.changes import Change, Destruction, Permit, permitted
+from headgate.cli.lookup import find_feed
+from headgate.cli.names import FeedName, complete_feeds
+from headgate.cli.options import ClusterOptions, Format, Timeout, connected
+from headgate.cli.output import Output
+from headgate.cli.requests import (
+    MOVES_SECONDS_DEFAULT,
+    OUTCOME_SECONDS_DEFAULT,
+    ask,
+    ask_shards,
+    operation,
+    show_done,
+    show_settled,
+)
+from headgate.config.start_offsets import StartOffsetsError, as_json, parse_start_offsets
+from headgate.config.times import NotATimeError, parse_ts
+from headgate.config.wording import nearest
+from headgate.eventlog.log import Log
+from headgate.eventlog.snapshot import read_snapshot
+from headgate.records.control import OperationKind
+
+
+def pause(
+    feed: FeedName,
+    *,
+    change: Change,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Pause a feed. Done when none of its tables is written any more.
+
+    Example: headgate feed pause shop
+    """
+    with connected(cluster) as (_, log):
+        _change(log, OperationKind.PAUSE_FEED, feed, change, timeout=timeout, output=output)
+
+
+def resume(
+    feed: FeedName,
+    *,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="earliest|latest|TIME|FILE",
+            help="position to resume from, while the feed is stopped. TIME: RFC 3339 or a ts, for feeds with "
+            "resolved_ts. FILE: JSON with offsets by topic and partition [its checkpoint]",
+        ),
+    ] = None,
+    change: Destruction,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Resume a paused or failed feed, from its checkpoint or from another position (--from).
+
+    An earlier position applies changes again: tables go back in time and catch up. A later position leaves changes out.
+    Both need --yes where no terminal can be asked.
+    FILE has an offset for every partition: {"shop.public.orders": {"0": 17}}. With the topic's id, as `headgate topic
+    list --feed FEED -o json` shows it, offsets of a topic that was re-created since are refused:
+    {"shop.public.orders": {"topic_id": "aN1…", "offsets": {"0": 17}}}.
+    """
+    spec = None if start is None else _start_json(start)
+    with connected(cluster) as (_, log):
+        _change(
+            log,
+            OperationKind.RESUME_FEED,
+            feed,
+            change.only_if(spec is not None),
+            timeout=timeout,
+            output=output,
+            spec=spec,
+            start=start,
+        )
+
+
+def _start_json(start: str) -> str:
+    """The position to resume from, as the request has it. Raises typer.BadParameter."""
+    if start in ("earliest", "latest"):
+        return msgspec.json.encode(start).decode()
+    try:
+        return str(parse_ts(start))
+    except NotATimeError as error:
+        not_a_time = error
+    try:
+        return as_json(parse_start_offsets(Path(start).read_bytes()))
+    except OSError as error:
+        near = nearest(start, ("earliest", "latest"))
+        hint = f" (did you mean {near}?)" if near else ""
+        raise typer.BadParameter(
+            f"{start!r} is not earliest or latest{hint}, and not a file that can be read "
+            f"({error.strerror}); {not_a_time}",
+            param_hint="--from",
+        ) from error
+    except StartOffsetsError as error:
+        raise typer.BadParameter(
+            f'{start} is not a valid list of offsets: {error}. Write JSON like {{"shop.public.orders": {{"0": 17}}}}',
+            param_hint="--from",
+        ) from error
+
+
+def delete(
+    feed: FeedName,
+    *,
+    abandon_sink: Annotated[
+        bool,
+        typer.Option(
+            "--abandon-sink",
+            help="the sink does not exist any more: delete the feed without it, once every agent has stopped or ended. "
+            "You vouch that nobody writes there",
+        ),
+    ] = False,
+    change: Destruction,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Delete a feed and its positions in the sink. Its tables keep their rows.
+
+    Example: headgate feed delete shop --dry-run
+    """
+    with connected(cluster) as (_, log):
+        _change(log, OperationKind.REMOVE_FEED, feed, change, timeout=timeout, output=output, abandon_sink=abandon_sink)
+
+
+def rebalance(
+    feed: Annotated[
+        str | None,
+        typer.Argument(metavar="[FEED]", help="name of the feed [every feed that runs]", autocompletion=complete_feeds),
+    ] = None,
+    *,
+    change: Change,
+    timeout: Timeout = MOVES_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Spread each feed's tables evenly over the agents, with the fewest moves."""
+    with connected(cluster) as (_, log):
+        if feed is not None:
+            return _change(log, OperationKind.REBALANCE_FEED, feed, change, timeout=timeout, output=output)
+        permit = permitted(change, "rebalance all feeds", output)
+        if permit is None:
+            return None
+        outcomes = ask_shards(log, operation(OperationKind.REBALANCE_FEED, ""), range(log.shards), timeout, permit)
+    return show_done("all feeds", {}, outcomes, output)
+
+
+_VERBS: Final = {
+    OperationKind.PAUSE_FEED: "pause",
+    OperationKind.RESUME_FEED: "resume",
+    OperationKind.REMOVE_FEED: "delete",
+    OperationKind.REBALANCE_FEED: "rebalance",
+}
+"""What each operation is called on the command line."""
+
+
+def _change(
+    log: Log,
+    kind: OperationKind,
+    feed: str,
+    change: Change,
+    *,
+    timeout: float,
+    output: Output,
+    spec: str | None = None,
+    start: str | None = None,
+    abandon_sink: bool = False,
+) -> None:
+    """Ask for an operation on a feed that exists, if the user agrees."""
+    what = f"{_VERBS[kind]} feed {feed}" + (f" from {start}" if start else "")
+    facts = {"feed": feed, "operation": kind.value}
+    permit = permitted(change, what, output, facts, check=lambda: find_feed(read_snapshot(log), feed))
+    if permit is not None:
+        _settle(log, kind, feed, permit, timeout=timeout, output=output, spec=spec, abandon_sink=abandon_sink)
+
+
+def _settle(
+    log: Log,
+    kind: OperationKind,
+    feed: str,
+    permit: Permit,
+    *,
+    timeout: float,
+    output: Output,
+    spec: str | None = None,
+    abandon_sink: bool = False,
+) -> None:
+    outcome = ask(log, operation(kind, feed, spec=spec, abandon_sink=abandon_sink), timeout, permit)
+    show_settled(feed, {"feed": feed, "operation": kind.value}, outcome, output)

@@ -1,0 +1,78 @@
+"""``headgate feed skip``: set aside single records that stop a table."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from headgate.cli.changes import Change, permitted
+from headgate.cli.lookup import find_feed
+from headgate.cli.names import FeedName
+from headgate.cli.options import ClusterOptions, Format, Timeout, connected
+from headgate.cli.output import Output
+from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation, show_settled
+from headgate.config.feed import FeedSpec, SkippedRecord, parse_feed
+from headgate.eventlog.snapshot import read_snapshot
+from headgate.records.control import OperationKind, SpanPlan, WantedState
+from headgate.records.places import Place, PlaceError
+from headgate.sources.skips import with_topic_ids
+
+Places = Annotated[
+    list[str], typer.Argument(metavar="TOPIC/PARTITION/OFFSET...", help="records, as the table's error names them")
+]
+
+
+def skip(
+    feed: FeedName,
+    places: Places,
+    *,
+    change: Change,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Set aside single records that stop a table, and resume the feed.
+
+    The feed is paused, updated (option skip of its YAML) and resumed; a feed that was paused before stays paused. If a
+    named record still cannot be applied, it goes to the deadletter topic with its bytes and the table continues behind
+    it: see `headgate deadletter list FEED`. A record that can be applied is applied. Later changes of the same row are
+    applied as well, so compare the row with its source afterwards.
+    """
+    try:
+        named = [SkippedRecord(record=str(Place.parse(text))) for text in places]
+    except PlaceError as error:
+        raise typer.BadParameter(str(error), param_hint="TOPIC/PARTITION/OFFSET") from error
+    with connected(cluster) as (_, log):
+        record = find_feed(read_snapshot(log), feed)
+        spec = _skipping(parse_feed(record.spec), named, record.spans)
+        records = [each.record for each in named]
+        facts = {"feed": feed, "operation": "skip", "records": records}
+        permit = permitted(change, f"skip {', '.join(records)} of feed {feed}", output, facts)
+        if permit is None:
+            return
+        was_running = record.wanted is not WantedState.STOPPED
+        if was_running:
+            ask(log, operation(OperationKind.PAUSE_FEED, feed), timeout, permit)
+        try:
+            outcome = ask(log, operation(OperationKind.UPDATE_FEED, feed, spec=spec.to_json()), timeout, permit)
+        finally:
+            if was_running:
+                outcome = ask(log, operation(OperationKind.RESUME_FEED, feed), timeout, permit)
+        show_settled(feed, facts, outcome, output)
+
+
+def _skipping(spec: FeedSpec, named: Sequence[SkippedRecord], plans: Sequence[SpanPlan]) -> FeedSpec:
+    """``spec`` with more records to skip, without those of topics that were re-created or left since.
+
+    Raises FeedSpecError for a record that the feed does not read, before anything is changed.
+    """
+    ids = {plan.topic: plan.topic_id for plan in plans}
+    kept = [
+        each
+        for each in spec.skip
+        if each.place.topic in ids
+        and (None in (each.topic_id, ids[each.place.topic]) or each.topic_id == ids[each.place.topic])
+    ]
+    more = [each for each in named if each.record not in {old.record for old in kept}]
+    changed = spec.model_copy(update={"skip": (*kept, *more)})
+    return parse_feed(with_topic_ids(changed, plans).to_json())
