@@ -58,7 +58,7 @@ from headgate.records.timestamps import (
 )
 from headgate.runtime import requests
 from headgate_lab.memory_log.log import MemoryBroker
-from headgate_lab.memory_log.partition import Entry
+from headgate_lab.memory_log.partition import Entry, PartitionLog
 from support import build
 from support.migration_records import recorded
 
@@ -91,6 +91,10 @@ class Owners(MemoryBroker):
 
     def put(self, key: Key, value: Record | None, shard: int = 0) -> None:
         self.append(Placed(Partition(key.topic, 0 if key.topic == "announce" else shard), Fact(key, value)), 2)
+
+    def add_topic(self, topic: str) -> None:
+        """A topic that the cluster in memory does not have."""
+        self._logs |= {Partition(topic, shard): PartitionLog() for shard in range(self.shards)}
 
     def written(self) -> int:
         """How many records the log has."""

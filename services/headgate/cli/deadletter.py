@@ -10,8 +10,15 @@ import typer
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.ages import age
 from headgate.cli.changes import Destruction, Permit, agreed
-from headgate.cli.lookup import find_feed
-from headgate.cli.names import FeedName, complete_feeds, complete_tables
+from headgate.cli.lookup import find_feed, place_of
+from headgate.cli.names import (
+    FeedName,
+    complete_codes_set_aside,
+    complete_feeds,
+    complete_places,
+    complete_tables,
+    complete_topics_set_aside,
+)
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, note, show_object, show_rows
 from headgate.eventlog.kafka import KafkaLog
@@ -31,11 +38,24 @@ app = CommandGroup(help="Inspect and replay changes that were set aside.", no_ar
 VALUE_SHOWN_MAX: Final = 80
 """Characters of a reason in a table; show has all of it."""
 
-Place = Annotated[str, typer.Argument(metavar="PLACE", help="topic/partition/offset, as `list` shows it")]
-Places = Annotated[list[str] | None, typer.Argument(metavar="[PLACE]...", help="topic/partition/offset; default all")]
+Place = Annotated[
+    str,
+    typer.Argument(metavar="PLACE", help="topic/partition/offset, as `list` shows it", autocompletion=complete_places),
+]
+Places = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[PLACE]...", help="topic/partition/offset; default all", autocompletion=complete_places),
+]
 Table = Annotated[str | None, typer.Option("--table", help="only this sink table", autocompletion=complete_tables)]
-Topic = Annotated[str | None, typer.Option("--topic", help="only this source topic")]
-Code = Annotated[str | None, typer.Option("--code", help="only this error code, see docs/error-codes.md")]
+Topic = Annotated[
+    str | None, typer.Option("--topic", help="only this source topic", autocompletion=complete_topics_set_aside)
+]
+Code = Annotated[
+    str | None,
+    typer.Option(
+        "--code", help="only this error code, see docs/error-codes.md", autocompletion=complete_codes_set_aside
+    ),
+]
 
 Letters = dict[DeadLetterKey, ChangeQuarantined]
 
@@ -62,7 +82,7 @@ def list_letters(
         {
             "feed": key.feed,
             "table": key.table,
-            "place": _place(key),
+            "place": place_of(key),
             "code": letter.error_code,
             "since": age(now_ms, letter.quarantined_ms),
             "reason": letter.error if output is not Output.TABLE else letter.error[:VALUE_SHOWN_MAX],
@@ -193,7 +213,7 @@ def _sent(log: KafkaLog, original: Original, found: _Found, _permit: Permit) -> 
 def _row(key: DeadLetterKey, found: _Found) -> dict[str, Any]:
     return {
         "table": key.table,
-        "place": _place(key),
+        "place": place_of(key),
         "sent_as": found.sent_as,
         "verdict": found.verdict.value,
         "detail": found.detail,
@@ -248,12 +268,8 @@ def _wanted(
     return table in (None, key.table) and topic in (None, key.source_topic) and code in (None, letter.error_code)
 
 
-def _place(key: DeadLetterKey) -> str:
-    return f"{key.source_topic}/{key.partition}/{key.offset}"
-
-
 def _one(letters: Letters, feed: str, place: str) -> tuple[DeadLetterKey, ChangeQuarantined]:
-    found = [(key, letter) for key, letter in sorted(letters.items()) if _place(key) == place]
+    found = [(key, letter) for key, letter in sorted(letters.items()) if place_of(key) == place]
     if not found:
         raise CommandError(
             ExitCode.NOT_FOUND,

@@ -11,7 +11,7 @@ from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Destruction, permitted
 from headgate.cli.generation_requests import ask_timestamps, delete_reader, opened, show_done
 from headgate.cli.lookup import not_found
-from headgate.cli.names import complete_timestamp_readers, complete_timestamp_sets, complete_timestamps
+from headgate.cli.names import complete_nodes, complete_timestamp_readers, complete_timestamp_sets, complete_timestamps
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
 from headgate.cli.output import Output, show_rows, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
@@ -189,7 +189,9 @@ def update(
     *,
     ring: RingFile = None,
     add_node: Annotated[str | None, typer.Option("--add-node", help="a node that joins: --vnodes, --shards")] = None,
-    remove_node: Annotated[str | None, typer.Option("--remove-node", help="a node that leaves")] = None,
+    remove_node: Annotated[
+        str | None, typer.Option("--remove-node", help="a node that leaves", autocompletion=complete_nodes)
+    ] = None,
     vnodes: Vnodes = None,
     shards: Shards = None,
     ignore_msb: IgnoreMsb = IGNORE_MSB,

@@ -6,7 +6,7 @@ from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.config.wording import nearest
 from headgate.eventlog.snapshot import Snapshot
 from headgate.records.control import FeedRecorded
-from headgate.records.keys import FeedKey
+from headgate.records.keys import DeadLetterKey, FeedKey
 from headgate.records.name_lists import shown_names
 from headgate.records.spans import table_of
 from headgate.views.rows import agent_rows
@@ -45,6 +45,11 @@ def find_table(snapshot: Snapshot, feed: str, table: str) -> None:
     parts = parts_of(snapshot, feed)
     if table not in parts and table not in map(table_of, parts):
         raise not_found(f"table {table!r}", parts, f"`headgate table list {feed}`")
+
+
+def place_of(key: DeadLetterKey) -> str:
+    """Where in its source topic a change that was set aside is: ``topic/partition/offset``."""
+    return f"{key.source_topic}/{key.partition}/{key.offset}"
 
 
 def live_agents(snapshot: Snapshot) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from headgate.cli.connection_names import complete_databases, complete_registries
+from headgate.cli.names import complete_topics_of_feeds
 from headgate.cli.options import OptionGroup
 
 StrategyName = Literal["online", "pt-osc", "gh-ost", "direct"]
@@ -30,7 +31,12 @@ class TargetOptions(OptionGroup, frozen=True):
         ),
     ] = "online"
     topic: Annotated[
-        str | None, typer.Option("--topic", help="which has the table's changes (of Debezium), for strategy online")
+        str | None,
+        typer.Option(
+            "--topic",
+            help="which has the table's changes (of Debezium), for strategy online",
+            autocompletion=complete_topics_of_feeds,
+        ),
     ] = None
     registry: Annotated[
         str | None,

@@ -14,13 +14,21 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from headgate.cli.lookup import live_agents, parts_of, tables_of
+from headgate.cli.lookup import live_agents, parts_of, place_of, tables_of
 from headgate.cli.options import ClusterOptions, connected
+from headgate.eventlog.sharding import DEADLETTER
 from headgate.eventlog.snapshot import Snapshot, all_partitions, read_snapshot
+from headgate.records.control import ChangeQuarantined, FeedRecorded
 from headgate.records.generation import ReaderKey, SetKey, SetRecorded
-from headgate.records.keys import FeedKey
+from headgate.records.keys import DeadLetterKey, FeedKey
 from headgate.records.migration import MigrationKey
-from headgate.records.timestamps import TimestampReaderKey, TimestampSetKey, TimestampSetRecorded
+from headgate.records.timestamps import (
+    RingKey,
+    RingRecorded,
+    TimestampReaderKey,
+    TimestampSetKey,
+    TimestampSetRecorded,
+)
 from headgate.supervision.threads import BackgroundThread
 
 NAMES_SECONDS_MAX: Final = 2.0
@@ -95,6 +103,21 @@ def _of_feed(names: Callable[[Snapshot, str], Iterable[str]]) -> Callable[[Snaps
     return found
 
 
+def _topics(snapshot: Snapshot, feed: str) -> Iterable[str]:
+    record = snapshot.get(FeedKey(feed), FeedRecorded)
+    return (plan.topic for plan in (() if record is None else record.spans))
+
+
+def _letters(name_of: Callable[[DeadLetterKey, ChangeQuarantined], str]) -> Callable[[Snapshot, Given], Iterable[str]]:
+    """Names that changes set aside have, within the feed that is typed already, or within all feeds."""
+
+    def found(snapshot: Snapshot, given: Given) -> Iterable[str]:
+        letters = snapshot.each(DeadLetterKey, ChangeQuarantined)
+        return (name_of(key, letter) for key, letter in letters if given.get("feed") in (None, key.feed))
+
+    return found
+
+
 def _migrations(snapshot: Snapshot, _given: Given) -> Iterable[str]:
     return (key.migration for key in snapshot.keys(MigrationKey))
 
@@ -121,6 +144,13 @@ def _timestamps(snapshot: Snapshot, given: Given) -> Iterable[str]:
     return (str(each.timestamp_ms) for each in (() if record is None else record.generations))
 
 
+def _nodes(snapshot: Snapshot, given: Given) -> Iterable[str]:
+    """The nodes of the newest ring, which is the one that an update begins from."""
+    *_, newest = ("", *_timestamps(snapshot, given))
+    ring = snapshot.get(RingKey(str(given.get("name")), int(newest)), RingRecorded) if newest else None
+    return (node.name for node in (() if ring is None else ring.nodes))
+
+
 def _timestamp_readers(snapshot: Snapshot, given: Given) -> Iterable[str]:
     return (key.reader for key in snapshot.keys(TimestampReaderKey) if key.set == given.get("name"))
 
@@ -130,6 +160,10 @@ complete_feed_limits: Final = _on(("changefeed",), lambda snapshot, given: (f"{x
 complete_tables: Final = _on(("changefeed",), _of_feed(tables_of))
 complete_parts: Final = _on(("changefeed",), _of_feed(parts_of))
 complete_agents: Final = _on((), lambda snapshot, _given: live_agents(snapshot))
+complete_topics_of_feeds: Final = _on(("changefeed",), _of_feed(_topics))
+complete_places: Final = _on((DEADLETTER,), _letters(lambda key, _letter: place_of(key)))
+complete_topics_set_aside: Final = _on((DEADLETTER,), _letters(lambda key, _letter: key.source_topic))
+complete_codes_set_aside: Final = _on((DEADLETTER,), _letters(lambda _key, letter: letter.error_code))
 complete_migrations: Final = _on(("migration",), _migrations)
 complete_migrations_or_all: Final = _on(("migration",), lambda snapshot, given: ["all", *_migrations(snapshot, given)])
 complete_feeds_and_migrations: Final = _on(
@@ -140,6 +174,7 @@ complete_generations: Final = _on(("generation",), _generations)
 complete_readers: Final = _on(("generation",), _readers)
 complete_timestamp_sets: Final = _on(("generation",), _timestamp_sets)
 complete_timestamps: Final = _on(("generation",), _timestamps)
+complete_nodes: Final = _on(("generation",), _nodes)
 complete_timestamp_readers: Final = _on(("generation",), _timestamp_readers)
 
 FeedName = Annotated[str, typer.Argument(metavar="FEED", help="name of the feed", autocompletion=complete_feeds)]

@@ -14,10 +14,15 @@ from typer.main import get_command
 from headgate.cli import names
 from headgate.cli.main import LAB_COMMANDS, app
 from headgate.config.secrets import CONNECTIONS
+from headgate.eventlog.sharding import DEADLETTER
+from headgate.records.control import ChangeQuarantined, Epoch
+from headgate.records.keys import DeadLetterKey
 from support.answering_owners import Owners, answering_owners
 
 FEEDS, TABLES, AGENTS = {"shop"}, {"public.items"}, {"a1"}
 DATABASES = {"orders"}
+
+LETTER = ChangeQuarantined("f1", 0, Epoch(1, 1), "decode_failed", "not JSON", None, b"{", (), 0, 0)
 
 AT_NAMES: dict[str, set[str]] = {
     "feed": FEEDS,
@@ -35,6 +40,9 @@ AT_NAMES: dict[str, set[str]] = {
     "source": DATABASES,
     "source_connection": DATABASES,
     "sink": DATABASES,
+    "place": {"shop.public.items/0/7"},
+    "places": {"shop.public.items/0/7"},
+    "remove_node": {"a"},
     "who": {"agent", "coordinator"},
     "service": {"agent", "coordinator"},
 }
@@ -42,7 +50,14 @@ AT_NAMES: dict[str, set[str]] = {
 
 OF_TIMESTAMPS: dict[str, set[str]] = {"name": {"t"}, "generation": {"5"}, "reader_name": {"r2"}}
 
-OF_ITS_OWN: dict[str, dict[str, set[str]]] = {"why": {"name": {"shop", "m1"}}}
+OF_LETTERS: dict[str, set[str]] = {"topic": {"shop.public.items"}, "code": {"decode_failed"}}
+
+OF_ITS_OWN: dict[str, dict[str, set[str]]] = {
+    "why": {"name": {"shop", "m1"}},
+    "deadletter list": OF_LETTERS,
+    "deadletter replay": OF_LETTERS,
+    "migration submit": {"topic": {"shop.public.items"}},
+}
 
 NEW_NAMES = {
     "feed init": {"feed"},
@@ -52,8 +67,9 @@ NEW_NAMES = {
     "serve node": {"name"},
     "serve ingest": {"name"},
     "migration submit": {"migration"},
+    "feed skip": {"places"},
 }
-"""Names that a command gives to something: none that exists is meant."""
+"""Names that a command gives to something, or that nothing records yet: none that exists is meant."""
 
 FILES = {"doctor": {"feed"}}
 
@@ -61,8 +77,6 @@ FREE_TEXTS = {
     "statement": "SQL",
     "file": "a path",
     "key": "a row's key",
-    "place": "an offset",
-    "places": "offsets",
 }
 """Arguments that are no names."""
 
@@ -94,7 +108,10 @@ def owners(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, patient: None) -> Ow
         encoding="utf-8",
     )
     monkeypatch.setenv(CONNECTIONS, str(file))
-    return answering_owners(monkeypatch)
+    found = answering_owners(monkeypatch)
+    found.add_topic(DEADLETTER)
+    found.put(DeadLetterKey("shop", "public.items", "shop.public.items", 0, 7), LETTER)
+    return found
 
 
 def offered(command: str, made: Any, place: Any, incomplete: str = "") -> set[str]:
@@ -117,7 +134,7 @@ def test_every_name_completes_at_every_command(owners: Owners) -> None:
                 tried.add(place.name)
             elif place.param_type_name == "argument":
                 assert place.name in FREE_TEXTS or place._custom_shell_complete, (command, place.name)
-    assert tried == set(AT_NAMES)
+    assert tried == set(AT_NAMES) | set(OF_LETTERS)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +146,10 @@ def test_every_name_completes_at_every_command(owners: Owners) -> None:
         ("headgate verify shop --table ", ["public.items"]),
         ("headgate verify other --table ", []),
         ("headgate verify sh", ["shop"]),
+        ("headgate deadletter show shop ", ["shop.public.items/0/7"]),
+        ("headgate deadletter show other ", []),
+        ("headgate deadletter list shop --code ", ["decode_failed"]),
+        ("headgate generation timestamps update t --remove-node ", ["a"]),
     ],
 )
 def test_a_line_is_completed_by_what_was_typed_before(
