@@ -92,12 +92,21 @@ def test_one_table_under_two_names_is_one_table(postgres_bench: PostgresBench) -
         postgres_bench.sink.claim(claim_of(postgres_bench, 0))
 
 
-def test_a_stranger_that_holds_the_lock_is_waited_for_then_named(postgres_bench: PostgresBench) -> None:
+@pytest.mark.parametrize(
+    "lock",
+    [
+        "SELECT FROM headgate.progress FOR UPDATE",
+        # Open to every user of the database (ADR 0099).
+        "SELECT pg_advisory_lock(hashtextextended('headgate public.orders', 0))",
+    ],
+    ids=["rows", "advisory lock"],
+)
+def test_a_stranger_that_holds_the_lock_is_waited_for_then_named(postgres_bench: PostgresBench, lock: str) -> None:
     claim = claim_of(postgres_bench, 1)
     postgres_bench.sink.claim(claim)
     impatient = PostgresSink(RelationalSettings(postgres_bench.dsn, lock_wait_seconds=0.5))
     with psycopg.connect(postgres_bench.dsn, application_name="somebody's psql") as stranger:
-        stranger.execute("SELECT FROM headgate.progress FOR UPDATE")
+        stranger.execute(lock.encode())
         with pytest.raises(SinkUnavailableError, match="somebody's psql"):
             impatient.claim(claim_of(postgres_bench, 2))
         assert stranger.execute("SELECT 1").fetchone() == (1,)

@@ -8,9 +8,9 @@ from typing import Final
 
 HEADGATE: Final = Path(__file__).parents[3] / "services" / "headgate"
 
-# Migrations keep what they remember in headgate.migration, a table of their own.
+# Migrations keep what they remember in headgate.migration and headgate.migration_owner, tables of their own.
 ON_THE_FENCE: Final = re.compile(
-    r"\b(?:FROM|INTO|UPDATE|TABLE|JOIN|EXISTS|ONLY)\s+`?headgate`?\.(?!`?migration\b)|'headgate\.\w*'"
+    r"\b(?:FROM|INTO|UPDATE|TABLE|JOIN|EXISTS|ONLY)\s+`?headgate`?\.(?!`?migration(?:_owner)?\b)|'headgate\.(?!migration_owner')\w*'"
 )
 
 

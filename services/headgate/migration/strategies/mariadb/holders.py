@@ -8,11 +8,9 @@ from contextlib import suppress
 from typing import Final
 
 from headgate.migration.strategies.contract import LockUnavailableError, RefusedError
-from headgate.migration.strategies.mariadb.sessions import Session
+from headgate.migration.strategies.mariadb.sessions import UNKNOWN_SESSION, Session
 
 __all__ = ["end_holders"]
-
-_UNKNOWN_SESSION: Final = "(error 1094)"
 
 _INSTRUMENT: Final = "wait/lock/metadata/sql/mdl"
 
@@ -44,7 +42,7 @@ def end_holders(session: Session, schema: str, table: str, ours: frozenset[int])
         try:
             session.run(f"KILL {number}")
         except RefusedError as error:
-            if not str(error).endswith(_UNKNOWN_SESSION):
+            if not str(error).endswith(UNKNOWN_SESSION):
                 raise
             continue  # it has ended by itself
         name = f"{who[0][0]}@{who[0][1]}" if who else "?"

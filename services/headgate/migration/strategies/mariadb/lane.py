@@ -282,7 +282,7 @@ class MariadbLane:
 
     def check_ours(self) -> None:
         """See Lane."""
-        self.server.sessions.main.run("SELECT 1")
+        self.server.sessions.check_ours()
 
     def row_bytes(self, plan: LanePlan) -> int:
         """See Lane: its first rows, and its last."""

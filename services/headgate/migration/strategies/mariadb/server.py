@@ -91,9 +91,8 @@ class MariadbServer:
 
     def take_over(self, owner_rev: int) -> Memory | None:
         """See contract."""
-        self.sessions.take_over()
+        self.sessions.take_over(owner_rev)
         main = self.sessions.main
-        main.run("CREATE DATABASE IF NOT EXISTS headgate")
         main.run(_CREATE_MEMORY)
         memory = self._memory(main)
         if memory is not None and memory.owner_rev > owner_rev:
@@ -124,6 +123,7 @@ class MariadbServer:
     def forget(self) -> None:
         """The migration has ended and nothing of it is left."""
         self.sessions.main.run("DELETE FROM headgate.migration WHERE id = %s", (self.migration,))
+        self.sessions.forget()
 
     # --- which database it is ---
 

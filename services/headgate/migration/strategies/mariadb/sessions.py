@@ -1,8 +1,8 @@
 """Sessions of a migration at MariaDB or MySQL: each holds a user-level lock that says whose it is and what for.
 
-The protocol has no application name. A lock named after the migration and the session's part does: a new owner asks the
-server who holds it (``IS_USED_LOCK``), and ends that session. A session that does not get its lock is refused, so an
-owner that was frozen cannot open new ones once its successor has them.
+The protocol has no application name. A lock named after the session's part does: a new owner asks the server who holds
+it (``IS_USED_LOCK``), and ends that session. Every user of a server may take any such lock, so the names have a random
+word in them that only a row of our own says (ownership.py); the row also says which owner is the last one.
 """
 
 import math
@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -27,9 +26,11 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     SupersededError,
 )
+from headgate.migration.strategies.mariadb import ownership
+from headgate.migration.strategies.mariadb.ownership import Taken
 from headgate.migration.strategies.target import password_refused, refusing
 
-__all__ = ["MariadbSessions", "Session", "leave_log", "translated", "why_not_mariadb"]
+__all__ = ["UNKNOWN_SESSION", "MariadbSessions", "Session", "leave_log", "translated", "why_not_mariadb"]
 
 CONNECT_SECONDS: Final = 10
 END_POLL_SECONDS: Final = 0.02
@@ -52,6 +53,9 @@ STATEMENT_CHARACTERS_MAX: Final = 80
 
 _VALUES: Final = re.compile(r"\n| (?:VALUES|WHERE|SET)\b", re.IGNORECASE)
 """Behind these a statement may have values of rows."""
+
+UNKNOWN_SESSION: Final = "(error 1094)"
+"""How the error of a KILL ends whose session has ended by itself."""
 
 _SETTINGS: Final = "SET SESSION time_zone = '+00:00', sql_notes = 0, wait_timeout = 86400"
 _READ_ONLY: Final = "SET SESSION TRANSACTION READ ONLY"
@@ -161,8 +165,9 @@ class MariadbSessions:
             raise password_refused(target.options)
         self.address, self.database = str(self.at), self.at.database
         self.target = replace(target, dsn=self.address)
-        self._prefix = f"hg.{sha256(migration.encode()).hexdigest()[:16]}"
+        self._migration = migration
         self._main: Session | None = None
+        self._taken: Taken | None = None
 
     @property
     def main(self) -> Session:
@@ -171,30 +176,61 @@ class MariadbSessions:
             raise SupersededError("the migration was not taken over")
         return self._main
 
-    def take_over(self) -> None:
-        """End the sessions of earlier owners, and hold the migration's lock; at once if it is held already."""
+    def take_over(self, owner_rev: int) -> None:
+        """End the sessions of earlier owners, and write that the migration is ours; at once if it is.
+
+        Raises SupersededError, DatabaseUnavailableError.
+        """
         if self._main is not None:
-            try:
-                if self._main.run("SELECT IS_USED_LOCK(%s) = CONNECTION_ID()", (self.lock_name("main"),)) == [(1,)]:
-                    return
-            except DatabaseUnavailableError:
-                pass
+            with suppress(DatabaseUnavailableError, SupersededError):
+                self.check_ours()
+                return
             self._main.close()
             self._main = None
         session = self.open()
-        for part in self._held(session):
-            self.end_part(session, part)
-        ((got,),) = session.run("SELECT GET_LOCK(%s, %s)", (self.lock_name("main"), CONNECT_SECONDS))
-        if got != 1:
+        try:
+            self._take(session, owner_rev)
+        except BaseException:
             session.close()
-            raise DatabaseUnavailableError("an earlier owner's session does not end")
+            raise
         self._main = session
 
-    def _held(self, session: Session) -> list[str]:
-        """Parts that somebody holds, in the order in which they are ended."""
+    def _take(self, session: Session, owner_rev: int) -> None:
+        """Between statements no row is locked, so an owner that is frozen in the middle holds nobody up."""
+        ownership.create(session)
+        seen = ownership.find(session, self._migration)
+        if seen.owner_rev > owner_rev:
+            raise SupersededError(f"owner {seen.owner_rev} has the migration")
+        self._taken = seen
+        self._end_held(session)
+        self._taken = ownership.take(session, seen, owner_rev)
+        self._end_held(session)
+        ((got,),) = session.run("SELECT GET_LOCK(%s, %s)", (self.lock_name("main"), CONNECT_SECONDS))
+        if got != 1:
+            raise self._held_by_others(session, "main")
+        if not ownership.is_taken(session, self._taken, session.number, self.lock_name("main")):
+            raise SupersededError("another owner has the migration")
+
+    def check_ours(self) -> None:
+        """Raise DatabaseUnavailableError or SupersededError unless the main session lives and the migration is ours."""
+        if not self._is_ours(self.main):
+            raise SupersededError("another owner has the migration")
+
+    def _is_ours(self, session: Session) -> bool:
+        main = self.lock_name("main")
+        return self._taken is not None and ownership.is_taken(session, self._taken, self.main.number, main)
+
+    def forget(self) -> None:
+        """The migration has ended and nothing of it is left."""
+        ownership.forget(self.main, self._migration)
+
+    def _end_held(self, session: Session) -> None:
+        """End the sessions that hold a part's lock, the main one first: without it no new one is let in."""
         held = ", ".join(f"IS_USED_LOCK('{self.lock_name(part)}')" for part in PARTS)
         (numbers,) = session.run(f"SELECT {held}")
-        return [part for part, number in zip(PARTS, numbers, strict=True) if number is not None]
+        for part, number in zip(PARTS, numbers, strict=True):
+            if number is not None:
+                self.end_part(session, part)
 
     def numbers(self) -> frozenset[int]:
         """Ids of all sessions of this migration that hold a part's lock."""
@@ -207,26 +243,46 @@ class MariadbSessions:
         deadline = time.monotonic() + CONNECT_SECONDS
         while self.end_holder(session, part):
             if time.monotonic() > deadline:
-                raise DatabaseUnavailableError(f"an earlier session (part {part}) was killed, but does not end")
+                raise self._held_by_others(session, part)
             time.sleep(END_POLL_SECONDS)
 
     def end_holder(self, session: Session, part: str) -> bool:
-        """KILL who holds that part's lock; whether there was anybody."""
-        ((holder,),) = session.run("SELECT IS_USED_LOCK(%s)", (self.lock_name(part),))
+        """KILL who holds that part's lock; whether there was anybody. Raises DatabaseUnavailableError: we may not."""
+        holder = self._holder(session, part)
         if holder is None:
             return False
-        with suppress(RefusedError):  # it has ended by itself
-            session.run(f"KILL {int(holder)}")
+        try:
+            session.run(f"KILL {holder}")
+        except RefusedError as error:
+            if not str(error).endswith(UNKNOWN_SESSION):
+                raise self._held_by_others(session, part) from error
         return True
+
+    def _held_by_others(self, session: Session, part: str) -> DatabaseUnavailableError:
+        """Who holds a part's lock, as far as this user may see it, and what to do."""
+        holder = self._holder(session, part)
+        if holder is None:
+            return DatabaseUnavailableError(f"the lock of this migration's part {part} was held until just now")
+        who = session.run("SELECT user, host FROM information_schema.processlist WHERE id = %s", (holder,))
+        by = f"user {who[0][0]} from {who[0][1]}" if who else "another user"
+        return DatabaseUnavailableError(
+            f"session {holder} ({by}) holds the lock of this migration's part {part} and does not end: KILL {holder}. "
+            "If it is an earlier owner's under another user, GRANT CONNECTION ADMIN to the migrations' user"
+        )
 
     def holder(self, part: str) -> int | None:
         """The id of the session that holds a part's lock."""
-        ((holder,),) = self.main.run("SELECT IS_USED_LOCK(%s)", (self.lock_name(part),))
+        return self._holder(self.main, part)
+
+    def _holder(self, session: Session, part: str) -> int | None:
+        ((holder,),) = session.run("SELECT IS_USED_LOCK(%s)", (self.lock_name(part),))
         return None if holder is None else int(holder)
 
     def lock_name(self, part: str) -> str:
         """The user-level lock of a part."""
-        return f"{self._prefix}.{part}"
+        if self._taken is None:
+            raise SupersededError("the migration was not taken over")
+        return f"hg.{self._taken.word}.{part}"
 
     @contextmanager
     def part(self, name: str) -> Iterator[Session]:
@@ -234,9 +290,10 @@ class MariadbSessions:
         session = self.open()
         try:
             ((got,),) = session.run("SELECT GET_LOCK(%s, %s)", (self.lock_name(name), LEAVING_SECONDS))
-            ((mine,),) = session.run("SELECT IS_USED_LOCK(%s) = %s", (self.lock_name("main"), self.main.number))
-            if got != 1 or mine != 1:
+            if not self._is_ours(session):
                 raise SupersededError(f"another owner has the migration (part {name})")
+            if got != 1:
+                raise self._held_by_others(session, name)
             yield session
         finally:
             session.close()
@@ -244,6 +301,8 @@ class MariadbSessions:
     def task(self) -> Session:
         """A session of a task elsewhere, which a new owner can end. Raises DatabaseUnavailableError, RefusedError."""
         session = self.open()
+        if self._taken is None:
+            self._taken = ownership.find(session, self._migration)
         for number in range(TASKS_MAX):
             part = TASKS[(session.number + number) % TASKS_MAX]
             if session.run("SELECT GET_LOCK(%s, 0)", (self.lock_name(part),)) == [(1,)]:
@@ -277,7 +336,7 @@ class MariadbSessions:
             session.close()
 
     def close(self) -> None:
-        """Let go of the migration's lock."""
+        """End the main session."""
         if self._main is not None:
             self._main.close()
             self._main = None

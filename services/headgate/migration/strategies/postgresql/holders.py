@@ -7,13 +7,14 @@ from headgate.migration.strategies.contract import LockUnavailableError
 
 __all__ = ["end_holders"]
 
-# Without the database, a table of another one that has the same number would count.
+# Without the database, a table of another one that has the same number would count. Any role can take our name.
 _HOLDERS: Final = """
 SELECT l.pid, coalesce(a.usename, a.backend_type, '?'), coalesce(a.application_name, ''), bool_or(l.granted)
 FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
 WHERE l.locktype = 'relation' AND l.relation = %(table)s::regclass
 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-AND l.pid IS DISTINCT FROM pg_backend_pid() AND coalesce(a.application_name, '') <> current_setting('application_name')
+AND l.pid IS DISTINCT FROM pg_backend_pid() AND (coalesce(a.application_name, '') <> current_setting('application_name')
+OR a.usename IS DISTINCT FROM session_user)
 GROUP BY 1, 2, 3 ORDER BY bool_or(l.granted), l.pid
 """
 

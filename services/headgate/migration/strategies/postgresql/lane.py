@@ -276,8 +276,7 @@ class PostgresLane:
 
     def check_ours(self) -> None:
         """See Lane."""
-        with translating("asking the main session"):
-            self.server.sessions.main.execute("SELECT 1")
+        self.server.sessions.check_ours()
 
     def row_bytes(self, plan: LanePlan) -> int:
         """See Lane: rows of some pages."""

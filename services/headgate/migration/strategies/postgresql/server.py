@@ -31,6 +31,7 @@ from headgate.migration.strategies.contract import (
     not_found,
 )
 from headgate.migration.strategies.fingerprint import Facts, FormChange, change_between
+from headgate.migration.strategies.postgresql import ownership
 from headgate.migration.strategies.postgresql.copy import PostgresCopy
 from headgate.migration.strategies.postgresql.desired import change, read_form, same
 from headgate.migration.strategies.postgresql.fingerprint import facts_of, hanging_on
@@ -163,11 +164,10 @@ class PostgresServer:
 
     def take_over(self, owner_rev: int) -> Memory | None:
         """See contract."""
-        self.sessions.take_over()
+        self.sessions.take_over(owner_rev)
         main = self.sessions.main
         with translating("taking over"):
-            main.execute("CREATE SCHEMA IF NOT EXISTS headgate")
-            main.execute(_CREATE_MEMORY)
+            ownership.create(main, _CREATE_MEMORY)
         memory = self._memory(main)
         if memory is not None and memory.owner_rev > owner_rev:
             self.sessions.close()
@@ -213,6 +213,7 @@ class PostgresServer:
         """The migration has ended and nothing of it is left."""
         with translating("writing headgate.migration"):
             self.sessions.main.execute("DELETE FROM headgate.migration WHERE id = %s", (self.migration,))
+        self.sessions.forget()
 
     # --- which database it is ---
 

@@ -1,4 +1,7 @@
-"""Sessions of a migration at PostgreSQL, named after it, so that a new owner can end those of its predecessor."""
+"""Sessions of a migration at PostgreSQL, named after it, so that a new owner can end those of its predecessor.
+
+Whose the migration is says a row of our own (ownership.py).
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +24,7 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     SupersededError,
 )
+from headgate.migration.strategies.postgresql import ownership
 from headgate.migration.strategies.target import password_refused, refusing
 from headgate.records.identifiers import show_identifier
 
@@ -97,8 +101,10 @@ class PostgresSessions:
                 raise password_refused(target.options)
             self.address, self.database = url_of(target.dsn, target.options)
         self.target = replace(target, dsn=self.address)
+        self._migration = migration
         self._name = f"headgate migration {sha256(migration.encode()).hexdigest()[:16]}"
         self._main: BoundedConnection | None = None
+        self._taken = 0
 
     @property
     def main(self) -> BoundedConnection:
@@ -107,44 +113,51 @@ class PostgresSessions:
             raise SupersededError("the migration was not taken over")
         return self._main
 
-    def take_over(self) -> None:
-        """End the sessions of earlier owners, and hold the migration's advisory lock; at once if it is held already."""
+    def take_over(self, owner_rev: int) -> None:
+        """End the sessions of earlier owners, and write that the migration is ours; at once if it is.
+
+        Raises SupersededError, DatabaseUnavailableError.
+        """
         if self._main is not None:
-            with suppress(DatabaseUnavailableError), translating("asking the main session"):
-                self._main.execute("SELECT 1")
+            with suppress(DatabaseUnavailableError, SupersededError):
+                self.check_ours()
                 return
             self._main.close()
             self._main = None
         session = self.open()
-        with translating("taking over"):
-            self._end_others(session)
-            ((got,),) = session.execute(
-                "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (self._name,)
-            ).fetchall()
-        if not got:
+        try:
+            with translating("taking over"):
+                self._taken = ownership.take(session, self._name, self._migration, owner_rev)
+        except BaseException:
             session.close()
-            raise DatabaseUnavailableError("an earlier owner's session does not end")
+            raise
         self._main = session
+
+    def check_ours(self) -> None:
+        """Raise DatabaseUnavailableError or SupersededError unless the main session lives and the migration is ours."""
+        with translating("asking the main session"):
+            if not ownership.is_taken(self.main, self._migration, self._taken):
+                raise SupersededError("another owner has the migration")
+
+    def forget(self) -> None:
+        """The migration has ended and nothing of it is left."""
+        with translating("writing headgate.migration_owner"):
+            ownership.forget(self.main, self._migration)
 
     def end_others(self) -> None:
         """End every session of the migration but the main one."""
         with translating("ending sessions"):
-            self._end_others(self.main)
-
-    def _end_others(self, session: BoundedConnection) -> None:
-        session.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = %s "
-            "AND datname = current_database() AND pid <> pg_backend_pid()",
-            (self._name,),
-        )
+            ownership.end_sessions(self.main, self._name)
 
     @contextmanager
     def part(self) -> Iterator[BoundedConnection]:
-        """A session for one part of the work; only while the migration is ours."""
-        with translating("asking the main session"):
-            self.main.execute("SELECT 1")
+        """A session for one part of the work; only while the migration is ours.
+
+        It is opened before that is asked: a later owner either ends it, or has ended the main session by then.
+        """
         session = self.open()
         try:
+            self.check_ours()
             yield session
         finally:
             session.close()
@@ -168,7 +181,7 @@ class PostgresSessions:
         return session
 
     def close(self) -> None:
-        """Let go of the migration's lock."""
+        """End the main session."""
         if self._main is not None:
             with suppress(PostgresError):
                 self._main.close()
