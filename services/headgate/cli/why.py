@@ -1,6 +1,7 @@
 """``headgate why``: what holds a feed or a migration, since when, and what to do about it."""
 
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -13,11 +14,16 @@ from headgate.cli.names import complete_feeds_and_migrations
 from headgate.cli.options import ClusterOptions, Format, Watch, connected
 from headgate.cli.output import Output, again, note, show_rows, show_value
 from headgate.cli.why_feed import explained_feed
+from headgate.config.feed import parse_feed
 from headgate.coordinator.core.feeds.explain import Reason
 from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.log import LogError, Partition
+from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS
 from headgate.eventlog.snapshot import Snapshot, all_partitions, read_snapshot
 from headgate.migration.core.explain import (
+    Beside,
+    FeedTables,
     Hold,
     MigrationExplanation,
     explain_migration,
@@ -29,7 +35,9 @@ from headgate.records.keys import FeedKey
 from headgate.records.migration import MigrationKey, MigrationOwnerKey, MigrationRecorded
 from headgate.records.migration_standing import PENDING, waits_for
 
-TOPICS: Final = (ANNOUNCE.topic, *SHARDED_TOPICS, MigrationKey.topic)
+TOPICS: Final = (ANNOUNCE.topic, *SHARDED_TOPICS)
+MIGRATIONS: Final = (Partition(MigrationKey.topic, 0),)
+"""Read by itself: a feed is explained to users without a right on it, too."""
 HOW: Final = "`headgate feed create FILE`, `headgate migration submit STATEMENT`"
 
 
@@ -59,11 +67,12 @@ def why(
         def look() -> None:
             nonlocal held
             snapshot = read_snapshot(log, all_partitions(log, TOPICS))
-            migrations = {key.migration: record for key, record in snapshot.each(MigrationKey, MigrationRecorded)}
             feeds = {key.feed for key in snapshot.keys(FeedKey)}
             if name in feeds:
-                held = _why_feed(log, snapshot, migrations, name, output)
-            elif name in migrations:
+                held = _why_feed(log, snapshot, name, output)
+                return
+            migrations = _read_migrations(log, snapshot)
+            if name in migrations:
                 held = _why_migration(log, snapshot, migrations, name, output)
             else:
                 pending = [migration for migration, record in migrations.items() if record.state in PENDING]
@@ -74,17 +83,29 @@ def why(
         raise typer.Exit(int(ExitCode.HELD))
 
 
-def _why_feed(
-    log: KafkaLog, snapshot: Snapshot, migrations: dict[str, MigrationRecorded], feed: str, output: Output
-) -> bool:
+def _read_migrations(log: KafkaLog, snapshot: Snapshot) -> dict[str, MigrationRecorded]:
+    """The migrations, and all that is on their topic in ``snapshot``. Raises LogError."""
+    for delivery in read_to_end(log, MIGRATIONS):
+        snapshot.take(delivery)
+    return {key.migration: record for key, record in snapshot.each(MigrationKey, MigrationRecorded)}
+
+
+def _why_feed(log: KafkaLog, snapshot: Snapshot, feed: str, output: Output) -> bool:
     """Print what holds a feed, and which migrations change its tables; whether anything holds it."""
     record = find_feed(snapshot, feed)
+    migrations: dict[str, MigrationRecorded] = {}
+    unknown = ""
+    try:
+        migrations = _read_migrations(log, snapshot)
+    except LogError as error:
+        unknown = f"{UNKNOWN}: {error}"
     explanation = explained_feed(log, snapshot, feed, keeper_of(migrations, feed))
     held = bool(explanation.feed_held_by or explanation.reasons)
-    beside = migrations_beside(migrations, feed, frozenset(plan.topic for plan in record.spans))
+    beside = migrations_beside(migrations, _tables_of(feed, record))
     if output is not Output.TABLE:
+        found = [_shown_beside(name, *each) for name, each in beside.items()]
         document = msgspec.to_builtins(explanation)
-        show_value(output, {**document, "held": held, "migrations": [_beside(*each) for each in beside.items()]})
+        show_value(output, {**document, "held": held, "migrations": found, "migrations_unknown": unknown})
         return held
     for line in explanation.feed_held_by:
         note(f"{feed}: {line}")
@@ -95,14 +116,41 @@ def _why_feed(
     if not held:
         doing = "finished" if explanation.state is FeedState.FINISHED else "replicating"
         note(f"{feed}: nothing holds it, all of its {explanation.table_count} tables are {doing}")
-    for name, each in beside.items():
+    for name, (relation, each) in beside.items():
         doing = ", ".join(filter(None, (each.stage or each.state.value, waits_for(name, each, _now_ms()))))
-        note(f"{feed}: migration {name} changes {each.table} ({doing}): `headgate why {name}`")
+        note(f"{feed}: migration {name} changes {each.table}, {_RELATIONS[relation]} ({doing}): `headgate why {name}`")
+    if unknown:
+        note(f"{feed}: {unknown}")
     return held
 
 
-def _beside(name: str, record: MigrationRecorded) -> dict[str, str]:
-    return {"id": name, "table": record.table, "state": record.state.value, "stage": record.stage}
+UNKNOWN: Final = "whether a migration changes its tables or has paused it cannot be said"
+
+_RELATIONS: Final[Mapping[Beside, str]] = {
+    Beside.COPY: "and this feed brings its copy up to date",
+    Beside.SINK: "which this feed writes",
+    Beside.MAYBE_SINK: "and this feed writes a table of that name at an address, perhaps of the same database",
+    Beside.SOURCE: "whose changes this feed reads",
+}
+
+
+def _tables_of(feed: str, record: FeedRecorded) -> FeedTables:
+    return FeedTables(
+        feed,
+        frozenset(plan.topic for plan in record.spans),
+        parse_feed(record.spec).sink.connection,
+        frozenset(plan.table for plan in record.spans),
+    )
+
+
+def _shown_beside(name: str, relation: Beside, record: MigrationRecorded) -> dict[str, str]:
+    return {
+        "id": name,
+        "table": record.table,
+        "relation": relation.value,
+        "state": record.state.value,
+        "stage": record.stage,
+    }
 
 
 def _why_migration(

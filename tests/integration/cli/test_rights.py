@@ -272,6 +272,43 @@ def test_the_documented_rights_suffice(
     )
 
 
+def test_a_feed_is_explained_without_a_right_to_read_migrations(
+    guarded: GuardedKafka,
+    log: KafkaLog,
+    *,
+    producer: Producer,
+    shop_file: Path,
+    serve: Callable[..., Service],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert log.cluster_id, "the topics are there"
+    producer.produce(f"{CLUSTER}.migration", key=b"?", value=b"?")  # of an empty topic nothing is read
+    assert producer.flush(ANSWER_SECONDS) == 0
+    become("coordinator", guarded, monkeypatch)
+    serve("coordinator", "coordinator")
+    become("operator", guarded, monkeypatch)
+    fed = headgate("feed", "create", str(shop_file))
+    assert fed.exit_code == 0, fed.stderr
+    topic = f"{CLUSTER}.migration"
+    given = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:operator", "*", AclOperation.READ)
+    denied = AclBinding(*given, AclPermissionType.DENY)
+    granted(guarded.kafka, [denied])
+    try:
+        said = eventually(explained_without_migrations, "the broker refuses the topic")
+        assert topic in said
+        assert headgate("why", "m1").exit_code not in (0, ExitCode.HELD, ExitCode.NOT_FOUND)
+    finally:
+        revoked(guarded.kafka, denied)
+    eventually(lambda: not explained_without_migrations(), "the right is back")
+
+
+def explained_without_migrations() -> str:
+    """What is said of migrations; nothing if they are known. No agent has the feed's table."""
+    told = headgate("why", "shop", "-o", "json")
+    assert told.exit_code == ExitCode.HELD, told.stderr
+    return str(json.loads(told.stdout)["migrations_unknown"])
+
+
 def test_the_documented_rights_suffice_for_the_views(
     guarded: GuardedKafka, log: KafkaLog, serve: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,8 @@ from msgspec.structs import replace
 
 from headgate.migration.core.explain import (
     QUIET_SECONDS,
+    Beside,
+    FeedTables,
     Hold,
     HoldKind,
     MigrationExplanation,
@@ -240,12 +242,41 @@ def test_a_migration_that_does_not_exist_is_not_explained() -> None:
         explain_migration({}, "m1", OWNER, NOW_MS)
 
 
+def of_feed(name: str = "shop", *topics: str, connection: str | None = "elsewhere", tables: str = "x.y") -> FeedTables:
+    return FeedTables(name, frozenset(topics), connection, frozenset({tables}))
+
+
+def relations(migrations: dict[str, MigrationRecorded], feed: FeedTables) -> dict[str, Beside]:
+    return {name: relation for name, (relation, _) in migrations_beside(migrations, feed).items()}
+
+
 def test_a_feed_is_beside_the_migrations_of_its_topics_and_its_own() -> None:
     pending = {"m1": migration(), "m2": migration(spec(topic="shop.public.other"))}
     over = {"m3": migration(state=MigrationState.COMPLETE)}
-    assert set(migrations_beside(pending | over, "shop", frozenset({"shop.public.items"}))) == {"m1"}
-    assert set(migrations_beside(pending | over, forth_feed("m2"), frozenset())) == {"m2"}
-    assert migrations_beside(over, "shop", frozenset({"shop.public.items"})) == {}
+    assert relations(pending | over, of_feed("shop", "shop.public.items")) == {"m1": Beside.SOURCE}
+    assert relations(pending | over, of_feed(forth_feed("m2"))) == {"m2": Beside.COPY}
+    assert relations(over, of_feed("shop", "shop.public.items")) == {}
+
+
+@pytest.mark.parametrize(
+    ("connection", "table", "relation"),
+    [
+        ("shop", "public.items", Beside.SINK),
+        ("shop", "items", Beside.SINK),
+        (None, "public.items", Beside.MAYBE_SINK),
+        ("shop", "other.items", None),
+        ("shop", "public.others", None),
+        ("elsewhere", "public.items", None),
+        (None, "public.others", None),
+    ],
+)
+def test_a_feed_is_beside_a_migration_that_changes_a_table_that_it_writes(
+    connection: str | None, table: str, relation: Beside | None
+) -> None:
+    """Its topics are another database's: only the sink's connection and the table say it."""
+    pending = {"m1": replace(migration(spec(database="shop")), table="public.items")}
+    found = relations(pending, of_feed("f", "source.public.items", connection=connection, tables=table))
+    assert found == ({} if relation is None else {"m1": relation})
 
 
 def test_a_running_migration_keeps_its_feed_and_a_revert_that_of_the_change_before() -> None:

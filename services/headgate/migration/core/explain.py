@@ -16,6 +16,7 @@ from headgate.migration.core.spec import MigrationSpec, parse_spec
 from headgate.migration.core.throttle_advice import advice_on
 from headgate.migration.core.turns import Named, held_off_by, pending_before
 from headgate.records.control import OwnerAnnounced
+from headgate.records.identifiers import split_table
 from headgate.records.migration import MigrationRecorded, MigrationState, MigrationStrategy
 from headgate.records.migration_standing import (
     AWAITING_CHANGE,
@@ -241,17 +242,56 @@ def _of_failure(name: str, record: MigrationRecorded) -> list[Hold]:
     return [Hold(HoldKind.FAILURE, record.ended_ms, record.message, advice)]
 
 
+class Beside(StrEnum):
+    """What a pending migration's table is to a feed."""
+
+    COPY = "copy"
+    """The feed is the migration's own: it brings its copy up to date."""
+    SINK = "sink"
+    """The feed writes the table."""
+    MAYBE_SINK = "maybe-sink"
+    """The feed writes a table of that name at an address, and the migration names a connection."""
+    SOURCE = "source"
+    """The feed reads the table's changes."""
+
+
+class FeedTables(msgspec.Struct, frozen=True):
+    """What of a feed can be a migration's: the topics that it reads, and the tables that it writes.
+
+    ``connection`` is the sink's name in the owners' files, None for a sink that is given by its address.
+    """
+
+    feed: str
+    topics: frozenset[str]
+    connection: str | None
+    tables: frozenset[str]
+
+
 def migrations_beside(
-    migrations: Mapping[str, MigrationRecorded], feed: str, topics: frozenset[str]
-) -> dict[str, MigrationRecorded]:
-    """The pending migrations that change a table of the feed's topics, or that the feed belongs to."""
+    migrations: Mapping[str, MigrationRecorded], feed: FeedTables
+) -> dict[str, tuple[Beside, MigrationRecorded]]:
+    """The pending migrations that the feed belongs to, or whose table it writes or reads the changes of."""
     found = {}
     for name, record in migrations.items():
-        spec = parse_spec(record.spec)
-        is_its_feed = spec.strategy is MigrationStrategy.ONLINE and feed_of(name, spec.reverts) == feed
-        if record.state in PENDING and (is_its_feed or spec.topic in topics):
-            found[name] = record
+        beside = _beside(name, record, feed) if record.state in PENDING else None
+        if beside is not None:
+            found[name] = (beside, record)
     return found
+
+
+def _beside(name: str, record: MigrationRecorded, feed: FeedTables) -> Beside | None:
+    spec = parse_spec(record.spec)
+    if spec.strategy is MigrationStrategy.ONLINE and feed_of(name, spec.reverts) == feed.feed:
+        return Beside.COPY
+    if feed.connection in (None, spec.database) and any(_may_be_same(table, record.table) for table in feed.tables):
+        return Beside.MAYBE_SINK if feed.connection is None else Beside.SINK
+    return Beside.SOURCE if spec.topic in feed.topics else None
+
+
+def _may_be_same(one: str, other: str) -> bool:
+    """Whether two tables of one database have the same name; one without a schema may be in any."""
+    (space, table), (other_space, other_table) = split_table(one), split_table(other)
+    return table == other_table and (space == other_space or None in (space, other_space))
 
 
 def keeper_of(migrations: Mapping[str, MigrationRecorded], feed: str) -> str:
