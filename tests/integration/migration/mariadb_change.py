@@ -171,6 +171,9 @@ class Tail:
         self._change.run(f"UPDATE headgate.progress SET next_offset = {100 + len(self.found)}")
         return [(Place(0, 99 + len(self.found)),)]
 
+    def partitions(self, _seconds: float) -> frozenset[int]:
+        return frozenset({0})
+
 
 @contextmanager
 def opened(url: str, folder: Path, statement: str, **more: Any) -> Iterator[Change]:

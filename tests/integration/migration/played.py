@@ -76,6 +76,7 @@ class Played:
         self.lane: Any = MariadbOnline(self.server) if self.is_mariadb else PostgresOnline(self.server)
         self.strategy = OnlineStrategy(self.server, self.lane, None, None, "m")
         self.topic: list[Change | None] = []
+        self.partition_count = 1
         self.applied = 0
         self.plan: LanePlan
         self.memory: Memory
@@ -158,6 +159,10 @@ class Played:
         if changes:
             self._apply()
         return [(Place(0, len(self.topic) - 1),) for _ in changes]
+
+    def partitions(self, _seconds: float) -> frozenset[int]:
+        """As the topic's end."""
+        return frozenset(range(self.partition_count))
 
     def close(self) -> None:
         if self._writer is not None:

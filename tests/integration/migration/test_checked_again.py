@@ -51,6 +51,19 @@ def test_a_row_that_the_feed_brings_otherwise_than_the_table_has_it(url: str, tm
         ]
 
 
+def test_a_topic_that_gains_a_partition(url: str, tmp_path: Path) -> None:
+    """A row's next change may go there, and nothing is known of it: neither marks nor the feed see it."""
+    with played(url, tmp_path, ADD) as change:
+        change.partition_count = 2
+        with pytest.raises(RefusedError, match="has 2 partitions now, and had 1 when the copy was begun"):
+            change.cut_over()
+        assert not change.is_changed
+        change.run("UPDATE items SET v = v")
+        change.partition_count = 1
+        change.cut_over()
+        assert change.is_changed
+
+
 def test_an_event_that_lacks_a_column(url: str, tmp_path: Path) -> None:
     with played(url, tmp_path, ADD) as change:
         touched = change.followed()

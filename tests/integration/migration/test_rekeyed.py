@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fixtures.services import database_connect
+from headgate.migration.core import effects as fx
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import LockUnavailableError, RefusedError
 from headgate.migration.strategies.online.marked import which_rows
+from headgate.migration.strategies.online.strategy import OnlineStrategy
 from integration.migration.played import Played, delete, played, upsert
 
 pytestmark = pytest.mark.integration
@@ -89,6 +92,57 @@ def test_rows_are_found_by_the_old_key_until_the_copy_takes_its_place(url: str, 
             if change.is_mariadb
             else "SELECT 1 FROM pg_class WHERE relname LIKE 'headgate_key%'"
         )
+
+
+class Topic:
+    """A topic of so many partitions, for an examination; see shell/feeds.py."""
+
+    def __init__(self, partitions: int) -> None:
+        self._ends = dict.fromkeys(range(partitions), 0)
+
+    def check_topic(self, *_: object) -> None:
+        pass
+
+    def check_known(self, _feeds: object) -> None:
+        pass
+
+    def ends(self, _topic: str) -> dict[int, int]:
+        return self._ends
+
+
+EXTENDED_AND_UNIQUE = "ADD CONSTRAINT u UNIQUE (v, id)"
+UNIQUE = "ADD CONSTRAINT u UNIQUE (v)"
+
+
+@pytest.mark.parametrize(
+    ("change", "partitions", "why"),
+    [
+        (UNIQUE, 2, "a value that goes from row to row could not be followed. Use strategy direct, or pt-osc"),
+        (REPLACED, 2, "a value that goes from row to row could not be followed. Use strategy direct, or pt-osc"),
+        (UNIQUE, 1, ""),
+        (EXTENDED_AND_UNIQUE, 2, ""),
+        (EXTENDED, 2, ""),
+        (DROPPED, 1, "Use two migrations: the new key first, then DROP COLUMN"),
+    ],
+    ids=["unique", "replaced", "one-partition", "with-the-old-key", "extended", "dropped"],
+)
+def test_what_could_lose_a_value_is_refused_at_the_submission(
+    url: str, tmp_path: Path, change: str | dict[str, str], partitions: int, why: str
+) -> None:
+    """Of rows in several partitions no unique key can be kept that another row breaks. Only MariaDB refuses a drop."""
+    statement = change if isinstance(change, str) else change_at(url, change)
+    if change is DROPPED and not url.startswith("mysql"):
+        why = ""
+    with closing(Played(url, tmp_path, statement)) as found:
+        feeds: Any = Topic(partitions)
+        strategy = OnlineStrategy(found.server, found.lane, feeds, None, "m")
+        told = strategy.examine(found.spec, None)
+        if not why:
+            assert isinstance(told, fx.Examined), told
+            return
+        assert isinstance(told, fx.ExamineRefused)
+        assert why in told.reason
+        assert not found.run("SELECT 1 FROM information_schema.tables WHERE table_name LIKE '%items_%'")
 
 
 def test_a_value_of_the_new_key_is_in_two_rows_of_the_copy_on_the_way(url: str, tmp_path: Path) -> None:

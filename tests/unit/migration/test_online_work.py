@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from headgate.migration.core.spec import MigrationSpec
-from headgate.migration.strategies.contract import DatabaseUnavailableError, Memory
-from headgate.migration.strategies.online.lane_plan import lane_plan
+from headgate.migration.strategies.contract import DatabaseUnavailableError, Memory, RefusedError
+from headgate.migration.strategies.online.lane_plan import LanePlan, lane_plan
 from headgate.migration.strategies.online.marked import Note, Parts
 from headgate.migration.strategies.online.steps import OnlineWork
 from headgate.migration.strategies.planning import make_plan
 from headgate.records.migration import MigrationStrategy
-from unit.migration.test_lane_plan import ID, table
+from unit.migration.test_lane_plan import ID, OTHER, PRIMARY, table
 
 
 class Lane:
@@ -42,13 +42,13 @@ class Others:
         return lambda *_: None
 
 
-def work_of(answers: int) -> OnlineWork:
+def work_of(answers: int, held: LanePlan | None = None, feeds: Any = None) -> OnlineWork:
     plan = make_plan({"id": "id"}, table(ID), table(ID), "s", allow_lossy=False)
-    held = lane_plan(plan, "topic", name_bytes_max=63)
+    held = held or lane_plan(plan, "topic", name_bytes_max=63)
     spec = MigrationSpec(statement="", database="", strategy=MigrationStrategy.ONLINE)
     others: Any = Others()
     lane: Any = Lane(answers)
-    parts = Parts(others, lane, others, "feed", others)
+    parts = Parts(others, lane, feeds or others, "feed", others)
     return OnlineWork(parts, held, Memory(1, 1, "begun"), spec=spec, note=Note(), throttle_ratio=0.0)
 
 
@@ -62,6 +62,26 @@ def test_it_ends_where_its_session_is_lost_and_can_be_begun_again(
     work._thread.join(30)
     assert work.is_over_in_vain
     assert isinstance(work.error, DatabaseUnavailableError)
+
+
+def test_partitions_that_a_topic_gains_before_the_copy_are_found_before_it_is_filled() -> None:
+    """The submission has seen one. A table without rows has no mark by which they would be seen."""
+    unique = table(ID, OTHER, keys=PRIMARY | {"u": ("other",)})
+    plan = make_plan({"id": "id", "other": "other"}, unique, unique, "s", allow_lossy=False)
+    work = work_of(1, lane_plan(plan, "topic", name_bytes_max=63), Topic({0: 0, 1: 0}))
+    with pytest.raises(RefusedError, match="topic topic several partitions"):
+        work._marks()
+
+
+class Topic(Others):
+    """A topic with these ends."""
+
+    def __init__(self, ends: dict[int, int]) -> None:
+        super().__init__()
+        self._ends = ends
+
+    def ends(self, _topic: str) -> dict[int, int]:
+        return self._ends
 
 
 def test_what_did_not_answer_is_no_reason_any_more_once_a_step_is_done(monkeypatch: pytest.MonkeyPatch) -> None:

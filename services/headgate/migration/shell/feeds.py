@@ -53,7 +53,15 @@ PARTITIONS_MAX: Final = 64
 """A mark takes some milliseconds in each of them, while clients wait."""
 
 
-_FOR_GOOD: Final = frozenset({"value_refused", "change_undecodable", "source_offset_expired", "source_topic_replaced"})
+_FOR_GOOD: Final = frozenset(
+    {
+        "value_refused",
+        "change_undecodable",
+        "source_offset_expired",
+        "source_partitions_grown",
+        "source_topic_replaced",
+    }
+)
 """Errors that hold the feed's only table until somebody does something: the feed is not called failed for that."""
 
 

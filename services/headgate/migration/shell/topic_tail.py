@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 import msgspec
+from confluent_kafka import KafkaException
 
 from headgate.config.feed import RegistrySpec
 from headgate.databases.connections import named_registry
@@ -133,6 +134,7 @@ class Tail:
     ) -> None:
         """Raises FeedsUnavailableError."""
         self.topic_id = topic_id
+        self._connection, self._topic = connection, topic
         places = {Partition(topic, number): offset for number, offset in start.items()}
         self._reader = PartitionReader(connection, places, client_id="headgate-migration")
         self._events = Events(schemas)
@@ -146,6 +148,15 @@ class Tail:
             self._read(min(TAIL_POLL_SECONDS, left))
             found = [places or events.places(change) for change, places in zip(changes, found, strict=True)]
         return found
+
+    def partitions(self, seconds: float) -> frozenset[int]:
+        """See TopicTail. Raises FeedsUnavailableError."""
+        try:
+            topics = self._connection.admin.list_topics(self._topic, timeout=seconds).topics
+        except KafkaException as error:
+            raise FeedsUnavailableError(f"asking for the partitions of {self._topic}: {error.args[0].str()}") from error
+        found = topics.get(self._topic)
+        return frozenset() if found is None else frozenset(found.partitions)
 
     def close(self) -> None:
         """Let go."""

@@ -27,6 +27,7 @@ from headgate.migration.strategies.online.lane import (
     CutOver,
     FeedBehindError,
     Mark,
+    check_partitions,
     check_same,
     differs_at_rest,
     not_in_copy,
@@ -80,6 +81,7 @@ class _CutOver:
             deadline = time.monotonic() + self._seconds
             self._check_same()
             marks = self._drain(holder, deadline)
+            check_partitions(self._asked.marks, self._asked.tail, deadline - time.monotonic())
             self._compare(holder, marks, deadline)
             try:
                 self._finish()

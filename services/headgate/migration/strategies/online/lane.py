@@ -22,6 +22,10 @@ HOT_KEYS_MAX: Final = 1_000
 """Rows that are compared while the table is locked; so many take some ten milliseconds."""
 
 
+PARTITIONS_SECONDS_MIN: Final = 0.1
+"""For the broker's answer, if there is less time left; it takes some milliseconds."""
+
+
 class FeedBehindError(LockUnavailableError):
     """Clients would have had to wait for longer than they may, so everything is as before. It passes by itself."""
 
@@ -67,6 +71,10 @@ class TopicTail(Protocol):
 
     def find(self, changes: Sequence[LastChange], seconds: float) -> list[tuple[Place, ...]]:
         """Where the events of each of these changes are; none for one that has not come within the time."""
+        ...
+
+    def partitions(self, seconds: float) -> frozenset[int]:
+        """Those that the topic has now. Raises DatabaseUnavailableError after that time."""
         ...
 
 
@@ -337,6 +345,17 @@ def without_mark(partitions: Collection[int]) -> LockUnavailableError:
         f"no row could be marked whose changes go to partitions {sorted(partitions)} of the topic: they are gone, or "
         "clients hold them"
     )
+
+
+def check_partitions(marks: Marks, tail: TopicTail, seconds: float) -> None:
+    """Under the lock: raises RefusedError if the topic has gained partitions, of which the marks say nothing."""
+    now = tail.partitions(max(PARTITIONS_SECONDS_MIN, seconds))
+    if now != marks.partitions:
+        raise RefusedError(
+            f"the topic has {len(now)} partitions now, and had {len(marks.partitions)} when the copy was begun: the "
+            "order of a row's changes is lost. Let the source write to a new topic, and submit the change again. The "
+            "table is untouched"
+        )
 
 
 def check_same(before: Table, built: str, now: Table | None, now_built: str) -> None:

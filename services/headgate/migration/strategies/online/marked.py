@@ -97,8 +97,6 @@ class MarkedWork(CopyWork):
 
     def _check_marks(self) -> None:
         """Before anything is copied: every partition must have a row that can be marked, or no cut-over can be sure."""
-        if self.plan.compares_rows and len(self._marks().partitions) > 1:
-            raise several_and_unique(self.plan)
         before = self._feeds.ends(self.plan.topic)
         marked = self._set_marks()
         if marked.is_late:
@@ -121,7 +119,10 @@ class MarkedWork(CopyWork):
 
     def _marks(self) -> TopicMarks:
         if self.marks is None:
-            self.marks = TopicMarks(self._lane, self.plan, frozenset(self._feeds.ends(self.plan.topic)))
+            partitions = frozenset(self._feeds.ends(self.plan.topic))
+            if self.plan.compares_rows and len(partitions) > 1:  # since the submission
+                raise several_and_unique(self.plan)
+            self.marks = TopicMarks(self._lane, self.plan, partitions)
         return self.marks
 
     def _set_marks(self) -> Marked:

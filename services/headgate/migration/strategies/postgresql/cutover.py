@@ -27,6 +27,7 @@ from headgate.migration.strategies.online.lane import (
     CutOver,
     FeedBehindError,
     LastChange,
+    check_partitions,
     check_same,
     differs_at_rest,
     not_in_copy,
@@ -91,6 +92,7 @@ class _CutOver:
                 deadline = time.monotonic() + seconds
                 self._check_same(session)
                 self._drain(slot, session, deadline)
+                check_partitions(self._asked.marks, self._tail, deadline - time.monotonic())
                 self._seal(session, deadline)
                 keys = self._asked.touched.keys(self._reached, max(0.0, deadline - time.monotonic()))
                 if differing := self._lane.among(session, plan, keys) if keys else []:
