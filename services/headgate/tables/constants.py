@@ -36,8 +36,18 @@ class _Constant(msgspec.Struct, frozen=True):
     """Whether it stood in quotes."""
 
 
-def default_text(expression: str | None, source: Product, takes: Default, literal: Callable[[str], str]) -> str | None:
-    """What follows DEFAULT at the sink, None for none. ``literal`` quotes a text for the sink."""
+def default_text(
+    expression: str | None,
+    source: Product,
+    takes: Default,
+    literal: Callable[[str], str],
+    *,
+    room: int | None = None,
+) -> str | None:
+    """What follows DEFAULT at the sink, None for none. ``literal`` quotes a text for the sink.
+
+    ``room``: how many characters the column has. PostgreSQL does not compare a default with it, MySQL refuses a longer.
+    """
     found = None if expression is None or takes is Default.NONE else _constant(expression, source)
     if found is None:
         return None
@@ -49,7 +59,8 @@ def default_text(expression: str | None, source: Product, takes: Default, litera
     if takes is Default.TIME:
         is_fit = _TIME.fullmatch(text) is not None and not text.startswith(_NO_YEAR)
         return literal(text) if is_fit else None
-    return literal(text) if found.is_text and "\0" not in text else None
+    is_fit = found.is_text and "\0" not in text and (room is None or len(text) <= room)
+    return literal(text) if is_fit else None
 
 
 def _constant(expression: str, source: Product) -> _Constant | None:

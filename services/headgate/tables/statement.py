@@ -178,10 +178,16 @@ def _column(table: Definition, column: PostgresColumn | MysqlColumn, mapped: Map
     return _Column(
         name=column.name,
         mapped=mapped,
-        default=default_text(column.default, table.product, mapped.default, literal),
+        default=default_text(column.default, table.product, mapped.default, literal, room=_room(mapped)),
         is_nullable=column.is_nullable,
         comment=_comment(table.comments.get(column.name), sink, "column"),
     )
+
+
+def _room(mapped: Mapped) -> int | None:
+    """How many characters a text of MySQL holds, None where it does not say."""
+    found = mapped.type
+    return found.numbers[0] if isinstance(found, MysqlType) and found.is_text and found.numbers else None
 
 
 def _comment(text: str | None, sink: Product, of: str) -> str | None:

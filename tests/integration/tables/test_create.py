@@ -1,9 +1,13 @@
 """Tables of every type are created from a real catalogue at real sinks, and hold the extremes of the source's."""
 
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 import psycopg
@@ -11,6 +15,8 @@ import pytest
 
 from fixtures.services import mariadb_connect, mariadb_execute
 from fixtures.spare_databases import SpareDatabases
+from headgate.capture.target_tables import Sink as SinkHas
+from headgate.capture.target_tables import target_tables
 from headgate.databases.address import Target
 from headgate.databases.catalogue import Product
 from headgate.databases.mysql import catalogue as mysql
@@ -18,7 +24,12 @@ from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import quoted as mysql_quoted
 from headgate.databases.postgresql import catalogue as postgresql
 from headgate.databases.postgresql.session import PostgresSession, open_connection
+from headgate.databases.postgresql.sql import literal
 from headgate.databases.postgresql.sql import quoted as postgresql_quoted
+from headgate.sinks.contract import Sink
+from headgate.sinks.relational.mysql import MysqlSink
+from headgate.sinks.relational.postgresql import PostgresSink
+from headgate.sinks.relational.session import RelationalSettings
 from headgate.tables.mapped import Mapped, Outcome
 from headgate.tables.mysql_to_postgresql import to_postgresql as from_mysql
 from headgate.tables.postgresql_to_mysql import to_mysql
@@ -195,11 +206,19 @@ def run_at_postgresql(dsn: str, found: CreateTable) -> None:
         sink.execute(f"CREATE SCHEMA {postgresql_quoted(found.schema)}".encode())
         for each in found.statements:
             sink.execute(each.encode())
+    check(PostgresSink(RelationalSettings(dsn)), found)
 
 
 def run_at_mariadb(url: str, found: CreateTable) -> None:
     for each in found.statements:
         mariadb_execute(url, each)
+    check(MysqlSink(RelationalSettings(url)), found)
+
+
+def check(sink: Sink, found: CreateTable) -> None:
+    """The sink takes the table for a feed's."""
+    with closing(sink):
+        sink.check([found.name])
 
 
 def test_postgresql_to_postgresql_is_exact(
@@ -330,3 +349,51 @@ def test_mariadb_to_postgresql_holds_every_value(mariadb_database: str, sink_dat
                 assert type_.read(found) == type_.read(sent), type_.declared
                 cursor.execute("DELETE FROM everything")
                 sink.execute("DELETE FROM shop.everything")
+
+
+ODD: Final = "a'b\"c`d\\e; :x -- \\! touch it"
+"""A name that is quoted right, or ends a quotation."""
+
+MODES: Final = ("", "NO_BACKSLASH_ESCAPES,ANSI_QUOTES")
+
+
+@pytest.mark.skipif(None in map(shutil.which, ("psql", "mariadb")), reason="psql or mariadb is not installed")
+def test_the_databases_own_programs_run_the_file_and_nothing_else(
+    source: "psycopg.Connection[tuple[Any, ...]]",
+    postgres_database: str,
+    sink_database: str,
+    mariadb_database: str,
+    tmp_path: Path,
+) -> None:
+    """Programs read commands of their own from lines, so a name or a comment could start one."""
+    text = "line\n\\! touch it\n'; \\! touch it\ndelimiter //\n-- \\! touch it\n"
+    left_out = postgresql_quoted("g\n\\! touch it")
+    table, column, said = postgresql_quoted("shop", ODD), postgresql_quoted(ODD), literal(text)
+    source.execute(
+        f"CREATE TABLE {table} ({column} varchar(700) DEFAULT {said}, id int PRIMARY KEY, "
+        f"{left_out} int GENERATED ALWAYS AS (id) STORED); "
+        f"COMMENT ON TABLE {table} IS {said}; COMMENT ON COLUMN {table}.{column} IS {said}".encode()
+    )
+    wanted = definition_at(postgres_database, "shop", ODD)
+    file = tmp_path / "tables.sql"
+
+    file.write_text(target_tables([wanted], SinkHas(Product.POSTGRESQL), {}).text, encoding="utf-8")
+    psql = ["psql", sink_database, "--set=ON_ERROR_STOP=1", "--single-transaction", f"--file={file}"]
+    subprocess.run(psql, check=True, capture_output=True, cwd=tmp_path)
+    made = definition_at(sink_database, "shop", ODD)
+    assert (made.comment, made.comments, made.form.columns[0].default) == (
+        text, {ODD: text}, wanted.form.columns[0].default
+    )  # fmt: skip
+
+    parts = urlsplit(mariadb_database)
+    at = msgspec.structs.replace(wanted, schema=parts.path.strip("/"))
+    file.write_text(target_tables([at], SinkHas(Product.MARIADB), {}).text, encoding="utf-8")
+    mariadb = ["mariadb", f"--host={parts.hostname}", f"--port={parts.port}", f"--user={parts.username}"]
+    mariadb += [f"--password={parts.password}", "--default-character-set=utf8mb4"]
+    for mode in MODES:
+        starting = [f"--init-command=SET SESSION sql_mode = '{mode}'"]
+        subprocess.run([*mariadb, *starting], input=file.read_bytes(), check=True, capture_output=True, cwd=tmp_path)
+        found = definition_at_mariadb(mariadb_database, ODD)
+        assert (found.comment, found.comments) == (text, {ODD: text})
+        mariadb_execute(mariadb_database, f"DROP TABLE {mysql_quoted(at.schema, ODD)}")
+    assert [found.name for found in tmp_path.iterdir()] == ["tables.sql"]

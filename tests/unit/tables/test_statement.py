@@ -135,6 +135,17 @@ def test_what_is_not_a_constant_of_postgresql_is_left_out(default: str) -> None:
     assert "DEFAULT" not in statement
 
 
+def test_a_default_that_is_longer_than_its_column_is_left_out() -> None:
+    """PostgreSQL takes it, and refuses the rows. MySQL refuses the table."""
+    default = "'{}'::character varying".format("🚪" * 3)
+    table = postgres_table(
+        postgres_column("a", "character varying(3)", default=default),
+        postgres_column("b", "character varying(2)", default=default),
+    )
+    (statement,) = created(table_statement(table, Product.MARIADB)).statements
+    assert statement.count("DEFAULT '🚪🚪🚪'") == statement.count("DEFAULT") == 1
+
+
 def test_a_column_that_cannot_be_mapped_names_its_option() -> None:
     table = postgres_table(
         postgres_column("id", "text", is_nullable=False), postgres_column("a", "numeric"),
@@ -216,7 +227,7 @@ def _named(word: str) -> tuple[Definition, ...]:
     default = "'{}'::text".format(word.replace("'", "''"))
     return (
         postgres_table(
-            postgres_column(word, "character varying(9)", default=default), postgres_column("m", "public.mood"),
+            postgres_column(word, "character varying(99)", default=default), postgres_column("m", "public.mood"),
             key=(word,), table=word, comment=word, comments={word: word}, enums={"m": MOOD},
         ),
         mysql_table(
