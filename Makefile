@@ -64,10 +64,11 @@ test-containers: $(READY) ## docker-compose.yml with kills, and the integration 
 test-long: $(READY) ## what make test leaves out: campaigns of real faults, hundreds of simulated histories
 	$(PYTEST) -m long
 
-lint: $(READY) types ## ruff, formatter, import contracts, mypy
+lint: $(READY) types ## ruff, formatter, import contracts, mypy, words that are not plain English
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/lint-imports
+	$(RUN)/python infra/lint/words.py
 
 types: $(READY) ## mypy, strict, of the product, the lab and what tests share
 	$(RUN)/mypy

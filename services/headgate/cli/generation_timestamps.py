@@ -277,7 +277,7 @@ app.add_typer(reader, name="reader")
 
 @reader.command("list")
 def list_readers(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """List the readers of a timestamp set, and up to when each has read."""
+    """List the readers of a timestamp set, and to which time each has read."""
     with opened(name, cluster) as (_, tail):
         record_of(tail, name)
         found = tail.state.timestamps.readers.get(name, {})

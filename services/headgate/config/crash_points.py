@@ -2,7 +2,7 @@
 
 A change goes this way: the span is claimed, its rows are sent to the sink, the positions move, the transaction commits,
 the driver hears of it, and only then the agent reports the new position. What counts is what is true when a process
-stops in between: nothing lost, nothing twice, and no write by whoever was overtaken meanwhile.
+stops in between: nothing lost, nothing twice, and no write by whoever was overtaken since.
 
 ``reach`` marks the moment in the code. It does nothing, at the cost of one comparison per claim or batch, unless the
 process was started with ``HEADGATE_TEST_CRASH_POINTS`` naming a folder: then the first process that reaches an armed

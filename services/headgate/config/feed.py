@@ -150,7 +150,7 @@ class SourceSpec(Strict):
     {partition: first offset to apply}, for every topic and all its partitions, or {topic_id, offsets}
     (config/start_offsets.py). ``target_ts``: changes
     after it are not applied, and the feed is finished once everything before it is. ``transaction_topic``: where
-    Debezium writes the ends of transactions, which say up to when a table is complete (formats/transactions.py).
+    Debezium writes the ends of transactions, which say to which time a table is complete (formats/transactions.py).
     ``tables``: which tables the only topic carries for the feed, as schema.table or database.table; each goes to a sink
     table of its own. Without it, a topic carries one table. ``binary_handling_mode``: the option of that name of
     Debezium's connector, where it is not the default: how bytes are written as text, which no schema tells.

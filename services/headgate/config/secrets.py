@@ -48,7 +48,7 @@ def read_secret(file: Path) -> str:
 def secret(given: Path, option: str) -> Path:
     """The file that ``given`` means: a name in the folder for secrets, or a whole path in it.
 
-    Its own path, not what links lead to, so that a secret that is replaced is read anew. Raises NotPermittedError for
+    Its own path, not what links lead to, so that a secret that is replaced is read again. Raises NotPermittedError for
     whatever is not in the folder, ``..`` and links out of it included.
     """
     folder = Path(setting(SECRETS_DIR) or SECRETS_DIR_DEFAULT)

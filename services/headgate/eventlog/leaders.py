@@ -2,7 +2,7 @@
 
 A client asks with the leader epoch it has remembered, and would do so until the next refresh of its metadata, minutes
 later, although the broker says that the epoch is over (seen with a broker fenced under load: docs/bugs.md, B5). One
-that has once found no partition with a leader goes on saying so. A new client looks anew. Control topics and source
+that has once found no partition with a leader goes on saying so. A new client looks again. Control topics and source
 topics alike are asked here.
 """
 
@@ -23,7 +23,7 @@ LEADER_SECONDS_MAX: Final = 10.0
 """How long a partition may be without a leader: topics just created, and brokers that restart or hand over."""
 
 LEADER_POLL_SECONDS: Final = 0.1
-"""Between two attempts meanwhile."""
+"""Between two attempts in the meantime."""
 
 LEADER_MOVES: Final = frozenset(
     {

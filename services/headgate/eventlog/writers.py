@@ -180,7 +180,7 @@ class KafkaTransactionalWriter(LogWriter):
         )
 
     def _aborted(self, reason: str) -> LogError:
-        """Abort; if that does not get through, the broker will, and nobody commits meanwhile."""
+        """Abort; if that does not get through, the broker will, and nobody commits in the meantime."""
         try:
             self._open().abort_transaction(ABORT_SECONDS_MAX)
         except KafkaException as error:

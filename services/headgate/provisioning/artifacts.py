@@ -1,9 +1,9 @@
 """The jars that no wheel brings: named one by one, with their sha256, in `pins.json`; nothing else is ever used.
 
 `ensure("kafka")` returns them, fetching what is missing on first use and working offline from then on. A set
-appears in the cache folder whole or not at all, and is checked anew each time it is asked for.
+appears in the cache folder whole or not at all, and is checked again each time it is asked for.
 
-`python -m headgate.provisioning.artifacts --write-pins` resolves the sets from their roots and writes the list anew:
+`python -m headgate.provisioning.artifacts --write-pins` resolves the sets from their roots and writes the list again:
 look at the difference before you commit it, for that list is what users trust. Without the option the sets are fetched.
 """
 
@@ -114,7 +114,7 @@ def ensure(name: ArtifactSet, progress: Progress = lambda _name, _done, _all: No
                 _fetch(name, pins, folder, progress)
     problem = _problem(folder, pins)
     if problem is not None:
-        raise ArtifactError(f"{problem} (pinned in {_PINS_FILE}). Remove {folder.parent}: the set is fetched anew")
+        raise ArtifactError(f"{problem} (pinned in {_PINS_FILE}). Remove {folder.parent}: the set is fetched again")
     progress(name, len(pins), len(pins))
     return tuple(folder / file_name for file_name in sorted(one.file_name for one in pins))
 
@@ -222,7 +222,7 @@ def _is_among(name: str, file_names: Sequence[str]) -> bool:
 
 def _main() -> None:
     parser = argparse.ArgumentParser(prog="python -m headgate.provisioning.artifacts", description=__doc__)
-    parser.add_argument("--write-pins", action="store_true", help="resolve the sets and write the pinned list anew")
+    parser.add_argument("--write-pins", action="store_true", help="resolve the sets and write the pinned list again")
     parser.add_argument("sets", nargs="*", metavar="SET", help=f"which: {', '.join(get_args(ArtifactSet))} [all]")
     given = parser.parse_args()
     if given.write_pins:

@@ -153,7 +153,7 @@ _ROWS: Final = (
         "source_transactions",
         Stage.SOURCE,
         False,
-        "what `source.transaction_topic` names cannot say up to when the feed's tables are complete",
+        "what `source.transaction_topic` names cannot say to which time the feed's tables are complete",
         "the message says why; correct the option, or leave it out",
     ),
     ErrorCode(

@@ -159,7 +159,7 @@ class ReaderReported(msgspec.Struct, frozen=True):
 
 
 class StreamsRecut(msgspec.Struct, frozen=True):
-    """Neighbouring streams whose tokens are cut anew behind each of ``cuts``; none: they are merged."""
+    """Neighbouring streams whose tokens are cut again behind each of ``cuts``; none: they are merged."""
 
     streams: tuple[str, ...]
     cuts: tuple[int, ...]

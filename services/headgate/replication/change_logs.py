@@ -42,7 +42,7 @@ IDLE_SECONDS: Final = 0.5
 """While no span reads a change log."""
 
 RETRY_SECONDS: Final = 2.0
-"""After a failure: nothing new begins meanwhile, and no batch is planned."""
+"""After a failure: nothing new begins in the meantime, and no batch is planned."""
 
 NEIGHBOURS_SECONDS: Final = 0.5
 """How often the sink is asked where other parts of a table are, while one waits for them."""

@@ -51,7 +51,7 @@ BORDER_SECONDS_MAX: Final = 30.0
 """How long a lane that is to end waits for its batch; then that is broken off, and the sink knows what it was."""
 
 GENERATED_ROWS_MIN: Final = 400
-"""So many rows per partition of a batch are worth code that Spark generates for it. It is generated anew for each
+"""So many rows per partition of a batch are worth code that Spark generates for it. It is generated again for each
 partition, which costs a millisecond; without it a row costs 3 to 5 µs more (docs/benchmarks.md)."""
 
 REST_SECONDS: Final = 1.0
@@ -124,7 +124,7 @@ class Lane:
         self.batches = 0
         self.stopping = threading.Event()
         self.warmed = threading.Event()
-        """Its first batch is over, be it that nothing of it was to be written."""
+        """Its first batch is over, even if nothing of it was to be written."""
         self.progress = ProgressReader()
         self._starts = dict(starts)
         self._batch_coordinator = batch_coordinator

@@ -28,7 +28,7 @@ from headgate.replication.rows import BadChange, Original
 from headgate.sinks.contract import QuarantineUnavailableError
 
 WRITE_SECONDS_MAX: Final = 10.0
-"""For the broker to acknowledge: the sink's rows are locked meanwhile, so it must not be long."""
+"""For the broker to acknowledge: the sink's rows are locked in the meantime, so it must not be long."""
 
 
 class DeadLetterWriter:

@@ -250,8 +250,8 @@ class Queries:
                 self._ending.remove(lane)
                 self._ended.add(lane.progress.total)
             live = {other.feed for other in (*self.lanes.values(), *self._ending)}
-            # A span that is tried again has no lane until then. What its decoder remembers meanwhile counts: how long a
-            # schema has been unknown, for example.
+            # A span that is tried again has no lane until then. What its decoder remembers counts: how long
+            # a schema has been unknown, for example.
             live |= {FeedIncarnation.of_task(span.task) for span in self._table.all() if _is_kept(span)}
         if lane.feed not in live:
             self._runtime.close_unused(live)

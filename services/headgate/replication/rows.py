@@ -120,7 +120,7 @@ class SpanRows:
 
     @property
     def is_waiting(self) -> bool:
-        """There is something to apply, be it only positions to move."""
+        """There is something to applyeven if only positions move."""
         return any(end != self.work.expected[partition] for partition, end in self.next.items())
 
     @property

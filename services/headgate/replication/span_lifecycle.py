@@ -218,7 +218,7 @@ class SpanLifecycle:
     def look(self, span: Span) -> None:
         """Find out how far the present writer of a warm span is. What goes wrong shows when it is to be written.
 
-        With the table's lock held. One look at a time: a sink that is slow is not asked again meanwhile.
+        With the table's lock held. One look at a time: a sink that is slow is not asked again until then.
         """
         if not self._table.killed and span.id not in self._looked_for:
             self._looked_for.add(span.id)

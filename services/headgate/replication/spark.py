@@ -154,7 +154,7 @@ class SparkRuntime:
         """
         sizes = {"driver": psutil.Process().memory_info().rss, "jvm": 0, "workers": 0}
         for number, process in enumerate(self._family()):
-            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # it has ended meanwhile
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # it has ended since
                 sizes["workers" if number else "jvm"] += process.memory_info().rss
         return sizes
 
@@ -191,7 +191,7 @@ class SparkRuntime:
         if self._starved_since is not None and now - self._starved_since > EXECUTORS_SECONDS_MAX:
             self._starved_since = None
             _log.warning(
-                "Spark has had no executor for %g s though there was work: it is ended, and %s is asked anew",
+                "Spark has had no executor for %g s though there was work: it is ended, and %s is asked again",
                 EXECUTORS_SECONDS_MAX,
                 self.settings.master,
             )

@@ -392,4 +392,4 @@ def _described(error: Exception) -> str:
     """What happened and where. Errors of Python about values ("invalid literal …") may quote a row: only their name."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     said = f": {error}" if isinstance(error, RuntimeError | OSError) else ""
-    return f"{type(error).__name__}{said} (at {where.filename}:{where.lineno}): a fault of Headgate"
+    return f"{type(error).__name__}{said} (at {where.filename}:{where.lineno}): an internal error"

@@ -17,8 +17,8 @@ from headgate.sources.topic_ids import TopicReplacedError, check_topic_id
 _log = logging.getLogger(__name__)
 
 TOPICS_SECONDS: Final = 10.0
-"""Between two looks. What a topic that was made again holds beyond the old one's position may be applied meanwhile; who
-goes on from its beginning, which the error asks for, applies it again in its order."""
+"""Between two looks. What a topic that was made again holds beyond the old one's position may be applied until then;
+who goes on from its beginning, which the error asks for, applies it again in its order."""
 
 
 OPEN: Final = frozenset({Phase.WAITING, Phase.READING, Phase.CLAIMED, Phase.WRITING})

@@ -1,4 +1,4 @@
-"""Reads the ends of transactions beside the lanes, and says of each span up to when it is complete.
+"""Reads the ends of transactions beside the lanes, and says of each span to which time it is complete.
 
 One thread and, per transaction topic, one reader for all spans of the agent. An END is told to the spans that it counts
 changes of; of the others it says that they wait for nothing new. What is applied is told by the spans' progress, and,
@@ -47,7 +47,7 @@ FAR_MS: Final = 2 * CLOSE_MS
 """A span that lags more leaves: more than it takes to join, so that a span does not leave and join in turn."""
 
 WAITING_MAX: Final = 200_000
-"""ENDs that a span may wait for (about 30 MB): a table that is stuck while it is written leaves, and joins anew."""
+"""ENDs that a span may wait for (about 30 MB): a table that is stuck while it is written leaves, and joins again."""
 
 
 WHOLE_SECONDS: Final = 10.0
@@ -125,7 +125,7 @@ class _Member:
         self.look_at = 0.0
 
     def is_of(self, span: Span | None) -> bool:
-        """Whether its evidence still is that of ``span``: it has not been opened anew."""
+        """Whether its evidence still is that of ``span``: it has not been opened again."""
         return span is not None and _opening(span) == _opening(self.span)
 
     def see(self, span: Span) -> None:
@@ -161,7 +161,7 @@ class TransactionTopic:
             self._reader.close()
 
     def turn(self, spans: Sequence[Span]) -> None:
-        """Read on, and say of each of ``spans`` up to when it is complete. Raises SourceError, ChangeError."""
+        """Read on, and say of each of ``spans`` to which time it is complete. Raises SourceError, ChangeError."""
         self._check_topic()
         self._part(spans)
         for span in spans:

@@ -122,7 +122,7 @@ class HolderLeases:
         return found
 
     def take_silent(self) -> list[Holder]:
-        """The suspects that were not heard meanwhile, sorted; each is told once, and watched again if heard again."""
+        """The suspects that were not heard since, sorted; each is told once, and watched again if heard again."""
         silent = sorted(self._suspects)
         self._suspects.clear()
         for holder in silent:

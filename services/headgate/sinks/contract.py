@@ -68,7 +68,7 @@ class Claim(msgspec.Struct, frozen=True):
     """One assignment of one span, as the sink sees it. ``start`` names its partitions and creates missing rows only.
 
     A claim of a higher ``incarnation`` than the sink's is a rewind: positions go back to ``start``. ``topic_id``, where
-    known, is Kafka's id of the source topic: another id at the sink means that the topic was made anew
+    known, is Kafka's id of the source topic: another id at the sink means that the topic was made again
     (TopicReplacedError; a row without id takes it on, a rewind brings its own). ``span`` is the table's, or the part's,
     name in the log, for labels and messages; the table's if left out.
     """

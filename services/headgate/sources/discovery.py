@@ -65,7 +65,7 @@ def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[Span
     notices += [f"source topic {topic} was deleted and made again: its table stops" for topic in replaced]
     if spec.source.transaction_topic is not None and spec.source.transaction_topic not in present:
         notices.append(
-            f"transaction topic {spec.source.transaction_topic} does not exist any more: up to when the feed is "
+            f"transaction topic {spec.source.transaction_topic} does not exist any more: to which time the feed is "
             "complete is not known"
         )
     joined: tuple[SpanPlan, ...] = ()

@@ -27,7 +27,7 @@ from headgate.formats.decoding import SchemasUnavailableError
 
 CONNECT_SECONDS_MAX: Final = 2.0
 ANSWER_SECONDS_MAX: Final = 4.0
-"""A task waits meanwhile, and its other tables with it."""
+"""A task waits in the meantime, and its other tables with it."""
 
 PAUSE_SECONDS: Final = 1.0
 """After a failure nothing is asked for so long: a hundred tables must not wait in turn for one dead registry."""

@@ -1,6 +1,6 @@
 """Kafka's own ids of topics: a topic that was deleted and made again under its name is another one.
 
-Offsets say how far a topic has been read, and begin anew with each topic. So whoever remembers an offset remembers the
+Offsets say how far a topic has been read, and start again with each topic. So whoever remembers an offset remembers the
 id of the topic that it is of, and reads nothing of a topic with another id. Ids are asked for *before* offsets: what is
 replaced in between then has the wrong id with the right offsets, which is noticed, and never the other way round.
 """

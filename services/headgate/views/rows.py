@@ -86,7 +86,7 @@ class TsShown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FeedShown(FeedRow, frozen=True, kw_only=True):
-    """A feed with its specification, up to when it has come, and each of its spans."""
+    """A feed with its specification, to which time it has come, and each of its spans."""
 
     feed_id: str
     incarnation: int
@@ -271,7 +271,7 @@ def _feed_row(snapshot: Snapshot, feed: str, record: FeedRecorded) -> FeedRow:
 
 
 def _checkpoint(snapshot: Snapshot, feed: str, record: FeedRecorded) -> TsShown | None:
-    """Up to when the feed has come: ``resolved`` by evidence in the log, ``seen`` for people only; None if unknown."""
+    """The time that the feed has come to: ``resolved`` by evidence in the log, ``seen`` for people; None if unknown."""
     progress = _progress_of(snapshot, feed, record)
     if progress is None:
         return None

@@ -247,7 +247,7 @@ class ViewsService:
         groups = Groups(self._log.connection, self._settings.prefix)
         while True:
             if self._settings.views.groups and not model.behind:
-                # Taken here, where nothing changes them meanwhile; the brokers are asked elsewhere.
+                # Taken here, where nothing changes them in the meantime; the brokers are asked elsewhere.
                 positions = positions_of(model.snapshot)
                 await asyncio.to_thread(groups.write, positions, lambda: self._asked)
             await asyncio.sleep(GROUPS_SECONDS)

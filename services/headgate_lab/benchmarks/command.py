@@ -30,7 +30,7 @@ def pipeline(
     rounds: Annotated[int, typer.Option(min=1, help="interleaved runs of each side")] = 3,
     output: Format = Output.TABLE,
 ) -> None:
-    """Changes per second into PostgreSQL, beside bare hands on the same topic in the same run."""
+    """Changes per second into PostgreSQL, beside a hand-written COPY baseline on the same topic in the same run."""
     _show(bench_pipeline(PipelineOptions(changes=changes, rounds=rounds), note), output)
 
 
@@ -45,7 +45,7 @@ def peers(  # noqa: PLR0917 - options of a command line
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Changes per second beside Kafka Connect with Debezium's JDBC sink, Flink SQL and bare hands, on one topic."""
+    """Changes per second beside Kafka Connect with Debezium's JDBC sink, Flink SQL and hand-written COPY."""
     options = PeersOptions(tuple(race or RACES), changes, rounds, tuple(SIDES if only is None else only), race_with)
     _show(bench_peers(options, note), output)
 

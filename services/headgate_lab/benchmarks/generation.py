@@ -1,4 +1,4 @@
-"""What a switch of a change log costs: its time, and how long changes wait that are written meanwhile.
+"""What a switch of a change log costs: its time, and how long changes wait that are written in the meantime.
 
 A real broker, an owner in a process of its own, and writers as threads of this one, as in `headgate serve ingest`, or
 in several processes. The lower half of the ring is split in four and merged again, in turn; the upper half stays one

@@ -6,7 +6,7 @@ Real services as processes of their own, a captured database, writers all the wh
   before. ``copy_cpu_us_…``: processor time in those seconds, per row, of the copy's Spark, of its Python workers, of
   the database (which has the writers' statements, too), and of all else (writers, connector, broker, agent).
 - ``catch_up_changes_per_s``: the agent is frozen for some seconds once the copy is ready, and then has to come through
-  what the writers have done meanwhile.
+  what the writers have done since.
 - ``cutover_stall_p99_ms``: the longest that each writer has waited for one statement around the cut-over.
 - ``revert_s``: the change is undone, the writers go on: from the submission to the end.
 - ``stage_s_…``: the time that online spent in each stage, as the owner has recorded it; the frozen agent's is in it.

@@ -214,7 +214,7 @@ class MigrationServices:
                 looked = now
                 self._check(name)
             if now - begun > WAIT_SECONDS_MAX:
-                raise BenchError(f"waited {WAIT_SECONDS_MAX:g} s in vain: {what}")
+                raise BenchError(f"gave up after {WAIT_SECONDS_MAX:g} s: {what}")
             time.sleep(seconds)
         return time.monotonic()
 

@@ -1,7 +1,7 @@
-"""How many changes per second, and what safety costs: Headgate and bare hands in turn on the same topic.
+"""How many changes per second, and what safety costs: Headgate and hand-written COPY in turn on the same topic.
 
 Every run starts on an empty table and counts only if the table is exactly right afterwards. Headgate's time goes from
-``add_table`` (claim, lane start) to the last position at the sink; bare hands' from the first poll to the last commit.
+``add_table`` (claim, lane start) to the last position at the sink; the baseline's from first poll to last commit.
 """
 
 import os
@@ -72,7 +72,7 @@ def bench_pipeline(options: PipelineOptions, say: Callable[[str], None]) -> Repo
                 _round(parts, workload, expected, measured, round_number)
                 say(
                     f"round {round_number + 1}: headgate {measured.changes_per_s[-1]:,.0f}/s, "
-                    f"bare hands {measured.bare_hands_per_s[-1]:,.0f}/s"
+                    f"hand-written {measured.bare_hands_per_s[-1]:,.0f}/s"
                 )
             figures |= _figures(measured, suffix)
     return Report("pipeline", figures)

@@ -1,4 +1,4 @@
-"""A campaign: rounds of faults drawn from a seed, operators' commands meanwhile; then everything must converge."""
+"""A campaign: rounds of faults drawn from a seed, operators' commands between them; then everything must converge."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -23,7 +23,7 @@ from headgate_lab.embedded.clients import postgres_client
 
 LOOK_SECONDS: Final = 0.05
 FLUSH_SECONDS: Final = 600.0
-"""A broker that restarts is waited for; the outbox keeps what comes meanwhile."""
+"""A broker that restarts is waited for; the outbox keeps what comes in the meantime."""
 
 JOIN_SECONDS_MAX: Final = 120.0
 

@@ -23,7 +23,7 @@ from headgate_lab.demo.services import run_command
 __all__ = ["MigrationServices"]
 
 WAIT_SECONDS_MAX: Final = 900.0
-"""For one step of a migration whose services are killed meanwhile."""
+"""For one step of a migration whose services are killed in the meantime."""
 
 POLL_SECONDS: Final = 0.2
 COMMAND_SECONDS: Final = "120"

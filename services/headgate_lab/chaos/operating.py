@@ -1,4 +1,4 @@
-"""What people do meanwhile: pause and resume the feed, move tables, drain agents, rebalance; by the commands they type.
+"""What people do during a campaign, by the commands they type: pause, resume, move tables, drain agents, rebalance.
 
 While everything is under fire a request may be refused or not be settled in time; that is counted, not judged. What
 must hold is that none of it loses or doubles anything, and that the feed runs when the operator has gone.

@@ -228,7 +228,7 @@ class Faults:
             while time.monotonic() < deadline:
                 began = time.monotonic()
                 service.freeze()
-                # What the server still executes for the frozen client ends meanwhile.
+                # What the server still executes for the frozen client ends in the meantime.
                 time.sleep(FREEZE_LOOK_SECONDS)
                 rows = target.execute(_IN_TRANSACTION).fetchall()
                 held = {label.group("table") for row in rows if (label := LABEL.fullmatch(row[0]))} & tables

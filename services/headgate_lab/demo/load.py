@@ -187,7 +187,7 @@ class Writer:
     def _change_key(self, connection: Connection, table: Table, live: list[Key]) -> None:
         """Debezium sends a key change as a delete and a create, without large values that have not changed.
 
-        Nobody behind it can know such a value (the row with it was deleted first), so it is set anew here; a table
+        Nobody behind it can know such a value (the row with it was deleted first), so it is set again here; a table
         whose keys change needs REPLICA IDENTITY FULL otherwise.
         """
         place = self._random.randrange(len(live))

@@ -1,7 +1,7 @@
 """Agents of the world: a process with one session after the other, as agent/shell/service.py and life.py run them.
 
 The machine, Turns, Lease, Heartbeat and IdWatch are the real ones. Only what reads a clock or waits in the service is
-written anew here: reading, the replay to an end, the retry of a write that nobody acknowledged.
+written again here: reading, the replay to an end, the retry of a write that nobody acknowledged.
 """
 
 from collections import deque

@@ -243,7 +243,7 @@ class LogAudit:
     def _check_times(
         self, feed: str, value: FeedProgressed, before: FeedProgressed | None, plan: SpanPlan, written: Positions
     ) -> None:
-        # What was said before a table joined stands still until that has come as far; it must not move meanwhile.
+        # What was said before a table joined stands still until that has come as far; it must not move in the meantime.
         stood = (None, None) if before is None else (before.checkpoint_ts, before.resolved_ts)
         if value.checkpoint_ts not in (value.resolved_ts, stood[0]):
             self._check_ts(feed, value.checkpoint_ts, plan.span, written, plan.start)

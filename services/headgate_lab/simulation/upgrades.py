@@ -27,7 +27,7 @@ FORGOTTEN_SHARE: Final = 0.3
 """How often an old process is taken away as it is and brought back later, one in a world: a machine under repair."""
 
 FORGOTTEN_SECONDS: Final = 150.0
-"""For so long: meanwhile its keys are swept (coordinator/core/sessions/membership.py) and the level rises."""
+"""For so long: in the meantime its keys are swept (coordinator/core/sessions/membership.py) and the level rises."""
 
 
 class Upgrades:

@@ -83,8 +83,8 @@ MEDDLING = {
         "trigger added would stay with the old table",
     ),
     "column": ("ALTER TABLE items ADD COLUMN c int", "ALTER TABLE items ADD COLUMN c int, ALGORITHM=INSTANT", "def"),
-    "index": ("CREATE INDEX by_v ON items (v)", "CREATE INDEX by_v ON items (v)", "definition has changed|built anew"),
-    "truncate": ("TRUNCATE items", "TRUNCATE items", "truncated or built anew"),
+    "index": ("CREATE INDEX by_v ON items (v)", "CREATE INDEX by_v ON items (v)", "definition has changed|built again"),
+    "truncate": ("TRUNCATE items", "TRUNCATE items", "truncated or built again"),
 }
 """What is done between copy and cut-over: at PostgreSQL, at MariaDB → the reason."""
 

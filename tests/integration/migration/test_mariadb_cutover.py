@@ -246,7 +246,7 @@ def test_a_feed_that_is_behind_is_seen_before_the_table_is_locked(url: str, tmp_
 @pytest.mark.parametrize(
     ("meddling", "why"),
     [
-        ("TRUNCATE TABLE items", "truncated or built anew"),
+        ("TRUNCATE TABLE items", "truncated or built again"),
         ("ALTER TABLE items ADD COLUMN other int, ALGORITHM=INSTANT", "definition has changed"),
         ("UPDATE items SET v = -1 WHERE id = 5", "differs in 1 rows while nothing changes"),
     ],

@@ -1,8 +1,11 @@
 """The documents: short where that was decided, and every link leads to a file or a heading that exists."""
 
 import re
+import runpy
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 ROOT: Final = Path(__file__).parents[3]
 README_LINES_MAX: Final = 100
@@ -51,6 +54,20 @@ def test_a_commit_is_told_from_numbers_and_identifiers() -> None:
     ]
     others = "20261122 3.4028235e+38 5e045c13-0000-4000-8000-000000000001 x'00ff0a09' deadbeef 6f726465722d3137"
     assert COMMIT.findall(others) == []
+
+
+def test_no_word_that_readers_stumble_over_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+    words = runpy.run_path(str(ROOT / "infra" / "lint" / "words.py"))
+    assert (words["main"](), capsys.readouterr().err) == (0, "")
+
+
+def test_a_word_is_found_in_text_and_not_in_code(tmp_path: Path) -> None:
+    words = runpy.run_path(str(ROOT / "infra" / "lint" / "words.py"))
+    page, program = tmp_path / "page.md", tmp_path / "program.py"
+    page.write_text("It begins\nAnew, up to\nwhen. `anew` ``anew``\n```\nanew\n```\nrenewed\n")
+    program.write_text('"""In vain."""\nanew = 1  # meanwhile\nprint("lest")\n')
+    assert list(words["found_in"](page)) == [(2, "Anew"), (2, "up to\nwhen")]
+    assert list(words["found_in"](program)) == [(1, "In vain"), (2, "meanwhile"), (3, "lest")]
 
 
 def test_links_lead_somewhere() -> None:

@@ -1,6 +1,6 @@
 """What an agent's tables have done, summed up by feed, for metrics.
 
-A table's own counts begin anew with each claim, in this process or another. Here they become counts that only grow
+A table's own counts start again with each claim, in this process or another. Here they become counts that only grow
 while the process lives, as rates need them. They are read about once a second: what a table did after its last reading
 is not in them.
 """
@@ -48,6 +48,6 @@ class FeedFigures:
 
 
 def _same_claim(before: TaskStatus, now: TaskStatus) -> bool:
-    """A count that is less than before has begun anew, whatever the epoch says."""
+    """A count that is less than before has started again, whatever the epoch says."""
     whose: tuple[tuple[str, Epoch], ...] = ((before.feed_id, before.epoch), (now.feed_id, now.epoch))
     return whose[0] == whose[1] and before.rows <= now.rows and before.bytes <= now.bytes

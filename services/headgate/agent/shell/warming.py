@@ -1,6 +1,6 @@
 """Making ready what executors run on (a Spark session takes 8 s, on a busy machine a minute), beside a session.
 
-A session heartbeats and reads along meanwhile. One that ends before leaves the work to the next: it goes on as it is.
+A session heartbeats and reads along until then. One that ends before leaves the work to the next: it goes on as it is.
 """
 
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 A report says how many bytes its role has moved since its claim. The difference to the role's report before is added to
 the present *round*; a round that is over gives bytes per second of the spans that moved any. This is memory of one term
-(state.py): a new owner measures anew. Time is given in, in monotonic seconds.
+(state.py): a new owner measures again. Time is given in, in monotonic seconds.
 """
 
 from collections.abc import Mapping

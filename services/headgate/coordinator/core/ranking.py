@@ -66,7 +66,7 @@ class Ranking(Generic[MemberT]):
         return self._entries[0][1] if self._entries else None
 
     def in_order(self) -> Iterator[MemberT]:
-        """Members from the least on; take only as many as needed, and change nothing meanwhile."""
+        """Members from the least on; take only as many as needed, and change nothing in the meantime."""
         entries = self._entries
         if not entries:
             return

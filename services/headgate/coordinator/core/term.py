@@ -80,7 +80,7 @@ class Spread:
 
 @dataclass(slots=True)
 class TermMemory:
-    """One owner's memory between its throne and its end; see the module's docstring."""
+    """One owner's memory between its election and its end; see the module's docstring."""
 
     owner_rev: int
     epochs_issued: int = 0

@@ -69,7 +69,7 @@ class Capacity:
 
 
 MOVING_PER_FEED_MAX: Final = 64
-"""Spans of one feed on their way at the same time: each is open at two agents meanwhile, which is
+"""Spans of one feed on their way at the same time: each is open at two agents until then, which is
 memory and connections for nothing; as many as one agent opens at a time keep it busy."""
 
 

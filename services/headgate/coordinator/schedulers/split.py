@@ -15,7 +15,7 @@ from headgate.coordinator.schedulers.contract import Asked, Division, Heat, Sche
 
 DIVISIONS_PER_FEED_MAX: Final = 4
 """Tables of one feed that are divided otherwise at the same time: each rests for about a second, and holds the feed's
-checkpoint meanwhile."""
+checkpoint in the meantime."""
 
 HOT_SHARE: Final = 1.5
 """Times an agent's even share of all load from which a table is hot: below, moving its neighbours away is enough

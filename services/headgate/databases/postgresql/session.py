@@ -107,7 +107,7 @@ class PostgresSession:
 
     @property
     def is_in_transaction(self) -> bool:
-        """Whether a transaction is open, be it one that has failed."""
+        """Whether a transaction is open, also one that has failed."""
         return self.connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
 
     # --- statements as text ---

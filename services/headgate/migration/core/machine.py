@@ -275,7 +275,7 @@ def _cleaned_up(draft: Draft, name: str, effect: CleanUpMigration, result: Any) 
         raise TypeError(f"a clean-up cannot end with {type(result).__name__}")
     record = draft.migration(name)
     if record is not None and record.state in PENDING:
-        draft.burst()  # it was retried meanwhile, and has waited for this
+        draft.burst()  # it was retried since, and has waited for this
 
 
 MIGRATIONS: Final[Machine[MigrationsState]] = Machine(new_state=new_state, evolve=evolve, decide=decide, digest=digest)

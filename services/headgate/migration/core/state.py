@@ -1,6 +1,6 @@
 """What the log says of migrations, and how a record changes it: per key, nothing else.
 
-Beside it, ``Term`` is one owner's memory, from its throne to its end: what it has asked for, when it heard of whom.
+Beside it, ``Term`` is one owner's memory, from its election to its end: what it has asked for, when it heard of whom.
 ``decide`` writes it, nothing else; no digest covers it.
 """
 

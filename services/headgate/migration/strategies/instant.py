@@ -1,7 +1,7 @@
 """Instant DDL tried first (``--prefer-instant``): where the server changes its catalogue alone, nothing is copied.
 
 Whether it can is not concluded from the statement, but tried on an empty table of the same form: at MariaDB with
-``ALGORITHM=INSTANT``, at PostgreSQL by looking whether anything was written anew, built or checked. What can be instant
+``ALGORITHM=INSTANT``, at PostgreSQL by looking whether anything was rewritten, built or checked. What can be instant
 is a ``direct`` change from then on (``is_immediate`` in its record); everything else is done by the strategy that was
 named.
 """

@@ -37,7 +37,7 @@ def places_of(batch: ChangeBatch) -> str:
 def check_truncates(claim: Claim, changes: Sequence[Change]) -> None:
     """Raise ChangeError for a TRUNCATE of a topic of several partitions: what it wipes is anybody's guess.
 
-    What counts are the topic's partitions, not the span's: a part of a table, be it a single partition, has siblings.
+    What counts are the topic's partitions, not the span's: a part of a table, even a single partition, has siblings.
     """
     is_part = claim.span is not None and parse_span(claim.span).partitions is not None
     if (len(claim.start) > 1 or is_part) and any(change.operation is Operation.TRUNCATE for change in changes):

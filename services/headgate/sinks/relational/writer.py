@@ -82,7 +82,7 @@ class RelationalWriter(Generic[S, C, E]):
                             stage.is_respelled = True
                             batch = again
                             continue
-                        # Judged by the table as it is now: somebody may have widened the column meanwhile.
+                        # Judged by the table as it is now: somebody may have widened the column since.
                         return apply_in_parts(dialect, session, self._fresh_stage(session, batch.claim), batch)
                 except (dialect.error, SinkRefusedError, TableAlteredError) as error:
                     fault = dialect.fault_of(error) if isinstance(error, dialect.error) else Fault.ALTERED
@@ -154,7 +154,7 @@ class RelationalWriter(Generic[S, C, E]):
         return self._dialect.load_table(session, name, self._settings.keyless)
 
     def _fresh_stage(self, session: S, claim: Claim) -> Stage[S, C]:
-        """The table's stage, made anew if the table is no longer what the stage was made from."""
+        """The table's stage, made again if the table is no longer what the stage was made from."""
         stage = self._stage(session, claim)
         if self._load_table(session, claim) != stage.table:
             self._forget_stage(claim.table)

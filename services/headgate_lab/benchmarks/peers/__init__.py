@@ -1,1 +1,1 @@
-"""Headgate beside its peers on one topic: Kafka Connect with Debezium's sink, Flink SQL, and bare hands."""
+"""Headgate beside its peers on one topic: Kafka Connect with Debezium's sink, Flink SQL, and hand-written COPY."""

@@ -65,7 +65,7 @@ def run_by_hand(work: ByHand, processes: int) -> float:
         for worker in workers:
             worker.join(started + RUN_SECONDS_MAX - time.monotonic())
             if worker.exitcode != 0:
-                raise RuntimeError(f"bare hands: a process ended with {worker.exitcode}; what it said is above")
+                raise RuntimeError(f"hand-written COPY: a process ended with {worker.exitcode}; its error is above")
         ended: list[float] = [results.get(timeout=RESULT_SECONDS_MAX) for _ in workers]
         return max(ended) - started
     finally:

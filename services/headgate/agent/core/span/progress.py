@@ -63,7 +63,7 @@ class SpanProgress(msgspec.Struct, frozen=True):
 
 
 def opened(progress: SpanProgress, seen: Opened) -> SpanProgress:
-    """It goes on from the sink's positions; evidence of time is looked for anew."""
+    """It goes on from the sink's positions; evidence of time is looked for again."""
     return replace(
         progress,
         positions=seen.positions,

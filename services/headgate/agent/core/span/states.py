@@ -36,7 +36,7 @@ class Phase(StrEnum):
     WRITING = "writing"
     """Tasks of its lane's batch may be writing it."""
     SETTLING = "settling"
-    """Its position at the sink is being moved, which no batch does meanwhile. Without lane, if that is gone."""
+    """Its position at the sink is being moved, which no batch does in the meantime. Without lane, if that is gone."""
     RETRYING = "retrying"
     """On no lane; it failed, or its lane did, and it is opened again in a while."""
     DRAINING = "draining"

@@ -216,7 +216,7 @@ def settle(span: Span, _given: SpanInput, now: float) -> Step:
 
 
 def follow(span: Span, given: Settled, now: float) -> Step:
-    """It has; a span that has lost its lane meanwhile is opened anew."""
+    """It has; a span that has lost its lane since is opened again."""
     done = replace(span, progress=settled(span.progress, given.positions))
     return reopen(done, given, now) if span.lane is None else _to(done, Phase.CLAIMED, now)
 
@@ -357,7 +357,7 @@ def end_settled(span: Span, given: Settled, now: float) -> Step:
 
 
 def end_failed(span: Span, given: CallFailed, now: float) -> Step:
-    """The seal is tried again, unless it was given up meanwhile."""
+    """The seal is tried again, unless it was given up since."""
     return end(span, given, now) if span.stop is Stop.PLAIN else fail(span, given, now)
 
 

@@ -12,8 +12,8 @@
 An input (inputs.py) is a *signal* by what it says of the span it meets: a task of a higher epoch is another thing than
 the same one again. Rules, and what each one keeps out:
 
-- One call to source or sink at a time, and none while a batch may be writing: whoever wants the span meanwhile waits
-  for the answer (CLAIMING, SETTLING, RECALLED) or for the border (DRAINING).
+- One call to source or sink at a time, and none while a batch may be writing: who wants the span until then waits for
+  the answer (CLAIMING, SETTLING, RECALLED) or for the border (DRAINING).
 - It is planned into a batch in CLAIMED only, and CLAIMED is entered by a claim's answer, or when nothing is under way.
 - An answer that was asked for under another epoch or role is not adopted: it is asked again (OUTDATED).
 - What fails leaves its lane, and comes back through OPENING: the sink says where it goes on.
@@ -75,7 +75,7 @@ class Signal(StrEnum):
     FORGET = "forget"
     OPENED = "opened"
     OUTDATED = "outdated"
-    """Opened under another epoch or role than is wanted by now."""
+    """Opened under another epoch or role than the one wanted by now."""
     SETTLED = "settled"
     SEALED = "sealed"
     CALL_FAILED = "call_failed"

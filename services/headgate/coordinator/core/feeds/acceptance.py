@@ -1,12 +1,12 @@
 """What a feed means, found out and recorded: when it is created, updated, or told to go on from somewhere else.
 
 The machine knows neither brokers nor sinks. It accepts the request, asks for an effect, and decides on its result, for
-much may have happened meanwhile: the name taken, the feed resumed, the request taken back.
+much may have happened since: the name taken, the feed resumed, the request taken back.
 
 - **update**: only while the feed is stopped, when no agent runs any of it. What a feed is (FIXED) cannot change; tables
   may join, none may leave. The record's ``revision`` grows, so that nobody starts with an older spec.
 - **rewind** (resume from somewhere): only while stopped. The record's ``incarnation`` grows; a claim of a higher
-  incarnation sets the sink's positions to the new start offsets (sinks/contract.py), and the checkpoint begins anew.
+  incarnation sets the sink's positions to the new start offsets (sinks/contract.py), and the checkpoint starts again.
 """
 
 from itertools import filterfalse
@@ -174,7 +174,7 @@ def ask_again(draft: Draft, request: str) -> None:
 
 
 def finish(draft: Draft, effect: ResolveFeed | ResolveStart, result: Any) -> None:
-    """The service's answer. Of a request that was taken back, or answered meanwhile, nothing becomes."""
+    """The service's answer. Of a request that was taken back, or answered in the meantime, nothing becomes."""
     placed, outcome = draft.state.requests.get(effect.request), draft.outcome(effect.request)
     if placed is None or outcome is None or outcome.status is not OutcomeStatus.ACCEPTED:
         return
@@ -302,7 +302,7 @@ def _rewind(draft: Draft, effect: ResolveStart, result: StartResolved) -> None:
         return refuse(draft, effect.request, no_such_feed(draft, effect.feed))
     reason = _why_not_rewound(feed, effect.feed)
     if reason is None and [plan.span for plan in result.spans] != [plan.span for plan in feed.spans]:
-        reason = "its tables have changed meanwhile: ask again"
+        reason = "its tables have changed since: ask again"
     reason = reason or next(filter(None, map(why_unwritable, result.spans)), None)
     if reason is not None:
         return refuse(draft, effect.request, reason)

@@ -7,7 +7,7 @@ is written down, at most once a second per feed and only if something has change
 
 A span that is moved, lost, or divided otherwise in the second before a new owner comes may be further, at the sink,
 than this record says: the new owner counts the words of present primaries only (a word does not say which incarnation
-it is of), and the next one's claim brings what was sealed. Less is said than is so, never more. Where no next one
+it is of), and the next one's claim brings what was sealed. It says less than the truth, never more. Where no next one
 comes, because the feed has stopped or ended, the last positions are written with that (feed_lifecycle.py).
 """
 

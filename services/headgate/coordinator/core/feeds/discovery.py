@@ -40,7 +40,7 @@ __all__ = ["DISCOVER_SECONDS", "begin", "finish", "has_all", "look", "reads_chan
 
 DISCOVER_SECONDS: Final = 10.0
 """Between the end of a look and the next. A look is one request for the broker's metadata; a new table waits for it,
-and meanwhile the checkpoint knows nothing of the table, so it should not wait longer than people do."""
+and in the meantime the checkpoint knows nothing of the table, so it should not wait longer than people do."""
 
 WARNINGS_MAX: Final = 20
 """Warnings about tables that joined, the newest ones. A pattern can match thousands."""

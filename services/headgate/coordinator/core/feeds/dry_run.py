@@ -1,7 +1,7 @@
 """Acceptance without consequences: what an owner would say of a feed, asked of a state by somebody who owns nothing.
 
 The same rules (acceptance.py) judge a draft that is thrown away. What the rules cannot see from a state, the outcome of
-requests made meanwhile, can still be another when the feed is really asked for.
+requests made in the meantime, can still be another when the feed is really asked for.
 """
 
 from typing import Final

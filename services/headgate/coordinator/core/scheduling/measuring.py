@@ -40,7 +40,7 @@ def take(draft: Draft, may_move: Callable[[SpanKey], bool], *, is_settled: bool)
 
 
 def judge(draft: Draft, measured: Measured | None) -> None:
-    """Remember who was too busy; whoever is relieved now begins anew."""
+    """Remember who was too busy; whoever is relieved now starts again."""
     if measured is None:
         return
     busiest = balance.hottest(measured.loads)

@@ -147,7 +147,7 @@ def _capacity(draft: Draft, session: SessionId) -> SessionCapacity:
 
 
 def is_anyone_leaving(draft: Draft) -> bool:
-    """An agent is stopping, or being emptied: nothing is evened out meanwhile, for it would be for nothing."""
+    """An agent is stopping, or being emptied: nothing is evened out until then, for it would be for nothing."""
     return bool(_leaving(draft))
 
 

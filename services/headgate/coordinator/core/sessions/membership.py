@@ -3,7 +3,7 @@
 The barrier. A new owner dispatches nothing before every live session has answered *its* announcement, or one lease has
 passed. The answer stands behind the session's task reports in the same partition, so once it is read, so are they: the
 owner then knows what each session runs. Who has not answered when the lease is over is no target, and its roles count
-as lost, until it answers; the sink fences it meanwhile. Requests wait as well; heartbeats and reports are kept.
+as lost, until it answers; the sink fences it in the meantime. Requests wait as well; heartbeats and reports are kept.
 
 What counts as an answer. ``SyncAnswered.owner_rev`` equal to mine; or null (the unasked word of a new session, "I run
 nothing") if it was read *after* my term began. Why a null is good enough then, and only then: earlier owners dispatched
@@ -29,7 +29,7 @@ span names the session, SessionEnded goes too, a minute after all else.
 Why a zombie's late words say nothing even then. A word about a task counts only under the epoch of a role, an answer
 only under the owner_rev of a term, and neither ever repeats; no role names the session any more. What is left is a late
 heartbeat (with a late answer to this very owner, at most): that looks like a session which begins and dies at once. It
-is written dead again a lease later, and what it might have been given meanwhile nobody has touched, for the zombie
+is written dead again a lease later, and what it might have been given since nobody has touched, for the zombie
 itself asks its lease before it does anything. Words without any announcement are ended and swept likewise.
 """
 

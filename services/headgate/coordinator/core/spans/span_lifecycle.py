@@ -8,7 +8,7 @@ The undetermined rule. A session that is there, has answered, and reports a task
 stopping), for a span in which the log gives it no role, or under another epoch, is *undetermined*: nobody else is
 made primary of that span until it has stopped, failed, or died. The sink would fence it anyway; the rule avoids the
 fight. Being given the span again, under a new epoch, ends it too. A session that may write another span with a
-partition of this one (its table was divided otherwise meanwhile) is an *outsider*: the same holds.
+partition of this one (its table was divided otherwise since) is an *outsider*: the same holds.
 """
 
 from collections.abc import Iterable, Mapping
@@ -82,7 +82,7 @@ def writers(draft: Draft, key: SpanKey) -> list[SessionId]:
 
 
 def outsiders(draft: Draft, key: SpanKey) -> list[SessionId]:
-    """Undetermined sessions of other spans that share a partition with this one, sorted: nobody gets it meanwhile."""
+    """Undetermined sessions of other spans that share a partition with this one, sorted: nobody gets it until then."""
     return sorted({session for other in draft.state.index.overlapping(key) for session in writers(draft, other)})
 
 
@@ -109,8 +109,8 @@ def review(draft: Draft, key: SpanKey) -> None:
 def review_soon(draft: Draft, keys: Iterable[SpanKey]) -> None:
     """Review many spans, a piece now and a piece a turn after that.
 
-    Between two pieces others' events are decided as ever, and an owner that follows begins anew with all: what a review
-    finds is on the log, and it finds the same whenever it looks.
+    Between two pieces others' events are decided as before, and an owner that follows starts again with all: what a
+    review finds is on the log, and it finds the same whenever it looks.
     """
     draft.term.unreviewed.extend(keys)
     review_piece(draft, "")
@@ -149,7 +149,7 @@ def add(draft: Draft, key: SpanKey, target: SessionId) -> None:
             revision=feed.revision,
         )
     elif record.state is ReplicationState.ABSENT and feed is not None:
-        # An orphan is closed in the form it was run in; whoever starts anew starts with the feed as it is now.
+        # An orphan is closed in the form it was run in; whoever starts again starts with the feed as it is now.
         record = replace(record, incarnation=feed.incarnation, revision=feed.revision)
     act(draft, key, record, Signal.ADD, cause(draft, target=target))
 
@@ -175,7 +175,7 @@ def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:
     if progress is None or session != (role.agent, role.session) or progress.epoch != role.epoch or not progress.rows:
         return
     act(draft, key, record, Signal.PRIMARY_PROGRESSED, cause(draft))
-    draft.cancel_timer("stuck", key.feed)  # progress of one: its neighbours get their time anew (feed_lifecycle.py)
+    draft.cancel_timer("stuck", key.feed)  # progress of one: its neighbours get their time again (feed_lifecycle.py)
 
 
 def note_recovered(draft: Draft, feed: FeedRecorded, name: str, unapplied: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""How long the owner waits for a session, and for whom it waits no longer. Memory of one term: a new owner waits anew.
+"""How long the owner waits for a session, and for whom it waits no longer. Memory of one term: a new owner waits again.
 
 Three waits are for something that a session does by itself, though its heartbeats may continue while it hangs (what
 acts on their ends is in deadlines.py):
@@ -29,7 +29,7 @@ agent that takes longer has hung while its heartbeats go on; elsewhere, or tried
 DRAIN_SECONDS_MAX: Final = 60.0
 """From "drain" to sealed: a batch under way (seconds, tens where the sink is slow) and one row at the sink. To be
 impatient costs no more than that batch, which the next writer applies again; to wait costs the table its pause. It runs
-anew while the session still ends other drains: thousands may have been asked of it at once (a feed that stops)."""
+again while the session still ends other drains: thousands may have been asked of it at once (a feed that stops)."""
 
 STOP_SECONDS_MAX: Final = 60.0
 """As a drain, of a session that was never told to seal."""

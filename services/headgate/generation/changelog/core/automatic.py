@@ -2,7 +2,7 @@
 
 Every LOOK_SECONDS the owner makes a plan (planning.py) of what has been reported (reported_loads.py). What two looks in
 a row want of the same streams it proposes; then it rests for the policy's cool-down. A proposal takes the way of every
-switch (requests.py), but writes no request, so it dies with the owner, and the next one looks anew, a cool-down later.
+switch (requests.py), but writes no request, so it dies with the owner, and the next one looks again, a cool-down later.
 
 An operator has the last word. Who asks for a switch is served before a proposal; and then, as when somebody takes a
 switch back, autoscaling is *suspended*, on record, until a policy is set again: it never undoes what a person did.

@@ -29,7 +29,7 @@ __all__ = ["advance", "hear", "prepare", "raise_signal", "resume", "take_fenced"
 
 PROMISE_SECONDS: Final = 2.0
 """After so long without another promise those who have not promised are fenced: the others' affected ranges stand still
-meanwhile. A writer that lives answers within its batch, some 10 ms."""
+in the meantime. A writer that lives answers within its batch, some 10 ms."""
 
 PROMISE_SECONDS_MAX: Final = 6.0
 """After so long they are fenced though promises still come. On a machine that is busy writers are slow, not silent; to

@@ -58,7 +58,7 @@ class PartitionsGrownError(SourceError):
 
 
 class PartitionsNoted:
-    """Of one group. ``ids``: topic → Kafka's id of it; a topic that was made anew may have as many as it likes."""
+    """Of one group. ``ids``: topic → Kafka's id of it; a topic that was made again may have as many as it likes."""
 
     def __init__(self, connection: KafkaConnection, member: Any, ids: Mapping[str, str | None]) -> None:
         self._connection, self._member, self._ids = connection, member, ids

@@ -238,7 +238,7 @@ class ChangeWriter(WithOwnLog):
             self.close()
 
     def _wait(self, is_so: Callable[[], bool]) -> None:
-        """Until it is so, as long as changes are written meanwhile. The lock is held."""
+        """Until it is so, as long as changes are written in the meantime. The lock is held."""
         self._check()
         written, deadline = self._outbox.written, time.monotonic() + self._wait_seconds
         while not is_so():

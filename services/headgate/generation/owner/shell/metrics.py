@@ -62,7 +62,7 @@ _GAUGES: Final[dict[str, str]] = {
     "writers": "writers that may write",
     "unread_generations": "generations that some reader has still to read",
     "automatic": "1 while autoscaling is on and not suspended",
-    "unknown_writers": "writers whose load is not known: nothing is merged by itself meanwhile",
+    "unknown_writers": "writers whose load is not known: nothing is merged by itself until then",
     "refused_reports": "writers whose report of load cannot be true",
     "changes_per_second": "what writers have reported for all streams together",
     "hottest_stream_changes_per_second": "what writers have reported for the stream with most load",

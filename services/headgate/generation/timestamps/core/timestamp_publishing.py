@@ -33,7 +33,7 @@ TIMER: Final = "timestamps"
 
 CLEAN_SECONDS_MIN: Final = 1.0
 CLEAN_SECONDS_MAX: Final = 3_600.0
-"""Between two looks at what may be removed: wall clocks are set, so no wait is as long as it is reckoned."""
+"""Between two looks at what may be removed: wall clocks are set, so no wait is as long as it was computed."""
 
 
 def advance(draft: Draft, name: str) -> None:

@@ -72,7 +72,7 @@ class TimestampReader(WithOwnLog):
         return self._left_ms
 
     def generations(self, timeout_seconds: float = 0.0) -> tuple[PublishedGeneration, ...]:
-        """Those that it has not left, ascending, after what has come meanwhile was read.
+        """Those that it has not left, ascending, after what has come since was read.
 
         Waits at most so long for news. Raises LogError, GenerationError where a row is missing.
         """

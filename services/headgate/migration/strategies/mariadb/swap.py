@@ -24,7 +24,7 @@ from headgate.supervision.threads import BackgroundThread
 __all__ = ["TableSwap"]
 
 POLL_SECONDS: Final = 0.01
-"""Between two looks whether the rename waits: writers wait meanwhile."""
+"""Between two looks whether the rename waits: writers wait in the meantime."""
 
 COMMENT: Final = "headgate: a cut-over is under way"
 """Tells a sentry from a table that somebody needs."""

@@ -75,7 +75,7 @@ class OnlineBack:
         now = self._look(reverted.table)
         if now is None or self._lane.built_of(now) != found.built:
             raise RefusedError(
-                f"{name}: the table was truncated, replaced or built anew since, which changes do not tell, so the "
+                f"{name}: the table was truncated, replaced or built again since, which changes do not tell, so the "
                 f"table before is not what it would be: {OPPOSITE}"
             )
         if fingerprint(now) != found.definition:

@@ -320,7 +320,7 @@ def reached(memory: Memory, offsets: dict[int, int], topic_id: str | None, becam
 
 
 def too_slow(seconds: float, *, is_on_topic: bool) -> FeedBehindError:
-    """The mark before the lock has not come through in time: under the lock it would be waited for in vain."""
+    """The mark before the lock has not come through in time: under the lock it would never come."""
     where = "the copy" if is_on_topic else "the topic"
     return FeedBehindError(
         f"a change takes more than {seconds:g} s (--cutover-threshold) to {where}: the table was not locked"
@@ -361,7 +361,7 @@ def check_partitions(marks: Marks, tail: TopicTail, seconds: float) -> None:
 def check_same(before: Table, built: str, now: Table | None, now_built: str) -> None:
     """Under the lock: raises RefusedError unless this is the table that was copied, unaltered."""
     if now is None or now_built != built:
-        raise RefusedError("the table was truncated or built anew since it was copied: submit the change again")
+        raise RefusedError("the table was truncated or built again since it was copied: submit the change again")
     if now.definition != before.definition:
         raise RefusedError("the table's definition has changed since it was copied: submit the change again")
     if now.obstacles:

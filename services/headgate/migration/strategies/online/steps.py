@@ -42,7 +42,7 @@ PROOF_SECONDS: Final = 600.0
 """For a change to come by connector, topic and agent into the copy: a busy machine starts an agent in minutes."""
 
 MARK_SECONDS: Final = 10.0
-"""Another row is marked after so long: the first may have been deleted meanwhile."""
+"""Another row is marked after so long: the first may have been deleted since."""
 
 HEALTH_SECONDS: Final = 5.0
 """How often the log is asked for the feed, while there is nothing else to do."""
@@ -107,7 +107,7 @@ class OnlineWork(MarkedWork):
     # --- steps ---
 
     def run(self) -> None:
-        """See CopyWork. It ends where its main session is lost: whose the migration is must be found out anew."""
+        """See CopyWork. It ends where its main session is lost: whose the migration is must be found out again."""
         try:
             self._lane.hold_form(self.plan)
             while not self.stopping.is_set():

@@ -1,4 +1,4 @@
-"""Strategy ``online``: the copy's rows all come through Spark; a feed brings the changes made meanwhile.
+"""Strategy ``online``: the copy's rows all come through Spark; a feed brings the changes made in the meantime.
 
     start     the copy, empty; then a thread of the owner goes from step to step (core/copy_steps.py)
     steps     a feed from the table's topic into the copy is begun, shown to work, and paused at a position; every row

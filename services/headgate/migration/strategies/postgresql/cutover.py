@@ -147,7 +147,7 @@ class _CutOver:
     def _catch_up(self, slot: "_Slot") -> None:
         """Wait, while nobody is held up, until marks are in the copy.
 
-        Raises FeedBehindError: under the lock it would be waited for as long, and in vain.
+        Raises FeedBehindError: under the lock it would be waited for as long, without success.
         """
         deadline = time.monotonic() + self._seconds
         marked = self._asked.marks.set(self._tail, self._seconds)
@@ -156,7 +156,7 @@ class _CutOver:
             raise too_slow(self._seconds, is_on_topic=False)
         main = self._lane.server.sessions.main
         if missing := self._missing():
-            self._check_same(main)  # the copy of a table that was truncated would be waited for in vain
+            self._check_same(main)  # the copy of a table that was truncated would never come
             if not is_empty(main, table_of(self._plan.held)):
                 raise FeedBehindError(str(without_mark(missing)))
         while not self._is_in_copy(main):

@@ -57,7 +57,7 @@ AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'Acce
 """
 
 _XIDS: Final = 2**32
-"""Transactions' numbers as the log has them, and with it Debezium, begin anew after so many."""
+"""Transactions' numbers as the log has them, and with it Debezium, start again after so many."""
 
 _SAMPLED_PERCENT: Final = """
 SELECT least(100.0, 100.0 * %s / greatest(pg_relation_size(oid) / current_setting('block_size')::int, 1))::float8
@@ -439,7 +439,7 @@ def is_empty(session: BoundedConnection, table: sql.Composable) -> bool:
 
 
 def identity(session: BoundedConnection, table: Table) -> tuple[int, int] | None:
-    """What another table of that name, or the same one built anew, has not: its number and its file's."""
+    """What another table of that name, or the same one built again, has not: its number and its file's."""
     row = session.execute(_IDENTITY, (full_name(table, session),)).fetchone()
     return None if row is None else (int(row[0]), int(row[1]))
 

@@ -6,7 +6,7 @@ stands under another one, and the copy's name is gone, the change is in force. N
 program says.
 
 Taking away is one step for clients, under a lock of the table and the copy: triggers and copy go together, so that no
-statement meets one without the other, and a rename of the program's that waits meanwhile fails for want of the copy.
+statement meets one without the other, and a rename of the program's that waits then fails for want of the copy.
 """
 
 from contextlib import suppress
@@ -67,7 +67,7 @@ def is_changed(server: MariadbServer, plan: ToolPlan) -> bool:
     names = old_names(server, plan)
     if names:
         return plan.table not in names
-    # The table before is gone altogether: dropped since, or made anew by somebody else. Its form tells.
+    # The table before is gone altogether: dropped since, or made again by somebody else. Its form tells.
     now = server.look(Statement("alter", plan.schema, plan.table, "", ""))
     return now is not None and plan.after != plan.before and now.definition == plan.after
 

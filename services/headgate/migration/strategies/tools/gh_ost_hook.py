@@ -43,7 +43,7 @@ def given(hook: str, environment: dict[str, str], migration: str) -> dict[str, s
 
 def main(hook: str) -> int:
     """Report; the exit code for gh-ost."""
-    with open(os.environ["HEADGATE_TOOL_FILE"], encoding="utf-8") as file:  # noqa: PTH123 - nothing is imported in vain
+    with open(os.environ["HEADGATE_TOOL_FILE"], encoding="utf-8") as file:  # noqa: PTH123 - nothing is imported that is not used
         told = json.load(file)
     query = urllib.parse.urlencode(given(hook, dict(os.environ), told["migration"]))
     request = urllib.request.Request(  # noqa: S310 - the owner's address

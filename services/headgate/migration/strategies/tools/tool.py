@@ -4,7 +4,7 @@
               left is taken away first
     watch     is the process there? when it has ended, the database says what came of it
     stop      the process group is killed, its session at the database ended, its triggers and copy taken away
-    adopt     nobody goes on with another owner's program: it is begun anew
+    adopt     nobody goes on with another owner's program: it is started again
 
 An owner that dies leaves the program running. The next one ends it: by its folder on the same machine, and from
 everywhere at the database, where the copy's name is another one for each attempt. Rows never leave the server, or go

@@ -70,8 +70,8 @@ JOIN pg_operator o ON o.oid = f.amopopr JOIN pg_namespace n ON n.oid = o.oprname
 WHERE i.indrelid = %s AND i.indisprimary AND n.nspname <> 'pg_catalog'
 """
 
-# PostgreSQL refuses INSERT … ON CONFLICT on a table with such rules: with any on UPDATE, be it disabled, and with those
-# on INSERT that fire in this session. Rules of partitions do not count, because rows are written to their parent.
+# PostgreSQL refuses INSERT … ON CONFLICT on a table with such rules: with any on UPDATE, even a disabled one, and with
+# those on INSERT that fire in this session. Rules of partitions do not count, because rows are written to their parent.
 _RULES: Final = """
 SELECT rulename, CASE ev_type WHEN '2' THEN 'UPDATE' ELSE 'INSERT' END FROM pg_rewrite
 WHERE ev_class = %s AND (ev_type = '2' OR ev_type = '3' AND ev_enabled::text = ANY (
