@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from headgate.config.settings import Settings, load_settings
+from headgate.config.settings import Settings, given_settings, load_settings
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.reachable import check_takes_connections
@@ -20,7 +20,7 @@ def cluster_settings(flags: Mapping[str, Any]) -> Settings:
     Raises SettingsError, LogError.
     """
     settings = load_settings(flags)
-    if "shards" in settings.model_fields_set:
+    if "shards" in given_settings(flags):
         return settings
     connection = KafkaConnection(settings.bootstrap, settings.kafka)
     try:

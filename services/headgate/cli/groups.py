@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from headgate.app.command_error import CommandError, ExitCode
+from headgate.cli.typed_values import keep_typed
 from headgate.config.wording import one_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -26,9 +27,10 @@ class OptionGroup(msgspec.Struct, frozen=True):
     """Options that belong together: each field is annotated as a parameter of a command would be."""
 
 
-def _without_types_of_switches(parameters: list[Any]) -> list[Any]:
-    """Parameters for a help page: an option that takes no value shows none."""
+def _ours(parameters: list[Any]) -> list[Any]:
+    """Parameters whose help shows no type where no value is taken, and whose typed values are not converted."""
     for parameter in parameters:
+        keep_typed(parameter)
         if getattr(parameter, "is_bool_flag", False) and parameter.metavar is None:
             parameter.metavar = ""
     return parameters
@@ -36,7 +38,7 @@ def _without_types_of_switches(parameters: list[Any]) -> list[Any]:
 
 class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
-        return _without_types_of_switches(super().get_params(ctx))
+        return _ours(super().get_params(ctx))
 
 
 class HelpfulGroup(TyperGroup):
@@ -44,7 +46,7 @@ class HelpfulGroup(TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """See the library's."""
-        return _without_types_of_switches(super().get_params(ctx))
+        return _ours(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """See the library's, which does not know commands that are not imported yet.

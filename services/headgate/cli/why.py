@@ -1,43 +1,20 @@
 """``headgate why``: what holds a feed or a migration, since when, and what to do about it."""
 
-import time
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-import msgspec
 import typer
 
 from headgate.app.exit_codes import ExitCode
-from headgate.cli.ages import age
-from headgate.cli.lookup import find_feed, not_found
+from headgate.cli.lookup import not_found
 from headgate.cli.names import complete_feeds_and_migrations
 from headgate.cli.options import ClusterOptions, Format, Watch, connected
-from headgate.cli.output import Output, again, note, show_rows, show_value
-from headgate.cli.why_feed import explained_feed
-from headgate.config.feed import parse_feed
-from headgate.coordinator.core.feeds.explain import Reason
-from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.log import LogError, Partition
-from headgate.eventlog.replay import read_to_end
+from headgate.cli.output import Output, again
 from headgate.eventlog.sharding import ANNOUNCE, SHARDED_TOPICS
-from headgate.eventlog.snapshot import Snapshot, all_partitions, read_snapshot
-from headgate.migration.core.explain import (
-    Beside,
-    FeedTables,
-    Hold,
-    MigrationExplanation,
-    explain_migration,
-    keeper_of,
-    migrations_beside,
-)
-from headgate.records.control import FeedRecorded, FeedState, OwnerAnnounced, WantedState
+from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.records.keys import FeedKey
-from headgate.records.migration import MigrationKey, MigrationOwnerKey, MigrationRecorded
-from headgate.records.migration_standing import PENDING, waits_for
+from headgate.records.migration_standing import PENDING
 
 TOPICS: Final = (ANNOUNCE.topic, *SHARDED_TOPICS)
-MIGRATIONS: Final = (Partition(MigrationKey.topic, 0),)
-"""Read by itself: a feed is explained to users without a right on it, too."""
 HOW: Final = "`headgate feed create FILE`, `headgate migration submit STATEMENT`"
 
 
@@ -67,13 +44,15 @@ def why(
         def look() -> None:
             nonlocal held
             snapshot = read_snapshot(log, all_partitions(log, TOPICS))
+            from headgate.cli import why_answers as answers  # noqa: PLC0415 - it imports the machines that explain
+
             feeds = {key.feed for key in snapshot.keys(FeedKey)}
             if name in feeds:
-                held = _why_feed(log, snapshot, name, output)
+                held = answers.why_feed(log, snapshot, name, output)
                 return
-            migrations = _read_migrations(log, snapshot)
+            migrations = answers.read_migrations(log, snapshot)
             if name in migrations:
-                held = _why_migration(log, snapshot, migrations, name, output)
+                held = answers.why_migration(log, snapshot, migrations, name, output)
             else:
                 pending = [migration for migration, record in migrations.items() if record.state in PENDING]
                 raise not_found(f"feed or migration {name!r}", sorted({*feeds, *pending}), HOW)
@@ -81,115 +60,3 @@ def why(
         again(look, watch)
     if held:
         raise typer.Exit(int(ExitCode.HELD))
-
-
-def _read_migrations(log: KafkaLog, snapshot: Snapshot) -> dict[str, MigrationRecorded]:
-    """The migrations, and all that is on their topic in ``snapshot``. Raises LogError."""
-    for delivery in read_to_end(log, MIGRATIONS):
-        snapshot.take(delivery)
-    return {key.migration: record for key, record in snapshot.each(MigrationKey, MigrationRecorded)}
-
-
-def _why_feed(log: KafkaLog, snapshot: Snapshot, feed: str, output: Output) -> bool:
-    """Print what holds a feed, and which migrations change its tables; whether anything holds it."""
-    record = find_feed(snapshot, feed)
-    migrations: dict[str, MigrationRecorded] = {}
-    unknown = ""
-    try:
-        migrations = _read_migrations(log, snapshot)
-    except LogError as error:
-        unknown = f"{UNKNOWN}: {error}"
-    explanation = explained_feed(log, snapshot, feed, keeper_of(migrations, feed))
-    held = bool(explanation.feed_held_by or explanation.reasons)
-    beside = migrations_beside(migrations, _tables_of(feed, record))
-    if output is not Output.TABLE:
-        found = [_shown_beside(name, *each) for name, each in beside.items()]
-        document = msgspec.to_builtins(explanation)
-        show_value(output, {**document, "held": held, "migrations": found, "migrations_unknown": unknown})
-        return held
-    for line in explanation.feed_held_by:
-        note(f"{feed}: {line}")
-    _show_reasons(explanation.reasons, output)
-    shown = len({reason.span for reason in explanation.reasons})
-    if explanation.held_count > shown:
-        note(f"and {explanation.held_count - shown} more tables")
-    if not held:
-        doing = "finished" if explanation.state is FeedState.FINISHED else "replicating"
-        note(f"{feed}: nothing holds it, all of its {explanation.table_count} tables are {doing}")
-    for name, (relation, each) in beside.items():
-        doing = ", ".join(filter(None, (each.stage or each.state.value, waits_for(name, each, _now_ms()))))
-        note(f"{feed}: migration {name} changes {each.table}, {_RELATIONS[relation]} ({doing}): `headgate why {name}`")
-    if unknown:
-        note(f"{feed}: {unknown}")
-    return held
-
-
-UNKNOWN: Final = "whether a migration changes its tables or has paused it cannot be said"
-
-_RELATIONS: Final[Mapping[Beside, str]] = {
-    Beside.COPY: "and this feed brings its copy up to date",
-    Beside.SINK: "which this feed writes",
-    Beside.MAYBE_SINK: "and this feed writes a table of that name at an address, perhaps of the same database",
-    Beside.SOURCE: "whose changes this feed reads",
-}
-
-
-def _tables_of(feed: str, record: FeedRecorded) -> FeedTables:
-    return FeedTables(
-        feed,
-        frozenset(plan.topic for plan in record.spans),
-        parse_feed(record.spec).sink.connection,
-        frozenset(plan.table for plan in record.spans),
-    )
-
-
-def _shown_beside(name: str, relation: Beside, record: MigrationRecorded) -> dict[str, str]:
-    return {
-        "id": name,
-        "table": record.table,
-        "relation": relation.value,
-        "state": record.state.value,
-        "stage": record.stage,
-    }
-
-
-def _why_migration(
-    log: KafkaLog, snapshot: Snapshot, migrations: dict[str, MigrationRecorded], name: str, output: Output
-) -> bool:
-    """Print what holds a migration, its feed included; whether anything does."""
-    owner = snapshot.get(MigrationOwnerKey(0), OwnerAnnounced)
-    has_owner = owner is not None and owner.lease_seconds > 0
-    explanation = explain_migration(migrations, name, owner if has_owner else None, _now_ms())
-    of_feed = _reasons_of_its_feed(log, snapshot, explanation)
-    held = bool(explanation.reasons or of_feed)
-    if output is not Output.TABLE:
-        document = {**msgspec.to_builtins(explanation), "feed_reasons": msgspec.to_builtins(of_feed)}
-        show_value(output, {**document, "held": held})
-        return held
-    _show_reasons((*explanation.reasons, *of_feed), output)
-    if not held:
-        doing = ": ".join(filter(None, (explanation.stage or explanation.state.value, explanation.message)))
-        note(f"{name}: nothing holds it ({doing})")
-    return held
-
-
-def _reasons_of_its_feed(log: KafkaLog, snapshot: Snapshot, explanation: MigrationExplanation) -> tuple[Reason, ...]:
-    """What holds the feed into the migration's copy; nothing where the migration itself has paused it."""
-    record = snapshot.get(FeedKey(explanation.feed), FeedRecorded) if explanation.feed else None
-    if record is None or record.wanted is not WantedState.RUNNING:
-        return ()
-    return explained_feed(log, snapshot, explanation.feed, explanation.migration).reasons
-
-
-def _show_reasons(reasons: tuple[Reason | Hold, ...], output: Output) -> None:
-    rows: list[dict[str, Any]] = [
-        {**msgspec.to_builtins(reason), "since": age(_now_ms(), reason.since_ms) if reason.since_ms else None}
-        for reason in reasons
-    ]
-    if rows:
-        columns = ("span", "stage", "agent", "since", "detail", "advice")
-        show_rows([name for name in columns if any(name in row for row in rows)], rows, output)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -9,17 +9,19 @@ silently ignored is a setting somebody relies on.
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+import msgspec
+from msgspec import NODEFAULT, Meta
+from msgspec.structs import fields
 
 from headgate.config.plugs import SCHEDULERS
 from headgate.config.secrets import SECRETS_DIR_DEFAULT, read_secret
-from headgate.config.wording import explained, nearest
+from headgate.config.setting_values import value_of
+from headgate.config.wording import nearest
 from headgate.eventlog.connection import FIXED_PROPERTIES
 from headgate.records.names import check_name
 from headgate.runtime.leases import LEASE_SECONDS_MAX, LEASE_SECONDS_MIN
@@ -41,210 +43,216 @@ class SettingsError(ValueError):
     """A setting that cannot be used: names the variable or flag, what is wrong, and what is allowed."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Section(msgspec.Struct, frozen=True, kw_only=True):
+    """Options, or sections of them. Values are checked by ``load_settings``."""
 
 
-class HttpSettings(_Section):
+class HttpSettings(_Section, frozen=True):
     """Where /livez, /readyz, /metrics and /version answer."""
 
-    bind: str = Field(default="127.0.0.1", description="address; loopback unless you open it, for there is no login")
-    port: int = Field(default=8420, ge=0, le=65535, description="port; 0 takes any free one and logs it")
+    bind: Annotated[str, Meta(description="address; loopback unless you open it, for there is no login")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="port; 0 takes any free one and logs it")] = 8420
 
 
-class ViewsSettings(_Section):
+class ViewsSettings(_Section, frozen=True):
     """Where `headgate serve views` answers."""
 
-    bind: str = Field(default="127.0.0.1", description="address of the views; loopback unless you open it, as above")
-    port: int = Field(default=8421, ge=0, le=65535, description="port of the views; 0 takes any free one and logs it")
-    groups: bool = Field(
-        default=True, description="show each feed's positions as a consumer group, `<cluster>.feed.<feed>`"
-    )
+    bind: Annotated[str, Meta(description="address of the views; loopback unless you open it, as above")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="port of the views; 0 takes any free one and logs it")] = 8421
+    groups: Annotated[
+        bool, Meta(description="show each feed's positions as a consumer group, `<cluster>.feed.<feed>`")
+    ] = True
 
 
-class LogSettings(_Section):
+class LogSettings(_Section, frozen=True):
     """What is logged and how."""
 
-    format: Literal["auto", "console", "json"] = Field(
-        default="auto", description="auto is console on a terminal, json otherwise"
-    )
-    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="least level written")
+    format: Annotated[
+        Literal["auto", "console", "json"], Meta(description="auto is console on a terminal, json otherwise")
+    ] = "auto"
+    level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="least level written")] = "info"
 
 
-class SparkSettings(_Section):
+class SparkSettings(_Section, frozen=True):
     """The Spark session of an agent."""
 
-    master: str = Field(
-        default="local[*]",
-        description="any Spark master; executors elsewhere are sent Headgate, and need what it depends on",
-    )
-    cores: int = Field(
-        default=0, ge=0, description="tasks of one batch; 0 is what local[n] says, else this machine's cores"
-    )
-    memory: str = Field(default="1g", pattern=r"^[1-9][0-9]*[kmgKMG]$", description="driver memory")
-    jars: str = Field(
-        default="", description="the Kafka connector's jars: a directory, or files with commas; empty: the cache"
-    )
-    scratch: str = Field(default="", description="folder for Spark's temporary files; empty: the system's")
-    ui: bool = Field(default=False, description="serve Spark's own web pages; the log says the address")
-    ui_port: int = Field(
-        default=4040, ge=0, le=65535, description="port of these pages, or the next free one; 0 takes any free one"
-    )
-    properties: str = Field(
-        default="",
-        description="further Spark properties, one per line; best as a file in the form of spark-defaults.conf",
-    )
+    master: Annotated[
+        str, Meta(description="any Spark master; executors elsewhere are sent Headgate, and need what it depends on")
+    ] = "local[*]"
+    cores: Annotated[
+        int, Meta(ge=0, description="tasks of one batch; 0 is what local[n] says, else this machine's cores")
+    ] = 0
+    memory: Annotated[str, Meta(pattern=r"^[1-9][0-9]*[kmgKMG]$", description="driver memory")] = "1g"
+    jars: Annotated[
+        str, Meta(description="the Kafka connector's jars: a directory, or files with commas; empty: the cache")
+    ] = ""
+    scratch: Annotated[str, Meta(description="folder for Spark's temporary files; empty: the system's")] = ""
+    ui: Annotated[bool, Meta(description="serve Spark's own web pages; the log says the address")] = False
+    ui_port: Annotated[
+        int, Meta(ge=0, le=65535, description="port of these pages, or the next free one; 0 takes any free one")
+    ] = 4040
+    properties: Annotated[
+        str,
+        Meta(description="further Spark properties, one per line; best as a file in the form of spark-defaults.conf"),
+    ] = ""
 
 
-class AgentSettings(_Section):
+class AgentSettings(_Section, frozen=True):
     """One agent."""
 
-    name: str = Field(
-        default_factory=socket.gethostname,
-        description="who the agent is, the same after a restart; default the host's name",
+    name: Annotated[str, Meta(description="who the agent is, the same after a restart; default the host's name")] = (
+        msgspec.field(default_factory=socket.gethostname)
     )
-    capacity_spans: int = Field(default=1000, ge=1, description="most spans the agent takes")
-
-    @field_validator("name")
-    @classmethod
-    def _usable(cls, name: str) -> str:
-        return check_name("agent", name)
+    capacity_spans: Annotated[int, Meta(ge=1, description="most spans the agent takes")] = 1000
 
 
-class MigrationSettings(_Section):
+class MigrationSettings(_Section, frozen=True):
     """Programs that an owner of schema changes may start."""
 
-    pt_osc: str = Field(
-        default="pt-online-schema-change", description="Percona's program, by its name on the PATH or by its path"
+    pt_osc: Annotated[str, Meta(description="Percona's program, by its name on the PATH or by its path")] = (
+        "pt-online-schema-change"
     )
-    gh_ost: str = Field(default="gh-ost", description="GitHub's program, by its name on the PATH or by its path")
+    gh_ost: Annotated[str, Meta(description="GitHub's program, by its name on the PATH or by its path")] = "gh-ost"
 
 
-def _property_name(text: str) -> str:
-    return text.lower().replace("_", ".")
-
-
-class Settings(BaseSettings):
+class Settings(_Section, frozen=True):
     """Everything one process can be told. Made by ``load_settings``; flags override the environment."""
 
-    model_config = SettingsConfigDict(extra="forbid", frozen=True)
-
-    bootstrap: str = Field(default="localhost:9092", description="host:port of one or more brokers, with commas")
-    cluster: str = Field(default="headgate", description="prefix of the control topics; one per Headgate cluster")
-    shards: int = Field(
-        default=8, ge=1, le=256, description="partitions of the control topics, fixed when they are created"
+    bootstrap: Annotated[str, Meta(description="host:port of one or more brokers, with commas")] = "localhost:9092"
+    cluster: Annotated[str, Meta(description="prefix of the control topics; one per Headgate cluster")] = "headgate"
+    shards: Annotated[
+        int, Meta(ge=1, le=256, description="partitions of the control topics, fixed when they are created")
+    ] = 8
+    replication_factor: Annotated[
+        int, Meta(ge=1, le=32, description="copies of each control topic, when it is created")
+    ] = 3
+    kafka: Annotated[dict[str, str], Meta(description="any librdkafka property that no guarantee rests on")] = (
+        msgspec.field(default_factory=dict)
     )
-    replication_factor: int = Field(
-        default=3, ge=1, le=32, description="copies of each control topic, when it is created"
-    )
-    kafka: dict[str, str] = Field(
-        default_factory=dict, description="any librdkafka property that no guarantee rests on"
-    )
-    cloudevents: bool = Field(
-        default=False, description="give records of the control topics the headers of CloudEvents 1.0 (`ce_…`)"
-    )
-    lease_seconds: float = Field(
-        default=5.0,
-        gt=LEASE_SECONDS_MIN,
-        le=LEASE_SECONDS_MAX,
-        description="silence after which an owner or a session is taken for lost; each announces its own",
-    )
-    schedulers: str = Field(
-        default="basic,drain,rebalance,even,split,balance",
-        description="a coordinator's schedulers, in the order in which they are asked (docs/extending.md)",
-    )
-    shutdown_seconds: float = Field(default=10.0, gt=0, le=300, description="longest clean stop after SIGTERM")
-    secrets_dir: str = Field(
-        default=SECRETS_DIR_DEFAULT,
-        description="the one folder from which feeds may name secrets (`password_file`, private keys)",
-    )
-    allowed_hosts: str = Field(
-        default="", description="hosts of sinks and registries that feeds may name, with commas; empty: any"
-    )
-    connections: str = Field(
-        default="",
-        description="file with named connections to databases (docs/configuration.md); empty: none",
-    )
-    values_in_errors: bool = Field(
-        default=False,
-        description="whether errors, and the output of pt-osc and gh-ost, quote a column's value; they are stored on "
-        "topics, logged and shown by the views",
-    )
+    cloudevents: Annotated[
+        bool, Meta(description="give records of the control topics the headers of CloudEvents 1.0 (`ce_…`)")
+    ] = False
+    lease_seconds: Annotated[
+        float,
+        Meta(
+            gt=LEASE_SECONDS_MIN,
+            le=LEASE_SECONDS_MAX,
+            description="silence after which an owner or a session is taken for lost; each announces its own",
+        ),
+    ] = 5.0
+    schedulers: Annotated[
+        str, Meta(description="a coordinator's schedulers, in the order in which they are asked (docs/extending.md)")
+    ] = "basic,drain,rebalance,even,split,balance"
+    shutdown_seconds: Annotated[float, Meta(gt=0, le=300, description="longest clean stop after SIGTERM")] = 10.0
+    secrets_dir: Annotated[
+        str, Meta(description="the one folder from which feeds may name secrets (`password_file`, private keys)")
+    ] = SECRETS_DIR_DEFAULT
+    allowed_hosts: Annotated[
+        str, Meta(description="hosts of sinks and registries that feeds may name, with commas; empty: any")
+    ] = ""
+    connections: Annotated[
+        str, Meta(description="file with named connections to databases (docs/configuration.md); empty: none")
+    ] = ""
+    values_in_errors: Annotated[
+        bool,
+        Meta(
+            description="whether errors, and the output of pt-osc and gh-ost, quote a column's value; they are stored "
+            "on topics, logged and shown by the views"
+        ),
+    ] = False
     http: HttpSettings = HttpSettings()
     views: ViewsSettings = ViewsSettings()
     log: LogSettings = LogSettings()
     spark: SparkSettings = SparkSettings()
-    agent: AgentSettings = Field(default_factory=AgentSettings)
-    migration: MigrationSettings = Field(default_factory=MigrationSettings)
-
-    @field_validator("cluster")
-    @classmethod
-    def _cluster_name(cls, name: str) -> str:
-        return check_name("cluster", name)
-
-    @field_validator("schedulers")
-    @classmethod
-    def _known_schedulers(cls, text: str) -> str:
-        names = [name.strip() for name in text.split(",")]
-        unknown = sorted(set(names) - set(SCHEDULERS.names()))
-        if unknown:
-            raise ValueError(f"{unknown[0]!r} is no scheduler; there are: {', '.join(SCHEDULERS.names())}")
-        if len(set(names)) < len(names):
-            raise ValueError("a scheduler is named twice")
-        return ",".join(names)
-
-    @field_validator("kafka", mode="before")
-    @classmethod
-    def _properties(cls, properties: Any) -> Any:
-        if not isinstance(properties, Mapping):
-            return properties
-        named = {_property_name(str(name)): value for name, value in properties.items()}
-        for name in sorted(named):
-            if name in FIXED_PROPERTIES:
-                raise ValueError(f"{name} cannot be chosen: {FIXED_PROPERTIES[name]}")
-        return named
+    agent: AgentSettings = msgspec.field(default_factory=AgentSettings)
+    migration: MigrationSettings = msgspec.field(default_factory=MigrationSettings)
 
     @property
     def prefix(self) -> str:
         """What stands before the name of every control topic, dot included."""
         return f"{self.cluster}."
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, then our environment; pydantic's own reader would ignore names it does not know."""
-        return (init_settings, _Environment(settings_cls))
+
+SettingT = TypeVar("SettingT", bound=_Section)
+
+Given = Mapping[str, Any]
+"""What was given, nested like the settings: texts of variables, values of flags. Not checked yet."""
 
 
-class _Environment(PydanticBaseSettingsSource):
-    """``HEADGATE_…`` as nested options; refuses what no option is called."""
+def _schedulers(text: str) -> str:
+    names = [name.strip() for name in text.split(",")]
+    unknown = sorted(set(names) - set(SCHEDULERS.names()))
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no scheduler; there are: {', '.join(SCHEDULERS.names())}")
+    if len(set(names)) < len(names):
+        raise ValueError("a scheduler is named twice")
+    return ",".join(names)
 
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Unused: the whole environment is read at once, to see names that belong to no field."""
-        raise NotImplementedError(field_name)
 
-    def __call__(self) -> dict[str, Any]:
-        nested: dict[str, Any] = {}
-        for name, value in sorted(_ours(os.environ)):
-            path = _path(name)
-            from_file = path is None and name.endswith(FILE_SUFFIX)
-            if from_file:
-                path = _path(name.removesuffix(FILE_SUFFIX))
-            if path is None:
-                raise SettingsError(_unknown(name))
-            section = nested
-            for step in path[:-1]:
-                section = section.setdefault(step, {})
-            if path[-1] in section:
-                raise SettingsError(f"{name}: given twice, as a value and as a file: keep one")
-            section[path[-1]] = _content(name, value) if from_file else value
-        return nested
+def _kafka_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    named = {name.lower().replace("_", "."): value for name, value in properties.items()}
+    for name in sorted(named):
+        if name in FIXED_PROPERTIES:
+            raise ValueError(f"{name} cannot be chosen: {FIXED_PROPERTIES[name]}")
+    return named
+
+
+_CHECKS: Final[Mapping[tuple[str, ...], Callable[[Any], object]]] = {
+    ("cluster",): partial(check_name, "cluster"),
+    ("schedulers",): _schedulers,
+    ("kafka",): _kafka_properties,
+    ("agent", "name"): partial(check_name, "agent"),
+}
+"""What is checked beside an option's type. Each returns the value, and raises ValueError."""
+
+
+def _made(kind: type[SettingT], given: Given, path: tuple[str, ...], errors: list[str]) -> SettingT:
+    """Settings of one section, and the sections below it. What is wrong is added to ``errors``."""
+    values: dict[str, Any] = {}
+    for field in fields(kind):
+        if field.name not in given:
+            continue
+        place, value = (*path, field.name), given[field.name]
+        try:
+            if _is_section(field.type):
+                values[field.name] = _made(field.type, value, place, errors)
+            else:
+                values[field.name] = _CHECKS.get(place, _unchanged)(value_of(value, field.type))
+        except ValueError as error:
+            errors.append(f"{_variable(place)}: {error}")
+    errors += [f"{_variable((*path, name))}: no such setting" for name in given if name not in kind.__struct_fields__]
+    return kind(**values)
+
+
+def _unchanged(value: object) -> object:
+    return value
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, _Section)
+
+
+def _variable(path: tuple[str, ...]) -> str:
+    return PREFIX + NESTED.join(path).upper()
+
+
+def _environment() -> dict[str, Any]:
+    """``HEADGATE_…`` as nested options. Raises SettingsError for a name that no option has."""
+    nested: dict[str, Any] = {}
+    for name, value in sorted(_ours(os.environ)):
+        path = _path(name)
+        from_file = path is None and name.endswith(FILE_SUFFIX)
+        if from_file:
+            path = _path(name.removesuffix(FILE_SUFFIX))
+        if path is None:
+            raise SettingsError(_unknown(name))
+        section = nested
+        for step in path[:-1]:
+            section = section.setdefault(step, {})
+        if path[-1] in section:
+            raise SettingsError(f"{name}: given twice, as a value and as a file: keep one")
+        section[path[-1]] = _content(name, value) if from_file else value
+    return nested
 
 
 def _ours(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -253,18 +261,28 @@ def _ours(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _leaves(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], FieldInfo]]:
-    for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from _leaves(kind, (*path, name))
+class Option(NamedTuple):
+    """An option that a variable sets. ``default`` is None where it is computed."""
+
+    kind: type
+    default: object
+    description: str
+
+
+def _leaves(kind: type[_Section], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Option]]:
+    for field in fields(kind):
+        place = (*path, field.name)
+        if _is_section(field.type):
+            yield from _leaves(field.type, place)
         else:
-            yield (*path, name), field
+            plain, meta = get_args(field.type)
+            yield place, Option(plain, None if field.default is NODEFAULT else field.default, meta.description or "")
 
 
-def known_variables() -> dict[str, FieldInfo]:
+@cache
+def known_variables() -> Mapping[str, Option]:
     """Every variable there is → the option it sets, in the order of the settings."""
-    return {PREFIX + NESTED.join(path).upper(): field for path, field in _leaves(Settings)}
+    return {_variable(path): option for path, option in _leaves(Settings)}
 
 
 _KAFKA: Final = f"{PREFIX}KAFKA{NESTED}"
@@ -308,39 +326,51 @@ def _content(name: str, path: str) -> str:
         raise SettingsError(f"{name}: {path} is not UTF-8 text") from error
 
 
-def load_settings(flags: Mapping[str, Any] | None = None) -> Settings:
+def given_settings(flags: Given | None = None) -> Given:
+    """What the environment and the flags give, which override it. None as a flag means "not given".
+
+    Raises SettingsError.
+    """
+    return _over(_environment(), _flags(flags or {}))
+
+
+def load_settings(flags: Given | None = None) -> Settings:
     """The settings of this process. ``flags`` are nested like the settings; None means "not given".
 
     Raises SettingsError.
     """
-    try:
-        return Settings(**_given(flags or {}))
-    except ValidationError as error:
-        raise SettingsError("; ".join(_explained(detail) for detail in error.errors())) from error
+    errors: list[str] = []
+    settings = _made(Settings, given_settings(flags), (), errors)
+    if errors:
+        raise SettingsError("; ".join(errors))
+    return settings
 
 
-def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
+def _flags(flags: Given) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for name, value in flags.items():
         if name == "kafka":
             # The environment's spelling, so that a flag replaces the variable of the same property.
             given[name] = {str(key).lower().replace(".", "_"): text for key, text in value.items()}
         elif isinstance(value, Mapping):
-            given[name] = _given(value)
+            given[name] = _flags(value)
         elif value is not None:
             given[name] = value
     return given
 
 
-def _explained(detail: Any) -> str:
-    path = tuple(map(str, detail["loc"]))
-    variable = PREFIX + NESTED.join(path).upper() if path else "settings"
-    return f"{variable}: {explained(detail)}"
+def _over(below: Given, above: Given) -> dict[str, Any]:
+    """Both, nested; ``above`` wins."""
+    both = dict(below)
+    for name, value in above.items():
+        under = both.get(name)
+        both[name] = _over(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+    return both
 
 
 def redacted(settings: Settings) -> dict[str, Any]:
     """The settings as nested plain values for people and logs, with every secret hidden."""
-    shown = settings.model_dump(mode="json")
+    shown: dict[str, Any] = msgspec.to_builtins(settings)
     for name in shown["kafka"]:
         if any(word in name for word in _SECRET_WORDS):
             shown["kafka"][name] = "(hidden)"

@@ -1,9 +1,6 @@
 """docs/reference/settings.md: every variable, and the Kafka properties that cannot be chosen."""
 
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
-
-from headgate.config.settings import known_variables
+from headgate.config.settings import Option, known_variables
 from headgate.eventlog.connection import FIXED_PROPERTIES
 
 
@@ -18,8 +15,8 @@ def page() -> str:
         "| variable | default | meaning |",
         "|---|---|---|",
         *(
-            f"| `{_shown(name)}` | {_default(field)} | {field.description} |"
-            for name, field in known_variables().items()
+            f"| `{_shown(name)}` | {_default(option)} | {option.description} |"
+            for name, option in known_variables().items()
         ),
         "",
         "## Kafka properties that cannot be chosen",
@@ -37,10 +34,10 @@ def _shown(name: str) -> str:
     return f"{name}__<PROPERTY>" if name == "HEADGATE_KAFKA" else name
 
 
-def _default(field: FieldInfo) -> str:
-    value = field.default
-    if value is PydanticUndefined:
-        return "the host's name" if field.annotation is str else ""
+def _default(option: Option) -> str:
+    value = option.default
+    if value is None:
+        return "the host's name" if option.kind is str else ""
     if value == "":
         return ""
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"

@@ -114,23 +114,53 @@ HEAVY = ("pyspark", "pandas", "numpy", "pyarrow", "aiohttp", "pgparse", "faust",
 
 DATABASES = ("psycopg", "pymysql")
 
-CLUSTER = ("confluent_kafka", "fastavro", "pydantic", "pydantic_settings")
+CLUSTER = ("confluent_kafka", "fastavro")
 """What a command needs that connects to a cluster."""
+
+FILES = ("pydantic", "yaml", "headgate.config.feed")
+"""What a command needs that reads a feed, or converts a value that was typed."""
+
+PEOPLE = ("rich",)
+"""What shows tables, help and colours. Errors into a pipe are plain text."""
+
+PLUGS = ("importlib.metadata",)
+"""What finds other packages' commands and plugs."""
+
+OWNERS = (
+    "headgate.agent",
+    "headgate.capture",
+    "headgate.coordinator",
+    "headgate.databases",
+    "headgate.formats",
+    "headgate.generation",
+    "headgate.migration",
+    "headgate.replication",
+    "headgate.sinks",
+    "headgate.sources",
+)
+"""Parts of services."""
+
+READERS = (*HEAVY, *DATABASES, *FILES, *PEOPLE, *PLUGS, *OWNERS)
+"""What no command needs to find out that it cannot read the log, and no list for programs needs at all."""
 
 
 @pytest.mark.parametrize(
     ("words", "environment", "unneeded"),
     [
-        ((), {}, (*HEAVY, *DATABASES, *CLUSTER)),
-        (("--help",), {}, (*HEAVY, *DATABASES, *CLUSTER)),
-        (("--version",), {}, (*HEAVY, *DATABASES, *CLUSTER)),
-        ((), {"COMP_WORDS": "headgate fe", "COMP_CWORD": "1"}, (*HEAVY, *DATABASES, "confluent_kafka")),
-        (("feed", "--help"), {}, (*HEAVY, *DATABASES)),
-        ((), {"COMP_WORDS": "headgate feed pa", "COMP_CWORD": "2"}, (*HEAVY, *DATABASES)),
-        (("version",), {}, (*HEAVY, *DATABASES)),
-        (("feed", "list", "--bootstrap", "127.0.0.1:1"), {}, (*HEAVY, *DATABASES)),
-        (("why", "shop", "--bootstrap", "127.0.0.1:1"), {}, (*HEAVY, *DATABASES)),
-        (("table", "list", "--bootstrap", "127.0.0.1:1"), {}, (*HEAVY, *DATABASES)),
+        ((), {}, (*HEAVY, *DATABASES, *CLUSTER, *FILES, *OWNERS)),
+        (("--help",), {}, (*HEAVY, *DATABASES, *CLUSTER, *FILES, *OWNERS)),
+        (("--version",), {}, (*READERS, *CLUSTER)),
+        ((), {"COMP_WORDS": "headgate fe", "COMP_CWORD": "1"}, (*HEAVY, *DATABASES, *CLUSTER, *FILES, *OWNERS)),
+        (("feed", "--help"), {}, (*HEAVY, *DATABASES, *CLUSTER, *FILES, *OWNERS)),
+        ((), {"COMP_WORDS": "headgate feed pa", "COMP_CWORD": "2"}, (*HEAVY, *DATABASES, *CLUSTER, *OWNERS)),
+        (("version",), {}, (*HEAVY, *DATABASES, *PLUGS, *OWNERS)),
+        (("feed", "list", "--bootstrap", "127.0.0.1:1"), {}, READERS),
+        (("feed", "list", "-o", "json", "--bootstrap", "127.0.0.1:1"), {}, READERS),
+        (("feed", "show", "shop", "--bootstrap", "127.0.0.1:1"), {}, READERS),
+        (("why", "shop", "--bootstrap", "127.0.0.1:1"), {}, READERS),
+        (("table", "list", "--bootstrap", "127.0.0.1:1"), {}, READERS),
+        (("agent", "list", "--bootstrap", "127.0.0.1:1"), {}, READERS),
+        (("migration", "list", "--bootstrap", "127.0.0.1:1"), {}, (*HEAVY, *DATABASES, *FILES, *PEOPLE, *PLUGS)),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) and len(value) < 5 else None,
 )

@@ -11,7 +11,7 @@ from headgate.records.name_lists import NAMES_SHOWN_MAX, shown_names
 CUT: Final = re.compile(r"and \{[^}]*\} more|\bjoin\(\w+\[:\w+\]\)")
 
 NOT_NAMES: Final = {
-    "cli/why.py": "reasons, of which the core lists a number of its own",
+    "cli/why_answers.py": "reasons, of which the core lists a number of its own",
     "sinks/relational/rights.py": "statements that somebody has to run",
     "sources/discovery.py": "sentences, a notice each",
 }

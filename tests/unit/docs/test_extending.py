@@ -14,7 +14,7 @@ import pytest
 
 from headgate.config.feed import FeedSpecError, SinkSpec, parse_feed
 from headgate.config.plugs import FORMATS, SCHEDULERS, SINKS, PlugError
-from headgate.config.settings import Settings, SettingsError, load_settings
+from headgate.config.settings import SettingsError, load_settings
 from headgate.coordinator.core.machine import decide
 from headgate.coordinator.core.state import digest, evolve, new_state
 from headgate.coordinator.schedulers.contract import Division, Move, Scheduler
@@ -187,7 +187,7 @@ def _placed(schedulers: tuple[Scheduler, ...]) -> dict[tuple[str, str], str]:
 
 
 def test_a_scheduler_from_outside_is_asked_in_its_turn(outside: Path) -> None:
-    names = Settings(schedulers="by-region, basic,drain").schedulers.split(",")
+    names = load_settings({"schedulers": "by-region, basic,drain"}).schedulers.split(",")
     placed = _placed(load_schedulers(names))
     assert placed == {
         ("eu-shop", "t1"): "eu-1",
@@ -222,4 +222,4 @@ def test_a_scheduler_that_is_none_is_refused() -> None:
 
 
 def test_the_standard_schedulers_are_those_that_have_a_line() -> None:
-    assert load_schedulers(Settings().schedulers.split(",")) == STANDARD
+    assert load_schedulers(load_settings().schedulers.split(",")) == STANDARD
