@@ -13,7 +13,10 @@ class FeedGroup(LateGroup):
         "create": Late("headgate.cli.feed_files:create", "Create a feed from a file."),
         "update": Late(
             "headgate.cli.feed_files:update",
-            "Change a paused feed: its limits, its password file, or more tables.",
+            "Change a feed: its limits, its password file, or more tables.",
+        ),
+        "apply": Late(
+            "headgate.cli.feed_apply:apply", "Create and change feeds until they are what the files of a folder say."
         ),
         "list": Late("headgate.cli.feed_list:list_feeds", "List feeds with their states, tables and lag."),
         "show": Late("headgate.cli.feed_list:show", "Show a feed's configuration, state, checkpoint and tables."),

@@ -7,11 +7,13 @@ import typer
 
 from headgate.cli.changes import Change, Permit, agreed
 from headgate.cli.dry_run import rehearse
+from headgate.cli.lookup import find_feed
 from headgate.cli.options import ClusterOptions, Format, Timeout, connected
 from headgate.cli.output import Output
-from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation, show_settled
+from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, ask_while_paused, operation, show_settled
 from headgate.config.feed import FeedSpec, load_feed
 from headgate.eventlog.log import Log
+from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind
 from headgate.records.names import check_name
 from headgate.sinks.registry import same_sink
@@ -43,9 +45,12 @@ def update(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Change a paused feed: its limits, its password file, or more tables.
+    """Change a feed: its limits, its password file, or more tables.
 
-    Its sink and its format cannot be changed.
+    A feed that runs is paused for the change and resumed; one that is paused stays paused. Its sink and its format
+    cannot be changed.
+
+    Example: headgate feed update shop.yaml --dry-run
     """
     _propose(OperationKind.UPDATE_FEED, file, change, timeout=timeout, output=output, cluster=cluster)
 
@@ -66,5 +71,9 @@ def _propose(
 
 
 def _settle(log: Log, kind: OperationKind, spec: FeedSpec, permit: Permit, *, timeout: float, output: Output) -> None:
-    outcome = ask(log, operation(kind, spec.feed, spec=spec.to_json()), timeout, permit)
+    request = operation(kind, spec.feed, spec=spec.to_json())
+    if kind is OperationKind.UPDATE_FEED:
+        outcome = ask_while_paused(log, find_feed(read_snapshot(log), spec.feed), request, timeout, permit)
+    else:
+        outcome = ask(log, request, timeout, permit)
     show_settled(spec.feed, {"feed": spec.feed, "operation": kind.value}, outcome, output)

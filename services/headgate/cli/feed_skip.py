@@ -10,10 +10,10 @@ from headgate.cli.lookup import find_feed
 from headgate.cli.names import FeedName
 from headgate.cli.options import ClusterOptions, Format, Timeout, connected
 from headgate.cli.output import Output
-from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation, show_settled
+from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask_while_paused, operation, show_settled
 from headgate.config.feed import FeedSpec, SkippedRecord, parse_feed
 from headgate.eventlog.snapshot import read_snapshot
-from headgate.records.control import OperationKind, SpanPlan, WantedState
+from headgate.records.control import OperationKind, SpanPlan
 from headgate.records.places import Place, PlaceError
 from headgate.sources.skips import with_topic_ids
 
@@ -50,14 +50,8 @@ def skip(
         permit = permitted(change, f"skip {', '.join(records)} of feed {feed}", output, facts)
         if permit is None:
             return
-        was_running = record.wanted is not WantedState.STOPPED
-        if was_running:
-            ask(log, operation(OperationKind.PAUSE_FEED, feed), timeout, permit)
-        try:
-            outcome = ask(log, operation(OperationKind.UPDATE_FEED, feed, spec=spec.to_json()), timeout, permit)
-        finally:
-            if was_running:
-                outcome = ask(log, operation(OperationKind.RESUME_FEED, feed), timeout, permit)
+        update = operation(OperationKind.UPDATE_FEED, feed, spec=spec.to_json())
+        outcome = ask_while_paused(log, record, update, timeout, permit)
         show_settled(feed, facts, outcome, output)
 
 

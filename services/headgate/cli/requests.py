@@ -13,7 +13,7 @@ from headgate.cli.changes import Permit
 from headgate.cli.output import Output, note, show_value
 from headgate.eventlog.log import Log
 from headgate.eventlog.sharding import shard_of
-from headgate.records.control import OperationKind, OperationRequested, RequestSettled
+from headgate.records.control import FeedRecorded, OperationKind, OperationRequested, RequestSettled, WantedState
 from headgate.runtime.requests import RequestError, ask_all, feed_request
 
 CLIENT: Final = "headgate-cli"
@@ -63,6 +63,24 @@ def ask(log: Log, request: OperationRequested, timeout_seconds: float, permit: P
     """Ask the owner of the feed's shard, and wait until it is done. Raises RequestError, LogError."""
     shard = shard_of(request.feed, log.shards)
     return ask_shards(log, request, [shard], timeout_seconds, permit)[shard]
+
+
+def ask_while_paused(
+    log: Log, feed: FeedRecorded, request: OperationRequested, timeout_seconds: float, permit: Permit
+) -> RequestSettled:
+    """Ask for what only a paused feed can be given: pause it if it runs, and resume it whatever comes of the request.
+
+    Returns the last outcome. Raises RequestError, LogError.
+    """
+    was_running = feed.wanted is WantedState.RUNNING
+    if was_running:
+        ask(log, operation(OperationKind.PAUSE_FEED, request.feed), timeout_seconds, permit)
+    try:
+        outcome = ask(log, request, timeout_seconds, permit)
+    finally:
+        if was_running:
+            outcome = ask(log, operation(OperationKind.RESUME_FEED, request.feed), timeout_seconds, permit)
+    return outcome
 
 
 def ask_shards(

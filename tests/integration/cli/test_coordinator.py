@@ -321,7 +321,15 @@ def _change_while_stopped(log: KafkaLog, shop: _Shop) -> None:
     assert feed is not None
     assert (feed.incarnation, feed.state) == (2, FeedState.NORMAL)
     assert [plan.start for plan in feed.spans] == [{0: 0, 1: 0}]
-    assert headgate("feed", "update", shop.file("shop")).exit_code == ExitCode.REQUEST_REFUSED
+
+    running = headgate("feed", "update", shop.file("shop"))
+    assert running.exit_code == 0, running.stderr
+    refused = headgate("feed", "update", shop.file("shop", sink={"table": "public.keyless"}))
+    assert refused.exit_code == ExitCode.SINK_REFUSED
+    feed = _feed(log, "shop")
+    assert feed is not None
+    assert (feed.revision, feed.incarnation, feed.state) == (3, 2, FeedState.NORMAL), "it goes on, changed or not"
+    assert "unavailable_value" not in json.loads(feed.spec)["source"]
 
 
 def test_what_is_asked_of_shards_and_agents(log: KafkaLog, owner: CoordinatorService) -> None:
@@ -515,8 +523,7 @@ def test_a_dry_run_says_what_would_become_of_it_and_writes_nothing(
     assert (again.exit_code, "feed 'shop' exists" in again.stderr) == (ExitCode.REQUEST_REFUSED, True)
     other = headgate("feed", "create", shop.file("other"), "--dry-run")
     assert (other.exit_code, "already written by feed 'shop'" in other.stderr) == (ExitCode.SINK_REFUSED, True)
-    running = headgate("feed", "update", file, "--dry-run")
-    assert (running.exit_code, "only while it is stopped" in running.stderr) == (ExitCode.REQUEST_REFUSED, True)
+    assert headgate("feed", "update", file, "--dry-run").exit_code == 0, "it would be paused and resumed"
     assert headgate("feed", "pause", "shop").exit_code == 0
     assert headgate("feed", "update", file, "--dry-run").exit_code == 0
     fixed = headgate("feed", "update", shop.file("shop", sink={"table": "public.keyless"}), "--dry-run")
@@ -528,6 +535,42 @@ def test_a_dry_run_says_what_would_become_of_it_and_writes_nothing(
     back = headgate("feed", "resume", "shop", "--from", "2026-01-01T00:00:00Z", "--yes")
     assert back.exit_code == ExitCode.REQUEST_REFUSED
     assert "cannot go back to a time: the log says when each change was made" in back.stderr
+
+
+def test_a_folder_of_feeds_is_applied_as_often_as_wanted(log: KafkaLog, owner: CoordinatorService, shop: _Shop) -> None:
+    folder = shop.folder / "feeds"
+    folder.mkdir()
+
+    def apply(*options: str) -> tuple[int, dict[str, tuple[str, str]]]:
+        done = headgate("feed", "apply", str(folder), *options, "-o", "json")
+        return done.exit_code, {row["feed"]: (row["act"], row["status"]) for row in json.loads(done.stdout)}
+
+    (folder / "shop.yaml").write_text(Path(shop.file("shop")).read_text(encoding="utf-8"), encoding="utf-8")
+    assert apply("--dry-run") == (0, {"shop": ("create", "would be done")})
+    assert _feed(log, "shop") is None
+    assert apply() == (0, {"shop": ("create", "done")})
+    assert apply() == (0, {"shop": ("none", "unchanged")})
+
+    changed = Path(shop.file("shop", source={"unavailable_value": "gone"})).read_text(encoding="utf-8")
+    (folder / "shop.yaml").write_text(changed, encoding="utf-8")
+    assert apply("--dry-run") == (0, {"shop": ("update", "would be done")})
+    (folder / "clash.yaml").write_text(changed.replace("feed: shop", "feed: clash"), encoding="utf-8")
+    clash = {"clash": ("create", "failed")}
+    assert apply("--dry-run") == (ExitCode.SINK_REFUSED, {**clash, "shop": ("update", "would be done")})
+    assert apply() == (ExitCode.SINK_REFUSED, {**clash, "shop": ("update", "done")})
+    feed = _feed(log, "shop")
+    assert feed is not None
+    assert (feed.revision, feed.incarnation, feed.state) == (1, 1, FeedState.NORMAL), (
+        "its neighbour's refusal is not its"
+    )
+    assert json.loads(feed.spec)["source"]["unavailable_value"] == "gone"
+
+    (folder / "shop.yaml").unlink()
+    (folder / "clash.yaml").write_text(changed.replace("feed: shop", "feed: other"), encoding="utf-8")
+    assert apply("--dry-run", "--prune")[1]["shop"] == ("delete", "would be done")
+    assert apply("--prune", "--yes")[1]["shop"] == ("delete", "done")
+    assert _feed(log, "shop") is None
+    assert apply() == (0, {"other": ("create", "done")}), "its table is free now"
 
 
 def test_a_table_has_one_writer_under_whatever_address(log: KafkaLog, owner: CoordinatorService, shop: _Shop) -> None:

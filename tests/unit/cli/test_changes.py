@@ -102,6 +102,7 @@ CHANGES = {
 
 DESTROYS = {
     "deadletter replay",  # every reader of the topic has the records
+    "feed apply",  # --prune deletes feeds
     "feed delete",
     "feed init",  # replaces files
     "feed resume",  # --from applies changes again, or leaves them out
@@ -122,6 +123,7 @@ WRITES = {
     "ask",
     "ask_all",
     "ask_shards",
+    "ask_while_paused",
     "ask_policy",
     "ask_timestamps",
     "_ask",

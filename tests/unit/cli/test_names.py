@@ -76,6 +76,7 @@ FILES = {"doctor": {"feed"}}
 FREE_TEXTS = {
     "statement": "SQL",
     "file": "a path",
+    "folder": "a path",
     "key": "a row's key",
 }
 """Arguments that are no names."""

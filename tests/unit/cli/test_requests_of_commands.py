@@ -24,6 +24,7 @@ RING = ("--vnodes", "2", "--shards", "1")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "feed create": ("{feed}",),
     "feed update": ("{feed}",),
+    "feed apply": ("{folder}",),
     "feed pause": ("shop",),
     "feed resume": ("shop",),
     "feed delete": ("shop",),
@@ -59,7 +60,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "migration throttle": ("m1",),
     "migration revert": ("m1",),
 }
-"""A call of each command that asks. ``{feed}`` is the path of a feed's file."""
+"""A call of each command that asks. ``{feed}`` is the path of a feed's file, ``{folder}`` has it with a change."""
 
 STAYS = {"generation create", "generation grow", "generation delete"}
 """An accepted request of these stays: what was begun with Kafka's topics must be finished."""
@@ -89,6 +90,10 @@ DESTROYING = {
     "migration cleanup",
 }
 """Those that destroy data, or cannot be undone, in the form in which they are called here."""
+
+
+ASKS_BROKERS = {"feed create", "feed update", "feed apply", "migration submit"}
+"""Whose dry run asks brokers and databases: tests/integration/cli."""
 
 
 def asking(group: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
@@ -122,7 +127,10 @@ def feed_file(tmp_path: Path) -> Path:
 
 
 def call(command: str, feed_file: Path, *more: str) -> Result:
-    given = (word.format(feed=feed_file) for word in COMMANDS[command])
+    folder = feed_file.parent / "changed"
+    folder.mkdir(exist_ok=True)
+    (folder / "shop.yaml").write_text(json.dumps({**json.loads(FEED), "batch_rows_max": 7}), encoding="utf-8")
+    given = (word.format(feed=feed_file, folder=folder) for word in COMMANDS[command])
     agreed = ("--yes",) if command in DESTROYING and not {"--dry-run", "-o"} & set(more) else ()
     return CliRunner().invoke(app, [*command.split(), *given, "--timeout", "30", *agreed, *more])
 
@@ -181,12 +189,11 @@ def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> N
     assert requester().startswith(f"{unknown}@")
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"feed create", "feed update", "migration submit"}))
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - ASKS_BROKERS))
 @pytest.mark.parametrize("output", ["table", "json"])
 def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
     command: str, output: str, owners: Owners, feed_file: Path
 ) -> None:
-    """(A feed's and a schema change's ask brokers and databases: tests/integration/cli.)"""
     before = owners.written()
     result = call(command, feed_file, "--dry-run", "-o", output)
     assert (result.exit_code, owners.written()) == (ExitCode.DONE, before), result.output

@@ -268,9 +268,15 @@ def why_not_updated(draft: Draft, name: str, result: FeedResolved) -> str | None
     feed = draft.feed(name)
     if feed is None:
         return no_such_feed(draft, name)
-    reason = (
-        _why_not_stopped(feed, name, "updated") or _why_fixed(feed.spec, result.spec) or _why_not(draft, name, result)
-    )
+    return _why_not_stopped(feed, name, "updated") or why_not_changed(draft, name, result)
+
+
+def why_not_changed(draft: Draft, name: str, result: FeedResolved) -> str | None:
+    """Why the feed could not become what its new spec means even if it were stopped; None if it could."""
+    feed = draft.feed(name)
+    if feed is None:
+        return no_such_feed(draft, name)
+    reason = _why_fixed(feed.spec, result.spec) or _why_not(draft, name, result)
     found = {plan.table: plan for plan in result.spans}
     for plan in sorted(feed.spans, key=lambda kept: kept.span):
         new = found.get(normal_table(plan.table))  # feeds of older versions may have it in quotes

@@ -23,8 +23,8 @@ def would_refuse_create(state: CoordinatorState, feed: str, result: FeedResolved
 
 
 def would_refuse_update(state: CoordinatorState, feed: str, result: FeedResolved) -> str | None:
-    """Why ``feed`` could not become what ``result`` means; None if it could."""
-    return acceptance.why_not_updated(_draft(state), feed, result)
+    """Why ``feed`` could not become what ``result`` means, once it is paused; None if it could."""
+    return acceptance.why_not_changed(_draft(state), feed, result)
 
 
 def _draft(state: CoordinatorState) -> Draft:

@@ -1,0 +1,97 @@
+"""A folder of feeds against those of a cluster: what has to be done to each."""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headgate.config.feed import FeedSpec, FeedSpecError, load_feed, parse_feed
+from headgate.config.feed_differences import Difference, differences, with_skips_of
+from headgate.records.control import FeedRecorded
+from headgate.records.names import InvalidNameError, check_name
+from headgate.sinks.contract import SinkError
+from headgate.sinks.registry import same_sink
+
+SUFFIXES: Final = (".yaml", ".yml")
+
+
+class Act(StrEnum):
+    """What is done to a feed."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    NONE = "none"
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One feed. ``spec`` is what it is to be: none for a feed that is not in the folder."""
+
+    feed: str
+    act: Act
+    spec: FeedSpec | None = None
+    differences: tuple[Difference, ...] = ()
+
+
+def read_folder(folder: Path) -> dict[str, FeedSpec]:
+    """The feeds of all YAML files in ``folder``, not below it.
+
+    Raises FeedSpecError, with what is wrong in every file. A folder without feeds is an error too: with --prune, a
+    wrong path would delete everything.
+    """
+    try:
+        files = sorted(file for file in folder.iterdir() if file.suffix in SUFFIXES)
+    except OSError as error:
+        raise FeedSpecError(f"{folder}: {error.strerror}. Name a folder with a YAML file for each feed") from error
+    found: dict[str, tuple[Path, FeedSpec]] = {}
+    wrong: list[str] = []
+    for file in files:
+        try:
+            spec = _read(file)
+        except FeedSpecError as error:
+            wrong.append(str(error))
+            continue
+        if spec.feed in found:
+            wrong.append(f"{file}: {found[spec.feed][0].name} is of feed {spec.feed!r} as well. Keep one of them")
+        found[spec.feed] = file, spec
+    if wrong:
+        raise FeedSpecError("\n".join((*wrong, "Nothing was changed")))
+    if not found:
+        raise FeedSpecError(f"{folder} has no feed: no file in it ends in {' or '.join(SUFFIXES)}")
+    return {name: spec for name, (_, spec) in found.items()}
+
+
+def _read(file: Path) -> FeedSpec:
+    spec = load_feed(file)
+    try:
+        check_name("feed", spec.feed)
+        return _as_accepted(spec)
+    except (InvalidNameError, SinkError) as error:
+        raise FeedSpecError(f"{file}: {error}") from error
+
+
+def _as_accepted(spec: FeedSpec) -> FeedSpec:
+    """With the sink's address as owners write it. Raises SinkError."""
+    return spec.model_copy(update={"sink": same_sink(spec.sink)})
+
+
+def planned(wanted: Mapping[str, FeedSpec], known: Mapping[str, FeedRecorded], *, prune: bool) -> tuple[Step, ...]:
+    """What to do: new feeds first, then changes, deletions last, each sorted by name; what stays is at the end."""
+    order = list(Act)
+    return tuple(sorted(_steps(wanted, known, prune), key=lambda step: (order.index(step.act), step.feed)))
+
+
+def _steps(wanted: Mapping[str, FeedSpec], known: Mapping[str, FeedRecorded], prune: bool) -> Iterator[Step]:
+    for name, spec in wanted.items():
+        record = known.get(name)
+        if record is None:
+            yield Step(name, Act.CREATE, spec)
+            continue
+        before = _as_accepted(parse_feed(record.spec))
+        after = with_skips_of(before, spec)
+        changed = differences(before, after)
+        yield Step(name, Act.UPDATE if changed else Act.NONE, after, changed)
+    for name in known.keys() - wanted.keys():
+        yield Step(name, Act.DELETE if prune else Act.NONE)

@@ -1,0 +1,43 @@
+"""What an update changes in a feed, option by option."""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from headgate.config.feed import FeedSpec
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """An option by its dotted name, as in ``source.topics``, with its values as JSON has them; null: not given."""
+
+    option: str
+    before: object
+    after: object
+
+
+def differences(before: FeedSpec, after: FeedSpec) -> tuple[Difference, ...]:
+    """Sorted by option. Options that are not given count with their defaults."""
+    was, will_be = (dict(_options(spec.model_dump(mode="json"))) for spec in (before, after))
+    return tuple(
+        Difference(option, was.get(option), will_be.get(option))
+        for option in sorted(was.keys() | will_be.keys())
+        if was.get(option) != will_be.get(option)
+    )
+
+
+def _options(values: Mapping[str, object], within: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _options(value, f"{within}{name}.")
+        else:
+            yield f"{within}{name}", value
+
+
+def with_skips_of(before: FeedSpec, after: FeedSpec) -> FeedSpec:
+    """``after`` with the records that ``feed skip`` has named, if it does not say itself what to skip.
+
+    Records that it names without their topics' ids are the same ones.
+    """
+    named = [each.record for each in after.skip]
+    is_same = named == [each.record for each in before.skip] and all(each.topic_id is None for each in after.skip)
+    return after.model_copy(update={"skip": before.skip}) if "skip" not in after.model_fields_set or is_same else after

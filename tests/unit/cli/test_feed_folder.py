@@ -1,0 +1,105 @@
+"""What a folder of feeds means for a cluster: which are new, which differ and in what, which are not in it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from headgate.app.exit_codes import ExitCode
+from headgate.cli.feed_folder import Act, planned, read_folder
+from headgate.cli.main import app
+from headgate.config.feed import FeedSpecError, SkippedRecord, parse_feed
+from headgate.records.control import FeedRecorded, OutcomeStatus, RequestSettled
+from support import build
+from support.answering_owners import answering_owners
+
+SPEC: dict[str, Any] = {
+    "feed": "shop",
+    "source": {"topics": ["shop.public.items"], "format": "debezium-json"},
+    "sink": {"type": "postgresql", "dsn": "host=localhost", "table": "public.items"},
+}
+SKIPPED = SkippedRecord(record="shop.public.items/0/17", topic_id="aN1")
+
+
+def write(folder: Path, name: str, **changed: Any) -> None:
+    (folder / name).write_text(yaml.safe_dump({**SPEC, **changed}), encoding="utf-8")
+
+
+def feed(**changed: Any) -> FeedRecorded:
+    return build.feed_recorded(spec=parse_feed(yaml.safe_dump({**SPEC, **changed})).to_json())
+
+
+def test_new_changed_equal_and_other_feeds(tmp_path: Path) -> None:
+    write(tmp_path, "a.yaml", feed="same")
+    write(tmp_path, "b.yml", feed="new")
+    write(tmp_path, "c.yaml", batch_rows_max=7, sink={**SPEC["sink"], "foreign_keys": "ignore"})
+    (tmp_path / "notes.txt").write_text("no feed", encoding="utf-8")
+    known = {"shop": feed(), "same": feed(feed="same"), "other": feed(feed="other")}
+    steps = planned(read_folder(tmp_path), known, prune=False)
+    assert [(step.act, step.feed) for step in steps] == [
+        (Act.CREATE, "new"),
+        (Act.UPDATE, "shop"),
+        (Act.NONE, "other"),
+        (Act.NONE, "same"),
+    ]
+    assert [(each.option, each.before, each.after) for each in steps[1].differences] == [
+        ("batch_rows_max", 200_000, 7),
+        ("sink.foreign_keys", "enforce", "ignore"),
+    ]
+    pruned = planned(read_folder(tmp_path), known, prune=True)
+    assert [step.feed for step in pruned if step.act is Act.DELETE] == ["other"]
+    assert pruned[2].act is Act.DELETE, "deletions come last"
+
+
+@pytest.mark.parametrize("given", [{}, {"skip": [{"record": SKIPPED.record}]}], ids=["not said", "without its id"])
+def test_records_that_a_command_has_named_stay_named(tmp_path: Path, given: dict[str, Any]) -> None:
+    write(tmp_path, "shop.yaml", **given)
+    (step,) = planned(read_folder(tmp_path), {"shop": feed(skip=[SKIPPED.model_dump()])}, prune=True)
+    assert (step.act, step.differences) == (Act.NONE, ())
+    write(tmp_path, "shop.yaml", skip=[])
+    (step,) = planned(read_folder(tmp_path), {"shop": feed(skip=[SKIPPED.model_dump()])}, prune=True)
+    assert (step.act, step.differences[0].option, step.differences[0].after) == (Act.UPDATE, "skip", [])
+
+
+def test_every_file_that_is_wrong_is_named_and_nothing_is_planned(tmp_path: Path) -> None:
+    write(tmp_path, "good.yaml")
+    write(tmp_path, "typo.yaml", feed="typo", batch_rows=1)
+    write(tmp_path, "secret.yaml", feed="secret", sink={**SPEC["sink"], "dsn": "host=h password=x"})
+    write(tmp_path, "twice.yaml")
+    with pytest.raises(FeedSpecError) as wrong:
+        read_folder(tmp_path)
+    said = str(wrong.value)
+    assert "typo.yaml: feed: unknown option 'batch_rows'" in said
+    assert "secret.yaml: sink.dsn holds a password" in said
+    assert "twice.yaml: good.yaml is of feed 'shop' as well" in said
+    assert said.endswith("Nothing was changed")
+
+
+def test_a_folder_without_feeds_deletes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = answering_owners(monkeypatch)
+    before = owners.written()
+    for folder, why in ((tmp_path, "has no feed"), (tmp_path / "nosuch", "No such file or directory")):
+        result = CliRunner().invoke(app, ["feed", "apply", str(folder), "--prune", "--yes"])
+        assert (result.exit_code, why in " ".join(result.output.split())) == (ExitCode.FEED_SPEC, True), result.output
+    assert owners.written() == before
+
+
+def test_what_differs_is_shown_and_a_deletion_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = answering_owners(monkeypatch)
+    owners.outcome = RequestSettled(1, OutcomeStatus.DONE, "as it was asked", 1)
+    write(tmp_path, "new.yaml", feed="new")
+    arguments = ["feed", "apply", str(tmp_path), "--timeout", "30"]
+    result = CliRunner().invoke(app, [*arguments, "--prune"])
+    assert result.exit_code == ExitCode.NOT_CONFIRMED
+    assert "this would delete feeds shop" in " ".join(result.output.split())
+    assert result.stdout.splitlines() == ["+ new", "- shop is not in the folder"]
+    done = CliRunner().invoke(app, [*arguments, "--prune", "--yes"])
+    assert done.exit_code == 0, done.output
+    assert "new: create: done" in done.stderr
+    assert "shop: delete: done" in done.stderr
+    write(tmp_path, "new.yaml", batch_rows_max=7)
+    changed = CliRunner().invoke(app, arguments)
+    assert changed.exit_code == 0, changed.output
+    assert changed.stdout.splitlines() == ["~ shop", "    batch_rows_max: 200000 → 7"]
