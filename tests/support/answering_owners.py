@@ -5,11 +5,16 @@ import json
 import random
 import time
 from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pkgutil import walk_packages
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
+import headgate.app
+import headgate.cli
 from headgate.app import cluster
 from headgate.config.feed import parse_feed
 from headgate.eventlog.log import Partition, Placed
@@ -147,8 +152,17 @@ def known() -> Iterator[tuple[Key, Record]]:
     )
 
 
+@cache
+def _import_commands() -> None:
+    """A command that is imported while its cluster is replaced here would keep that one for all later tests."""
+    for package in (headgate.cli, headgate.app):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
+
+
 def answering_owners(monkeypatch: pytest.MonkeyPatch) -> Owners:
     """The cluster that every command of this process opens from here on. Waiting for an owner takes no time."""
+    _import_commands()
     broker = Owners()
 
     def opened(_settings: object) -> Any:
