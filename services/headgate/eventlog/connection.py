@@ -282,6 +282,11 @@ _NO_RIGHT: Final = "authorization failed"
 REFUSAL_SECONDS_MAX: Final = 30.0
 """How long that explains why nobody answers; librdkafka tries again every 10 s at least."""
 
+GROUP_PASSING_CODES: Final = frozenset(
+    {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
+)
+"""What is answered about a group while its coordinator moves, or has yet to load it."""
+
 PASSING_CODES: Final = UNREACHABLE_CODES - {KafkaError._MSG_TIMED_OUT} | {KafkaError.GROUP_AUTHORIZATION_FAILED}
 """What a consumer tells of, and reads on. Of its group too: librdkafka wants the name of one and looks for its
 coordinator, which may be forbidden; nothing of ours ever asks a group for anything."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation
 
-from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, GROUP_PASSING_CODES, KafkaConnection
 from headgate.eventlog.log import LogError
 
 GROUP_PREFIX: Final = "views."
@@ -22,10 +22,6 @@ GROUP_PREFIX: Final = "views."
 
 ASK_AGAIN_SECONDS: Final = 1.0
 """Brokers that have just started load their groups first, and say so until they have."""
-
-PASSING: Final = frozenset(
-    {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
-)
 
 
 def group_of(prefix: str) -> str:
@@ -42,7 +38,7 @@ async def group_may_be_joined(connection: KafkaConnection, group: str, asked: Ca
             code = _code_of(error)
             if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 operations = []
-            elif code not in PASSING:
+            elif code not in GROUP_PASSING_CODES:
                 raise
             else:
                 await asyncio.sleep(ASK_AGAIN_SECONDS)

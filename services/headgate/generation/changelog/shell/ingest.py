@@ -24,7 +24,12 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, Message, TopicPartition
 from prometheus_client import CollectorRegistry
 
-from headgate.eventlog.connection import ADMIN_SECONDS_MAX, BrokerUnreachableError, KafkaConnection
+from headgate.eventlog.connection import (
+    ADMIN_SECONDS_MAX,
+    GROUP_PASSING_CODES,
+    BrokerUnreachableError,
+    KafkaConnection,
+)
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError, NewerSchemaError, Partition
 from headgate.generation.changelog.core.ingesting import keyless, writer_of
@@ -67,17 +72,26 @@ class PartitionsNoted:
 
     def read(self) -> None:
         """Take up what the group has noted. Raises LogError."""
-        try:
-            found = self._member.committed([TopicPartition(topic, 0) for topic in self._ids], ADMIN_SECONDS_MAX)
-        except KafkaException as error:
-            # A missing right is told beside the answer, which only does not come.
-            judge_member(self._connection, self._member.poll(0))
-            raise self._connection.failed("sharing the topics in a group", error) from error
-        for each in found:
+        for each in self._asked():
             topic_id, _, count = (each.metadata or "").partition(" ")
             if count.isdigit() and topic_id == str(self._ids[each.topic]):
                 self._known[each.topic] = int(count)
         self._is_noted = self._known.keys() == self._ids.keys()
+
+    def _asked(self) -> list[TopicPartition]:
+        """What the group answers, once its coordinator has it. Raises LogError."""
+        deadline = time.monotonic() + ADMIN_SECONDS_MAX
+        while True:
+            try:
+                return list(
+                    self._member.committed([TopicPartition(topic, 0) for topic in self._ids], ADMIN_SECONDS_MAX)
+                )
+            except KafkaException as error:
+                is_passing = error.args[0].code() in GROUP_PASSING_CODES and time.monotonic() < deadline
+                # A missing right is told beside the answer, which only does not come.
+                judge_member(self._connection, self._member.poll(RETRY_SECONDS if is_passing else 0))
+                if not is_passing:
+                    raise self._connection.failed("sharing the topics in a group", error) from error
 
     def check(self) -> None:
         """Compare with what the brokers say. Raises PartitionsGrownError, LogError."""
