@@ -95,6 +95,8 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    # The library keeps the line breaks of our sources, which are not where a terminal's are.
+    call.__doc__ = "\n\n".join(" ".join(part.split()) for part in (command.__doc__ or "").split("\n\n"))
     return call
 
 

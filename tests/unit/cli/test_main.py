@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -194,6 +195,14 @@ def test_the_list_says_of_each_command_what_it_says_itself() -> None:
         assert command.get_short_help_str(1_000) == late.help
     for name, late in FeedGroup.late.items():
         assert groups._imported(name, late).get_short_help_str(1_000) == late.help
+
+
+def test_a_help_breaks_its_lines_where_the_terminal_does() -> None:
+    for words in (["feed", "apply"], ["migration", "submit"], ["generation", "timestamps", "create"]):
+        shown = CliRunner(env={"COLUMNS": "80"}).invoke(app, [*words, "--help"]).stdout.partition("╭")[0]
+        for part in re.sub(" +\n", "\n", shown).split("\n\n"):
+            for line, following in pairwise(part.strip("\n").splitlines()):
+                assert len(line) + len(following.split()[0]) + 1 >= 79, f"{words}: {line!r} could be longer"
 
 
 def test_version_as_json() -> None:
