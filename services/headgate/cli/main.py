@@ -99,7 +99,7 @@ OWN_COMMANDS: Final[Mapping[str, Late]] = {
     ),
     "jars": Late("headgate.cli.jars:app", "Download the jars that agents need.", _SETUP),
     "source": Late("headgate.cli.source:app", "Check source databases.", _SETUP),
-    "topic": Late("headgate.cli.topic:app", "Create and inspect the control topics.", _SETUP),
+    "topic": Late("headgate.cli.topic:app", "Create, inspect and delete the control topics.", _SETUP),
     "serve": Late("headgate.cli.serve:app", "Run a service.", _SETUP),
     "feed": Late("headgate.cli.feed:app", "Create, inspect and control feeds.", _FEEDS),
     "why": Late("headgate.cli.why:why", "Explain what holds a feed or a migration, and what to do about it.", _FEEDS),

@@ -14,6 +14,7 @@ from headgate.cli.options import ClusterOptions, CommandGroup, Format, cluster_f
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.cli.rights import grant, rights
 from headgate.cli.source_topics import SOURCE_COLUMNS, source_rows
+from headgate.cli.topic_delete import delete
 from headgate.config.settings import Settings, load_settings
 from headgate.config.wording import one_of
 from headgate.eventlog.log import Delivery, Garbage, Log, Partition
@@ -21,7 +22,7 @@ from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.eventlog.topics import create_topics
 from headgate.records.registry import KEY_FORMS
 
-app = CommandGroup(help="Create and inspect the control topics.", no_args_is_help=True)
+app = CommandGroup(help="Create, inspect and delete the control topics.", no_args_is_help=True)
 
 POLL_SECONDS: Final = 0.5
 POLL_RECORDS_MAX: Final = 500
@@ -160,6 +161,9 @@ def create(
         note(f"the control topics {settings.prefix}… exist on {settings.bootstrap}, {settings.shards} shards")
     else:
         show_value(output, {**facts, "status": "done", "created": created})
+
+
+app.command("delete")(delete)
 
 
 def _created(settings: Settings, _permit: Permit) -> list[str]:

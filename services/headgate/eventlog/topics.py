@@ -36,6 +36,7 @@ __all__ = [
     "check_topics",
     "clock_advice",
     "create_topics",
+    "delete_topics",
     "topic_name",
 ]
 
@@ -199,6 +200,33 @@ def create_topics(settings: ClusterSettings) -> list[str]:
     _stamp_with_brokers_time(connection, [topic_name(cluster, topic.name) for topic in present if topic.tells_time])
     _raise_all(_problems_once_visible(connection, cluster, shards))
     return created
+
+
+def delete_topics(connection: KafkaConnection, cluster: str) -> None:
+    """Delete the control topics, and return when brokers tell of none. Raises LogError, with what could not be."""
+    names = [topic_name(cluster, topic.name) for topic in CONTROL_TOPICS]
+    limits = {"request_timeout": ADMIN_SECONDS_MAX, "operation_timeout": ADMIN_SECONDS_MAX}
+    problems = []
+    for name, future in sorted(connection.admin.delete_topics(names, **limits).items()):
+        try:
+            connection.wait(f"deleting topic {name}", future)
+        except LogError as error:
+            if not _is_gone(error):
+                problems.append(error)
+    _raise_all(problems)
+    deadline = time.monotonic() + VISIBLE_SECONDS_MAX
+    while _describe(connection, cluster):
+        if time.monotonic() >= deadline:
+            raise LogError(
+                f"the brokers have taken the deletion of the topics {cluster}.… and still tell of some of them after "
+                f"{VISIBLE_SECONDS_MAX:g} s. Look again with `headgate doctor`"
+            )
+        time.sleep(VISIBLE_POLL_SECONDS)
+
+
+def _is_gone(error: LogError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 def _stamp_with_brokers_time(connection: KafkaConnection, names: Sequence[str]) -> None:

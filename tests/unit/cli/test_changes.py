@@ -115,6 +115,7 @@ DESTROYS = {
     "migration approve",  # what it lets run may be destructive, as with submit
     "migration cleanup",
     "migration force-cutover",  # ends other people's sessions
+    "topic delete",
     "migration submit",  # only strategy online can be reverted
 }
 """Data is lost, or nothing changes it back."""
@@ -130,6 +131,7 @@ WRITES = {
     "_settle",
     "resend",
     "create_topics",
+    "delete_topics",
 } | {
     "create_access_rules",
     "say",

@@ -7,24 +7,17 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, TopicCollection
 
 from headgate.app.cluster import cluster_settings
+from headgate.app.heartbeats import next_heartbeat
 from headgate.capture.finding import Finding, FixIn, State
 from headgate.config.rights import Grant, Resource, grants
 from headgate.config.settings import Settings, load_settings
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
-from headgate.eventlog.log import LogError, Partition
-from headgate.eventlog.partition_reader import PartitionReader
+from headgate.eventlog.log import LogError
 from headgate.eventlog.reachable import check_takes_connections
 from headgate.eventlog.topics import CONTROL_TOPICS, TopicMissingError, topic_name, topic_problems
-from headgate.sources.offsets import SourceError, end_offsets
+from headgate.sources.offsets import SourceError
 
 __all__ = ["kafka_findings", "lacking"]
-
-_ANNOUNCE: Final = "announce"
-
-_HEARTBEAT_SECONDS: Final = 6.0
-"""Longer than any service with the default lease waits between two heartbeats."""
-
-_POLL_SECONDS: Final = 0.5
 
 _SKEW_MS_MAX: Final = 2_000
 """Half of what a slow heartbeat may take. Lags and times that people read are off by as much."""
@@ -158,14 +151,14 @@ def _clock(settings: Settings) -> Finding:
     """Compare this machine's clock with the stamp of the next heartbeat of a service. Writes nothing."""
     connection = KafkaConnection(settings.bootstrap, settings.kafka)
     try:
-        stamped = _next_stamp(connection, topic_name(settings.cluster, _ANNOUNCE))
+        heard = next_heartbeat(connection, settings.cluster)
     except (LogError, SourceError) as error:
         return Finding("clock", State.WARNING, str(error))
     finally:
         connection.close()
-    if stamped is None:
+    if heard is None:
         return Finding("clock", State.OK, "not compared: no service is running, whose heartbeats the brokers stamp")
-    return judged_clock(time.time_ns() // 1_000_000 - stamped)
+    return judged_clock(time.time_ns() // 1_000_000 - heard.stamped_ms)
 
 
 def judged_clock(ahead_ms: int) -> Finding:
@@ -181,14 +174,3 @@ def judged_clock(ahead_ms: int) -> Finding:
         fix_in=FixIn.SHELL,
         then="Guarantees do not depend on it, but times in logs and commands do",
     )
-
-
-def _next_stamp(connection: KafkaConnection, topic: str) -> int | None:
-    """Milliseconds since 1970 at which the broker appended the next heartbeat; None if none comes. Raises LogError."""
-    start = {Partition(topic, 0): end_offsets(connection, {topic: 1})[topic][0]}
-    deadline = time.monotonic() + _HEARTBEAT_SECONDS
-    with PartitionReader(connection, start, client_id="headgate-doctor") as reader:
-        while time.monotonic() < deadline:
-            for message in reader.poll(1, _POLL_SECONDS):
-                return int(message.timestamp()[1])
-    return None

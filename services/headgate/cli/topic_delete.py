@@ -1,0 +1,87 @@
+"""``headgate topic delete``: the end of a cluster."""
+
+from collections.abc import Iterator
+
+from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.app.heartbeats import HEARTBEAT_SECONDS, next_heartbeat
+from headgate.cli.changes import Destruction, Permit, permitted
+from headgate.cli.options import ClusterOptions, Format, connected
+from headgate.cli.output import Output, note, show_value
+from headgate.eventlog.kafka import KafkaLog
+from headgate.eventlog.snapshot import Snapshot, all_partitions, read_snapshot
+from headgate.eventlog.topics import CONTROL_TOPICS, delete_topics, topic_name
+from headgate.migration.core.state import PENDING
+from headgate.records.control import AgentAnnounced, ChangeQuarantined, FeedRecorded, MemberAnnounced
+from headgate.records.generation import SetKey, SetRecorded
+from headgate.records.keys import AgentKey, DeadLetterKey, FeedKey, MemberKey
+from headgate.records.migration import MigrationKey, MigrationRecorded
+from headgate.records.name_lists import shown_names
+from headgate.records.registry import KEY_FORMS
+
+
+def delete(*, change: Destruction, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
+    """Delete the control topics, and with them all that Headgate knows.
+
+    Refused while there are feeds, change logs or pending schema changes, and while a service runs. Target tables keep
+    their rows. What stays behind is named: the schema `headgate` of each sink.
+
+    Example: headgate topic delete --dry-run
+    """
+    with connected(cluster) as (settings, log):
+        snapshot = read_snapshot(log, all_partitions(log, KEY_FORMS))
+        refuse_if_needed(snapshot)
+        _refuse_if_served(log, settings.cluster, _lease_seconds(snapshot))
+        topics = [topic_name(settings.cluster, topic.name) for topic in CONTROL_TOPICS]
+        letters = sum(1 for _ in snapshot.each(DeadLetterKey, ChangeQuarantined))
+        facts = {"topics": topics, "deadletters": letters}
+        lost = f" with {letters} changes that were set aside" if letters else ""
+        permit = permitted(change, f"delete the control topics {settings.prefix}…{lost}", output, facts)
+        if permit is None:
+            return
+        _deleted(log, settings.cluster, permit)
+    if output is Output.TABLE:
+        note(f"the {len(topics)} control topics {settings.prefix}… are deleted")
+        note("at each sink the schema or database `headgate` is left: DROP it when no other cluster writes there")
+    else:
+        show_value(output, {**facts, "status": "done"})
+
+
+def _deleted(log: KafkaLog, cluster: str, _permit: Permit) -> None:
+    delete_topics(log.connection, cluster)
+
+
+def refuse_if_needed(snapshot: Snapshot) -> None:
+    """Raises CommandError with everything that has to be ended first, and how."""
+    problems = [f"{what} {shown_names(sorted(names))}: {how}" for what, names, how in _needing(snapshot) if names]
+    if problems:
+        raise CommandError(
+            ExitCode.REQUEST_REFUSED, "the control topics are needed. End first what they hold:\n" + "\n".join(problems)
+        )
+
+
+def _needing(snapshot: Snapshot) -> Iterator[tuple[str, list[str], str]]:
+    feeds = [key.feed for key, _ in snapshot.each(FeedKey, FeedRecorded)]
+    yield "feeds", feeds, "`headgate feed delete FEED`, which also deletes the positions in the sink"
+    logs = [key.set for key, record in snapshot.each(SetKey, SetRecorded) if record.topic]
+    yield "change logs", logs, "`headgate generation delete NAME`"
+    pending = [
+        key.migration for key, record in snapshot.each(MigrationKey, MigrationRecorded) if record.state in PENDING
+    ]
+    yield "schema changes", pending, "wait for them, or `headgate migration cancel ID`"
+
+
+def _lease_seconds(snapshot: Snapshot) -> float:
+    """The longest lease of any process that was ever heard of: within it a living one writes a heartbeat."""
+    members = [record.lease_seconds for _, record in snapshot.each(MemberKey, MemberAnnounced)]
+    agents = [record.lease_seconds or 0.0 for _, record in snapshot.each(AgentKey, AgentAnnounced)]
+    return max((HEARTBEAT_SECONDS, *members, *agents))
+
+
+def _refuse_if_served(log: KafkaLog, cluster: str, seconds: float) -> None:
+    heard = next_heartbeat(log.connection, cluster, seconds)
+    if heard is not None:
+        raise CommandError(
+            ExitCode.REQUEST_REFUSED,
+            f"a service of this cluster is running: {heard.key} has just written a heartbeat. Stop all services first "
+            "(`headgate agent list`, `headgate coordinator list`)",
+        )
