@@ -192,9 +192,11 @@ class ViewsService:
         last = await asyncio.to_thread(last_offsets, self._log, all_partitions(self._log, TOPICS))
         group = group_of(self._settings.prefix)
         await group_may_be_joined(self._log.connection, group, lambda: self._asked)
-        port = _port(self._settings.views.bind, self._settings.views.port)
-        with tempfile.TemporaryDirectory(prefix="headgate-views-") as folder:
-            app = make_app(self._settings, group, port, folder)
+        with (
+            listening(self._settings.views.bind, self._settings.views.port) as listener,
+            tempfile.TemporaryDirectory(prefix="headgate-views-") as folder,
+        ):
+            app = make_app(self._settings, group, listener, folder)
             lags = LagWindows(app)
             model = ViewsModel(lags, last)
             read_topics(app, self._settings, model, self._fail)
@@ -206,7 +208,7 @@ class ViewsService:
             watched = asyncio.create_task(self._watch_reading(model))
             tasks = (started, shown, watched)
             try:
-                await self._turn(app, model, tasks, port)
+                await self._turn(app, model, tasks, listener.getsockname()[1])
             finally:
                 for task in tasks:
                     task.cancel()
@@ -262,16 +264,20 @@ class ViewsService:
         self._failure = error
 
 
-def _port(bind: str, port: int) -> int:
-    """The port to listen on: Faust knows no "any free one", and says of one that is taken only that it has crashed."""
-    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+def listening(bind: str, port: int) -> socket.socket:
+    """The socket that Faust's web server is to listen on, bound. Raises PortTakenError.
+
+    Faust itself knows no "any free port", says of one that is taken only that it has crashed, and loses its socket if
+    it is stopped just when it has made it.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in bind else socket.AF_INET, socket.SOCK_STREAM)
     try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((bind, port))
-            return int(probe.getsockname()[1])
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((bind, port))
     except OSError as error:
+        listener.close()
         raise PortTakenError(
             f"cannot listen on {bind}:{port}: {error.strerror}; choose another with HEADGATE_VIEWS__PORT (0 takes any "
             "free one)"
         ) from error
+    return listener

@@ -14,15 +14,18 @@ The cluster's security block is translated for Faust's client, which is neither 
 translated is refused: a client that falls back to plain text would be worse than none.
 """
 
+import socket
 import ssl
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import faust
+from aiohttp.web import SockSite
 from faust.auth import SASLCredentials, SSLCredentials
 from faust.transport.consumer import ThreadDelegateConsumer
+from faust.web.drivers.aiohttp import Web as AiohttpWeb
 
 from headgate.config.settings import Settings, SettingsError
 from headgate.eventlog.codec import Codec, CodecGarbage
@@ -105,8 +108,11 @@ TOPICS: Final = (ANNOUNCE.topic, *SHARDED_TOPICS, MigrationKey.topic)
 """What is shown stands there."""
 
 
-def make_app(settings: Settings, group: str, port: int, folder: str) -> faust.App:
-    """An application that declares no topic and writes none; ``folder`` is for what Faust may put on a disk."""
+def make_app(settings: Settings, group: str, listener: socket.socket, folder: str) -> faust.App:
+    """An application that declares no topic and writes none; ``folder`` is for what Faust may put on a disk.
+
+    Its web server listens on ``listener``, which stays the caller's to close.
+    """
     app = faust.App(
         group,
         broker=[f"kafka://{address.strip()}" for address in settings.bootstrap.split(",")],
@@ -117,12 +123,14 @@ def make_app(settings: Settings, group: str, port: int, folder: str) -> faust.Ap
         datadir=folder,
         web_bind=settings.views.bind,
         web_host=settings.views.bind,
-        web_port=port,
+        web_port=listener.getsockname()[1],
         web_router_enabled=False,
         web_tables_enabled=False,
         autodiscover=False,
     )
     app.consumer.in_transaction = True
+    web = cast("AiohttpWeb", app.web)
+    web._transport_handlers = {"tcp": lambda: SockSite(web._runner, listener)}
     return app
 
 
