@@ -21,6 +21,7 @@ def test_partitions_are_those_that_the_topic_has_now(kafka_bootstrap: str) -> No
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
     for future in admin.create_topics([NewTopic(topic, 1, 1)]).values():
         future.result(ANSWER_SECONDS)
+    await_partitions(admin, topic, 1)
     connection = KafkaConnection(kafka_bootstrap)
     with closing(Tail(connection, topic, {0: 0}, None)) as tail:
         assert tail.partitions(seconds) == {0}

@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS headgate.migration_owner (id varchar(200) PRIMARY KEY
 taken bigint NOT NULL, word varchar(40) NOT NULL) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 """,
 )
-_ADD: Final = "INSERT IGNORE INTO headgate.migration_owner VALUES (%s, 0, 0, %s)"
+_ADD: Final = "INSERT IGNORE INTO headgate.migration_owner VALUES (%s, -1, 0, %s)"
 _FIND: Final = "SELECT owner_rev, taken, word FROM headgate.migration_owner WHERE id = %s"
 _TAKE: Final = "UPDATE headgate.migration_owner SET owner_rev = %s, taken = taken + 1 WHERE id = %s AND taken = %s"
 _IS_TAKEN: Final = (

@@ -20,7 +20,7 @@ taken bigint NOT NULL)
 """
 _UNIQUE_VIOLATION: Final = "23505"
 
-_ADD: Final = "INSERT INTO headgate.migration_owner VALUES (%s, 0, 0) ON CONFLICT DO NOTHING"
+_ADD: Final = "INSERT INTO headgate.migration_owner VALUES (%s, -1, 0) ON CONFLICT DO NOTHING"
 _FIND: Final = "SELECT owner_rev, taken FROM headgate.migration_owner WHERE id = %s"
 _TAKE: Final = (
     "UPDATE headgate.migration_owner SET owner_rev = %s, taken = taken + 1 WHERE id = %s AND taken = %s RETURNING taken"
