@@ -1,7 +1,7 @@
 """``headgate feed apply``: make the feeds of a cluster what the files of a folder say."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -11,10 +11,11 @@ import typer
 from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of
 from headgate.cli.changes import WOULD_BE_DONE, Destruction, Permit, agreed
 from headgate.cli.dry_run import rehearsed
+from headgate.cli.feed_files import ask_for
 from headgate.cli.feed_folder import Act, Step, planned, read_folder
 from headgate.cli.options import ClusterOptions, Format, Timeout, connected
 from headgate.cli.output import Output, note, show_value
-from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, ask_while_paused, operation
+from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Log
 from headgate.eventlog.snapshot import read_snapshot
@@ -60,15 +61,14 @@ def apply(
     """
     wanted = read_folder(folder)
     with connected(cluster) as (settings, log):
-        known = dict(read_snapshot(log).each(FeedKey, FeedRecorded))
-        feeds = {key.feed: record for key, record in known.items()}
-        steps = planned(wanted, feeds, prune=prune)
+        known = {key.feed: record for key, record in read_snapshot(log).each(FeedKey, FeedRecorded)}
+        steps = planned(wanted, known, prune=prune)
         _show_steps(steps, output)
         permit = _agreed(change, steps)
         if permit is None:
             results = [_rehearsed(log, settings.prefix, step) for step in steps]
         else:
-            results = [_done(log, step, feeds, timeout, permit) for step in steps]
+            results = [_done(log, step, timeout, permit) for step in steps]
     _show_results(results, output)
     _fail_if_refused(results)
 
@@ -78,16 +78,15 @@ def _agreed(change: Destruction, steps: Sequence[Step]) -> Permit | None:
     return agreed(change.only_if(bool(deleted)), f"delete feeds {shown_names(deleted)}")
 
 
-def _done(log: Log, step: Step, feeds: Mapping[str, FeedRecorded], timeout: float, permit: Permit) -> Result:
-    kind = _KINDS.get(step.act)
-    if kind is None:
+def _done(log: Log, step: Step, timeout: float, permit: Permit) -> Result:
+    if step.act is Act.NONE:
         return Result(step, "unchanged")
-    request = operation(kind, step.feed, spec=None if step.spec is None else step.spec.to_json())
+    kind = _KINDS[step.act]
     try:
-        if kind is OperationKind.UPDATE_FEED:
-            outcome = ask_while_paused(log, feeds[step.feed], request, timeout, permit)
+        if step.spec is None:
+            outcome = ask(log, operation(kind, step.feed), timeout, permit)
         else:
-            outcome = ask(log, request, timeout, permit)
+            outcome = ask_for(log, kind, step.spec, timeout, permit)
     except (RequestError, CommandError) as error:
         return _failed(step, error)
     return Result(step, outcome.status.value, outcome.reason)

@@ -14,7 +14,7 @@ from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, ask_while_paused
 from headgate.config.feed import FeedSpec, load_feed
 from headgate.eventlog.log import Log
 from headgate.eventlog.snapshot import read_snapshot
-from headgate.records.control import OperationKind
+from headgate.records.control import OperationKind, RequestSettled
 from headgate.records.names import check_name
 from headgate.sinks.registry import same_sink
 
@@ -67,13 +67,13 @@ def _propose(
         if permit is None:
             rehearse(log, settings.prefix, kind, spec, output)
         else:
-            _settle(log, kind, spec, permit, timeout=timeout, output=output)
+            outcome = ask_for(log, kind, spec, timeout, permit)
+            show_settled(name, {"feed": name, "operation": kind.value}, outcome, output)
 
 
-def _settle(log: Log, kind: OperationKind, spec: FeedSpec, permit: Permit, *, timeout: float, output: Output) -> None:
+def ask_for(log: Log, kind: OperationKind, spec: FeedSpec, timeout: float, permit: Permit) -> RequestSettled:
+    """Ask for a new feed, or for a change of one, which is paused meantime. Raises RequestError, CommandError."""
     request = operation(kind, spec.feed, spec=spec.to_json())
     if kind is OperationKind.UPDATE_FEED:
-        outcome = ask_while_paused(log, find_feed(read_snapshot(log), spec.feed), request, timeout, permit)
-    else:
-        outcome = ask(log, request, timeout, permit)
-    show_settled(spec.feed, {"feed": spec.feed, "operation": kind.value}, outcome, output)
+        return ask_while_paused(log, find_feed(read_snapshot(log), spec.feed), request, timeout, permit)
+    return ask(log, request, timeout, permit)

@@ -301,6 +301,12 @@ _ASKED_BROKER: Final = re.compile(r"[a-z_]+://\S+/(?:bootstrap|\d+): ")
 """As librdkafka names it: ``sasl_ssl://host:9092/1: ``."""
 
 
+def code_of(error: Exception) -> int | None:
+    """Kafka's code behind one of our errors (``KafkaConnection.failed``); None if that is not what caused it."""
+    cause = error.__cause__
+    return int(cause.args[0].code()) if isinstance(cause, KafkaException) else None
+
+
 def is_fenced(error: KafkaException) -> bool:
     """Whether this producer is over. _FENCED does not prove a rival: its own timeout looks the same."""
     kafka_error = error.args[0]

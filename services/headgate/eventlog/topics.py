@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
     TopicDescription,
 )
 
-from headgate.eventlog.connection import ADMIN_SECONDS_MAX, ClusterSettings, KafkaConnection
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, ClusterSettings, KafkaConnection, code_of
 from headgate.eventlog.log import LogError
 
 __all__ = [
@@ -211,7 +211,7 @@ def delete_topics(connection: KafkaConnection, cluster: str) -> None:
         try:
             connection.wait(f"deleting topic {name}", future)
         except LogError as error:
-            if not _is_gone(error):
+            if code_of(error) != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 problems.append(error)
     _raise_all(problems)
     deadline = time.monotonic() + VISIBLE_SECONDS_MAX
@@ -222,11 +222,6 @@ def delete_topics(connection: KafkaConnection, cluster: str) -> None:
                 f"{VISIBLE_SECONDS_MAX:g} s. Look again with `headgate doctor`"
             )
         time.sleep(VISIBLE_POLL_SECONDS)
-
-
-def _is_gone(error: LogError) -> bool:
-    cause = error.__cause__
-    return isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 def _stamp_with_brokers_time(connection: KafkaConnection, names: Sequence[str]) -> None:
@@ -265,17 +260,12 @@ def _problems_once_visible(connection: KafkaConnection, cluster: str, shards: in
         try:
             problems = _all_problems(connection, cluster, shards)
         except LogError as error:
-            if is_late or not _is_unseen(error):
+            if is_late or code_of(error) not in UNSEEN:
                 raise
         else:
             if is_late or not any(isinstance(each, TopicMissingError) for each in problems):
                 return problems
         time.sleep(VISIBLE_POLL_SECONDS)
-
-
-def _is_unseen(error: LogError) -> bool:
-    cause = error.__cause__
-    return isinstance(cause, KafkaException) and cause.args[0].code() in UNSEEN
 
 
 def _created(connection: KafkaConnection, name: str, future: Any) -> bool:
@@ -335,7 +325,7 @@ def _describe(connection: KafkaConnection, cluster: str) -> _Described:
         try:
             found = connection.wait(f"describing topic {name}", future)
         except LogError as error:
-            if _is_unseen(error):
+            if code_of(error) in UNSEEN:
                 continue
             raise
         if found.partitions and all(each.leader is not None and each.leader.id >= 0 for each in found.partitions):

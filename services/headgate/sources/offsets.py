@@ -12,11 +12,11 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.config.times import show_ts
-from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.connection import KafkaConnection, code_of
 from headgate.eventlog.leaders import ask_offsets
 from headgate.eventlog.log import LogError
 from headgate.records.control import Positions
@@ -187,8 +187,7 @@ def _asked(connection: KafkaConnection, topics: Mapping[str, int], which: Offset
     try:
         return ask_offsets(connection, asked, "asking where a source topic begins and ends")
     except LogError as error:
-        cause = error.__cause__
-        if isinstance(cause, KafkaException) and cause.args[0].code() in _GONE:
+        if code_of(error) in _GONE:
             raise TopicMissingError(f"{error}: has the topic been deleted, or made again smaller?") from error
         raise SourceUnreachableError(str(error)) from error
 

@@ -8,9 +8,9 @@ replaced in between then has the wrong id with the right offsets, which is notic
 from collections.abc import Iterable
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, TopicCollection
 
-from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection, code_of
 from headgate.eventlog.log import LogError
 from headgate.sources.offsets import SourceError, SourceUnreachableError
 
@@ -78,8 +78,7 @@ def _asked(connection: KafkaConnection, names: list[str]) -> dict[str, str | Non
         try:
             described = connection.wait(what, future)
         except LogError as error:
-            cause = error.__cause__
-            if isinstance(cause, KafkaException) and cause.args[0].code() in _MISSING:
+            if code_of(error) in _MISSING:
                 continue
             raise SourceUnreachableError(str(error)) from error
         uuid = described.topic_id

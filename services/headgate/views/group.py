@@ -11,10 +11,10 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation
 
-from headgate.eventlog.connection import ADMIN_SECONDS_MAX, GROUP_PASSING_CODES, KafkaConnection
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, GROUP_PASSING_CODES, KafkaConnection, code_of
 from headgate.eventlog.log import LogError
 
 GROUP_PREFIX: Final = "views."
@@ -35,7 +35,7 @@ async def group_may_be_joined(connection: KafkaConnection, group: str, asked: Ca
         try:
             operations = (await asyncio.to_thread(_described, connection, group)).authorized_operations or []
         except LogError as error:
-            code = _code_of(error)
+            code = code_of(error)
             if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 operations = []
             elif code not in GROUP_PASSING_CODES:
@@ -65,8 +65,3 @@ def _described(connection: KafkaConnection, group: str) -> Any:
         [group], include_authorized_operations=True, request_timeout=ADMIN_SECONDS_MAX
     )
     return connection.wait(f"asking for the rights on group {group}", futures[group])
-
-
-def _code_of(error: LogError) -> int | None:
-    cause = error.__cause__
-    return cause.args[0].code() if isinstance(cause, KafkaException) else None

@@ -123,6 +123,7 @@ DESTROYS = {
 WRITES = {
     "ask",
     "ask_all",
+    "ask_for",
     "ask_shards",
     "ask_while_paused",
     "ask_policy",
