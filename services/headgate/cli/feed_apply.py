@@ -1,6 +1,5 @@
 """``headgate feed apply``: make the feeds of a cluster what the files of a folder say."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -15,6 +14,7 @@ from headgate.cli.feed_files import ask_for
 from headgate.cli.feed_folder import Act, Step, planned, read_folder
 from headgate.cli.options import ClusterOptions, Format, Timeout, connected
 from headgate.cli.output import Output, note, show_value
+from headgate.cli.rendering import print_plain
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Log
@@ -113,11 +113,10 @@ def _show_steps(steps: Sequence[Step], output: Output) -> None:
         return
     for step in steps:
         gone = " is not in the folder" if step.spec is None else ""
-        sys.stdout.write(f"{_SIGNS[step.act]} {step.feed}{gone}\n")
+        print_plain(f"{_SIGNS[step.act]} {step.feed}{gone}")
         for each in step.differences:
             before, after = (msgspec.json.encode(value).decode() for value in (each.before, each.after))
-            sys.stdout.write(f"    {each.option}: {before} → {after}\n")
-    sys.stdout.flush()
+            print_plain(f"    {each.option}: {before} → {after}")
 
 
 def _show_results(results: Sequence[Result], output: Output) -> None:

@@ -125,6 +125,11 @@ def clear(every_seconds: float) -> None:
     out.print(Text(f"{time.strftime('%Y-%m-%d %H:%M:%S %Z')}, every {every_seconds:g} s. Ctrl-C ends it", style="dim"))
 
 
+def print_plain(line: str) -> None:
+    """A line of a result, whole, without others' control characters."""
+    console().print(Text(_printable(line)))
+
+
 def print_line(message: str, before: str = "") -> None:
     """A line on standard error, in whole words."""
     out = console(stderr=True)

@@ -86,6 +86,16 @@ def test_a_folder_without_feeds_deletes_nothing(tmp_path: Path, monkeypatch: pyt
     assert owners.written() == before
 
 
+def test_control_characters_of_a_file_do_not_reach_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering_owners(monkeypatch).outcome = RequestSettled(1, OutcomeStatus.DONE, "", 1)
+    write(tmp_path, "shop.yaml", source={**SPEC["source"], "unavailable_value": "a\x1b[2J\x9bb"})
+    shown = CliRunner().invoke(app, ["feed", "apply", str(tmp_path), "--timeout", "30"]).stdout
+    assert "source.unavailable_value" in shown
+    assert not {"\x1b", "\x9b"} & set(shown)
+
+
 def test_what_differs_is_shown_and_a_deletion_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owners = answering_owners(monkeypatch)
     owners.outcome = RequestSettled(1, OutcomeStatus.DONE, "as it was asked", 1)
