@@ -9,6 +9,7 @@ are found by looking again (discovery.py).
 import re
 import time
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from string import Formatter
 from typing import Final
 
@@ -62,7 +63,7 @@ def find_topics(connection: KafkaConnection, source: SourceSpec, own_prefix: str
     SourceUnreachableError.
     """
     named = {*source.topics, *((source.transaction_topic,) if source.transaction_topic is not None else ())}
-    present = _present_with(connection, named)
+    present = present_with(connection, named)
     if source.topic_pattern is not None:
         found = matching(present, source.topic_pattern, own_prefix)
         found.pop(source.transaction_topic or "", None)
@@ -94,7 +95,7 @@ def _meant(missing: Iterable[str], present: Iterable[str]) -> str:
     return f" (did you mean {', '.join(near)}?)" if near else ""
 
 
-def _present_with(connection: KafkaConnection, named: set[str]) -> dict[str, int]:
+def present_with(connection: KafkaConnection, named: AbstractSet[str]) -> dict[str, int]:
     """``present_topics``, once those ``named`` are among them, or have not come in time."""
     deadline = time.monotonic() + MADE_SECONDS_MAX
     while not named <= (present := present_topics(connection)).keys() and time.monotonic() < deadline:
@@ -102,15 +103,31 @@ def _present_with(connection: KafkaConnection, named: set[str]) -> dict[str, int
     return present
 
 
-def present_topics(connection: KafkaConnection) -> dict[str, int]:
-    """Every topic of the broker → number of partitions. Raises SourceUnreachableError."""
+def present_topics(connection: KafkaConnection, seconds: float = REQUEST_SECONDS_MAX) -> dict[str, int]:
+    """Every topic of the broker → number of partitions. Raises SourceUnreachableError after that time.
+
+    All of them, because a broker with ``auto.create.topics.enable`` creates a topic that is asked for by its name.
+    """
     try:
-        topics = connection.admin.list_topics(timeout=REQUEST_SECONDS_MAX).topics
+        topics = connection.admin.list_topics(timeout=seconds).topics
     except KafkaException as error:
         raise SourceUnreachableError(
             f"the source broker does not list its topics: {error.args[0].str()}; is it up, and reachable from here?"
         ) from error
     return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
+
+
+def present_topic_id(connection: KafkaConnection, topic: str) -> str | None:
+    """The id of a topic that has to exist; None from a broker before 2.8, which has none.
+
+    Raises TopicMissingError if the broker goes on denying the topic, SourceUnreachableError.
+    """
+    deadline = time.monotonic() + MADE_SECONDS_MAX
+    while topic not in (found := topic_ids(connection, (topic,))):
+        if time.monotonic() >= deadline:
+            raise TopicMissingError(f"topic {topic} does not exist")
+        time.sleep(MADE_LOOK_SECONDS)
+    return found[topic]
 
 
 def matching(present: Mapping[str, int], pattern: str, own_prefix: str) -> dict[str, int]:

@@ -43,8 +43,8 @@ from headgate.sources.offsets import (
     end_offsets,
 )
 from headgate.sources.origin import Origin, origins
-from headgate.sources.topic_ids import TopicReplacedError, check_given_id, topic_id_of
-from headgate.sources.topics import present_topics
+from headgate.sources.topic_ids import TopicReplacedError, check_given_id
+from headgate.sources.topics import present_topic_id, present_with
 
 REQUEST_SECONDS_MAX: Final = 60.0
 """For the final outcome of a request. Taking over from a lost coordinator and draining a batch fit in."""
@@ -81,7 +81,7 @@ class ChangeFeeds:
         try:
             if schemas is not None:
                 schemas.check()
-            present = present_topics(self._log.connection)
+            present = present_with(self._log.connection, {topic})
             if topic not in present:
                 raise RefusedError(
                     f"--topic {topic} does not exist: name the one that has the changes of {table[0].in_full} (a "
@@ -126,9 +126,20 @@ class ChangeFeeds:
 
     def _id_of(self, topic: str) -> str | None:
         try:
-            return topic_id_of(self._log.connection, topic)
+            return present_topic_id(self._log.connection, topic)
+        except TopicMissingError as error:
+            raise RefusedError(f"topic {topic} is gone") from error
         except SourceError as error:
             raise FeedsUnavailableError(str(error)) from error
+
+    def _partitions_of(self, topic: str) -> int:
+        try:
+            count = present_with(self._log.connection, {topic}).get(topic)
+        except SourceError as error:
+            raise FeedsUnavailableError(str(error)) from error
+        if count is None:
+            raise RefusedError(f"topic {topic} is gone")
+        return count
 
     def _schemas_of(self, registry: str | None) -> Schemas | None:
         """One for all who ask: what it has been told once it need not ask while clients wait."""
@@ -138,10 +149,8 @@ class ChangeFeeds:
 
     def ends(self, topic: str) -> dict[int, int]:
         """Partition → offset behind its last record. Raises FeedsUnavailableError, RefusedError."""
+        count = self._partitions_of(topic)
         try:
-            count = present_topics(self._log.connection).get(topic)
-            if count is None:
-                raise RefusedError(f"topic {topic} is gone")
             return dict(end_offsets(self._log.connection, {topic: count})[topic])
         except (SourceError, LogError) as error:
             raise FeedsUnavailableError(str(error)) from error
@@ -181,11 +190,15 @@ class ChangeFeeds:
 
     def check_start(self, topic: str, start: StartOffsets) -> None:
         """Raise RefusedError unless a feed of the topic can begin there."""
+        not_there = "changes that are needed are not on the topic any more"
+        topic_id, count = self._id_of(topic), self._partitions_of(topic)
         try:
-            check_given_id(topic, start.topic_id, self._id_of(topic))
+            check_given_id(topic, start.topic_id, topic_id)
+            if max(start.offsets, default=0) >= count:
+                raise RefusedError(f"{not_there}: it has only {count} partitions, so it was deleted and re-created")
             check_retention(self._log.connection, topic, start.offsets)
-        except (OffsetExpiredError, TopicMissingError, TopicReplacedError) as error:
-            raise RefusedError(f"changes that are needed are not on the topic any more: {error}") from error
+        except (OffsetExpiredError, TopicReplacedError) as error:
+            raise RefusedError(f"{not_there}: {error}") from error
         except (SourceError, LogError) as error:
             raise FeedsUnavailableError(str(error)) from error
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import Final
 
 import msgspec
-from confluent_kafka import KafkaException
 
 from headgate.config.feed import RegistrySpec
 from headgate.databases.connections import named_registry
@@ -24,8 +23,10 @@ from headgate.migration.strategies.contract import DatabaseUnavailableError
 from headgate.migration.strategies.online.lane import LastChange, Place
 from headgate.migration.strategies.target import refusing
 from headgate.records.identifiers import show_identifier
+from headgate.sources.offsets import SourceError
 from headgate.sources.origin import Origin, origin_of
 from headgate.sources.registry import SchemaRegistry
+from headgate.sources.topics import present_topics
 
 __all__ = ["Events", "FeedsUnavailableError", "Looked", "Schemas", "Tail", "registry_spec"]
 
@@ -150,13 +151,20 @@ class Tail:
         return found
 
     def partitions(self, seconds: float) -> frozenset[int]:
-        """See TopicTail. Raises FeedsUnavailableError."""
-        try:
-            topics = self._connection.admin.list_topics(self._topic, timeout=seconds).topics
-        except KafkaException as error:
-            raise FeedsUnavailableError(f"asking for the partitions of {self._topic}: {error.args[0].str()}") from error
-        found = topics.get(self._topic)
-        return frozenset() if found is None else frozenset(found.partitions)
+        """See TopicTail. Raises FeedsUnavailableError, also if the broker denies the topic for all that time.
+
+        A broker may deny a topic for a moment. The next try begins without the lock, and finds out whether it is gone.
+        """
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                present = present_topics(self._connection, left)
+            except SourceError as error:
+                raise FeedsUnavailableError(f"asking for the partitions of {self._topic}: {error}") from error
+            if self._topic in present:
+                return frozenset(range(present[self._topic]))
+            time.sleep(min(TAIL_POLL_SECONDS, left))
+        raise FeedsUnavailableError(f"the broker has not listed topic {self._topic} for {seconds:.1f} s")
 
     def close(self) -> None:
         """Let go."""
