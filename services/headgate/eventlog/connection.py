@@ -85,6 +85,9 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 logger.addFilter(_is_news)
 logger.addFilter(Repeats())
+# A process that has set up no logs, such as a command, would print the bare line among what it has to say: Python does
+# so where no handler takes a line. What such a process must tell is in its errors.
+logger.addHandler(logging.NullHandler())
 
 
 class ClusterSettings(Protocol):

@@ -1,16 +1,22 @@
 """One folder for everything a run starts, and the way everything in it ends, however the run ends."""
 
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import psutil
 
+from headgate.eventlog.connection import logger as kafka_logger
 from headgate_lab.demo.orphans import no_orphans
 from headgate_lab.demo.processes import terminated_as_interrupt, uninterrupted
+
+KAFKA_LOG: Final = "kafka-clients.log"
+"""Beside the services' logs: what the Kafka clients of the run itself have logged."""
 
 
 class ClusterAt(msgspec.Struct, frozen=True):
@@ -50,6 +56,7 @@ def scratch_parts(prefix: str, say: Callable[[str], None], left_over: list[str],
     with terminated_as_interrupt() as signals:
         try:
             scratch.parts.enter_context(no_orphans())
+            scratch.parts.enter_context(_kafka_log(folder / "logs" / KAFKA_LOG))
             yield scratch
             raised = False
         except KeyboardInterrupt:
@@ -68,6 +75,19 @@ def scratch_parts(prefix: str, say: Callable[[str], None], left_over: list[str],
                     left_over += [f"{one.pid} {one.name()}" for one in psutil.Process().children(recursive=True)]
                     failed = scratch.failed or raised
                     _clear(folder, say, keep=keep, failed=failed and not (signals or interrupted))
+
+
+@contextmanager
+def _kafka_log(file: Path) -> Iterator[None]:
+    """Within, the lines of this process's Kafka clients go to ``file``, which is made with the first one."""
+    handler = logging.FileHandler(file, encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    kafka_logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        kafka_logger.removeHandler(handler)
+        handler.close()
 
 
 def _clear(folder: Path, say: Callable[[str], None], *, keep: bool, failed: bool) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate_lab.demo.folder import scratch_parts
+from headgate.eventlog.connection import logger as kafka_logger
+from headgate_lab.demo.folder import KAFKA_LOG, scratch_parts
 from headgate_lab.demo.processes import interrupts_deferred
 
 
@@ -58,3 +59,12 @@ def test_the_logs_of_what_failed_are_left_and_everything_if_asked_for() -> None:
     assert left(run(raising(ZeroDivisionError))) == ["logs", "logs/agent.log"]
     assert left(run(fail=True)) == ["logs", "logs/agent.log"]
     assert left(run(keep=True)) == ["kafka", "logs", "logs/agent.log"]
+
+
+def test_what_kafka_clients_log_is_in_a_file_beside_the_services_logs() -> None:
+    folder = run(lambda: kafka_logger.warning("GETPID [rdkafka#producer-6]: retrying"), keep=True)
+    text = (folder / "logs" / KAFKA_LOG).read_text()
+    kafka_logger.warning("after the run")
+    assert (folder / "logs" / KAFKA_LOG).read_text() == text
+    assert text.endswith(" WARNING GETPID [rdkafka#producer-6]: retrying\n")
+    assert f"logs/{KAFKA_LOG}" in left(folder)

@@ -2,6 +2,8 @@
 
 import ast
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -122,3 +124,10 @@ def test_only_the_partition_reader_and_members_of_groups_are_consumers() -> None
         or (isinstance(node, ast.ImportFrom) and CONSUMERS & {alias.name for alias in node.names})
     }
     assert named == {"eventlog/partition_reader.py", "generation/changelog/shell/ingest_clients.py"}
+
+
+def test_a_process_without_logs_prints_no_bare_line_of_a_client() -> None:
+    """As commands are. Python writes a line to stderr where no handler takes it."""
+    code = "from headgate.eventlog.connection import logger; logger.warning('GETPID [rdkafka#producer-6]: retrying')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
