@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from headgate.provisioning.time_scale import scaled_seconds
+from headgate_lab.chaos.rounds import SHORT_ROUNDS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
@@ -21,7 +22,7 @@ CHAOS = (
 RUN_SECONDS_MAX = scaled_seconds(2400)
 """Two minutes on an idle machine with two cores; one with fifteen times its work has taken eight and a half."""
 
-SORTS = {"agent_killed", "owner_killed", "agent_frozen", "agent_silenced", "broker_restarted"}
+SORTS = {str(kind) for kinds in SHORT_ROUNDS for kind in kinds}
 
 
 @pytest.mark.timeout(RUN_SECONDS_MAX + 60)

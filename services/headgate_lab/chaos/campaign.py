@@ -9,31 +9,19 @@ from typing import Final
 import msgspec
 
 from headgate.config.crash_points import CrashPoint
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.blame import Blame, false_losses
 from headgate_lab.chaos.faults import FaultKind, Wound, strike
 from headgate_lab.chaos.operating import Operator
 from headgate_lab.chaos.points import Doom, all_cells, strike_at
 from headgate_lab.chaos.report import ChaosReport, Suffered
+from headgate_lab.chaos.rounds import Rounds
 from headgate_lab.chaos.world import Options, World, running_world
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.ending import await_drained
 from headgate_lab.demo.processes import Fate
 from headgate_lab.demo.tables import all_replicate
 from headgate_lab.demo.watch import Chronicle, WatchError
-
-SHORT_ROUNDS: Final[tuple[tuple[FaultKind, ...], ...]] = (
-    (FaultKind.AGENT_KILLED, FaultKind.OWNER_KILLED),
-    (FaultKind.AGENT_FROZEN, FaultKind.AGENT_SILENCED),
-    (FaultKind.BROKER_RESTARTED,),
-    (FaultKind.DATABASE_FAILED_OVER,),
-    (FaultKind.PASSWORD_ROTATED,),
-)
-"""One of each main sort, for a test of two minutes: agent and owner dead at once; an agent frozen past every lease
-while another one is cut off in the middle of its words, so that the third has every table; the broker restarted, alone,
-because it is a reason for everybody to lose a lease."""
-
-AT_ONCE_WEIGHTS: Final = (6, 3, 1)
-"""How often one, two or three faults strike at once."""
 
 QUIET_SECONDS: Final = 2.0
 """Between two rounds, once all tables replicate: without faults for a moment nobody could say what one has cost."""
@@ -43,6 +31,8 @@ TAKEOVER_SECONDS_MAX: Final = 300.0
 
 PEACE_SECONDS_MAX: Final = 400.0
 """For every table to replicate after a round: killed agents start Spark sessions, minutes under overload."""
+
+RECOVERY_POLL_SECONDS: Final = 0.5
 
 
 def run_campaign(options: Options, display: Display) -> ChaosReport:
@@ -63,6 +53,7 @@ class _Campaign:
         self._blame = Blame(options.lease_seconds)
         self._operator = Operator(world.services, options.seed)
         self._began = time.monotonic()
+        self._rounds = Rounds(self._random)
         self._suffered: list[Suffered] = []
         with world.watch.condition:
             self._first_term = len(world.watch.seen.terms)
@@ -75,7 +66,7 @@ class _Campaign:
                 self._meet(point, doom)
         else:
             self._operator.start()
-            for kinds in self._rounds():
+            for kinds in self._drawn():
                 self._round(kinds)
         seconds = time.monotonic() - self._began
         display.head("No more faults: operator and writers stop, everything must converge")
@@ -102,6 +93,7 @@ class _Campaign:
             lease_seconds=self._options.lease_seconds,
             seconds=seconds,
             suffered=tuple(self._with_pauses()),
+            missed=self._rounds.missed,
             operations=self._operator.outcomes(),
             comparisons=comparisons,
             audited=audited,
@@ -112,21 +104,11 @@ class _Campaign:
             is_hijacked=world.target.is_hijacked(),
         )
 
-    def _rounds(self) -> Iterator[tuple[FaultKind, ...]]:
-        """What strikes together, round after round: every kind once before one comes again."""
+    def _drawn(self) -> Iterator[tuple[FaultKind, ...]]:
         if self._options.minutes is None:
-            yield from SHORT_ROUNDS
-            return
+            return self._rounds.short()
         deadline = self._began + 60 * self._options.minutes
-        deck: list[FaultKind] = []
-        while time.monotonic() < deadline:
-            count = self._random.choices(range(1, len(AT_ONCE_WEIGHTS) + 1), AT_ONCE_WEIGHTS)[0]
-            if len(deck) < count:
-                fresh = [kind for kind in FaultKind if kind not in deck]
-                self._random.shuffle(fresh)
-                deck += fresh
-            yield tuple(deck[:count])
-            del deck[:count]
+        return self._rounds.until(lambda: time.monotonic() >= deadline)
 
     def _round(self, kinds: tuple[FaultKind, ...]) -> None:
         busy: set[str] = set()
@@ -135,8 +117,9 @@ class _Campaign:
             for kind in kinds:
                 asked = time.monotonic()
                 wound = strike(self._world, kind, self._random, busy)
+                self._rounds.note(kind, has_struck=wound is not None)
                 if wound is None:
-                    self._display.say(f"{kind}: nobody to do it to")
+                    self._display.say(f"{kind}: no victim is free, tried again at the end")
                     continue
                 running.append(pool.submit(self._suffer, wound, asked))
             ended = [one.result() for one in running]
@@ -171,6 +154,7 @@ class _Campaign:
                 wound.heal()
             touch.ended = time.monotonic()
         self._display.say(f"{wound.name}: made good after {touch.ended - struck_at:.1f} s")
+        recovery = self._await_recovery(wound, struck_at)
         wall = time.time() - time.monotonic()
         return Suffered(
             fault=wound.name,
@@ -178,10 +162,24 @@ class _Campaign:
             at_seconds=struck_at - self._began,
             seconds=touch.ended - struck_at,
             failover_seconds=failover,
+            recovery_seconds=recovery,
             tables=tuple(sorted(wound.tables)),
             begin=wall + struck_at,
             end=wall + touch.ended,
         )
+
+    def _await_recovery(self, wound: Wound, struck_at: float) -> float | None:
+        """Seconds from the strike to the recovery that the target shows; None where the log shows it."""
+        if wound.recovered is None:
+            return None
+        seconds_max = scaled_seconds(PEACE_SECONDS_MAX)
+        while not wound.recovered():
+            if time.monotonic() - struck_at > seconds_max:
+                raise WatchError(f"{wound.name}: {wound.victim} has not recovered within {seconds_max:.0f} s")
+            self._pause(RECOVERY_POLL_SECONDS)
+        seconds = time.monotonic() - struck_at
+        self._display.say(f"{wound.name}: recovered after {seconds:.1f} s")
+        return seconds
 
     # --- waiting ------------------------------------------------------------------------------------------------
 

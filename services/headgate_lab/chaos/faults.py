@@ -4,6 +4,7 @@ A fault touches the services that may lose a lease by it. What it does not touch
 database that restarts, a worker that dies are nobody's reason to lose a session.
 """
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
@@ -13,6 +14,7 @@ from typing import Final
 import msgspec
 import psutil
 
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.proxy import Link
 from headgate_lab.chaos.victims import (
     an_agent,
@@ -27,7 +29,7 @@ from headgate_lab.chaos.victims import (
 )
 from headgate_lab.chaos.world import Server, World
 from headgate_lab.demo.services import COORDINATORS, PASSWORD_FILE
-from headgate_lab.demo.watch import Chronicle
+from headgate_lab.demo.watch import Chronicle, WatchError
 
 EVERYBODY: Final = "everybody"
 
@@ -45,6 +47,11 @@ STANDBY_SECONDS: Final = 3.0
 
 SECRET_SECONDS: Final = 3.0
 """How much later than the database the secret has the new password."""
+
+SESSIONS_SECONDS_MAX: Final = 40.0
+"""An operator pauses the feed for seconds; agents that replicate have sessions."""
+
+POLL_SECONDS: Final = 0.2
 
 
 class FaultKind(StrEnum):
@@ -75,7 +82,8 @@ class Wound(msgspec.Struct, frozen=True, kw_only=True):
     """A fault under way. ``victim`` is a service or server, ``touched`` the services that may lose their lease by it.
 
     ``over`` says of the log whether others have taken over (None: there is nobody to take over), ``heal`` makes good
-    what was done, at the earliest ``hold_seconds`` after the strike (None: those struck do so themselves). ``tables``
+    what was done, at the earliest ``hold_seconds`` after the strike (None: those struck do so themselves).
+    ``recovered`` asks the target whether those struck have recovered from it (None: the log shows it). ``tables``
     are those that the victim ran. ``holds_up``: a campaign of the victim's may come late and depose a living owner.
     """
 
@@ -87,6 +95,7 @@ class Wound(msgspec.Struct, frozen=True, kw_only=True):
     hold_seconds: float = 0.0
     heal: Callable[[], object] | None = None
     over: Callable[[Chronicle], bool] | None = None
+    recovered: Callable[[], bool] | None = None
 
 
 def strike(world: World, kind: FaultKind, random: Random, busy: set[str]) -> Wound | None:
@@ -313,15 +322,40 @@ def _database_failed_over(world: World, _random: Random, busy: set[str]) -> Woun
 
 
 def _password_rotated(world: World, _random: Random, busy: set[str]) -> Wound | None:
-    if Server.DATABASE in busy:
-        return None
-    password = world.target.rotate_password()
+    target = world.target
+    if Server.DATABASE in busy or not _within_a_while(lambda: target.sessions() > 0):
+        return None  # without a session nobody would notice
+    password = target.rotate_password()
+
+    def all_ended() -> bool:
+        target.end_sessions()
+        return target.sessions() == 0
+
+    if not _within_a_while(all_ended):
+        raise WatchError(f"{FaultKind.PASSWORD_ROTATED}: sessions with the old password do not end")
+
+    def heal() -> None:
+        still = target.sessions()
+        (world.scratch.folder / PASSWORD_FILE).write_text(password, encoding="utf-8")
+        if still:
+            raise WatchError(f"{FaultKind.PASSWORD_ROTATED}: the target still takes the old password")
+
     return Wound(
         name=FaultKind.PASSWORD_ROTATED,
         victim=Server.DATABASE,
         hold_seconds=SECRET_SECONDS,
-        heal=lambda: (world.scratch.folder / PASSWORD_FILE).write_text(password, encoding="utf-8"),
+        heal=heal,
+        recovered=lambda: target.sessions() > 0,  # only by the new secret
     )
+
+
+def _within_a_while(is_so: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + scaled_seconds(SESSIONS_SECONDS_MAX)
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
 
 
 _STRIKES: Final[dict[FaultKind, Strike]] = {

@@ -15,6 +15,8 @@ from headgate_lab.demo.report import Figure
 class Suffered(msgspec.Struct, frozen=True, kw_only=True):
     """One fault. ``failover_seconds`` from the strike to the record that proves that others have taken over.
 
+    ``recovery_seconds`` from the strike until the target showed that those struck had recovered.
+
     ``at_seconds`` since the campaign began, ``seconds`` until it was made good; ``begin`` and ``end`` since 1970.
     ``pauses`` are, per table, the longest gap between visible changes that overlaps the fault.
     """
@@ -27,17 +29,19 @@ class Suffered(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[str, ...]
     begin: float
     end: float
+    recovery_seconds: float | None = None
     pauses: dict[str, float] = {}
 
 
 class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything found; times in seconds."""
+    """Everything found; times in seconds. ``missed``: faults that were drawn and struck nobody."""
 
     sink: str
     seed: int
     lease_seconds: float
     seconds: float
     suffered: tuple[Suffered, ...]
+    missed: tuple[str, ...]
     operations: dict[str, int]
     comparisons: tuple[Comparison, ...]
     audited: AuditReport
@@ -51,6 +55,7 @@ class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
         """By name, in the order in which they are shown."""
         found = {
             "faults": Figure(len(self.suffered), "faults"),
+            "faults_without_victim": Figure(len(self.missed), "faults", goal=0, must=True),
             "operations": Figure(sum(self.operations.values()), "commands"),
             "rows_compared": Figure(sum(one.rows for one in self.comparisons), "rows"),
             "differences": Figure(sum(one.differences for one in self.comparisons), "rows", goal=0, must=True),
@@ -69,6 +74,11 @@ class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
                 middle = round(times[len(times) // 2], 2)
                 found[f"failover_{kind}_s"] = Figure(
                     middle, "s", goal=self.lease_seconds + 2, n=len(times), spread=spread
+                )
+            times = sorted(s.recovery_seconds for s in self.suffered if s.fault == kind and s.recovery_seconds)
+            if times:
+                found[f"recovery_{kind}_s"] = Figure(
+                    round(times[len(times) // 2], 2), "s", n=len(times), spread=round(times[-1] - times[0], 2)
                 )
         for table in sorted({table for one in self.suffered for table in one.pauses}):
             gaps = sorted(one.pauses[table] for one in self.suffered if table in one.pauses)
@@ -94,6 +104,7 @@ class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
             f"double write ({one.kind}) in {one.table} {one.key}, audit entry {one.entry}: {one.detail}"
             for one in self.audited.findings
         ]
+        found += [f"{fault} was drawn, but struck nobody: nothing is known about it" for fault in self.missed]
         if self.is_hijacked:
             found.append("a session of Headgate has run something of the hostile schema")
         found += [f"false loss: {loss}" for loss in self.false_losses]
@@ -124,6 +135,7 @@ def _rounded(one: Suffered) -> dict[str, Any]:
         "at_s": round(one.at_seconds, 1),
         "seconds": round(one.seconds, 1),
         "failover_s": None if one.failover_seconds is None else round(one.failover_seconds, 2),
+        "recovery_s": None if one.recovery_seconds is None else round(one.recovery_seconds, 2),
         "tables": list(one.tables),
         "pauses_s": {table: round(gap, 2) for table, gap in sorted(one.pauses.items())},
     }
@@ -132,7 +144,7 @@ def _rounded(one: Suffered) -> dict[str, Any]:
 def show_chaos(console: Console, report: ChaosReport) -> None:
     """The faults and the figures as tables, what is wrong, and the verdict."""
     faults = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("at", "fault", "victim", "lasted", "failover", "longest pause"):
+    for column in ("at", "fault", "victim", "lasted", "failover", "recovery", "longest pause"):
         faults.add_column(column, justify="left" if column in ("fault", "victim") else "right", no_wrap=True)
     for one in report.suffered:
         longest = max(one.pauses.items(), key=lambda pause: pause[1], default=None)
@@ -142,6 +154,7 @@ def show_chaos(console: Console, report: ChaosReport) -> None:
             one.victim,
             f"{one.seconds:.1f} s",
             "" if one.failover_seconds is None else f"{one.failover_seconds:.1f} s",
+            "" if one.recovery_seconds is None else f"{one.recovery_seconds:.1f} s",
             "" if longest is None else f"{longest[1]:.1f} s {longest[0]}",
         )
     figures = Table(box=None, pad_edge=False, header_style="bold")

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import psycopg
@@ -9,7 +10,7 @@ import pymysql
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from fixtures.services import mariadb_execute
+from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.config.feed import SinkSpec
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, Sink, SinkRefusedError, SinkUnavailableError
@@ -20,7 +21,9 @@ from headgate_lab.chaos.targets import SinkType, make_target
 from headgate_lab.chaos.targets.mysql import SOCKET
 from headgate_lab.chaos.targets.target import Target
 from headgate_lab.demo.schema import TABLES
+from headgate_lab.demo.services import SinkAddress
 from support import build
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -52,6 +55,18 @@ def claim_of(n: int) -> Claim:
     return build.claim(table=TABLE, topic="shop.t", epoch=Epoch(1, n))
 
 
+def session_of(target: Target, password: str) -> AbstractContextManager[object]:
+    """A session of the sink's user that is kept open."""
+    address = target.sink
+    if address.type == "postgresql":
+        return closing(psycopg.connect(make_conninfo(address.dsn, password=password)))
+    return closing(mariadb_connect(mariadb_url_of(address, password)))
+
+
+def mariadb_url_of(address: SinkAddress, password: str) -> str:
+    return address.dsn.replace(f"?unix_socket={SOCKET}", "").replace("@", f":{password}@")
+
+
 def run_as(target: Target, password: str, statement: str) -> None:
     """As the sink's user, in a session that is not Headgate's: the hostile schema answers."""
     address = target.sink
@@ -60,9 +75,8 @@ def run_as(target: Target, password: str, statement: str) -> None:
         with psycopg.connect(dsn, autocommit=True) as prey, pytest.raises(psycopg.Error, match="hijacked"):
             prey.execute(statement.encode())
         return
-    url = address.dsn.replace(f"?unix_socket={SOCKET}", "").replace("@", f":{password}@")
     with pytest.raises(pymysql.Error, match="hijacked"):
-        mariadb_execute(url, statement)
+        mariadb_execute(mariadb_url_of(address, password), statement)
 
 
 def test_a_target_suffers_and_recovers_by_its_own_user(target: Target, tmp_path: Path) -> None:
@@ -74,11 +88,21 @@ def test_a_target_suffers_and_recovers_by_its_own_user(target: Target, tmp_path:
         sink.claim(claim_of(2))
     target.step_up()
     assert sink.claim(claim_of(2)) == {0: 0}
-    password = target.rotate_password()
+    with session_of(target, target.sink.password):
+        eventually(lambda: target.sessions() == 1)
+        password = target.rotate_password()
+
+        def all_ended() -> bool:
+            target.end_sessions()
+            return target.sessions() == 0
+
+        eventually(all_ended)
     with pytest.raises(SinkRefusedError):
         sink.claim(claim_of(3))
     (tmp_path / "password").write_text(password)
     assert sink.claim(claim_of(3)) == {0: 0}
+    with session_of(target, password):
+        eventually(lambda: target.sessions() == 1)
     assert not target.is_hijacked()
     run_as(target, password, "SELECT length('x')" if target.sink.type == "postgresql" else "SELECT COUNT ('x')")
     assert target.is_hijacked()

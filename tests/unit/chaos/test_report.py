@@ -34,6 +34,7 @@ REPORT = ChaosReport(
         suffered("agent_killed", 5.0, 1.0),
         suffered("jvm_killed", None, 3.0),
     ),
+    missed=(),
     operations={"move done": 3, "pause refused": 1},
     comparisons=(Comparison("shop.orders", 100, 0, ()),),
     audited=AuditReport(200, 12, {}, ()),
@@ -68,6 +69,7 @@ def test_a_clean_campaign_holds_and_says_what_its_faults_cost() -> None:
         {"false_losses": ("session a of agent-1",)},
         {"left_over": ("1 java",)},
         {"suffered": ()},
+        {"missed": ("password_rotated",)},
         {"is_hijacked": True},
     ],
 )

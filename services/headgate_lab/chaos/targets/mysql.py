@@ -86,8 +86,19 @@ class MysqlTarget:
     def rotate_password(self) -> str:
         """See Target."""
         self._password = secrets.token_hex(16)
-        self._execute(f"ALTER USER {SINK_USER} IDENTIFIED BY '{self._password}'", f"KILL USER {SINK_USER}")
+        self._execute(f"ALTER USER {SINK_USER} IDENTIFIED BY '{self._password}'")
         return self._password
+
+    def end_sessions(self) -> None:
+        """See Target."""
+        self._execute(f"KILL USER {SINK_USER}")
+
+    def sessions(self) -> int:
+        """See Target."""
+        with closing(mariadb_client(self._server.dsn(), in_database=False)) as target, target.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM information_schema.processlist WHERE user = %s", (SINK_USER,))
+            ((count,),) = cursor.fetchall()
+            return int(count)
 
     def is_hijacked(self) -> bool:
         """See Target."""

@@ -58,9 +58,21 @@ class PostgresTarget:
     def rotate_password(self) -> str:
         """See Target."""
         with postgres_client(self._dsn) as target:
-            password = set_password(target)
+            return set_password(target)
+
+    def end_sessions(self) -> None:
+        """See Target."""
+        with postgres_client(self._dsn) as target:
             target.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", (SINK_ROLE,))
-            return password
+
+    def sessions(self) -> int:
+        """See Target."""
+        with postgres_client(self._dsn) as target:
+            ((count,),) = target.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE usename = %s AND backend_type = 'client backend'",
+                (SINK_ROLE,),
+            ).fetchall()
+            return int(count)
 
     def is_hijacked(self) -> bool:
         """See Target."""

@@ -64,7 +64,15 @@ class Target(Protocol):
         ...
 
     def rotate_password(self) -> str:
-        """Give the user by which Headgate writes another password, end its sessions, and return the password."""
+        """Give the user by which Headgate writes another password, and return it. Its sessions stay open."""
+        ...
+
+    def end_sessions(self) -> None:
+        """End the sessions of Headgate's user."""
+        ...
+
+    def sessions(self) -> int:
+        """Number of sessions that Headgate's user has open at the server."""
         ...
 
     def is_hijacked(self) -> bool:
