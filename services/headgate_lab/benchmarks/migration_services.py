@@ -58,7 +58,12 @@ class MigrationServices:
         password, connections = folder / "password", folder / "connections.yaml"
         password.write_text(database.password, encoding="utf-8")
         kind = "mysql" if database.name == "mariadb" else database.name
-        described = {"kind": kind, "address": database.address, "password_file": "password", "use": ["migration"]}
+        described = {
+            "kind": kind,
+            "address": database.address,
+            "password_file": "password",
+            "use": ["migration", "sink"],
+        }
         connections.write_text(yaml.safe_dump({"connections": {CONNECTION: described}}), encoding="utf-8")
         self._running: dict[str, ServiceProcess] = {}
         self._settings = {

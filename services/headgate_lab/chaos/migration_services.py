@@ -43,7 +43,7 @@ class MigrationServices:
             file.touch(mode=0o600)
             file.write_text(database.password, encoding="utf-8")
             kind = "mysql" if database.dialect == "mysql" else "postgresql"
-            described[database.name] = {"kind": kind, "address": database.address, "use": ["migration"]}
+            described[database.name] = {"kind": kind, "address": database.address, "use": ["migration", "sink"]}
             described[database.name]["password_file"] = file.name
         connections = folder / "connections.yaml"
         connections.write_text(yaml.safe_dump({"connections": described}), encoding="utf-8")

@@ -16,7 +16,7 @@ from headgate.config.start_offsets import StartOffsets
 from headgate.migration.core.copy_steps import FeedSeen
 from headgate.migration.strategies.contract import Memory, RefusedError
 from headgate.migration.strategies.online.back import OnlineBack
-from headgate.migration.strategies.online.lane import Held
+from headgate.migration.strategies.online.lane import CopySink, Held
 from headgate.migration.strategies.online.way_back import WayBack
 from headgate.records.migration import Artifact, MigrationRecorded
 from integration.migration.mariadb_change import WHOLE, Change, opened
@@ -43,8 +43,8 @@ class Feeds:
     def check_start(self, _topic: str, start: StartOffsets) -> None:
         self.offsets = start.offsets
 
-    def create(self, feed: str, _topic: str, *more: Any, start: StartOffsets) -> None:
-        self.begun.append((feed, more[-1], start.offsets))
+    def create(self, feed: str, _topic: str, sink: CopySink, *, start: StartOffsets) -> None:
+        self.begun.append((feed, sink.table, start.offsets))
 
 
 @pytest.fixture
@@ -75,7 +75,9 @@ def done(
     with opened(url, folder, statement, **more) as change:
         memory = cut_over(change.copied())
         feeds = Feeds()
-        way = OnlineBack(change.server, change.lane, feeds).open("m", change.plan, memory, is_kept=is_kept)
+        way = OnlineBack(change.server, change.lane, feeds).open(
+            "m", change.plan, memory, connection="shop", is_kept=is_kept
+        )
         table = f"{change.schema}.items"
         left = (Artifact("table", way.table),)
         note = msgspec.json.encode(way).decode()
@@ -119,7 +121,9 @@ def test_there_and_back(mariadb_database: str, tmp_path: Path, items: Any) -> No
             assert list(items.fetchall()) == [(1, 1, "changed"), (3, 3, "note 3"), (100, 3, "new")]
             assert {row[0] for row in change.run("SHOW TABLES")} == {"items", change.plan.plan.shadow}
             way = OnlineBack(revert.server, revert.lane, feeds)
-            assert way.open("r", revert.plan, memory, is_kept=False).table.endswith(change.plan.plan.shadow)
+            assert way.open("r", revert.plan, memory, connection="shop", is_kept=False).table.endswith(
+                change.plan.plan.shadow
+            )
             way.forget("m", 2)
             assert change.run("SELECT id FROM headgate.migration") == [("r",)]
 

@@ -30,7 +30,7 @@ def test_partitions_are_those_that_the_topic_has_now(kafka_bootstrap: str) -> No
         for future in admin.delete_topics([topic]).values():
             future.result(ANSWER_SECONDS)
         await_partitions(admin, topic, 0)
-        with pytest.raises(FeedsUnavailableError, match=f"has not listed topic {topic}"):
+        with pytest.raises(FeedsUnavailableError, match=topic):
             tail.partitions(0.1)
     nobody = KafkaConnection("127.0.0.1:1")
     with closing(Tail(nobody, topic, {0: 0}, None)) as tail, pytest.raises(FeedsUnavailableError, match=topic):

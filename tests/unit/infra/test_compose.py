@@ -27,6 +27,14 @@ def test_only_services_that_open_a_database_get_its_password() -> None:
     assert given == OPENS_THE_TARGET | OPENS_A_DATABASE
 
 
+def test_services_that_open_databases_know_the_same_names_of_them() -> None:
+    """The feed into a copy names a connection of the migration service: coordinators and agents resolve it."""
+    for name in sorted(OPENS_THE_TARGET):
+        service = _services()[name]
+        assert service["environment"]["HEADGATE_CONNECTIONS"] == "/connections.yaml"
+        assert "./infra/docker/connections.yaml:/connections.yaml:ro" in service["volumes"]
+
+
 def test_views_are_opened_for_their_own_service_only() -> None:
     opened = {name for name, service in _services().items() if "HEADGATE_VIEWS__BIND" in service.get("environment", {})}
     assert opened == {"views"}

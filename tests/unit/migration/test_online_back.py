@@ -12,7 +12,7 @@ from headgate.migration.core.copy_steps import FeedSeen, Position
 from headgate.migration.core.spec import MigrationSpec, written
 from headgate.migration.shell.topic_tail import FeedsUnavailableError
 from headgate.migration.strategies.contract import Memory, RefusedError, Table
-from headgate.migration.strategies.online.lane import Held
+from headgate.migration.strategies.online.lane import CopySink, Held
 from headgate.migration.strategies.online.strategy import OnlineStrategy
 from headgate.migration.strategies.online.way_back import plan_back, read_way_back
 from headgate.records.migration import FEED, Artifact, MigrationRecorded, MigrationStrategy
@@ -68,8 +68,8 @@ class World:
     def hold_form(self, plan: Any) -> None:
         self.done.append(f"hold {plan.plan.shadow}")
 
-    def target(self) -> str:
-        return "target"
+    def sink_kind(self) -> str:
+        return "postgresql"
 
     def settle(self, _plan: Any) -> None:
         pass
@@ -88,7 +88,8 @@ class World:
     def seen(self, record: str | None) -> FeedSeen:
         return FeedSeen.ABSENT if record is None else FeedSeen.GOING
 
-    def create(self, feed: str, *_: Any, start: StartOffsets) -> None:
+    def create(self, feed: str, _source: Any, sink: CopySink, *, start: StartOffsets) -> None:
+        assert (sink.kind, sink.connection) == ("postgresql", "shop")
         if self.refuses:
             raise RefusedError(self.refuses)
         self.done.append(f"create {feed} {start.offsets} of {start.topic_id}")

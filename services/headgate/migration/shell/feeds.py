@@ -24,7 +24,7 @@ from headgate.migration.shell.feed_lags import FeedLags
 from headgate.migration.shell.topic_changes import TopicChanges
 from headgate.migration.shell.topic_tail import FeedsUnavailableError, Looked, Schemas, Tail, registry_spec
 from headgate.migration.strategies.contract import RefusedError
-from headgate.migration.strategies.online.lane import Target
+from headgate.migration.strategies.online.lane import CopySink
 from headgate.migration.strategies.online.lane_plan import ChangeTopic
 from headgate.records.control import (
     FeedRecorded,
@@ -206,9 +206,7 @@ class ChangeFeeds:
         self,
         feed: str,
         source: ChangeTopic,
-        target: Target,
-        password_file: str | None,
-        table: str,
+        sink: CopySink,
         *,
         start: StartOffsets | None = None,
     ) -> None:
@@ -222,8 +220,7 @@ class ChangeFeeds:
                 "feed": feed,
                 "source": SourceSpec.model_validate({"topics": (source.name,), **_form(source), **begin}),
                 "sink": SinkSpec.model_validate(
-                    {"type": target.sink, "dsn": target.dsn, "table": table, "not_the_source": True}
-                    | ({} if password_file is None else {"password_file": password_file})
+                    {"type": sink.kind, "connection": sink.connection, "table": sink.table, "not_the_source": True}
                 ),
                 "split": "manual",
             }

@@ -14,6 +14,7 @@ import msgspec
 
 from headgate.databases.address import Target
 from headgate.databases.connections import Approval, Use, named
+from headgate.databases.errors import DatabaseRefusedError
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import TOOLS, MigrationSpec, MigrationSpecError, check_named, parse_spec
 from headgate.migration.shell.feeds import ChangeFeeds
@@ -111,6 +112,18 @@ def _needs_approval(spec: MigrationSpec) -> bool:
         return named(spec.database, Use.MIGRATION, "--database")[0].approval is Approval.REQUIRED
 
 
+def _check_feed_sink(spec: MigrationSpec) -> None:
+    """Raise RefusedError unless a feed may write to the connection that a spec names, if its strategy needs one."""
+    if spec.strategy is not MigrationStrategy.ONLINE:
+        return
+    try:
+        named(spec.database, Use.SINK, "--database")
+    except DatabaseRefusedError as error:
+        raise RefusedError(
+            f"strategy online keeps its copy up to date by a feed, which names the connection as its sink. {error}"
+        ) from error
+
+
 def _check_place(effect: Any, cluster_id: str) -> None:
     """Raise RefusedError if the connection names another database now than when the migration was accepted."""
     record = effect.record
@@ -175,6 +188,7 @@ class MigrationWork:
             with closing(_server(effect.migration, effect.spec, self._cluster_id)) as server:
                 is_there = effect.known_server and server.is_at(effect.known_server)
                 return fx.Identified(effect.known_server if is_there else server.where(None))
+        _check_feed_sink(effect.spec)
         strategy = self._open_strategy(effect.migration, effect.spec, reads_only=effect.reads_only)
         with closing(strategy):
             found = strategy.plan(effect.spec) if effect.reads_only else strategy.examine(effect.spec, effect.reverted)

@@ -44,7 +44,7 @@ from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.mariadb.sessions import Session
 from headgate.migration.strategies.mariadb.swap import TableSwap
 from headgate.migration.strategies.mariadb.text import TEXT_SETTINGS, among, kind_of, literal_of, literals, within
-from headgate.migration.strategies.online.lane import Mark, Row, Target, key_type, key_value
+from headgate.migration.strategies.online.lane import Mark, Row, key_type, key_value
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.online.range_work import position_of
 from headgate.records.identifiers import show_identifier
@@ -111,12 +111,16 @@ class MariadbLane:
         """See Lane: Debezium has a connector for MariaDB; the one for MySQL reads it as well."""
         return tuple(Origin(kind, table.schema, show_identifier((table.name,))) for kind in ("mariadb", "mysql"))
 
-    def target(self) -> Target:
+    def sink_kind(self) -> str:
         """See Lane."""
         with self.server.sessions.asking() as session:
             ((loads,),) = session.run("SELECT @@local_infile")
-        at = self.server.sessions.at
-        return Target("mysql", str(at if loads else replace(at, options=at.options | {"bulk": "insert"})))
+        if not loads and self.server.sessions.at.bulk == "load":
+            raise RefusedError(
+                "the server refuses LOAD DATA LOCAL, by which the feed into the copy writes. Set local_infile = ON, or "
+                "add the option bulk=insert to the connection's address"
+            )
+        return "mysql"
 
     # --- the copy ---
 

@@ -14,7 +14,7 @@ from headgate.migration.core.copy_steps import FeedSeen, Position
 from headgate.migration.core.feed_names import back_feed
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Memory, RefusedError, Table
-from headgate.migration.strategies.online.lane import Held, Lane
+from headgate.migration.strategies.online.lane import CopySink, Held, Lane
 from headgate.migration.strategies.online.lane_plan import LanePlan
 from headgate.migration.strategies.online.way_back import OPPOSITE, WayBack, fingerprint, plan_back, read_way_back
 from headgate.records.identifiers import show_identifier
@@ -29,9 +29,10 @@ class OnlineBack:
 
     # --- a change completes ---
 
-    def open(self, migration: str, plan: LanePlan, memory: Memory, *, is_kept: bool) -> WayBack:
+    def open(self, migration: str, plan: LanePlan, memory: Memory, *, connection: str, is_kept: bool) -> WayBack:
         """See whether there is a way back; with ``is_kept`` begin its feed, unless that is there.
 
+        ``connection``: the name of the database, as the migration's spec has it.
         Raises DatabaseUnavailableError.
         """
         try:
@@ -50,16 +51,16 @@ class OnlineBack:
             )
             if is_kept and self._feeds.seen(self._feeds.record(found.feed)) is FeedSeen.ABSENT:
                 self._lane.hold_form(back)
-                self._begin(found.feed, back, found)
+                self._begin(found.feed, back, found, connection)
         except RefusedError as error:
             return WayBack({}, reason=str(error))
         return found
 
-    def _begin(self, feed: str, plan: LanePlan, found: WayBack) -> None:
+    def _begin(self, feed: str, plan: LanePlan, found: WayBack, connection: str) -> None:
         table = show_identifier((plan.held.before.schema, plan.held.shadow))
-        target, password_file = self._lane.target(), self._server.password_file
+        sink = CopySink(self._lane.sink_kind(), connection, table)
         start = StartOffsets(offsets=found.offsets, topic_id=found.topic_id)
-        self._feeds.create(feed, plan.source, target, password_file, table, start=start)
+        self._feeds.create(feed, plan.source, sink, start=start)
 
     # --- a revert ---
 

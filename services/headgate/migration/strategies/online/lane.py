@@ -133,11 +133,12 @@ class Marks(Protocol):
         ...
 
 
-class Target(NamedTuple):
-    """Where a feed writes: a kind of sink, and the address as it takes it."""
+class CopySink(NamedTuple):
+    """Where a feed into a copy writes. Feeds are stored on a topic, so the database has its connection's name."""
 
-    sink: str
-    dsn: str
+    kind: str
+    connection: str
+    table: str
 
 
 class Held(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -201,8 +202,8 @@ class Lane(ChangeKeys, Protocol):
         """What events of the table may say of where they come from."""
         ...
 
-    def target(self) -> Target:
-        """Where the feed into the copy writes."""
+    def sink_kind(self) -> str:
+        """What a feed into the copy calls this kind of database. RefusedError: no feed can write to this server."""
         ...
 
     def make(self, statement: Statement, plan: LanePlan, memory: Memory, lock_seconds: float) -> Memory:

@@ -23,7 +23,7 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.online.copying import COPYING, noted_key, read_key
 from headgate.migration.strategies.online.followed import FollowedRows, still_differing
-from headgate.migration.strategies.online.lane import HOT_KEYS_MAX, Held, Row
+from headgate.migration.strategies.online.lane import HOT_KEYS_MAX, CopySink, Held, Row
 from headgate.migration.strategies.online.lane_plan import LanePlan
 from headgate.migration.strategies.online.marked import POLL_SECONDS, MarkedWork, Note, Parts
 from headgate.migration.strategies.online.marks import TopicMarks
@@ -92,6 +92,7 @@ class OnlineWork(MarkedWork):
         """How far the feed is, or the comparison: while it does not change, nothing goes on."""
         self.touched: FollowedRows | None = None
         """Rows that the cut-over compares, once every row was compared."""
+        self._spec = spec
         self._behind_most = 0
         self._passing = ""
         self._marked_at = 0.0
@@ -174,8 +175,8 @@ class OnlineWork(MarkedWork):
         start = None
         if self.plan.is_back and self.held is not None:
             start = StartOffsets(offsets=self.held.reached, topic_id=self.held.topic_id)
-        target, password_file = self._lane.target(), self._server.password_file
-        self._feeds.create(self._feed, self.plan.source, target, password_file, table, start=start)
+        sink = CopySink(self._lane.sink_kind(), self._spec.database, table)
+        self._feeds.create(self._feed, self.plan.source, sink, start=start)
 
     def _prove(self) -> None:
         """See one change come through; a table without rows has none to show."""

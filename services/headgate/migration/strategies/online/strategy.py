@@ -61,6 +61,7 @@ class OnlineStrategy:
     def examine(self, spec: MigrationSpec, reverted: MigrationRecorded | None) -> fx.Examined | fx.ExamineRefused:
         """See contract."""
         try:
+            self._lane.sink_kind()
             if spec.reverts is not None and reverted is not None:
                 self._back.check(spec.reverts, reverted)
                 return fx.Examined("revert", reverted.table, self._where(reverted), is_immediate=False)
@@ -175,7 +176,8 @@ class OnlineStrategy:
         self._lane.settle(plan)
         self._let_go()
         self._feeds.remove(self._feed)
-        way = self._back.open(self._migration, plan, memory, is_kept=parse_spec(record.spec).keep_way_back)
+        spec = parse_spec(record.spec)
+        way = self._back.open(self._migration, plan, memory, connection=spec.database, is_kept=spec.keep_way_back)
         if self._reverts is not None:
             self._back.forget(self._reverts, memory.owner_rev)
         return fx.Completed(

@@ -17,7 +17,7 @@ from headgate.migration.core.copy_steps import Position
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Chunk, Memory, Plan, RefusedError, Table
 from headgate.migration.strategies.fingerprint import FormChange, check_carried, check_form
-from headgate.migration.strategies.online.lane import LastChange, Mark, Row, Target, key_type, key_value
+from headgate.migration.strategies.online.lane import LastChange, Mark, Row, key_type, key_value
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.online.range_work import position_of
 from headgate.migration.strategies.postgresql.access import hide
@@ -130,9 +130,9 @@ class PostgresLane:
         """See Lane."""
         return (Origin("postgresql", self.server.sessions.database, show_identifier((table.schema, table.name))),)
 
-    def target(self) -> Target:
+    def sink_kind(self) -> str:
         """See Lane."""
-        return Target("postgresql", self.server.address)
+        return "postgresql"
 
     # --- the copy ---
 

@@ -1,5 +1,6 @@
 """Which database a session is at: the same however its address is spelled, so that its migrations form one queue."""
 
+from hashlib import sha256
 from typing import Final
 
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
@@ -10,14 +11,24 @@ SELECT format('postgresql/%s/%s', s.system_identifier, d.oid)
 FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()
 """
 
+_DIGEST_CHARACTERS: Final = 16
+"""Of the address: 64 bits tell more databases apart than anybody has."""
+
 
 def database_id(session: BoundedConnection, address: str) -> str:
     """Cluster and database. Without the timeline: a standby that was promoted has the same tables.
 
-    A server that keeps its identifier to administrators is known by ``address`` alone, as it is normalised.
+    A server that keeps its identifier to administrators shows nobody else anything that is its own and lasts, so it is
+    known by a digest of ``address`` (a URL). Records of migrations have the identity, and an address is not for them.
     """
     ((may_ask,),) = session.execute(_MAY_ASK).fetchall()
     if not may_ask:
-        return f"postgresql/at/{address.rpartition('@')[2]}"
+        return f"postgresql/at/{address_digest(address)}"
     ((found,),) = session.execute(_IDENTITY).fetchall()
     return str(found)
+
+
+def address_digest(address: str) -> str:
+    """Of hosts, ports and database: neither the user nor an option, such as one of TLS, makes another database."""
+    place = address.partition("://")[2].partition("?")[0].rpartition("@")[2]
+    return sha256(place.encode()).hexdigest()[:_DIGEST_CHARACTERS]
