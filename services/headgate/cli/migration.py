@@ -12,11 +12,11 @@ from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Destruction, Permit, agreed, permitted
 from headgate.cli.connection_names import complete_databases
 from headgate.cli.lookup import not_found
-from headgate.cli.migration_target import TargetOptions
+from headgate.cli.migration_target import TargetOptions, TurnOptions
 from headgate.cli.names import complete_feed_limits, complete_migrations, complete_migrations_or_all
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, connected
 from headgate.cli.output import Output, again, note, show_object, show_rows
-from headgate.cli.requests import CLIENT, OUTCOME_SECONDS_DEFAULT, requester, show_settled
+from headgate.cli.requests import CLIENT, OutcomeOptions, requester, show_settled
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Delivery, Log, Partition
 from headgate.eventlog.replay import read_to_end
@@ -80,10 +80,6 @@ AllowLossy = Annotated[
     list[str] | None,
     typer.Option("--allow-lossy", metavar="COLUMN", help="a column whose values may be lost; may be repeated"),
 ]
-KeepWayBack = Annotated[
-    bool,
-    typer.Option("--keep-way-back", help="keep the table before up to date after it, so that a revert takes no time"),
-]
 Statement = Annotated[str, typer.Argument(metavar="STATEMENT", help="one ALTER TABLE, CREATE TABLE or DROP TABLE")]
 
 
@@ -94,19 +90,15 @@ def submit(
     target: TargetOptions,
     migration: Annotated[str | None, typer.Option("--id", help="the same id again is never a second migration")] = None,
     context: Annotated[str, typer.Option("--context", help="groups migrations")] = "",
-    allow_concurrent: Annotated[bool, typer.Option("--allow-concurrent")] = False,
-    postpone_launch: Annotated[bool, typer.Option("--postpone-launch")] = False,
-    postpone_completion: Annotated[bool, typer.Option("--postpone-completion")] = False,
+    turn: TurnOptions,
     in_order_completion: Annotated[bool, typer.Option("--in-order-completion")] = False,
     singleton: Annotated[bool, typer.Option("--singleton")] = False,
     singleton_context: Annotated[bool, typer.Option("--singleton-context")] = False,
     allow_lossy: AllowLossy = None,
     retain_artifacts: Annotated[float, typer.Option("--retain-artifacts", help="seconds")] = 86_400.0,
-    keep_way_back: KeepWayBack = False,
     cutover_threshold: Annotated[
         float, typer.Option("--cutover-threshold", help="seconds that writers may wait")
     ] = 3.0,
-    force_cutover_after: Annotated[float | None, typer.Option("--force-cutover-after", help="seconds")] = None,
     chunk_rows: Annotated[int, typer.Option("--chunk-rows", help="rows copied by one statement")] = CHUNK_ROWS_DEFAULT,
     max_threads_running: Annotated[
         int | None, typer.Option("--max-threads-running", help="sessions at work at the database, or the copy waits")
@@ -131,8 +123,7 @@ def submit(
         ),
     ] = None,
     change: Destruction,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Submit a schema change. It is examined at its database, and queued or refused.
@@ -154,17 +145,17 @@ def submit(
             prefer_instant=target.prefer_instant,
             tool_options=tuple(target.tool_options or ()),
             context=context,
-            allow_concurrent=allow_concurrent,
-            postpone_launch=postpone_launch,
-            postpone_completion=postpone_completion,
+            allow_concurrent=turn.allow_concurrent,
+            postpone_launch=turn.postpone_launch,
+            postpone_completion=turn.postpone_completion,
+            keep_way_back=turn.keep_way_back,
+            force_cutover_after_seconds=turn.force_cutover_after,
             in_order_completion=in_order_completion,
             singleton=singleton,
             singleton_context=singleton_context,
             allow_lossy=tuple(allow_lossy or ()),
             retain_artifacts_seconds=retain_artifacts,
-            keep_way_back=keep_way_back,
             cutover_threshold_seconds=cutover_threshold,
-            force_cutover_after_seconds=force_cutover_after,
             chunk_rows=chunk_rows,
             threads_running_max=max_threads_running,
             lag_seconds_max=max_lag,
@@ -177,11 +168,11 @@ def submit(
     if permit is None:
         from headgate.cli.migration_examine import examine  # noqa: PLC0415 - it imports every strategy
 
-        examine(spec, output)
+        examine(spec, outcome.output)
         return
     name = migration or uuid4().hex
     with connected(cluster) as (_, log):
-        _ask(log, MigrationRequestKind.SUBMIT, name, permit, timeout=timeout, output=output, spec=written(spec))
+        _ask(log, MigrationRequestKind.SUBMIT, name, permit, outcome, spec=written(spec))
 
 
 def _feed_lags(given: list[str]) -> dict[str, float]:
@@ -286,9 +277,8 @@ def _change(
     kind: MigrationRequestKind,
     migration: str,
     change: Change,
+    outcome: OutcomeOptions,
     *,
-    timeout: float,
-    output: Output,
     ratio: float | None = None,
     expires: float | None = None,
 ) -> None:
@@ -296,10 +286,10 @@ def _change(
     what = "all migrations" if migration == ALL else f"migration {migration}"
     with connected(cluster) as (_, log):
         permit = permitted(
-            change, f"{_VERBS[kind]} {what}", output, {"id": migration}, check=lambda: _known(log, migration)
+            change, f"{_VERBS[kind]} {what}", outcome.output, {"id": migration}, check=lambda: _known(log, migration)
         )
         if permit is not None:
-            _ask(log, kind, migration, permit, timeout=timeout, output=output, ratio=ratio, expires=expires)
+            _ask(log, kind, migration, permit, outcome, ratio=ratio, expires=expires)
 
 
 def _known(log: Log, migration: str) -> None:
@@ -308,97 +298,48 @@ def _known(log: Log, migration: str) -> None:
 
 
 @app.command()
-def cancel(
-    migration: Id,
-    *,
-    change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
-    cluster: ClusterOptions,
-) -> None:
+def cancel(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
     """Cancel a pending migration. Done when it writes nothing any more."""
-    _change(cluster, MigrationRequestKind.CANCEL, migration, change, timeout=timeout, output=output)
+    _change(cluster, MigrationRequestKind.CANCEL, migration, change, outcome)
 
 
 @app.command()
-def retry(
-    migration: Id,
-    *,
-    change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
-    cluster: ClusterOptions,
-) -> None:
+def retry(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
     """Queue a failed or cancelled migration again."""
-    _change(cluster, MigrationRequestKind.RETRY, migration, change, timeout=timeout, output=output)
+    _change(cluster, MigrationRequestKind.RETRY, migration, change, outcome)
 
 
 @app.command()
-def launch(
-    migration: Id,
-    *,
-    change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
-    cluster: ClusterOptions,
-) -> None:
+def launch(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
     """Start a migration that was submitted with --postpone-launch."""
-    _change(cluster, MigrationRequestKind.LAUNCH, migration, change, timeout=timeout, output=output)
+    _change(cluster, MigrationRequestKind.LAUNCH, migration, change, outcome)
 
 
 @app.command()
-def complete(
-    migration: Id,
-    *,
-    change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
-    cluster: ClusterOptions,
-) -> None:
+def complete(migration: Id, *, change: Change, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
     """Cut over a migration that was submitted with --postpone-completion."""
-    _change(cluster, MigrationRequestKind.COMPLETE, migration, change, timeout=timeout, output=output)
+    _change(cluster, MigrationRequestKind.COMPLETE, migration, change, outcome)
 
 
 @app.command()
-def force_cutover(
-    migration: Id,
-    *,
-    change: Destruction,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
-    cluster: ClusterOptions,
-) -> None:
+def force_cutover(migration: Id, *, change: Destruction, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
     """Cut over now, and end the sessions that hold the table."""
-    _change(cluster, MigrationRequestKind.FORCE_CUTOVER, migration, change, timeout=timeout, output=output)
+    _change(cluster, MigrationRequestKind.FORCE_CUTOVER, migration, change, outcome)
 
 
 @app.command()
-def cleanup(
-    migration: Id,
-    *,
-    change: Destruction,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
-    cluster: ClusterOptions,
-) -> None:
+def cleanup(migration: Id, *, change: Destruction, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
     """Drop the tables that an ended migration has left. It cannot be reverted then."""
-    _change(cluster, MigrationRequestKind.CLEANUP, migration, change, timeout=timeout, output=output)
+    _change(cluster, MigrationRequestKind.CLEANUP, migration, change, outcome)
 
 
 @app.command()
-def approve(
-    migration: OneId,
-    *,
-    change: Destruction,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
-    cluster: ClusterOptions,
-) -> None:
+def approve(migration: OneId, *, change: Destruction, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
     """Approve a migration that another user has submitted.
 
     Connections with `approval: required` queue a migration only then. Read it with `headgate migration show` first.
     """
-    _change(cluster, MigrationRequestKind.APPROVE, migration, change, timeout=timeout, output=output)
+    _change(cluster, MigrationRequestKind.APPROVE, migration, change, outcome)
 
 
 @app.command()
@@ -408,24 +349,14 @@ def throttle(
     ratio: Annotated[float, typer.Option("--ratio", help="0 full speed, 1 stands still")] = 1.0,
     expires: Annotated[float | None, typer.Option("--expires", help="seconds")] = None,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Slow down a migration's copy. --ratio 0 ends it.
 
     Example: headgate migration throttle ID --ratio 0.5 --expires 600
     """
-    _change(
-        cluster,
-        MigrationRequestKind.THROTTLE,
-        migration,
-        change,
-        timeout=timeout,
-        output=output,
-        ratio=ratio,
-        expires=expires,
-    )
+    _change(cluster, MigrationRequestKind.THROTTLE, migration, change, outcome, ratio=ratio, expires=expires)
 
 
 @app.command()
@@ -433,21 +364,16 @@ def revert(
     migration: Id,
     *,
     new_id: Annotated[str | None, typer.Option("--id", help="of the revert, which is a migration of its own")] = None,
-    allow_concurrent: Annotated[bool, typer.Option("--allow-concurrent")] = False,
-    postpone_launch: Annotated[bool, typer.Option("--postpone-launch")] = False,
-    postpone_completion: Annotated[bool, typer.Option("--postpone-completion")] = False,
+    turn: TurnOptions,
     retain_artifacts: Annotated[
         float | None, typer.Option("--retain-artifacts", help="seconds; as the migration's if not given")
     ] = None,
-    keep_way_back: KeepWayBack = False,
     cutover_threshold: Annotated[
         float | None,
         typer.Option("--cutover-threshold", help="seconds that writers may wait; as the migration's if not given"),
     ] = None,
-    force_cutover_after: Annotated[float | None, typer.Option("--force-cutover-after", help="seconds")] = None,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Revert the last completed migration of a table, as a migration of its own. Nothing written since is lost."""
@@ -461,19 +387,19 @@ def revert(
                 topic=before.topic,
                 registry=before.registry,
                 reverts=migration,
-                allow_concurrent=allow_concurrent,
-                postpone_launch=postpone_launch,
-                postpone_completion=postpone_completion,
+                allow_concurrent=turn.allow_concurrent,
+                postpone_launch=turn.postpone_launch,
+                postpone_completion=turn.postpone_completion,
+                keep_way_back=turn.keep_way_back,
+                force_cutover_after_seconds=turn.force_cutover_after,
                 retain_artifacts_seconds=_or(retain_artifacts, before.retain_artifacts_seconds),
-                keep_way_back=keep_way_back,
                 cutover_threshold_seconds=_or(cutover_threshold, before.cutover_threshold_seconds),
-                force_cutover_after_seconds=force_cutover_after,
             )
         )
-        permit = permitted(change, f"revert migration {migration}", output, {"id": migration})
+        permit = permitted(change, f"revert migration {migration}", outcome.output, {"id": migration})
         if permit is not None:
             name = new_id or uuid4().hex
-            _ask(log, MigrationRequestKind.REVERT, name, permit, timeout=timeout, output=output, spec=written(spec))
+            _ask(log, MigrationRequestKind.REVERT, name, permit, outcome, spec=written(spec))
 
 
 def _or(given: float | None, theirs: float) -> float:
@@ -488,9 +414,8 @@ def _ask(
     kind: MigrationRequestKind,
     migration: str,
     _permit: Permit,
+    outcome: OutcomeOptions,
     *,
-    timeout: float,
-    output: Output,
     spec: str | None = None,
     ratio: float | None = None,
     expires: float | None = None,
@@ -518,7 +443,7 @@ def _ask(
         service="migration",
         if_unfinished="it continues: see `headgate migration show`, or give a longer --timeout",
     )
-    show_settled(migration, {"id": migration}, ask(log, asked, timeout, client=CLIENT), output)
+    show_settled(migration, {"id": migration}, ask(log, asked, outcome.timeout, client=CLIENT), outcome.output)
 
 
 def _history(log: Log) -> list[Delivery]:

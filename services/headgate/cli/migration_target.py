@@ -1,4 +1,4 @@
-"""Options of ``headgate migration submit`` and ``plan`` that say where a schema change is done, and how."""
+"""Groups of options of ``headgate migration submit``: where a change is done and how, and when it runs."""
 
 from typing import Annotated, Literal
 
@@ -56,3 +56,18 @@ class TargetOptions(OptionGroup, frozen=True):
         list[str] | None,
         typer.Option("--tool-option", help="--name=value for pt-osc or gh-ost, as it is; may be repeated"),
     ] = None
+
+
+class TurnOptions(OptionGroup, frozen=True):
+    """When a migration runs and is cut over, and what is kept: of a submission and of a revert."""
+
+    allow_concurrent: Annotated[bool, typer.Option("--allow-concurrent")] = False
+    postpone_launch: Annotated[bool, typer.Option("--postpone-launch")] = False
+    postpone_completion: Annotated[bool, typer.Option("--postpone-completion")] = False
+    keep_way_back: Annotated[
+        bool,
+        typer.Option(
+            "--keep-way-back", help="keep the table before up to date after it, so that a revert takes no time"
+        ),
+    ] = False
+    force_cutover_after: Annotated[float | None, typer.Option("--force-cutover-after", help="seconds")] = None

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of
 from headgate.cli.changes import Permit
+from headgate.cli.options import Format, OptionGroup, Timeout
 from headgate.cli.output import Output, note, show_value
 from headgate.eventlog.log import Log
 from headgate.eventlog.sharding import shard_of
@@ -24,6 +25,13 @@ OUTCOME_SECONDS_DEFAULT: Final = 30.0
 
 MOVES_SECONDS_DEFAULT: Final = 300.0
 """For what moves many tables, some tens at a time, each in seconds."""
+
+
+class OutcomeOptions(OptionGroup, frozen=True):
+    """How long to wait for a request's outcome, and how to show it."""
+
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT
+    output: Format = Output.TABLE
 
 
 def requester() -> str:
