@@ -12,6 +12,7 @@ from headgate.migration.core.feed_names import back_feed
 from headgate.migration.strategies.contract import Column, RefusedError, Table
 from headgate.migration.strategies.online.back import OnlineBack
 from headgate.migration.strategies.online.lane_plan import aside_name, lane_plan
+from headgate.migration.strategies.online.strategy import _why_not_back
 from headgate.migration.strategies.online.way_back import WayBack, fingerprint, plan_back, read_way_back
 from headgate.migration.strategies.planning import make_plan
 from headgate.records.migration import Artifact
@@ -72,6 +73,29 @@ def test_a_column_that_was_dropped_and_added_again_does_not_come_back() -> None:
     forth = lane_plan(make_plan({"id": "id"}, before, after, SHADOW, allow_lossy=False), "topic", name_bytes_max=63)
     with pytest.raises(RefusedError, match="no way back, column c was dropped, and another one"):
         plan_back(forth, after)
+
+
+OTHER = Column("other", "integer", is_nullable=False)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        table(ID, OTHER, keys={"t_pkey": ("id", "other")}),
+        table(ID, OTHER, keys={"t_pkey": ("other",)}),
+        table(OTHER, keys={"t_pkey": ("other",)}),
+    ],
+    ids=["extended", "replaced", "dropped"],
+)
+def test_a_change_of_the_primary_key_is_not_reverted_and_says_so_from_the_beginning(after: Table) -> None:
+    """Events have the new key from the cut-over on, and the table before has other rows under it."""
+    forth = planned(table(ID, OTHER), after, shadow=SHADOW)
+    why = "another primary key than its changes had: submit the opposite change"
+    assert why in _why_not_back(forth, is_needed=False), "the submission's message"
+    with pytest.raises(RefusedError, match=f"{why}. Without --keep-way-back it is done all the same"):
+        _why_not_back(forth, is_needed=True)
+    with pytest.raises(RefusedError, match=f"m1: .*{why}"):
+        check(WayBack({}, reason=_why_not_back(forth, is_needed=False)))
 
 
 def test_a_dropped_column_may_come_back_empty_or_with_its_default() -> None:
