@@ -1,7 +1,8 @@
 """The end-to-end run: `headgate demo` itself, which kills services on real parts and compares source and target.
 
 This is the command that people type, with less time between the faults. The tests assert its findings again and look
-for processes that it has left behind. `make test` kills one agent; `make test-long` inflicts every fault.
+for processes that it has left behind. `make test` kills one agent; `make test-long` inflicts every fault, and ends
+demos by signals. (That servers end with whoever started them is in integration/embedded/test_servers.py.)
 """
 
 import json
@@ -127,8 +128,9 @@ def _the_demo_holds(demo: Demo, faults: tuple[FaultKind, ...]) -> None:
     assert not Path(folder).exists()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(RUN_SECONDS_MAX)
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_nothing_running(demo: Demo, number: signal.Signals) -> None:
     folder = demo.folder()
     assert belonging_to(folder)

@@ -99,7 +99,13 @@ def mariadb_stopped(request: pytest.FixtureRequest) -> Iterator[FreezingSink]:
         sink.thaw()
 
 
-@pytest.fixture(params=[postgresql_behind_a_proxy, mariadb_stopped], ids=["postgresql", "mariadb"])
+@pytest.fixture(
+    params=[
+        pytest.param(postgresql_behind_a_proxy, id="postgresql"),
+        # That a MariaDB which is frozen counts as unavailable is in integration/sinks/test_mysql_trouble.py.
+        pytest.param(mariadb_stopped, id="mariadb", marks=pytest.mark.long),
+    ]
+)
 def freezing(request: pytest.FixtureRequest) -> Iterator[FreezingSink]:
     with request.param(request) as sink:
         yield sink

@@ -58,7 +58,8 @@ class Database:
         return sorted(name for (name,) in found)
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
+# What is refused and done at either database is in integration/migration: test_statements.py, test_direct.py.
+@pytest.fixture(params=["postgresql", pytest.param("mariadb", marks=pytest.mark.long)])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     name = "postgres_database" if request.param == "postgresql" else "mariadb_database"
     return Database(request.getfixturevalue(name), tmp_path)

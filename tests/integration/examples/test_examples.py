@@ -43,6 +43,7 @@ def test_the_topics_are_read_without_anything_of_ours(
 
 
 @pytest.mark.spark
+@pytest.mark.long  # a Spark of its own, for what no part of the product does
 def test_spark_reads_the_same_records(
     settings: Settings,
     log: KafkaLog,
