@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from fixtures.servers import CALM
 from headgate.app.access_rules import access_rule
 from headgate.config.rights import Topics, grants, who_has_rights
 from headgate.generation.changelog.shell.wire import positions_topic
@@ -73,7 +74,7 @@ class GuardedKafka:
         guarded, secured = free_ports(2)
         self.by_password, self.by_certificate = f"{HOST}:{guarded}", f"{HOST}:{secured}"
         users = " ".join(f'user_{name}="secret of {name}"' for name in USERS)
-        settings = {
+        settings = CALM | {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
             "listener.security.protocol.map": (

@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from fixtures.servers import CALM
 from headgate.app.exit_codes import ExitCode
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeReader, ChangeWriter
@@ -48,7 +49,7 @@ HEADERS: list[tuple[str, str | bytes | None]] = [("trace", b"1"), ("trace", b"2"
 @pytest.fixture(scope="module")
 def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Of a broker with an authorizer. Where there are no rules, everybody may do everything."""
-    settings = {
+    settings = CALM | {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
     }

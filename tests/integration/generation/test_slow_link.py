@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.servers import CALM
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
 from headgate.generation import ChangeReader, ChangeWriter, open_generation_log
@@ -28,7 +29,7 @@ def slow_link(tmp_path: Path, logs_apart: None) -> Iterator[tuple[KafkaLog, Kafk
     (port,) = free_ports(1)
     with closing(Proxies()) as proxies:
         proxy = proxies.open(port)
-        kafka = EmbeddedKafka(tmp_path / "kafka", further_listeners={"SLOW": (port, proxy.port)})
+        kafka = EmbeddedKafka(tmp_path / "kafka", settings=CALM, further_listeners={"SLOW": (port, proxy.port)})
         kafka.start()
         cluster = Cluster(kafka.bootstrap, "slow")
         create_topics(cluster)
