@@ -10,10 +10,13 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     NewPartitions,
+    NewTopic,
     ResourceType,
 )
 
+from headgate.eventlog.connection import KafkaConnection
 from headgate.provisioning.time_scale import scaled_seconds
+from headgate.sources.topic_ids import topic_ids
 from support.eventlog_contract import DEADLINE_SECONDS
 
 _ANSWER_SECONDS = scaled_seconds(120.0)
@@ -65,3 +68,21 @@ def await_partitions(admin: AdminClient, topic: str, partitions: int) -> None:
         assert time.monotonic() < deadline, f"{topic} has {found} partitions, wanted {partitions}"
         topics = admin.list_topics(timeout=_ANSWER_SECONDS).topics
         found = len(topics[topic].partitions) if topic in topics else 0
+
+
+def make_again(connection: KafkaConnection, topic: str, partitions: int) -> str | None:
+    """Delete the topic, if it exists, and create it again; its new id, once the broker tells of it.
+
+    Before that, records would go to the old topic's log, and vanish with it.
+    """
+    before = topic_ids(connection, [topic])
+    if before:
+        connection.admin.delete_topics([topic])[topic].result(_ANSWER_SECONDS)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        made = connection.admin.create_topics([NewTopic(topic, partitions, 1)])[topic]
+        made.exception(_ANSWER_SECONDS)  # a broker goes on deleting for a while
+        found = topic_ids(connection, [topic])
+        if found and found != before:
+            return found[topic]
+    raise AssertionError(f"{topic} was not made again")

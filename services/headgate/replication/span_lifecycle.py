@@ -43,7 +43,7 @@ from headgate.replication.topic_watch import TopicWatch
 from headgate.runtime.shared_pool import SharedPool
 from headgate.sinks.contract import ChangeBatch, Claim, OffsetRange, Sink, SinkError, SinkUnavailableError
 from headgate.sources.offsets import SourceError, check_retention
-from headgate.sources.topic_ids import check_topic_id, topic_ids
+from headgate.sources.topic_ids import check_topic_id, topic_id_of, topic_ids
 
 __all__ = ["SpanLifecycle"]
 
@@ -182,7 +182,7 @@ class SpanLifecycle:
     def _open(self, span: Span) -> Opened:
         """Check sink and source; claim if the span is ours to write."""
         claim = self._table.claim_of(span)
-        seen = topic_ids(self._source, [claim.topic]).get(claim.topic)
+        seen = topic_id_of(self._source, claim.topic)
         check_topic_id(claim.topic, span.task.plan.topic_id, seen)
         claim = replace(claim, topic_id=seen)
         with self._asked(span) as parts:

@@ -12,7 +12,7 @@ from headgate.agent.core.span.inputs import Failed, SentBack
 from headgate.agent.core.span.states import Phase, Span
 from headgate.replication.span_table import SpanTable
 from headgate.sources.offsets import SourceUnreachableError
-from headgate.sources.topic_ids import TopicReplacedError, check_topic_id
+from headgate.sources.topic_ids import MissingTopics, TopicReplacedError, check_topic_id
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class TopicWatch:
         self._table = table
         self._topic_ids = topic_ids
         self._looked_at = now
-        self._missing: frozenset[str] = frozenset()
+        self._missing = MissingTopics()
 
     def is_due(self, now: float) -> bool:
         """Whether it is time for a look, which then counts as begun."""
@@ -56,9 +56,7 @@ class TopicWatch:
             _log.info("looking for the topics of spans: %s", error)
             return
         with self._table.changed:
-            # At one look only it may be so new that this broker has not heard of it yet.
-            missing = topics.difference(present)
-            gone = missing & self._missing
+            gone = self._missing.gone(topics, present)
             lanes = {span.lane: span.task.plan.topic for span in self._watched() if span.task.plan.topic in gone}
             for span in self._table.all():
                 topic = span.task.plan.topic
@@ -68,7 +66,6 @@ class TopicWatch:
                     self._table.apply(span.id, SentBack(f"its lane reads {lost}, which is not there any more"))
                 elif span.phase in OPEN and topic in present:
                     self._check(span, present[topic])
-            self._missing = frozenset(missing)
 
     def _check(self, span: Span, seen: str | None) -> None:
         try:

@@ -25,7 +25,7 @@ from headgate.records.ts import ts_of_ms
 from headgate.replication.feed_parts import feed_of
 from headgate.replication.span_table import SpanTable
 from headgate.sources.offsets import SourceError
-from headgate.sources.topic_ids import TopicReplacedError, topic_id_of
+from headgate.sources.topic_ids import TopicReplacedError, topic_id_of, topic_ids
 from headgate.sources.transactions import EndReader, collection_of, first_end, look_back, rests_at
 from headgate.supervision.threads import BackgroundThread
 
@@ -181,7 +181,7 @@ class TransactionTopic:
         if now - self._checked_at < TOPIC_SECONDS:
             return
         self._checked_at = now
-        seen = topic_id_of(self._source, self._topic)
+        seen = topic_ids(self._source, (self._topic,)).get(self._topic)  # None, too, while a broker does not know it
         if None not in (seen, self._topic_id) and seen != self._topic_id:
             raise TopicReplacedError(
                 f"source.transaction_topic {self._topic} was deleted and re-created: its id was {self._topic_id} and "

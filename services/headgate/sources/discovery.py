@@ -77,9 +77,10 @@ def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[Span
         new, untold = _told(spec.source.transaction_topic, new)
         tables, wrong = _named(spec, new, {normal_table(plan.table): topic for topic, plan in known.items()})
         ids = topic_ids(connection, tables.values())
-        starts, missing = _starts(connection, {topic: new[topic] for topic in tables.values()})
+        # A topic that has no answer yet is so new that this broker has not heard of it: it joins at the next look.
+        starts, missing = _starts(connection, {topic: new[topic] for topic in tables.values() if topic in ids})
         joined = tuple(
-            SpanPlan(span=table, topic=topic, table=table, start=starts[topic], topic_id=ids.get(topic))
+            SpanPlan(span=table, topic=topic, table=table, start=starts[topic], topic_id=ids[topic])
             for table, topic in sorted(tables.items())
             if topic in starts
         )

@@ -27,7 +27,7 @@ from headgate.eventlog.log import LogError
 from headgate.formats.decoding import Decoder, SchemasUnavailableError, UndecodableError
 from headgate.sources.offsets import end_offsets
 from headgate.sources.records import RecordGoneError, read_stretch
-from headgate.sources.topic_ids import TopicReplacedError, topic_ids
+from headgate.sources.topic_ids import TopicReplacedError, topic_id_of, topic_ids
 
 RESENT_HEADER: Final = "headgate.resent"
 """On a record that was sent again: ``<partition>/<offset>`` of the first one, in its own topic."""
@@ -178,7 +178,7 @@ def why_not_alone(decoder: Decoder, original: Original) -> str | None:
 def resend(connection: KafkaConnection, original: Original, end: int) -> int:
     """Send a change that ``look`` found free up to ``end``. Return the offset it now has.
 
-    Raises KeyBusyError if its key is being written all the time, TopicReplacedError, LogError.
+    Raises KeyBusyError if its key is being written all the time, TopicReplacedError, TopicMissingError, LogError.
     """
     _check_topic(connection, original, "nothing was sent")
     producer = connection.client(
@@ -207,12 +207,12 @@ def resend(connection: KafkaConnection, original: Original, end: int) -> int:
 
 
 def _check_topic(connection: KafkaConnection, original: Original, so_far: str) -> None:
-    """Raise TopicReplacedError unless the topic is still the one that the offset is of.
+    """Raise TopicReplacedError unless the topic is still the one that the offset is of, TopicMissingError if none is.
 
     Kafka cannot check the id when it takes a record, so a topic may be replaced between a check and the send. The
     check after the send tells of it.
     """
-    seen = topic_ids(connection, [original.topic]).get(original.topic)
+    seen = topic_id_of(connection, original.topic)
     if seen != original.topic_id:
         raise TopicReplacedError(f"{_replaced(original, seen)} ({so_far})")
 

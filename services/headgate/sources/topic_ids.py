@@ -5,14 +5,14 @@ id of the topic that it is of, and reads nothing of a topic with another id. Ids
 replaced in between then has the wrong id with the right offsets, which is noticed, and never the other way round.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from confluent_kafka import KafkaError, TopicCollection
 
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection, code_of
 from headgate.eventlog.log import LogError
-from headgate.sources.offsets import SourceError, SourceUnreachableError
+from headgate.sources.offsets import SourceError, SourceUnreachableError, TopicMissingError
 
 _MISSING: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._NOENT})
 
@@ -27,7 +27,11 @@ class TopicReplacedError(SourceError):
 
 
 def topic_ids(connection: KafkaConnection, topics: Iterable[str]) -> dict[str, str | None]:
-    """Topic → id, of those that exist; None from a broker before 2.8, which has none. Raises SourceUnreachableError."""
+    """Topic → id, of those that exist; None from a broker before 2.8, which has none. Raises SourceUnreachableError.
+
+    For those that watch topics. Whoever keeps an id asks ``ids_of_existing``: a topic that the broker does not know at
+    the moment would be kept as one without an id, which any topic of its name passes for.
+    """
     names = sorted(set(topics))
     found: dict[str, str | None] = {}
     for first in range(0, len(names), _TOPICS_PER_REQUEST_MAX):
@@ -35,9 +39,41 @@ def topic_ids(connection: KafkaConnection, topics: Iterable[str]) -> dict[str, s
     return found
 
 
+def ids_of_existing(connection: KafkaConnection, topics: Iterable[str]) -> dict[str, str | None]:
+    """Topic → id of each of ``topics``; None from a broker before 2.8.
+
+    Raises TopicMissingError, which names those that do not exist, and SourceUnreachableError.
+    """
+    names = set(topics)
+    found = topic_ids(connection, names)
+    if missing := sorted(names - found.keys()):
+        raise TopicMissingError(
+            f"topic {', '.join(missing)} does not exist, or the broker does not know it yet: create it, let its "
+            "connector create it, or correct the name"
+        )
+    return found
+
+
 def topic_id_of(connection: KafkaConnection, topic: str) -> str | None:
-    """The id of one topic, None if there is no such topic, too. Raises SourceUnreachableError."""
-    return topic_ids(connection, (topic,)).get(topic)
+    """The id of one topic that exists. Raises TopicMissingError, SourceUnreachableError."""
+    return ids_of_existing(connection, (topic,))[topic]
+
+
+class MissingTopics:
+    """Which topics of those that are watched do not exist any more, as far as a broker's answers show it."""
+
+    def __init__(self) -> None:
+        self._missing: frozenset[str] = frozenset()
+
+    def gone(self, watched: Iterable[str], found: Collection[str]) -> frozenset[str]:
+        """Topics that were missing at this look and at the one before.
+
+        At one look only, a topic may be so new, or a broker so shortly up, that the broker does not know it yet.
+        """
+        missing = frozenset(watched).difference(found)
+        gone = missing & self._missing
+        self._missing = missing
+        return gone
 
 
 def check_topic_id(topic: str, known: str | None, seen: str | None) -> None:

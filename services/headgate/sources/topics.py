@@ -32,7 +32,7 @@ from headgate.sources.offsets import (
     offsets_at,
     start_offsets,
 )
-from headgate.sources.topic_ids import check_given_id, topic_ids
+from headgate.sources.topic_ids import check_given_id, ids_of_existing, topic_id_of
 from headgate.sources.transactions import check_transactions
 
 MADE_SECONDS_MAX: Final = 2.0
@@ -123,11 +123,13 @@ def present_topic_id(connection: KafkaConnection, topic: str) -> str | None:
     Raises TopicMissingError if the broker goes on denying the topic, SourceUnreachableError.
     """
     deadline = time.monotonic() + MADE_SECONDS_MAX
-    while topic not in (found := topic_ids(connection, (topic,))):
-        if time.monotonic() >= deadline:
-            raise TopicMissingError(f"topic {topic} does not exist")
+    while True:
+        try:
+            return topic_id_of(connection, topic)
+        except TopicMissingError:
+            if time.monotonic() >= deadline:
+                raise
         time.sleep(MADE_LOOK_SECONDS)
-    return found[topic]
 
 
 def matching(present: Mapping[str, int], pattern: str, own_prefix: str) -> dict[str, int]:
@@ -273,11 +275,11 @@ def plan_spans(
     kept = {table: plan for plan in known if tables.get(table := normal_table(plan.table)) == plan.topic}
     new = {table: topic for table, topic in tables.items() if table not in kept}
     counts = {topic: topics[topic] for topic in new.values()}
-    ids = topic_ids(connection, counts)
+    ids = ids_of_existing(connection, counts)
     starts = _starts(connection, spec.source, counts, ids)
     if name is not None:
         starts = {topic: within_change_log(connection, change_logs, name, start) for topic, start in starts.items()}
-    plans = {table: (topic, starts[topic], ids.get(topic)) for table, topic in new.items()}
+    plans = {table: (topic, starts[topic], ids[topic]) for table, topic in new.items()}
     plans |= {table: (plan.topic, plan.start, plan.topic_id) for table, plan in kept.items()}
     return tuple(
         SpanPlan(span=table, topic=topic, table=table, start=start, topic_id=topic_id)
@@ -295,5 +297,5 @@ def _starts(
         return start_offsets(connection, topics, source.start)
     given = {topic: start for topic, start in source.start_offsets.items() if topic in topics}
     for topic, start in sorted(given.items()):
-        check_given_id(topic, start.topic_id, ids.get(topic))
+        check_given_id(topic, start.topic_id, ids[topic])
     return given_offsets(connection, topics, {topic: start.offsets for topic, start in given.items()})

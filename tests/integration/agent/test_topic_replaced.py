@@ -4,14 +4,15 @@ from collections.abc import Mapping
 
 import msgspec
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 from msgspec.structs import replace
 
 from headgate.agent.core.executor import SpanTask
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import SpanPlan, TaskState
 from headgate.replication.executor import SparkExecutor
-from headgate.sources.topic_ids import topic_ids
+from headgate.sources import topic_ids as ids
+from headgate.sources.topic_ids import topic_id_of
+from support import topic_changes
 from support.waiting import eventually
 
 from .conftest import Bed, reached
@@ -28,20 +29,12 @@ NEW = {100 + n: {"name": "new", "qty": n} for n in range(12)}
 
 
 def id_of(bed: Bed, plan: SpanPlan) -> str | None:
-    return topic_ids(KafkaConnection(bed.bootstrap), [plan.topic]).get(plan.topic)
+    return topic_id_of(KafkaConnection(bed.bootstrap), plan.topic)
 
 
 def make_again(bed: Bed, plan: SpanPlan, rows: Mapping[int, Mapping[str, object]] = NEW) -> None:
     """Delete the topic, and re-create it with an event for each of ``rows``."""
-    admin = AdminClient({"bootstrap.servers": bed.bootstrap})
-    for future in admin.delete_topics([plan.topic]).values():
-        future.result()
-
-    def is_made() -> bool:
-        (future,) = admin.create_topics([NewTopic(plan.topic, len(plan.start), 1)]).values()
-        return future.exception() is None  # a broker goes on deleting for a while
-
-    eventually(is_made, "the topic is made again")
+    topic_changes.make_again(KafkaConnection(bed.bootstrap), plan.topic, len(plan.start))
     bed.producer = bed.new_producer()
     bed.put(plan, rows)
 
@@ -51,7 +44,7 @@ def failed(executor: SparkExecutor, task: SpanTask) -> str:
         status = executor.status(task.id)
         return status is not None and status.state is TaskState.FAILED and status.epoch == task.epoch
 
-    eventually(has_failed, "the table has failed")
+    eventually(has_failed, lambda: f"the table has not failed: {executor.status(task.id)}")
     status = executor.status(task.id)
     assert status is not None
     assert (status.error_code, status.retryable) == ("source_topic_replaced", False)
@@ -81,8 +74,12 @@ def goes_on_from_the_beginning(bed: Bed, executor: SparkExecutor, plan: SpanPlan
     executor.add_table(task, prepare=False)
     reached(executor, task.id, TaskState.REPLICATING)
     eventually(lambda: bed.rows(plan).keys() >= NEW.keys(), "all of the new topic is applied")
-    stored = bed.database.execute("SELECT DISTINCT topic_id FROM headgate.progress").fetchall()
-    assert stored == [(plan.topic_id,)]
+    assert stored_ids(bed) == {plan.topic_id}
+
+
+def stored_ids(bed: Bed) -> set[str | None]:
+    """The ids of topics that the sink's offsets belong to."""
+    return {topic_id for (topic_id,) in bed.database.execute("SELECT topic_id FROM headgate.progress")}
 
 
 def test_while_it_is_paused(bed: Bed) -> None:
@@ -157,3 +154,15 @@ def test_before_the_first_claim(bed: Bed) -> None:
     assert f"id is {id_of(bed, plan)}, the offsets known are of {plan.topic_id}" in failed(executor, task)
     assert bed.rows(plan) == {}
     goes_on_from_the_beginning(bed, executor, plan, 2)
+
+
+def test_a_broker_that_does_not_know_a_new_topic_yet_is_asked_again(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claimed without the topic's id, the table would go on at its offset in whatever topic has that name later."""
+    known, answers = ids.topic_ids, [{}, {}]
+    monkeypatch.setattr(ids, "topic_ids", lambda *asked: answers.pop() if answers else known(*asked))
+    plan, executor = bed.table("young"), bed.executor()
+    task = bed.task(plan, 1)
+    executor.add_table(task, prepare=False)
+    reached(executor, task.id, TaskState.REPLICATING)
+    assert answers == []
+    assert stored_ids(bed) == {id_of(bed, plan)}

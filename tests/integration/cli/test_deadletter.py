@@ -22,10 +22,10 @@ from headgate.sources import resend as resending
 from headgate.sources.offsets import end_offsets
 from headgate.sources.records import read_stretch
 from headgate.sources.resend import Finding, Original, look, resend
-from headgate.sources.topic_ids import TopicReplacedError, topic_ids
+from headgate.sources.topic_ids import TopicReplacedError, topic_id_of
 from integration.cli.conftest import ANSWER_SECONDS, headgate, make_topics
 from support import build
-from support.waiting import eventually
+from support.topic_changes import make_again
 
 pytestmark = pytest.mark.integration
 
@@ -52,7 +52,7 @@ class Shop:
 
     @property
     def topic_id(self) -> str | None:
-        return topic_ids(self.log.connection, [self.topic]).get(self.topic)
+        return topic_id_of(self.log.connection, self.topic)
 
     def write(self, *facts: Fact) -> None:
         self._log_writer.write([place(fact, 0) for fact in facts], ANSWER_SECONDS)
@@ -64,16 +64,7 @@ class Shop:
 
     def make_topic_again(self) -> None:
         """Delete the topic, and create it again under the same name."""
-        before = self.topic_id
-        for future in self.log.connection.admin.delete_topics([self.topic]).values():
-            future.result(ANSWER_SECONDS)
-
-        def is_another() -> bool:
-            (made,) = self.log.connection.admin.create_topics([NewTopic(self.topic, 2, 1)]).values()
-            made.exception(ANSWER_SECONDS)  # a broker goes on deleting for a while
-            return self.topic_id not in (None, before)
-
-        eventually(is_another, "the topic is created again")
+        make_again(self.log.connection, self.topic, 2)
 
     def put(self, *records: tuple[bytes | None, bytes | None]) -> None:
         """At the end of partition 1."""

@@ -1,14 +1,12 @@
 """Ids of topics on a real broker: a feed's plan has them, and what becomes of it when a topic is made again."""
 
 import re
-import time
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka.admin import NewTopic
 
 from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
 from headgate.config.start_offsets import StartOffsets
@@ -21,9 +19,11 @@ from headgate.migration.strategies.online.lane_plan import ChangeTopic
 from headgate.records.control import SpanPlan
 from headgate.records.spans import divide
 from headgate.sources.discovery import look_again
-from headgate.sources.topic_ids import TopicReplacedError, topic_ids
+from headgate.sources.offsets import TopicMissingError
+from headgate.sources.topic_ids import TopicReplacedError, topic_id_of, topic_ids
 from headgate.sources.topics import plan_spans
 from support.kafka_cluster import ANSWER_SECONDS
+from support.topic_changes import await_partitions, make_again
 
 pytestmark = pytest.mark.integration
 
@@ -43,19 +43,7 @@ class Source:
 
     def make(self, partitions: int) -> str | None:
         """Make the topic, again if it is there; its id."""
-        before = topic_ids(self.connection, [self.topic])
-        if before:
-            for future in self.connection.admin.delete_topics([self.topic]).values():
-                future.result(ANSWER_SECONDS)
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            (made,) = self.connection.admin.create_topics([NewTopic(self.topic, partitions, 1)]).values()
-            made.exception(10)  # a broker goes on deleting for a while
-            found = topic_ids(self.connection, [self.topic])
-            if found and found != before:
-                return found[self.topic]
-            time.sleep(0.05)
-        pytest.fail("the topic was not made again")
+        return make_again(self.connection, self.topic, partitions)
 
     def plan(self) -> tuple[SpanPlan, ...]:
         return plan_spans(self.connection, self.spec, "x.")
@@ -77,6 +65,17 @@ def test_a_plan_has_the_id_and_a_topic_that_is_not_there_has_none(source: Source
     ids = topic_ids(source.connection, [source.topic, "nowhere"])
     assert [plan.topic_id for plan in source.plan()] == [ids[source.topic]]
     assert ids.keys() == {source.topic}
+
+
+def test_whoever_keeps_an_id_is_told_that_a_topic_does_not_exist(source: Source) -> None:
+    (plan,) = source.plan()
+    source.connection.admin.delete_topics([source.topic])[source.topic].result(ANSWER_SECONDS)
+    await_partitions(source.connection.admin, source.topic, 0)
+    with pytest.raises(TopicMissingError, match=f"topic {source.topic} does not exist"):
+        topic_id_of(source.connection, source.topic)
+    refused = source.resumed((plan,))
+    assert isinstance(refused, FeedRefused)
+    assert f"topic {source.topic} does not exist" in refused.reason
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3])

@@ -12,7 +12,7 @@ from headgate.migration.shell.feeds import ChangeFeeds
 from headgate.migration.shell.topic_tail import FeedsUnavailableError, Tail
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.online.lane_plan import ChangeTopic
-from headgate.sources import topics
+from headgate.sources import topic_ids, topics
 from headgate.sources.origin import Origin
 
 TOPIC = "shop.public.items"
@@ -57,7 +57,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell, "end_offsets", lambda _, asked: {TOPIC: dict.fromkeys(range(asked[TOPIC]), 7)})
     monkeypatch.setattr(shell, "check_retention", lambda *_: {})
     monkeypatch.setattr(shell, "origins", lambda *_: {})
-    monkeypatch.setattr(topics, "topic_ids", lambda *_: next(ids, {TOPIC: "id"}))
+    monkeypatch.setattr(topic_ids, "topic_ids", lambda *_: next(ids, {TOPIC: "id"}))
 
 
 def _feeds(broker: Broker) -> ChangeFeeds:
@@ -98,7 +98,7 @@ def test_a_topic_that_stays_away_is_gone(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(topics, "MADE_SECONDS_MAX", 0.0)
     with pytest.raises(RefusedError, match="is gone"):
         _feeds(Broker(float("inf"))).ends(TOPIC)
-    monkeypatch.setattr(topics, "topic_ids", lambda *_: {})
+    monkeypatch.setattr(topic_ids, "topic_ids", lambda *_: {})
     with pytest.raises(RefusedError, match="is gone"):
         _feeds(Broker(0)).check_start(TOPIC, StartOffsets(offsets={0: 1}, topic_id="id"))
 

@@ -64,6 +64,9 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
     monkeypatch.setattr(reader, "rests_at", lambda _, topic, _p: topic.rpartition(".")[2] in made.resting)
     monkeypatch.setattr(reader, "first_end", lambda _, _topic, start: start)
     monkeypatch.setattr(reader, "topic_id_of", lambda _, _topic: made.topic_id)
+    monkeypatch.setattr(
+        reader, "topic_ids", lambda _, topics: dict.fromkeys(topics, made.topic_id) if made.topic_id else {}
+    )
     return made
 
 
@@ -284,3 +287,11 @@ def test_ends_of_a_re_created_transaction_topic_are_no_evidence(
     log.topic_id = "two"
     with pytest.raises(TopicReplacedError, match="its id was one and is two now"):
         topic.turn([])
+
+
+def test_a_broker_that_does_not_know_the_transaction_topic_for_a_moment_says_nothing_of_it(
+    topic: TransactionTopic, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "TOPIC_SECONDS", 0.0)
+    log.topic_id = ""
+    topic.turn([])

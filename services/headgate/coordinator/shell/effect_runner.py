@@ -50,7 +50,7 @@ from headgate.sources.origin import origins
 from headgate.sources.preview import Seen, check_formats, preview
 from headgate.sources.registry import SchemaRegistry
 from headgate.sources.skips import with_topic_ids
-from headgate.sources.topic_ids import TopicReplacedError, check_given_id, topic_ids
+from headgate.sources.topic_ids import TopicReplacedError, check_given_id, ids_of_existing
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables, within_change_log
 from headgate.sources.unapplied import UnappliedWatch
 
@@ -251,12 +251,13 @@ class FeedWork:
         """The plans of whole tables with the ids of the topics as they are now.
 
         A topic that was made again may have another number of partitions, which is its table's from now on: nothing of
-        it has been applied, so no order is lost. Raises TopicReplacedError where the table is divided.
+        it has been applied, so no order is lost. Raises TopicReplacedError where the table is divided, and
+        TopicMissingError.
         """
         plans = wholes(spans)
-        ids = topic_ids(self._connection, (plan.topic for plan in plans))
+        ids = ids_of_existing(self._connection, (plan.topic for plan in plans))
         known = {plan.topic: plan.topic_id for plan in plans if plan.topic_id is not None}
-        replaced = {topic for topic, before in known.items() if ids.get(topic) not in (None, before)}
+        replaced = {topic for topic, before in known.items() if ids[topic] not in (None, before)}
         present = present_topics(self._connection) if replaced else {}
         divided = {plan.table for plan in spans if plan.span != table_of(plan.span)}
         found = []
@@ -268,7 +269,7 @@ class FeedWork:
                     f"table {plan.table} is divided: remove the feed and make it again"
                 )
             start = plan.start if count == len(plan.start) else dict.fromkeys(range(count), 0)
-            found.append(replace(plan, start=start, topic_id=ids.get(plan.topic)))
+            found.append(replace(plan, start=start, topic_id=ids[plan.topic]))
         return tuple(found)
 
     def _check_evidence(self, spec: FeedSpec, ts: int) -> None:

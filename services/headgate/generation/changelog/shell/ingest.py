@@ -54,8 +54,8 @@ from headgate.generation.changelog.shell.writer import (
 from headgate.observability.logs import logger
 from headgate.observability.probes import Probes
 from headgate.records.places import Place
-from headgate.sources.offsets import SourceError, SourceUnreachableError, TopicMissingError
-from headgate.sources.topic_ids import TopicReplacedError, topic_ids
+from headgate.sources.offsets import SourceError, SourceUnreachableError
+from headgate.sources.topic_ids import MissingTopics, TopicReplacedError, ids_of_existing, topic_ids
 
 
 class PartitionsGrownError(SourceError):
@@ -195,6 +195,7 @@ class IngestService:
         self._metrics = IngestMetrics(registry, self._topics)
         self._sources: dict[tuple[str, int], _Source] = {}
         self._ids: Mapping[str, str | None] = {}
+        self._missing = MissingTopics()
         self._figures_at = self._ids_at = 0.0
         self._is_asked = self._has_joined = False
         self._say = logger(service=LOOP)
@@ -206,12 +207,7 @@ class IngestService:
     def run(self) -> bool:
         """Copy until stopped; always a clean stop. Raises SourceError, LogError."""
         self._probes.expect(LOOP, "looking for the topics")
-        self._ids = topic_ids(self._log.connection, self._topics)
-        missing = [topic for topic in self._topics if topic not in self._ids]
-        if missing:
-            raise TopicMissingError(
-                f"topic {', '.join(missing)} does not exist: create it, let its connector create it, or correct --topic"
-            )
+        self._ids = ids_of_existing(self._log.connection, self._topics)
         self._member, self._reader = open_clients(self._log, self._log_name, self._name)
         self._partitions = PartitionsNoted(self._log.connection, self._member, self._ids)
         try:
@@ -383,12 +379,13 @@ class IngestService:
     def _check_ids(self) -> None:
         with suppress(SourceUnreachableError, BrokerUnreachableError):
             self._partitions.check()
-            now = topic_ids(self._log.connection, self._topics)
+            found = topic_ids(self._log.connection, self._topics)
+            gone = self._missing.gone(self._ids, found)
             for topic, known in self._ids.items():
-                if now.get(topic) != known:
+                if topic in gone or found.get(topic, known) != known:
                     raise TopicReplacedError(
-                        f"topic {topic} was deleted, or made again: its id was {known} and is {now.get(topic)}. If it "
-                        "is to be copied as a new topic, from its oldest record, start this process again"
+                        f"topic {topic} was deleted, or created again: its id was {known} and is {found.get(topic)}. "
+                        "If it is to be copied as a new topic, from its oldest record, start this process again"
                     )
 
     def _show(self) -> None:
