@@ -6,9 +6,13 @@ from headgate.config.plugs import PlugError
 from headgate.config.settings import Settings
 from headgate.coordinator.schedulers.contract import Scheduler
 from headgate.coordinator.shell.effect_runner import FeedWork
+from headgate.coordinator.shell.retention import DeadLetterRetention
 from headgate.coordinator.shell.service import CoordinatorService, load_schedulers
+from headgate.eventlog.topics import why_not_removable
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
+from headgate.runtime.role import RoleState
 from headgate.runtime.service import ServiceSettings
+from headgate.supervision.threads import BackgroundThread
 
 
 def coordinator_part(around: Surroundings, owner: ServiceSettings) -> Part:
@@ -29,7 +33,22 @@ def coordinator_part(around: Surroundings, owner: ServiceSettings) -> Part:
         schedulers=_schedulers(settings),
         now_ms=log.clock.now_ms,
     )
-    return Part("coordinator", service.run, service.stop)
+    retention = DeadLetterRetention(
+        log,
+        lambda: [shard for shard, role in service.roles.items() if role.status.state is RoleState.SERVING],
+        lambda: why_not_removable(log.connection, settings.cluster),
+        log.clock.now_ms,
+    )
+
+    def run() -> bool:
+        # Not fatal: tables are replicated without it. It is not waited for, as it may wait for a broker.
+        BackgroundThread(retention.run, name="deadletter-retention", on_crash=lambda _error: None).start()
+        try:
+            return service.run()
+        finally:
+            retention.stop()
+
+    return Part("coordinator", run, service.stop)
 
 
 def _schedulers(settings: Settings) -> tuple[Scheduler, ...]:

@@ -1,4 +1,4 @@
-"""Times and durations as people read them: ``3 min ago`` and ``2.5 h`` instead of milliseconds."""
+"""Times and durations as people read and write them: ``3 min ago`` and ``2.5 h`` instead of milliseconds."""
 
 from typing import Final
 
@@ -40,6 +40,17 @@ def duration(ms: float) -> str:
             text = f"{count:.1f}".removesuffix(".0") if count < _PRECISE_MAX else str(int(count))
             return f"{text} {unit}"
     return f"{ms:.0f} ms"
+
+
+def parse_duration(text: str) -> int:
+    """``30d``, ``2.5 h``, ``90min`` or ``45s`` in milliseconds. Raises ValueError."""
+    given = text.strip()
+    for unit, size in _UNITS:
+        count = given.removesuffix(unit).strip()
+        if count != given and count.replace(".", "", 1).isdecimal() and count.isascii():
+            return round(float(count) * size)
+    units = ", ".join(unit for unit, _ in _UNITS)
+    raise ValueError(f"{text!r} is not a length of time. Write a number and one of {units}, such as 30d")
 
 
 def age(now_ms: int, then_ms: int) -> str:

@@ -1,8 +1,8 @@
-"""``headgate deadletter``: list the changes that were set aside, show their bytes, and replay them."""
+"""``headgate deadletter``: list dead letters, show their bytes, replay and purge them."""
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -10,21 +10,13 @@ import typer
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.ages import age
 from headgate.cli.changes import Destruction, Permit, agreed
+from headgate.cli.deadletter_choice import Code, Place, Places, Table, Topic, is_chosen, one_letter, read_letters
+from headgate.cli.deadletter_purge import purge
 from headgate.cli.lookup import find_feed, place_of
-from headgate.cli.names import (
-    FeedName,
-    complete_codes_set_aside,
-    complete_feeds,
-    complete_places,
-    complete_tables,
-    complete_topics_set_aside,
-)
+from headgate.cli.names import FeedName, complete_feeds
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, note, show_object, show_rows
 from headgate.eventlog.kafka import KafkaLog
-from headgate.eventlog.log import Delivery, Log, Partition
-from headgate.eventlog.replay import read_to_end
-from headgate.eventlog.sharding import DEADLETTER, shard_of
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.generation.changelog.shell.wire import WRITER
@@ -33,31 +25,12 @@ from headgate.records.keys import DeadLetterKey
 from headgate.replication.feed_parts import FeedParts
 from headgate.sources.resend import Original, Verdict, look, resend, why_not_alone
 
-app = CommandGroup(help="Inspect and replay changes that were set aside.", no_args_is_help=True)
+app = CommandGroup(help="Inspect, replay and purge changes that were set aside.", no_args_is_help=True)
 
 VALUE_SHOWN_MAX: Final = 80
 """Characters of a reason in a table; show has all of it."""
 
-Place = Annotated[
-    str,
-    typer.Argument(metavar="PLACE", help="topic/partition/offset, as `list` shows it", autocompletion=complete_places),
-]
-Places = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[PLACE]...", help="topic/partition/offset; default all", autocompletion=complete_places),
-]
-Table = Annotated[str | None, typer.Option("--table", help="only this sink table", autocompletion=complete_tables)]
-Topic = Annotated[
-    str | None, typer.Option("--topic", help="only this source topic", autocompletion=complete_topics_set_aside)
-]
-Code = Annotated[
-    str | None,
-    typer.Option(
-        "--code", help="only this error code, see docs/error-codes.md", autocompletion=complete_codes_set_aside
-    ),
-]
-
-Letters = dict[DeadLetterKey, ChangeQuarantined]
+app.command("purge")(purge)
 
 
 @app.command("list")
@@ -74,7 +47,7 @@ def list_letters(
 ) -> None:
     """List changes that were set aside, oldest first within a table; a change set aside twice is one."""
     with connected(cluster) as (_, log):
-        letters = _read(log, feed)
+        letters = read_letters(log, feed)
         if feed is not None and not letters:
             find_feed(read_snapshot(log, all_partitions(log, ("changefeed",))), feed)
     now_ms = time.time_ns() // 1_000_000
@@ -88,12 +61,13 @@ def list_letters(
             "reason": letter.error if output is not Output.TABLE else letter.error[:VALUE_SHOWN_MAX],
             "feed_id": letter.feed_id,
             "epoch": str(letter.epoch),
+            "key": _decoded(letter.key),
             "bytes": len(letter.value or b""),
             "append_ms": letter.append_ms,
             "quarantined_ms": letter.quarantined_ms,
         }
         for key, letter in sorted(letters.items())
-        if _wanted(key, letter, table, topic, code)
+        if is_chosen(key, letter, table, topic, code)
     ]
     show_rows(("feed", "table", "place", "code", "since", "reason"), rows, output)
 
@@ -108,7 +82,7 @@ def show(
 ) -> None:
     """Show one change: why it was set aside, and what it says, and its bytes as they were (hex where not text)."""
     with connected(cluster) as (_, log):
-        key, letter = _one(_read(log, feed), feed, place)
+        key, letter = one_letter(read_letters(log, feed), feed, place)
     facts: dict[str, Any] = {
         "feed": key.feed,
         "feed_id": letter.feed_id,
@@ -153,9 +127,11 @@ def replay(
     """
     with connected(cluster) as (_, log):
         record = find_feed(read_snapshot(log, all_partitions(log, ("changefeed",))), feed)
-        letters = {key: letter for key, letter in _read(log, feed).items() if _wanted(key, letter, table, topic, code)}
+        letters = {
+            key: letter for key, letter in read_letters(log, feed).items() if is_chosen(key, letter, table, topic, code)
+        }
         if places:
-            letters = dict(_one(letters, feed, place) for place in places)
+            letters = dict(one_letter(letters, feed, place) for place in places)
         in_order = sorted(letters.items(), key=_by_log)
         replaying = _Replaying(log, record, FeedParts(record.spec), FeedChangeLogs(log).names_by_topic())
         judged = [_judged(replaying, key, letter) for key, letter in in_order]
@@ -239,44 +215,6 @@ def _by_log(item: tuple[DeadLetterKey, ChangeQuarantined]) -> tuple[Any, ...]:
     """In the order of the log: of two changes of one row the older one is refused, the newer one sent."""
     key = item[0]
     return key.source_topic, key.partition, key.offset
-
-
-def _read(log: Log, feed: str | None) -> Letters:
-    """What stands on the topic, the newest record per key."""
-    partitions = all_partitions(log, (DEADLETTER,))
-    if feed is not None:
-        partitions = [Partition(DEADLETTER, shard_of(feed, log.shards))]
-    return dict(_letters(log, partitions, feed))
-
-
-def _letters(
-    log: Log, partitions: list[Partition], feed: str | None
-) -> Iterator[tuple[DeadLetterKey, ChangeQuarantined]]:
-    for read in read_to_end(log, partitions):
-        if (
-            isinstance(read, Delivery)
-            and isinstance(read.key, DeadLetterKey)
-            and isinstance(read.value, ChangeQuarantined)
-            and feed in (None, read.key.feed)
-        ):
-            yield read.key, read.value
-
-
-def _wanted(
-    key: DeadLetterKey, letter: ChangeQuarantined, table: str | None, topic: str | None, code: str | None
-) -> bool:
-    return table in (None, key.table) and topic in (None, key.source_topic) and code in (None, letter.error_code)
-
-
-def _one(letters: Letters, feed: str, place: str) -> tuple[DeadLetterKey, ChangeQuarantined]:
-    found = [(key, letter) for key, letter in sorted(letters.items()) if place_of(key) == place]
-    if not found:
-        raise CommandError(
-            ExitCode.NOT_FOUND,
-            f"feed {feed} has set nothing aside at {place!r}; write topic/partition/offset as in "
-            f"`headgate deadletter list {feed}`",
-        )
-    return found[0]
 
 
 def _text(data: bytes | None) -> Any:

@@ -105,7 +105,7 @@ OWN_COMMANDS: Final[Mapping[str, Late]] = {
     "why": Late("headgate.cli.why:why", "Explain what holds a feed or a migration, and what to do about it.", _FEEDS),
     "verify": Late("headgate.cli.verify:verify", "Compare the rows of a feed's source and target tables.", _FEEDS),
     "table": Late("headgate.cli.tables:app", "Inspect, move and split the tables of feeds.", _FEEDS),
-    "deadletter": Late("headgate.cli.deadletter:app", "Inspect and replay changes that were set aside.", _FEEDS),
+    "deadletter": Late("headgate.cli.deadletter:app", "Inspect, replay and purge changes that were set aside.", _FEEDS),
     "agent": Late("headgate.cli.agents:app", "List agents and drain them.", _FEEDS),
     "coordinator": Late("headgate.cli.coordinators:app", "List coordinators and hand over their shards.", _FEEDS),
     "migration": Late("headgate.cli.migration:app", "Change schemas under load.", _CHANGES),

@@ -438,6 +438,9 @@ class FeedSpec(Strict):
     quarantine_per_hour_max: int = Field(default=100, ge=1, le=10_000)
     """Changes of one table set aside within an hour before it is the table that is taken for broken: it then fails."""
 
+    deadletter_retention_days: int | None = Field(default=30, ge=1, le=36_500)
+    """Age at which the coordinator removes dead letters of the feed. null keeps them until they are purged."""
+
     skip: tuple[SkippedRecord, ...] = ()
     """Records that go to deadletter, instead of stopping their table, if they cannot be decoded or applied."""
 

@@ -65,7 +65,7 @@ def _transactions(who: str, *names: str) -> Right:
 
 RIGHTS: Final[tuple[Right, ...]] = (
     _topic("coordinator", _CONTROL, *_LOOK),
-    _writes("coordinator", "announce", "dispatch", "checkpoint", "changefeed", "generation"),
+    _writes("coordinator", "announce", "dispatch", "checkpoint", "changefeed", "deadletter", "generation"),
     _transactions("coordinator", "{cluster}."),
     _topic("coordinator", _DECIDED, "Describe", "Read"),
     _topic("coordinator", Topics.FEEDS, *_LOOK),
@@ -100,7 +100,7 @@ RIGHTS: Final[tuple[Right, ...]] = (
     _writes("reader", "generation"),
     _topic("reader", Topics.CHANGE_LOGS, "Describe", "Read"),
     _topic("operator", _CONTROL, "Create", *_LOOK),
-    _topic("operator", ("{cluster}.announce",), "AlterConfigs"),
+    _topic("operator", ("{cluster}.announce", "{cluster}.deadletter"), "AlterConfigs"),
     _writes("operator", "changefeed", "deadletter"),
     _writes("operator", "generation", "migration-request"),
     _topic("operator", Topics.FEEDS, *_LOOK, "Write"),

@@ -18,7 +18,7 @@ SHARDED_TOPICS: Final = ("changefeed", "checkpoint", "dispatch", "sync")
 """State topics with one partition per shard, in sorted order."""
 
 DEADLETTER: Final = "deadletter"
-"""Also one partition per shard, but no role reads it: it holds what was set aside, not what is decided by."""
+"""Also one partition per shard, but no role reads it: it holds dead letters, and nothing is decided by them."""
 
 
 def shard_of(feed: str, shards: int) -> int:

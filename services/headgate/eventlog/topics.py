@@ -9,7 +9,7 @@ is refused.
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -37,7 +37,9 @@ __all__ = [
     "clock_advice",
     "create_topics",
     "delete_topics",
+    "removal_advice",
     "topic_name",
+    "why_not_removable",
 ]
 
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -56,9 +58,6 @@ SEGMENT_BYTES: Final = 32 * 1024 * 1024
 TOMBSTONE_RETENTION_MS: Final = 86_400_000
 """A reader that began before a deletion must reach it within this time."""
 
-FOR_EVER: Final = "-1"
-"""Retention of what was set aside: once its source topic has expired it is nowhere else."""
-
 UNSEEN: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 """What a broker answers for a topic that is not there, and for one that the user may not see."""
 
@@ -71,6 +70,10 @@ VISIBLE_POLL_SECONDS: Final = 0.05
 TIMESTAMP_TYPE: Final = "message.timestamp.type"
 BROKERS_TIME: Final = "LogAppendTime"
 
+CLEANUP_POLICY: Final = "cleanup.policy"
+KEPT_FOR_EVER: Final = {CLEANUP_POLICY: "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""The settings of topic deadletter in clusters of version 0.1.0. Nothing is lost on it, and nothing can be removed."""
+
 _log = logging.getLogger(__name__)
 
 _Described = dict[str, TopicDescription]
@@ -79,15 +82,15 @@ _Described = dict[str, TopicDescription]
 class ControlTopic(msgspec.Struct, frozen=True):
     """One control topic. ``sharded``: one partition per shard, else one in all.
 
-    ``compacted`` topics hold state, the newest record of each key; the other holds every record, until an operator
-    deletes it. In a topic that ``tells_time`` the broker stamps each record with its own time (eventlog/clock.py).
+    In a topic that ``tells_time`` the broker stamps each record with its own time (eventlog/clock.py). A topic that
+    ``was_kept_for_ever`` was not compacted in version 0.1.0, and is accepted with its settings of that version.
     """
 
     name: str
     sharded: bool
     segment_ms: int
-    compacted: bool = True
     tells_time: bool = False
+    was_kept_for_ever: bool = False
 
     def partitions(self, shards: int) -> int:
         """How many partitions it has in a cluster of ``shards``."""
@@ -103,10 +106,13 @@ class ControlTopic(msgspec.Struct, frozen=True):
         }
         if self.tells_time:
             settings[TIMESTAMP_TYPE] = BROKERS_TIME
-        if not self.compacted:
-            return {**settings, "retention.ms": FOR_EVER, "retention.bytes": FOR_EVER}
+        return {**settings, **self.compaction}
+
+    @property
+    def compaction(self) -> dict[str, str]:
+        """The settings of Kafka's log cleaner for it."""
         return {
-            **settings,
+            CLEANUP_POLICY: "compact",
             "max.compaction.lag.ms": str(self.segment_ms),
             "min.cleanable.dirty.ratio": "0.1",
             "delete.retention.ms": str(TOMBSTONE_RETENTION_MS),
@@ -115,15 +121,27 @@ class ControlTopic(msgspec.Struct, frozen=True):
     @property
     def exact(self) -> dict[str, str]:
         """Settings that must be exactly so: without them records that were acknowledged disappear."""
-        policy = "compact" if self.compacted else "delete"
-        return {"cleanup.policy": policy, "unclean.leader.election.enable": "false"}
+        return {CLEANUP_POLICY: "compact", "unclean.leader.election.enable": "false"}
+
+    def changed_since(self, found: Mapping[str, str | None]) -> dict[str, str]:
+        """Settings that an earlier version created it without, from the settings ``found``. Nothing is lost by them."""
+        changed = {}
+        if self.tells_time and found.get(TIMESTAMP_TYPE) != BROKERS_TIME:
+            changed[TIMESTAMP_TYPE] = BROKERS_TIME
+        if self.is_kept_for_ever(found):
+            changed |= self.compaction
+        return changed
+
+    def is_kept_for_ever(self, found: Mapping[str, str | None]) -> bool:
+        """Whether it has the settings of version 0.1.0, with which no record can be removed."""
+        return self.was_kept_for_ever and all(found.get(name) == value for name, value in KEPT_FOR_EVER.items())
 
 
 CONTROL_TOPICS: Final = (
     ControlTopic("announce", sharded=False, segment_ms=HEARTBEAT_SEGMENT_MS, tells_time=True),
     ControlTopic("changefeed", sharded=True, segment_ms=STATE_SEGMENT_MS),
     ControlTopic("checkpoint", sharded=True, segment_ms=HEARTBEAT_SEGMENT_MS),
-    ControlTopic("deadletter", sharded=True, segment_ms=STATE_SEGMENT_MS, compacted=False),
+    ControlTopic("deadletter", sharded=True, segment_ms=STATE_SEGMENT_MS, was_kept_for_ever=True),
     ControlTopic("dispatch", sharded=True, segment_ms=STATE_SEGMENT_MS),
     ControlTopic("generation", sharded=True, segment_ms=HEARTBEAT_SEGMENT_MS),
     ControlTopic("migration", sharded=False, segment_ms=STATE_SEGMENT_MS),
@@ -171,8 +189,8 @@ def topic_name(cluster: str, topic: str) -> str:
 def create_topics(settings: ClusterSettings) -> list[str]:
     """Create those control topics of a cluster that are missing, then check all; the full names created.
 
-    A topic that tells the time but was created by a version that did not need that is altered; if the user may not, a
-    warning says so. Until then agents use their own clocks for lags.
+    A topic that an earlier version created with other settings is altered; if the user may not, a warning says so.
+    Until then agents use their own clocks for lags, and dead letters cannot be removed.
 
     Raises LogError, and what check_topics raises: an existing cluster with another number of shards is refused.
     """
@@ -197,7 +215,7 @@ def create_topics(settings: ClusterSettings) -> list[str]:
         for name, future in sorted(connection.admin.create_topics(requested, **limits).items()):
             if _created(connection, name, future):
                 created.append(name)
-    _stamp_with_brokers_time(connection, [topic_name(cluster, topic.name) for topic in present if topic.tells_time])
+    _bring_up_to_date(connection, cluster, present)
     _raise_all(_problems_once_visible(connection, cluster, shards))
     return created
 
@@ -224,20 +242,56 @@ def delete_topics(connection: KafkaConnection, cluster: str) -> None:
         time.sleep(VISIBLE_POLL_SECONDS)
 
 
-def _stamp_with_brokers_time(connection: KafkaConnection, names: Sequence[str]) -> None:
-    asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    admin = connection.admin  # held until it has answered (eventlog/leaders.py)
-    for resource, future in admin.describe_configs(asked, request_timeout=ADMIN_SECONDS_MAX).items() if asked else ():
-        found = connection.wait(f"reading settings of topic {resource.name}", future)
-        if found[TIMESTAMP_TYPE].value == BROKERS_TIME:
+def _bring_up_to_date(connection: KafkaConnection, cluster: str, topics: Sequence[ControlTopic]) -> None:
+    for topic, found in _settings_of(connection, cluster, topics):
+        changed = topic.changed_since(found)
+        if not changed:
             continue
-        entry = ConfigEntry(TIMESTAMP_TYPE, BROKERS_TIME, incremental_operation=AlterConfigOpType.SET)
-        wanted = ConfigResource(ResourceType.TOPIC, resource.name, incremental_configs=[entry])
+        name = topic_name(cluster, topic.name)
+        entries = [
+            ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+            for setting, value in changed.items()
+        ]
+        wanted = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        admin = connection.admin  # held until it has answered (eventlog/leaders.py)
         (altered,) = admin.incremental_alter_configs([wanted], request_timeout=ADMIN_SECONDS_MAX).values()
         try:
-            connection.wait(f"setting {TIMESTAMP_TYPE} of topic {resource.name}", altered)
+            connection.wait(f"setting {', '.join(changed)} of topic {name}", altered)
         except LogError as error:
-            _log.warning("%s. %s", error, clock_advice(resource.name))
+            advice = clock_advice(name) if topic.tells_time else removal_advice(name)
+            _log.warning("%s. %s", error, advice)
+
+
+def _settings_of(
+    connection: KafkaConnection, cluster: str, topics: Sequence[ControlTopic]
+) -> list[tuple[ControlTopic, dict[str, str | None]]]:
+    """Each topic with its settings as the brokers have them. Raises LogError."""
+    named = {topic_name(cluster, topic.name): topic for topic in topics}
+    if not named:
+        return []
+    admin = connection.admin  # held until it has answered (eventlog/leaders.py)
+    asked = [ConfigResource(ResourceType.TOPIC, name) for name in named]
+    found = []
+    for resource, future in admin.describe_configs(asked, request_timeout=ADMIN_SECONDS_MAX).items():
+        entries = connection.wait(f"reading settings of topic {resource.name}", future)
+        found.append((named[resource.name], {name: entry.value for name, entry in entries.items()}))
+    return found
+
+
+def why_not_removable(connection: KafkaConnection, cluster: str) -> str | None:
+    """Why dead letters cannot be removed from their topic, and what to do. None if they can. Raises LogError."""
+    (topic,) = (topic for topic in CONTROL_TOPICS if topic.was_kept_for_ever)
+    ((_, found),) = _settings_of(connection, cluster, [topic])
+    return removal_advice(topic_name(cluster, topic.name)) if topic.is_kept_for_ever(found) else None
+
+
+def removal_advice(topic: str) -> str:
+    """What to do about a deadletter topic of version 0.1.0."""
+    return (
+        f"Topic {topic} has {CLEANUP_POLICY}={KEPT_FOR_EVER[CLEANUP_POLICY]} and keeps every record for ever, so dead "
+        "letters cannot be removed from it. Set it to compact with `headgate topic create`, as a user with the right "
+        "AlterConfigs on it"
+    )
 
 
 def clock_advice(topic: str) -> str:
@@ -341,34 +395,25 @@ def _problems(
     shards: int,
 ) -> list[LogError]:
     """Everything that is wrong with ``topics``, which exist: worst first."""
-    resources = [ConfigResource(ResourceType.TOPIC, topic_name(cluster, topic.name)) for topic in topics]
-    if not resources:
-        return []
-    futures = connection.admin.describe_configs(resources, request_timeout=ADMIN_SECONDS_MAX)
-    found = {
-        resource.name: {
-            name: entry.value
-            for name, entry in connection.wait(f"reading settings of topic {resource.name}", future).items()
-        }
-        for resource, future in futures.items()
-    }
     compaction: list[LogError] = []
     partitions: list[LogError] = []
     settings: list[LogError] = []
-    for topic in topics:
+    for topic, found in _settings_of(connection, cluster, topics):
         name = topic_name(cluster, topic.name)
         metadata = described[topic.name]
         if len(metadata.partitions) != topic.partitions(shards):
             partitions.append(_wrong_partitions(name, len(metadata.partitions), topic.partitions(shards), shards))
         for setting, wanted in topic.exact.items():
-            if found[name].get(setting) != wanted:
-                kind = TopicNotCompactedError if setting == "cleanup.policy" else TopicSettingError
-                problem = _wrong_setting(kind, name, setting, found[name].get(setting), wanted)
+            if setting == CLEANUP_POLICY and topic.is_kept_for_ever(found):
+                continue
+            if found.get(setting) != wanted:
+                kind = TopicNotCompactedError if setting == CLEANUP_POLICY else TopicSettingError
+                problem = _wrong_setting(kind, name, setting, found.get(setting), wanted)
                 (compaction if kind is TopicNotCompactedError else settings).append(problem)
         replicas = len(metadata.partitions[0].replicas)
         for setting, least in _least(replicas).items():
-            if int(found[name].get(setting) or 0) < least:
-                settings.append(_wrong_setting(TopicSettingError, name, setting, found[name].get(setting), str(least)))
+            if int(found.get(setting) or 0) < least:
+                settings.append(_wrong_setting(TopicSettingError, name, setting, found.get(setting), str(least)))
     return compaction + partitions + settings
 
 

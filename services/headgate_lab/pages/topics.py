@@ -21,7 +21,7 @@ _OTHERS: Final[dict[type[Key], str]] = {
     keys.TaskKey: "that session",
     keys.ProgressKey: "that session",
     keys.RequestKey: "an operator's command",
-    keys.DeadLetterKey: "an agent's session",
+    keys.DeadLetterKey: "an agent's session; removed by the shard's coordinator, or `headgate deadletter purge`",
     generation.GenerationMemberKey: "that process of `headgate serve generation`",
     generation.GenerationRequestKey: "an operator's command",
     generation.PolicyRequestKey: "an operator's command",

@@ -1,6 +1,7 @@
 """`headgate deadletter` on a real broker: what was set aside, its bytes, and when it may be sent once more."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +12,12 @@ from confluent_kafka.admin import NewTopic
 
 from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
+from headgate.coordinator.shell.retention import DeadLetterRetention
+from headgate.eventlog.dead_letters import read_dead_letters, remove_dead_letters
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.schema_files import schemas
-from headgate.eventlog.sharding import place
+from headgate.eventlog.sharding import DEADLETTER, place
+from headgate.eventlog.topics import KEPT_FOR_EVER, topic_name, why_not_removable
 from headgate.records.base import Fact
 from headgate.records.control import ChangeQuarantined, Epoch, Header
 from headgate.records.generation import SetKey, SetRecorded
@@ -25,7 +29,8 @@ from headgate.sources.resend import Finding, Original, look, resend
 from headgate.sources.topic_ids import TopicReplacedError, topic_id_of
 from integration.cli.conftest import ANSWER_SECONDS, headgate, make_topics
 from support import build
-from support.topic_changes import make_again
+from support.topic_changes import change_settings, make_again
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -226,3 +231,94 @@ def test_nothing_is_sent_to_a_change_log(shop: Shop) -> None:
     assert [row["verdict"] for row in rows.values()] == ["unknown", "unknown"]
     assert "is of change log orders" in rows[0]["detail"]
     assert len(shop.records()) == 2
+
+
+def set_aside_places(*arguments: str) -> list[int]:
+    """Offsets of the dead letters that are listed."""
+    rows = json.loads(headgate("deadletter", "list", *arguments, "-o", "json").stdout)
+    return [int(row["place"].rpartition("/")[2]) for row in rows]
+
+
+def stored(log: KafkaLog) -> list[bytes | None]:
+    """The values of every record in the topic of dead letters, tombstones included."""
+    topic = topic_name(log.cluster, DEADLETTER)
+    end = end_offsets(log.connection, {topic: 1})[topic][0]
+    return [message.value() for message in read_stretch(log.connection, topic, 0, 0, end)]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def test_dead_letters_are_purged_by_what_is_named_and_only_when_agreed(shop: Shop) -> None:
+    shop.set_aside(1, b"1", b"one", quarantined_ms=now_ms())
+    shop.set_aside(2, b"2", b"two")
+    shop.set_aside(3, b"3", b"three", error_code="sink")
+    preview = headgate("deadletter", "purge", "shop", "--older-than", "1d", "--dry-run")
+    assert preview.exit_code == 0
+    assert "would remove 2 dead letters of feed shop; nothing was changed" in preview.stderr
+    assert headgate("deadletter", "purge", "shop").exit_code == ExitCode.NOT_CONFIRMED
+    assert headgate("deadletter", "purge", "shop", "--older-than", "soon", "--yes").exit_code == ExitCode.USAGE
+    assert headgate("deadletter", "purge", "shp", "--yes").exit_code == ExitCode.NOT_FOUND
+    assert set_aside_places("shop") == [1, 2, 3]
+
+    done = headgate("deadletter", "purge", "shop", "--code", "sink", "--yes", "-o", "json")
+    assert [(row["place"], row["removed"]) for row in json.loads(done.stdout)] == [(f"{shop.topic}/1/3", True)]
+    assert set_aside_places("shop") == [1, 2]
+    assert headgate("deadletter", "purge", "shop", "--older-than", "1d", "--yes").exit_code == 0
+    assert set_aside_places("shop") == [1]
+    assert headgate("deadletter", "purge", "shop", f"{shop.topic}/1/1", "--yes").exit_code == 0
+    assert set_aside_places("shop") == []
+    assert [value is None for value in stored(shop.log)] == [False, False, False, True, True, True]
+    nothing = headgate("deadletter", "purge", "shop", "--yes")
+    assert "has no such dead letters" in nothing.stderr
+
+
+def test_what_is_set_aside_while_a_purge_runs_is_kept(shop: Shop) -> None:
+    shop.set_aside(1, b"1", b"old")
+    shop.set_aside(2, b"2", b"old")
+    found = read_dead_letters(shop.log, 0)
+    shop.set_aside(1, b"1", b"new", quarantined_ms=9)
+    remove_dead_letters(shop.log, found, found.current, "test")
+    left = read_dead_letters(shop.log, 0)
+    assert [(key.offset, letter.value) for key, letter in left.current.items()] == [(1, b"new")]
+
+
+def test_the_coordinator_removes_what_has_expired_and_repeats_it_until_the_bytes_are_gone(shop: Shop) -> None:
+    shop.set_aside(1, b"1", b"one", quarantined_ms=now_ms())
+    shop.set_aside(2, b"2", b"two")
+    retention = DeadLetterRetention(shop.log, lambda: [0], lambda: None, now_ms)
+    retention.sweep(0)
+    assert set_aside_places("shop") == [1]
+    before = len(stored(shop.log))
+    retention.sweep(0)
+    assert stored(shop.log)[before:] == [None], "this closes the segment of the first tombstone"
+
+
+def test_nothing_is_removed_where_it_cannot_be_known_how_long_it_is_kept(shop: Shop) -> None:
+    shop.set_aside(2, b"2", b"two")
+    producer = shop.log.connection.client(Producer)
+    producer.produce(topic_name(shop.log.cluster, "changefeed"), b"not one of ours", b"shop", 0)
+    assert producer.flush(ANSWER_SECONDS) == 0
+    producer.close()
+    DeadLetterRetention(shop.log, lambda: [0], lambda: None, now_ms).sweep(0)
+    assert set_aside_places("shop") == [2]
+
+
+def test_a_topic_of_version_0_1_0_is_accepted_and_made_to_forget(shop: Shop, settings: Settings) -> None:
+    topic = topic_name(shop.log.cluster, DEADLETTER)
+    change_settings(shop.log.connection.admin, topic, KEPT_FOR_EVER)
+    shop.set_aside(2, b"2", b"two")
+    refused = headgate("deadletter", "purge", "shop", "--yes")
+    assert refused.exit_code == ExitCode.TOPICS_WRONG
+    assert "headgate topic create" in refused.stderr
+    DeadLetterRetention(
+        shop.log, lambda: [0], lambda: why_not_removable(shop.log.connection, shop.log.cluster), now_ms
+    ).sweep(0)
+    assert set_aside_places("shop") == [2], "a tombstone would hide it and remove nothing"
+    assert headgate("topic", "create", "--shards", "1").exit_code == 0
+    eventually(
+        lambda: why_not_removable(shop.log.connection, shop.log.cluster) is None, "the brokers tell of the new setting"
+    )
+    assert headgate("deadletter", "purge", "shop", "--yes").exit_code == 0
+    assert set_aside_places("shop") == []

@@ -101,6 +101,7 @@ CHANGES = {
 """Another command changes it back."""
 
 DESTROYS = {
+    "deadletter purge",
     "deadletter replay",  # every reader of the topic has the records
     "feed apply",  # --prune deletes feeds
     "feed delete",
@@ -133,6 +134,7 @@ WRITES = {
     "resend",
     "create_topics",
     "delete_topics",
+    "remove_dead_letters",
 } | {
     "create_access_rules",
     "say",

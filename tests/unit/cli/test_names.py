@@ -56,6 +56,7 @@ OF_ITS_OWN: dict[str, dict[str, set[str]]] = {
     "why": {"name": {"shop", "m1"}},
     "deadletter list": OF_LETTERS,
     "deadletter replay": OF_LETTERS,
+    "deadletter purge": OF_LETTERS,
     "migration submit": {"topic": {"shop.public.items"}},
 }
 
@@ -74,6 +75,7 @@ NEW_NAMES = {
 FILES = {"doctor": {"feed"}}
 
 FREE_TEXTS = {
+    "older_than": "a length of time",
     "statement": "SQL",
     "file": "a path",
     "folder": "a path",

@@ -25,6 +25,7 @@ CHANGEABLE = {
     ("on_bad_change",),
     ("skip",),
     ("quarantine_per_hour_max",),
+    ("deadletter_retention_days",),
     ("split",),
     ("spread",),
 }
