@@ -15,7 +15,9 @@ import msgspec
 import typer
 
 from headgate.cli.lookup import live_agents, parts_of, place_of, tables_of
-from headgate.cli.options import ClusterOptions, connected
+from headgate.cli.options import ClusterOptions, cluster_flags, connected
+from headgate.config.settings import Settings, load_settings
+from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.sharding import DEADLETTER
 from headgate.eventlog.snapshot import Snapshot, all_partitions, read_snapshot
 from headgate.records.control import ChangeQuarantined, FeedRecorded
@@ -155,6 +157,26 @@ def _timestamp_readers(snapshot: Snapshot, given: Given) -> Iterable[str]:
     return (key.reader for key in snapshot.keys(TimestampReaderKey) if key.set == given.get("name"))
 
 
+def broker_topics(settings: Settings) -> Iterable[str]:
+    """Topics on the brokers that are neither Headgate's own nor internal."""
+    connection = KafkaConnection(settings.bootstrap, settings.kafka)
+    found = connection.admin.list_topics(timeout=NAMES_SECONDS_MAX).topics
+    return (name for name in found if not name.startswith((settings.prefix, "__")))
+
+
+def complete_broker_topics(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Topics that a cluster of Headgate need not know yet."""
+
+    def find() -> Iterable[str]:
+        return broker_topics(load_settings(cluster_flags(msgspec.convert(_typed(ctx), ClusterOptions))))
+
+    return [name for name in within_bounds(find) if name.startswith(incomplete)]
+
+
+def _change_log_topics(snapshot: Snapshot, _given: Given) -> Iterable[str]:
+    return (record.topic for _, record in snapshot.each(SetKey, SetRecorded) if record.topic)
+
+
 complete_feeds: Final = _on(("changefeed",), _feeds)
 complete_feed_limits: Final = _on(("changefeed",), lambda snapshot, given: (f"{x}=" for x in _feeds(snapshot, given)))
 complete_tables: Final = _on(("changefeed",), _of_feed(tables_of))
@@ -170,6 +192,7 @@ complete_feeds_and_migrations: Final = _on(
     ("changefeed", "migration"), lambda snapshot, given: [*_feeds(snapshot, given), *_migrations(snapshot, given)]
 )
 complete_change_logs: Final = _on(("generation",), _change_logs)
+complete_change_log_topics: Final = _on(("generation",), _change_log_topics)
 complete_generations: Final = _on(("generation",), _generations)
 complete_readers: Final = _on(("generation",), _readers)
 complete_timestamp_sets: Final = _on(("generation",), _timestamp_sets)

@@ -39,6 +39,7 @@ def show_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], output:
     if output is not Output.TABLE:
         show_value(output, list(rows))
         return
+    _begin_page()
     from headgate.cli.rendering import print_rows  # noqa: PLC0415 - see above
 
     print_rows(columns, rows)
@@ -49,6 +50,7 @@ def show_object(facts: Mapping[str, Any], output: Output) -> None:
     if output is not Output.TABLE:
         show_value(output, dict(facts))
         return
+    _begin_page()
     from headgate.cli.rendering import print_facts  # noqa: PLC0415 - see above
 
     print_facts(facts)
@@ -57,17 +59,27 @@ def show_object(facts: Mapping[str, Any], output: Output) -> None:
 def again(show: Callable[[], None], every_seconds: float | None) -> None:
     """Show something once, or, with an interval, until Ctrl-C: on a terminal each time in the place of the last.
 
-    There people see when it was shown, and at which interval that is done.
+    There people see when it was shown, and at which interval that is done. What was shown last stays until ``show``
+    prints, so that the screen is not empty while it reads.
     """
-    _begin(every_seconds)
-    show()
-    while every_seconds is not None:
-        time.sleep(every_seconds)
-        _begin(every_seconds)
+    global _due  # noqa: PLW0603 - one terminal to a process
+    while True:
+        _due = every_seconds
         show()
+        _begin_page()
+        if every_seconds is None:
+            return
+        time.sleep(every_seconds)
 
 
-def _begin(every_seconds: float | None) -> None:
+_due: float | None = None
+"""The interval, while the page that was shown last is still to be cleared."""
+
+
+def _begin_page() -> None:
+    """Clear the terminal, once before each page that is watched."""
+    global _due
+    every_seconds, _due = _due, None
     if every_seconds is not None and _errors is Output.TABLE and sys.stdout.isatty():
         from headgate.cli.rendering import clear  # noqa: PLC0415 - see above
 
@@ -76,6 +88,7 @@ def _begin(every_seconds: float | None) -> None:
 
 def note(message: str) -> None:
     """A line for people beside the result. What it says to type can be copied from a terminal."""
+    _begin_page()
     _say(message)
 
 

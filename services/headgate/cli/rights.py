@@ -7,6 +7,7 @@ import typer
 from headgate.app.access_rules import access_rule, create_access_rules
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Permit, permitted
+from headgate.cli.names import complete_broker_topics, complete_change_log_topics
 from headgate.cli.options import ClusterOptions, Format, OptionGroup, cluster_flags
 from headgate.cli.output import Output, note, show_rows
 from headgate.config.rights import Grant, Topics, grants, who_has_rights
@@ -37,10 +38,21 @@ class RightsOptions(OptionGroup, frozen=True):
         str, typer.Option("--principal", help="whose rights they are, {who} stands for the service")
     ] = f"User:{WHO}"
     feed_topic: Annotated[
-        list[str] | None, typer.Option("--feed-topic", help="a topic that feeds read; with a dot at its end a prefix")
+        list[str] | None,
+        typer.Option(
+            "--feed-topic",
+            help="a topic that feeds read; with a dot at its end a prefix",
+            autocompletion=complete_broker_topics,
+        ),
     ] = None
-    change_log: Annotated[list[str] | None, typer.Option("--change-log", help="a change log's topic")] = None
-    copied_topic: Annotated[list[str] | None, typer.Option("--copied-topic", help="a topic that ingest copies")] = None
+    change_log: Annotated[
+        list[str] | None,
+        typer.Option("--change-log", help="a change log's topic", autocompletion=complete_change_log_topics),
+    ] = None
+    copied_topic: Annotated[
+        list[str] | None,
+        typer.Option("--copied-topic", help="a topic that ingest copies", autocompletion=complete_broker_topics),
+    ] = None
 
 
 def rights(

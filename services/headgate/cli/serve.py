@@ -14,7 +14,7 @@ from headgate.app.services import (
     run_views,
 )
 from headgate.cli.jars import fetch_before_start
-from headgate.cli.names import complete_change_logs
+from headgate.cli.names import complete_broker_topics, complete_change_logs
 from headgate.cli.options import ClusterOptions, CommandGroup, OptionGroup, cluster_flags
 
 app = CommandGroup(help="Run a service.", no_args_is_help=True)
@@ -97,7 +97,10 @@ def ingest(
         str, typer.Argument(metavar="LOG", help="name of the change log", autocompletion=complete_change_logs)
     ],
     *,
-    topics: Annotated[list[str], typer.Option("--topic", help="keyed topic to copy; may be repeated")],
+    topics: Annotated[
+        list[str],
+        typer.Option("--topic", help="keyed topic to copy; may be repeated", autocompletion=complete_broker_topics),
+    ],
     name: Annotated[
         str, typer.Option("--name", help="processes of one name share the topics, and go on where one has stopped")
     ] = "ingest",

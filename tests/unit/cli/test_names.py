@@ -43,6 +43,10 @@ AT_NAMES: dict[str, set[str]] = {
     "place": {"shop.public.items/0/7"},
     "places": {"shop.public.items/0/7"},
     "remove_node": {"a"},
+    "topics": {"orders.public.items"},
+    "feed_topic": {"orders.public.items"},
+    "copied_topic": {"orders.public.items"},
+    "change_log": {"t"},
     "who": {"agent", "coordinator"},
     "service": {"agent", "coordinator"},
 }
@@ -111,6 +115,7 @@ def owners(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, patient: None) -> Ow
         encoding="utf-8",
     )
     monkeypatch.setenv(CONNECTIONS, str(file))
+    monkeypatch.setattr(names, "broker_topics", lambda _settings: ["orders.public.items"])
     found = answering_owners(monkeypatch)
     found.add_topic(DEADLETTER)
     found.put(DeadLetterKey("shop", "public.items", "shop.public.items", 0, 7), LETTER)

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from headgate.cli import output, rendering
-from headgate.cli.output import Output, again, show_object, show_rows, show_value
+from headgate.cli.output import Output, again, note, show_object, show_rows, show_value
 
 VALUE = {"feed": "shöp", "spans": [{"start": {"0": 7}, "error": None}], "state": "normal: yes"}
 
@@ -74,3 +74,24 @@ def test_people_who_watch_see_the_clock_and_the_interval(
         again(lambda: None, 2.5)
     clock = "2026-11-26 12:00:00 UTC, every 2.5 s. Ctrl-C ends it"
     assert (clock in capsys.readouterr().out) == has_clock
+
+
+def test_what_was_shown_last_stays_while_it_is_read_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The terminal is cleared by the first line of the next page, and by no other."""
+    pages: list[str] = []
+    monkeypatch.setattr(output.sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(rendering, "clear", lambda _every: pages.append("clear"))
+    paused_after(2, pages, monkeypatch)
+
+    def show() -> None:
+        pages.append("read")
+        show_object({"feed": "shop"}, Output.TABLE)
+        note("and one line more")
+
+    with pytest.raises(KeyboardInterrupt):
+        again(show, 2.0)
+    assert pages == ["read", "clear", "pause 2.0"] * 2
+    show_object({"feed": "shop"}, Output.TABLE)
+    assert pages[6:] == []
