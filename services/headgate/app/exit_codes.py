@@ -126,11 +126,13 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         refusals=("sink_unavailable",),
     ),
     ExitCode.SOURCE: Meaning(
-        "a source topic is missing, what is still to be read was deleted, or the schema registry cannot be asked",
+        "a source topic is missing, what is still to be read was deleted, or the schema registry cannot be used",
         "the message says which",
         errors=(
             "headgate.sources.offsets:SourceError",
             "headgate.sinks.contract:TopicReplacedError",
+            "headgate.formats.decoding:SchemasUnavailableError",
+            "headgate.app.schema_registration:RegistrationError",
         ),
         refusals=(
             "source",

@@ -15,6 +15,7 @@ from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.cli.rights import grant, rights
 from headgate.cli.source_topics import SOURCE_COLUMNS, source_rows
 from headgate.cli.topic_delete import delete
+from headgate.cli.topic_register import register_schemas
 from headgate.config.settings import Settings, load_settings
 from headgate.config.wording import one_of
 from headgate.eventlog.log import Delivery, Garbage, Log, Partition
@@ -164,6 +165,7 @@ def create(
 
 
 app.command("delete")(delete)
+app.command("register")(register_schemas)
 
 
 def _created(settings: Settings, _permit: Permit) -> list[str]:

@@ -1,8 +1,8 @@
 """Schemas by id, from a registry that speaks Confluent's REST interface: Confluent's, Karapace, Apicurio and others.
 
-Only two questions are asked: ``GET /schemas/ids/<id>``, and, when a feed is created, ``GET /schemas/types``, whose
+Feeds ask two questions: ``GET /schemas/ids/<id>``, and, when a feed is created, ``GET /schemas/types``, whose
 answer shows that there is a registry, that it lets us in and that it has Avro. A decoder asks once per id and
-remembers, so connections are not kept.
+remembers, so connections are not kept. app/schema_registration.py writes by ``send``.
 
 Whoever does not answer, or answers anything but what a registry would, is unavailable: the events wait, they are not
 bad. An id that the registry does not know is a bad event's, but only once it has said so for a while: a registry of
@@ -13,7 +13,7 @@ twelve more packages on every executor. What is missed is OAuth and client certi
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -94,31 +94,38 @@ class SchemaRegistry:
         if "AVRO" not in types:
             raise self._failed(f"it has no Avro, only {', '.join(types)}")
 
-    def _ask(self, path: str) -> tuple[int, bytes]:
+    def send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> tuple[int, bytes]:
+        """The status and the body of any other answer. Raises SchemasUnavailableError if there is none."""
+        return self._ask(path, method, body)
+
+    def _ask(self, path: str, method: str = "GET", body: Mapping[str, object] | None = None) -> tuple[int, bytes]:
         if self._down is not None and self._clock() < self._down[0]:
             raise SchemasUnavailableError(self._down[1])
         self._down = None
         try:
-            return self._get(self._spec.url.rstrip("/") + path)
+            return self._answer(method, self._spec.url.rstrip("/") + path, body)
         except urllib3.exceptions.HTTPError as error:
             raise self._failed(_plain(error)) from error
         except (OSError, UnicodeDecodeError, NotPermittedError) as error:  # the password's file, the authority's file
             raise self._failed(str(error)) from error
 
-    def _get(self, url: str) -> tuple[int, bytes]:
+    def _answer(self, method: str, url: str, given: Mapping[str, object] | None) -> tuple[int, bytes]:
         spec = self._spec
         check_hosts([urlsplit(url).hostname or ""], "source.registry.url")
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", "Connection": "close"}
         if spec.user is not None and spec.password_file is not None:
             password = read_secret(secret(spec.password_file, "source.registry.password_file"))
             headers |= urllib3.make_headers(basic_auth=f"{spec.user}:{password}")
+        if given is not None:
+            headers["Content-Type"] = "application/vnd.schemaregistry.v1+json"
+        content = None if given is None else msgspec.json.encode(given)
         authority = None if spec.ca_file is None else str(spec.ca_file)
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS_MAX, read=ANSWER_SECONDS_MAX)
         with (
             urllib3.PoolManager(
                 1, retries=False, timeout=timeout, cert_reqs="CERT_REQUIRED", ca_certs=authority
             ) as pool,
-            pool.request("GET", url, headers=headers, preload_content=False) as response,
+            pool.request(method, url, body=content, headers=headers, preload_content=False) as response,
         ):
             body = response.read(ANSWER_BYTES_MAX + 1)
         if len(body) > ANSWER_BYTES_MAX:

@@ -97,6 +97,7 @@ CHANGES = {
     "table split",
     "topic create",
     "topic grant",
+    "topic register",
 }
 """Another command changes it back."""
 
@@ -135,6 +136,7 @@ WRITES = {
     "create_topics",
     "delete_topics",
     "remove_dead_letters",
+    "register",
 } | {
     "create_access_rules",
     "say",
