@@ -16,6 +16,9 @@ CHART = ROOT / "infra/helm/headgate"
 KUBERNETES = "1.34"
 VALIDATOR = "kubernetes-validate==1.37.0"
 WITH_SECRETS = ("coordinator", "agent", "migration", "generation", "ingest", "views", "topics")
+NODES = '{"nodeSelectorTerms":[{"matchExpressions":[{"key":"disk","operator":"In","values":["ssd"]}]}]}'
+MONITORED = ("--set", "podMonitor.enabled=true,prometheusRule.enabled=true,prometheusRule.labels.release=prometheus")
+"""Objects of the Prometheus operator, which Kubernetes itself does not know."""
 EVERYTHING = (
     *("--set", "generation.enabled=true,migration.enabled=true,agent.autoscaling.enabled=true"),
     *("--set", "image.pullSecrets={one}"),
@@ -23,6 +26,12 @@ EVERYTHING = (
     *("--set", ",".join(f"secrets.{service}.files={service}-files" for service in WITH_SECRETS)),
     *("--set-json", 'ingests=[{"name":"shop","log":"orders","topics":["shop.a","shop.b"],"replicas":2}]'),
     *("--set", r"kafka.properties.security\.protocol=SASL_SSL,networkPolicy.viewsFrom.app=portal"),
+    *("--set", "ingress.enabled=true,ingress.host=headgate.example,ingress.tlsSecret=tls,ingress.className=nginx"),
+    *("--set", r"serviceAccount.annotations.iam\.example/role=headgate,scratch.sizeLimit=10Gi,priorityClassName=high"),
+    *("--set-json", 'extraEnv=[{"name":"TZ","value":"UTC"}]'),
+    *("--set-json", 'extraVolumes=[{"name":"jars","configMap":{"name":"jars"}}]'),
+    *("--set-json", 'extraVolumeMounts=[{"name":"jars","mountPath":"/jars"}]'),
+    *("--set-json", 'affinity={"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":' + NODES + "}}"),
 )
 
 
@@ -144,3 +153,46 @@ def test_unknown_and_impossible_values_are_refused(helm: str) -> None:
         refused = subprocess.run(command, capture_output=True, text=True, check=False)
         assert refused.returncode != 0, setting
         assert why in refused.stderr, refused.stderr
+
+
+def test_every_pod_has_what_the_values_add(helm: str) -> None:
+    found = objects(rendered(helm, *EVERYTHING))
+    assert found["ServiceAccount", "prod-headgate"]["metadata"]["annotations"] == {"iam.example/role": "headgate"}
+    for (kind, name), one in found.items():
+        if kind not in ("Deployment", "Job"):
+            continue
+        pod = one["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        assert {"name": "TZ", "value": "UTC"} in container["env"], name
+        assert {"name": "jars", "configMap": {"name": "jars"}} in pod["volumes"]
+        assert {"name": "scratch", "emptyDir": {"sizeLimit": "10Gi"}} in pod["volumes"]
+        assert {"name": "jars", "mountPath": "/jars"} in container["volumeMounts"]
+        assert (pod["priorityClassName"], list(pod["affinity"])) == ("high", ["nodeAffinity"])
+    plain = objects(rendered(helm))["Deployment", "prod-agent"]["spec"]["template"]["spec"]
+    assert not {"affinity", "priorityClassName"} & set(plain)
+    assert {"name": "scratch", "emptyDir": {}} in plain["volumes"]
+
+
+def test_an_ingress_is_made_for_open_views_only(helm: str) -> None:
+    found = objects(rendered(helm, *EVERYTHING))["Ingress", "prod-views"]["spec"]
+    assert found["tls"] == [{"hosts": ["headgate.example"], "secretName": "tls"}]
+    (rule,) = found["rules"]
+    assert rule["host"] == "headgate.example"
+    assert rule["http"]["paths"][0]["backend"]["service"] == {"name": "prod-views", "port": {"name": "views"}}
+    for values, why in (
+        ("ingress.enabled=true,ingress.host=headgate.example", "the views listen within their pod only"),
+        ("ingress.enabled=true,views.open=true", "ingress.host is empty"),
+    ):
+        command = [helm, "template", "prod", str(CHART), "--kube-version", KUBERNETES, "--set", values]
+        refused = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert refused.returncode != 0
+        assert why in refused.stderr
+
+
+def test_alerts_are_those_that_are_tested(helm: str) -> None:
+    found = objects(rendered(helm, *MONITORED))
+    rule = found["PrometheusRule", "prod-headgate"]
+    assert rule["metadata"]["labels"] == {"release": "prometheus"}
+    assert rule["spec"] == yaml.safe_load((ROOT / "infra/monitoring/alerts.yml").read_text(encoding="utf-8"))
+    (endpoint,) = found["PodMonitor", "prod-headgate"]["spec"]["podMetricsEndpoints"]
+    assert [each["targetLabel"] for each in endpoint["relabelings"]] == ["job", "role"], "which the alerts name"

@@ -29,6 +29,9 @@ app.kubernetes.io/component: {{ .service }}
 {{- range $name, $value := .Values.kafka.properties }}
 - {name: HEADGATE_KAFKA__{{ $name | upper | replace "." "_" }}, value: {{ $value | quote }}}
 {{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/* A pod's security, files (.secrets: what values.secrets has of its service) and stop: non-root, nothing writable but scratch, a stop that may take its time. */}}
@@ -54,11 +57,21 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 {{- with .root.Values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .root.Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
 volumes:
-  - {name: scratch, emptyDir: {}}
+  - name: scratch
+    emptyDir: {{- if .root.Values.scratch.sizeLimit }} {sizeLimit: {{ .root.Values.scratch.sizeLimit }}}{{ else }} {}{{ end }}
   - {name: home, emptyDir: {}}
   {{- with .secrets.files }}
   - {name: secrets, secret: {secretName: {{ . }}, defaultMode: 0440}}
+  {{- end }}
+  {{- with .root.Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- end }}
 
@@ -78,6 +91,9 @@ volumeMounts:
   - {name: home, mountPath: /home/headgate}
   {{- if .secrets.files }}
   - {name: secrets, mountPath: /run/secrets, readOnly: true}
+  {{- end }}
+  {{- with .root.Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- end }}
 
