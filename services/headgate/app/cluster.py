@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import TopicMetadata
 
 from headgate.config.settings import Settings, given_settings, load_settings
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
@@ -22,17 +23,29 @@ def cluster_settings(flags: Mapping[str, Any]) -> Settings:
     settings = load_settings(flags)
     if "shards" in given_settings(flags):
         return settings
-    connection = KafkaConnection(settings.bootstrap, settings.kafka)
-    try:
-        topics = connection.admin.list_topics(timeout=ADMIN_SECONDS_MAX).topics
-    except KafkaException as error:
-        raise connection.failed("listing topics", error) from error
-    finally:
-        connection.close()
+    topics = _topics(settings)
     present = topics.get(topic_name(settings.cluster, SHARDED_TOPICS[0]))
     if present is None or not present.partitions:
         return settings
     return load_settings({**flags, "shards": len(present.partitions)})
+
+
+def topics_of_others(flags: Mapping[str, Any]) -> list[str]:
+    """Topics on the brokers that are neither Headgate's own nor internal. Raises SettingsError, LogError."""
+    settings = load_settings(flags)
+    return [name for name in _topics(settings) if not name.startswith((settings.prefix, "__"))]
+
+
+def _topics(settings: Settings) -> Mapping[str, TopicMetadata]:
+    """The topics that this user may see. Raises LogError."""
+    connection = KafkaConnection(settings.bootstrap, settings.kafka)
+    try:
+        found: Mapping[str, TopicMetadata] = connection.admin.list_topics(timeout=ADMIN_SECONDS_MAX).topics
+    except KafkaException as error:
+        raise connection.failed("listing topics", error) from error
+    finally:
+        connection.close()
+    return found
 
 
 @contextmanager

@@ -14,10 +14,9 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from headgate.app.cluster import topics_of_others
 from headgate.cli.lookup import live_agents, parts_of, place_of, tables_of
 from headgate.cli.options import ClusterOptions, cluster_flags, connected
-from headgate.config.settings import Settings, load_settings
-from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.sharding import DEADLETTER
 from headgate.eventlog.snapshot import Snapshot, all_partitions, read_snapshot
 from headgate.records.control import ChangeQuarantined, FeedRecorded
@@ -157,18 +156,11 @@ def _timestamp_readers(snapshot: Snapshot, given: Given) -> Iterable[str]:
     return (key.reader for key in snapshot.keys(TimestampReaderKey) if key.set == given.get("name"))
 
 
-def broker_topics(settings: Settings) -> Iterable[str]:
-    """Topics on the brokers that are neither Headgate's own nor internal."""
-    connection = KafkaConnection(settings.bootstrap, settings.kafka)
-    found = connection.admin.list_topics(timeout=NAMES_SECONDS_MAX).topics
-    return (name for name in found if not name.startswith((settings.prefix, "__")))
-
-
 def complete_broker_topics(ctx: typer.Context, incomplete: str) -> list[str]:
     """Topics that a cluster of Headgate need not know yet."""
 
     def find() -> Iterable[str]:
-        return broker_topics(load_settings(cluster_flags(msgspec.convert(_typed(ctx), ClusterOptions))))
+        return topics_of_others(cluster_flags(msgspec.convert(_typed(ctx), ClusterOptions)))
 
     return [name for name in within_bounds(find) if name.startswith(incomplete)]
 

@@ -115,7 +115,7 @@ def owners(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, patient: None) -> Ow
         encoding="utf-8",
     )
     monkeypatch.setenv(CONNECTIONS, str(file))
-    monkeypatch.setattr(names, "broker_topics", lambda _settings: ["orders.public.items"])
+    monkeypatch.setattr(names, "topics_of_others", lambda _flags: ["orders.public.items"])
     found = answering_owners(monkeypatch)
     found.add_topic(DEADLETTER)
     found.put(DeadLetterKey("shop", "public.items", "shop.public.items", 0, 7), LETTER)
