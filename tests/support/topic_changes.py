@@ -18,6 +18,7 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.sources.topic_ids import topic_ids
 from support.eventlog_contract import DEADLINE_SECONDS
+from support.waiting import eventually
 
 _ANSWER_SECONDS = scaled_seconds(120.0)
 
@@ -52,6 +53,14 @@ def _await_told(admin: AdminClient, topic: str, wanted: Mapping[str, str]) -> No
         assert time.monotonic() < deadline, f"{topic} has {found}, wanted {wanted}"
         (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
         found = {setting: entry.value for setting, entry in future.result(_ANSWER_SECONDS).items()}
+
+
+def make_topics(admin: AdminClient, *topics: NewTopic) -> None:
+    """Create them. The broker that says they are made may still deny that they exist, for a moment."""
+    for future in admin.create_topics(list(topics)).values():
+        future.result(_ANSWER_SECONDS)
+    names = {new.topic for new in topics}
+    eventually(lambda: names <= admin.list_topics(timeout=_ANSWER_SECONDS).topics.keys(), "the topics are there")
 
 
 def add_partitions(admin: AdminClient, topic: str, partitions: int) -> None:

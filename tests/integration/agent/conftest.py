@@ -22,6 +22,7 @@ from headgate.replication.queries import ExecutorSettings
 from headgate.replication.spark import SparkRuntime
 from headgate.replication.spark_options import SparkOptions
 from support.kafka_cluster import ANSWER_SECONDS
+from support.topic_changes import make_topics
 from support.waiting import eventually
 
 DEADLINE_SECONDS = scaled_seconds(240)
@@ -80,8 +81,7 @@ class Bed:
         self.database.execute(f"CREATE TABLE {name} (id bigint PRIMARY KEY, name text, qty int)")
         topic = f"{self.prefix}public.{name}"
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-            future.result()
+        make_topics(admin, NewTopic(topic, partitions, 1))
         return SpanPlan(span=name, topic=topic, table=f"public.{name}", start=dict.fromkeys(range(partitions), 0))
 
     def task(self, plan: SpanPlan, n: int, **source: object) -> SpanTask:

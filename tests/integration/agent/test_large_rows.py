@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.records.control import SpanPlan
+from support.topic_changes import make_topics
 from support.waiting import eventually
 
 from .conftest import Bed
@@ -92,6 +93,5 @@ def _table_for_large_rows(bed: Bed) -> SpanPlan:
     topic = f"{bed.prefix}public.large"
     admin = AdminClient({"bootstrap.servers": bed.bootstrap})
     wanted = {"max.message.bytes": str(2 * ROW_BYTES)}
-    for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=wanted)]).values():
-        future.result()
+    make_topics(admin, NewTopic(topic, PARTITIONS, 1, config=wanted))
     return SpanPlan(span="large", topic=topic, table="public.large", start=dict.fromkeys(range(PARTITIONS), 0))

@@ -11,6 +11,7 @@ from headgate.records.control import SpanPlan
 from headgate.records.error_codes import MEMORY_SHORT
 from headgate.replication.poll_size import POLL_RECORDS_MAX, PollSize
 from headgate.replication.spark import SparkRuntime
+from support.topic_changes import make_topics
 from support.waiting import eventually
 
 from .conftest import Bed
@@ -96,6 +97,5 @@ def _table_for_large_rows(bed: Bed) -> SpanPlan:
     topic = f"{bed.prefix}public.large"
     admin = AdminClient({"bootstrap.servers": bed.bootstrap})
     wanted = {"max.message.bytes": str(2 * LARGE_BYTES)}
-    for future in admin.create_topics([NewTopic(topic, 1, 1, config=wanted)]).values():
-        future.result()
+    make_topics(admin, NewTopic(topic, 1, 1, config=wanted))
     return SpanPlan(span="large", topic=topic, table="public.large", start={0: 0})

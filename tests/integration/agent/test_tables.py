@@ -16,6 +16,7 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.records.control import Epoch, SpanPlan, TaskState
 from headgate.records.keys import DeadLetterKey
 from support.kafka_cluster import ANSWER_SECONDS
+from support.topic_changes import make_topics
 from support.waiting import eventually
 
 from .conftest import DEADLINE_SECONDS, Bed, reached
@@ -43,8 +44,7 @@ class Shop:
         self.wanted: dict[str, dict[int, tuple[str, int]]] = {"orders": {}, "items": {}, "idle": {}}
         self.length = [0] * PARTITIONS
         admin = AdminClient({"bootstrap.servers": bed.bootstrap})
-        for future in admin.create_topics([NewTopic(self.topic, PARTITIONS, 1)]).values():
-            future.result()
+        make_topics(admin, NewTopic(self.topic, PARTITIONS, 1))
         for table in self.wanted:
             self.make(table)
         start = dict.fromkeys(range(PARTITIONS), 0)

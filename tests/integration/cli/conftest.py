@@ -26,6 +26,7 @@ from headgate.config.settings import Settings, load_settings
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.time_scale import TIME_SCALE_VARIABLE, scaled_seconds
+from support import topic_changes
 from support.waiting import eventually
 
 DEADLINE_SECONDS = 180.0
@@ -75,12 +76,8 @@ def headgate(*arguments: str) -> Result:
 
 
 def make_topics(log: KafkaLog, *topics: NewTopic) -> None:
-    """Create them. The broker that says they are made may still deny that they exist, for a moment."""
-    admin = log.connection.admin
-    for future in admin.create_topics(list(topics)).values():
-        future.result(ANSWER_SECONDS)
-    names = {new.topic for new in topics}
-    eventually(lambda: names <= admin.list_topics(timeout=ANSWER_SECONDS).topics.keys(), "the topics are there")
+    """Create them at the log's broker, and wait until it knows them."""
+    topic_changes.make_topics(log.connection.admin, *topics)
 
 
 @cache

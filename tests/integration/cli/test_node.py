@@ -19,6 +19,7 @@ from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.provisioning.time_scale import scaled_seconds
 from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, headgate
+from support.topic_changes import make_topics
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]
@@ -49,8 +50,7 @@ def _several_tables(settings: Settings, shop_file: Path, spec: dict[str, Any], d
             database.execute(f"INSERT INTO src.\"{table}\" SELECT n, '{table}' FROM generate_series(1, 9) n")
             database.execute(f'CREATE TABLE "copy_{table}" (id int PRIMARY KEY, what text)')
     admin = AdminClient({"bootstrap.servers": settings.bootstrap})
-    for future in admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        future.result(ANSWER_SECONDS)
+    make_topics(admin, NewTopic(topic, 1, 1))
     with Producer({"bootstrap.servers": settings.bootstrap}) as producer:
         for number in range(1, 10):
             for table in ("other", "left", "right"):

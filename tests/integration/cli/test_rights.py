@@ -48,6 +48,7 @@ from integration.cli.guarded import CHANGE_LOG, COPIED_TOPIC, GuardedKafka, gran
 from support import build
 from support.connections import described
 from support.eventlog_contract import ended
+from support.topic_changes import make_topics
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -319,8 +320,7 @@ def test_the_documented_rights_suffice_for_the_views(
     feed = build.feed_of(topic, "a", partitions=1)
     feeds, checkpoints = Partition("changefeed", 0), Partition("checkpoint", 0)
     progress = build.feed_progressed(feed_id=feed.feed_id, incarnation=feed.incarnation, positions={"a": {0: 7}})
-    for future in log.connection.admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        future.result(ANSWER_SECONDS)
+    make_topics(log.connection.admin, NewTopic(topic, 1, 1))
     with closing(log.writer("test")) as writer:
         writer.write([Placed(feeds, Fact(key, feed)), Placed(checkpoints, Fact(at, progress))], 30)
     become("views", guarded, monkeypatch)
@@ -426,8 +426,7 @@ def _copied(
     guarded: GuardedKafka, log: KafkaLog, serve: Callable[..., Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Into the change log, by the service; and without the right to its group it ends and says so."""
-    for future in log.connection.admin.create_topics([NewTopic(COPIED_TOPIC, 2, 1)]).values():
-        future.result(ANSWER_SECONDS)
+    make_topics(log.connection.admin, NewTopic(COPIED_TOPIC, 2, 1))
     with Producer({"bootstrap.servers": guarded.kafka.bootstrap}) as producer:
         for number in range(10):
             producer.produce(COPIED_TOPIC, key=f"copied-{number}", value=b"x")

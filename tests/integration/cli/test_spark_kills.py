@@ -21,6 +21,7 @@ from fixtures.spark_cluster import SparkCluster, executors_of, python_without
 from headgate.config.settings import Settings
 from headgate.provisioning.time_scale import scaled_seconds
 from integration.cli.conftest import ANSWER_SECONDS, Service, change, headgate
+from support.topic_changes import make_topics
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.long]
@@ -74,8 +75,7 @@ def shop(settings: Settings, shop_file: Path, postgres_database: str) -> Iterato
     """Feed shop, but over a topic with several partitions that nothing is on yet, and with an audit."""
     topic = f"{settings.cluster}-kills.src.orders"
     admin = AdminClient({"bootstrap.servers": settings.bootstrap})
-    for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
-        future.result(ANSWER_SECONDS)
+    make_topics(admin, NewTopic(topic, PARTITIONS, 1))
     spec = yaml.safe_load(shop_file.read_text(encoding="utf-8"))
     shop_file.write_text(yaml.safe_dump(spec | {"source": {"topics": [topic]}}), encoding="utf-8")
     with psycopg.connect(postgres_database, autocommit=True) as database:

@@ -34,7 +34,7 @@ from headgate.generation.changelog.shell.wire import ReservedHeaderError
 from headgate.records.control import OutcomeStatus
 from headgate_lab.embedded.broker import EmbeddedKafka
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
-from support.topic_changes import add_partitions
+from support.topic_changes import add_partitions, make_topics
 from support.waiting import eventually
 
 from .test_change_log import SET, Operator
@@ -114,8 +114,7 @@ def ingest(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Ingest]]:
 @pytest.fixture
 def topic(log: KafkaLog, cluster: Cluster) -> str:
     name = f"{cluster.cluster}-shop"
-    for future in log.connection.admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
-        future.result(ANSWER_SECONDS)
+    make_topics(log.connection.admin, NewTopic(name, PARTITIONS, 1))
     return name
 
 
@@ -250,8 +249,7 @@ def test_a_record_that_the_change_log_does_not_take_ends_it_behind_all_before_it
     """A record of 1 000 050 bytes is within Kafka's defaults; the topic of this change log was set to take less."""
     operator = Operator(log)
     settings = {"max.message.bytes": "500000"}
-    for future in log.connection.admin.create_topics([NewTopic(operator.topic, 8, 1, config=settings)]).values():
-        future.result(ANSWER_SECONDS)
+    make_topics(log.connection.admin, NewTopic(operator.topic, 8, 1, config=settings))
     operator.create(8)
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "message.max.bytes": 1_048_576})
     for number in range(201):

@@ -27,7 +27,7 @@ from headgate.records.generation import (
 )
 from headgate.sources.topic_settings import topic_settings
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
-from support.topic_changes import add_partitions
+from support.topic_changes import add_partitions, make_topics
 from support.waiting import eventually
 
 from .conftest import running_owner
@@ -47,8 +47,7 @@ def reason_of(writer: ChangeWriter) -> str:
 
 def make_topic(log: KafkaLog, name: str, partitions: int = 4, **settings: str) -> str:
     config = {key.replace("_", "."): value for key, value in settings.items()}
-    for future in log.connection.admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
-        future.result(ANSWER_SECONDS)
+    make_topics(log.connection.admin, NewTopic(name, partitions, 1, config=config))
     return name
 
 

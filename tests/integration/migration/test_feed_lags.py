@@ -17,6 +17,7 @@ from headgate.records.keys import FeedKey, ProgressKey, SpanKey
 from integration.cli.conftest import log, settings
 from support import build
 from support.kafka_cluster import ANSWER_SECONDS
+from support.topic_changes import make_topics
 
 pytestmark = pytest.mark.integration
 
@@ -30,8 +31,7 @@ def test_a_feed_is_behind_by_the_age_of_its_oldest_change_that_is_not_applied(
     log: KafkaLog, kafka_bootstrap: str
 ) -> None:
     topic = f"lag-{uuid.uuid4().hex[:8]}"
-    for future in log.connection.admin.create_topics([NewTopic(topic, 2, 1)]).values():
-        future.result(ANSWER_SECONDS)
+    make_topics(log.connection.admin, NewTopic(topic, 2, 1))
 
     def write(key: object, value: object) -> None:
         with closing(log.writer("test")) as writer:

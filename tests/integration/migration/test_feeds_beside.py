@@ -29,6 +29,7 @@ from integration.migration.shop import (
     Shop,
     state_of,
 )
+from support.topic_changes import make_topics
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -100,8 +101,7 @@ def sink(postgres_database: str, tmp_path: Path) -> Sink:
 @pytest.fixture
 def events(cluster: KafkaLog, sources: Sources, shop: Shop) -> Iterator[Events]:
     topic = f"in{shop.schema}.{shop.schema}.items"
-    for future in cluster.connection.admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        future.result(ANSWER_SECONDS)
+    make_topics(cluster.connection.admin, NewTopic(topic, 1, 1))
     found = Events(sources.bootstrap, topic)
     yield found
     found.stopping.set()

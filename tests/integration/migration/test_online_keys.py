@@ -25,6 +25,7 @@ from integration.migration.shop import (
     done,
     state_of,
 )
+from support.topic_changes import make_topics
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -86,8 +87,7 @@ class Mover(threading.Thread):
 def topic_of(sources: Sources, schema: str, partitions: int) -> None:
     """Made before the connector would make it."""
     admin = AdminClient({"bootstrap.servers": sources.bootstrap})  # kept: its end would end the request
-    for future in admin.create_topics([NewTopic(f"{schema}.{schema}.items", partitions, 1)]).values():
-        future.result(60)
+    make_topics(admin, NewTopic(f"{schema}.{schema}.items", partitions, 1))
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ from support import build
 from support.codec import encode
 from support.eventlog_contract import ended
 from support.kafka_cluster import ANSWER_SECONDS
+from support.topic_changes import make_topics
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -113,8 +114,7 @@ def committed(settings: Settings, feed: str, topic: str, partitions: int) -> lis
 
 def test_a_feeds_positions_are_a_consumer_group(settings: Settings, log: KafkaLog, serve: Serve) -> None:
     topic = f"{settings.prefix}source"
-    for future in log.connection.admin.create_topics([NewTopic(topic, 2, 1)]).values():
-        future.result(ANSWER_SECONDS)
+    make_topics(log.connection.admin, NewTopic(topic, 2, 1))
     feed = build.feed_of(topic, "a", "b", partitions=2)
     progress = build.feed_progressed(
         feed_id=feed.feed_id, incarnation=0, positions={"a": {0: 7, 1: 3}, "b": {0: 5, 1: 9}}
