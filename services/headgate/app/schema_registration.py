@@ -20,7 +20,7 @@ from headgate.config.feed import RegistrySpec
 from headgate.eventlog.schema_files import SchemaVersion, schemas
 from headgate.sources.registry import SchemaRegistry
 
-__all__ = ["Registered", "RegistrationError", "Standing", "register", "standings"]
+__all__ = ["Registered", "RegistrationError", "Standing", "add_schemas", "standings"]
 
 _OK: Final = 200
 _NOT_FOUND: Final = 404
@@ -66,7 +66,7 @@ def standings(spec: RegistrySpec) -> list[Registered]:
     return [_standing(registry, version) for version in schemas().by_id.values()]
 
 
-def register(spec: RegistrySpec, found: Sequence[Registered]) -> Iterator[Registered]:
+def add_schemas(spec: RegistrySpec, found: Sequence[Registered]) -> Iterator[Registered]:
     """Register those of ``found`` that are missing, and give each once the registry has it.
 
     Raises RegistrationError, SchemasUnavailableError.

@@ -54,9 +54,9 @@ def register_schemas(*, registry: Registry, change: Change, output: Format = Out
 
 
 def _register(spec: "RegistrySpec", found: "list[Registered]", _permit: Permit) -> "list[Registered]":
-    from headgate.app.schema_registration import register  # noqa: PLC0415 - see above
+    from headgate.app.schema_registration import add_schemas  # noqa: PLC0415 - see above
 
-    return list(register(spec, found))
+    return list(add_schemas(spec, found))
 
 
 def _spec(registry: str) -> "RegistrySpec":

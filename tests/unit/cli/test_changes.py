@@ -136,7 +136,7 @@ WRITES = {
     "create_topics",
     "delete_topics",
     "remove_dead_letters",
-    "register",
+    "add_schemas",
 } | {
     "create_access_rules",
     "say",
