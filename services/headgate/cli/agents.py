@@ -23,12 +23,12 @@ app = CommandGroup(help="List agents and drain them.", no_args_is_help=True)
 @app.command("list")
 def list_agents(
     *,
-    dead: Annotated[bool, typer.Option("--dead", help="also sessions that are over")] = False,
+    dead: Annotated[bool, typer.Option("--dead", help="also list sessions that have ended")] = False,
     watch: Watch = None,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """List agents: session, state, tables, load, last heartbeat (by the agent's own clock)."""
+    """List agents with their sessions, tables, load and last heartbeat."""
     columns = ("agent", "session", "state", "tables", "capacity", "heartbeat", "version", "address")
     with connected(cluster) as (_, log):
 
@@ -55,7 +55,7 @@ def drain(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Move every table away from an agent. Done when it has none, and can be stopped.
+    """Move every table away from an agent, so that it can be stopped.
 
     An agent that gets SIGTERM does the same by itself, as far as its shutdown time allows. Draining it first has no
     such limit. It gets no tables for a minute after that.

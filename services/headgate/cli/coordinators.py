@@ -21,7 +21,7 @@ app = CommandGroup(help="List coordinators and hand over their shards.", no_args
 
 @app.command("list")
 def list_owners(*, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """List shards with their owners, as last announced (by the owner's own clock), and who else could own them."""
+    """List shards with their owners and standbys."""
     with connected(cluster) as (_, log):
         snapshot = read_snapshot(log, [ANNOUNCE])
     now_ms = time.time_ns() // 1_000_000
@@ -38,7 +38,7 @@ def list_owners(*, output: Format = Output.TABLE, cluster: ClusterOptions) -> No
 @app.command()
 def resign(
     *,
-    shard: Annotated[int | None, typer.Option("--shard", min=0, help="only this shard's owner [all]")] = None,
+    shard: Annotated[int | None, typer.Option("--shard", min=0, help="only the owner of this shard [all]")] = None,
     change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,

@@ -45,7 +45,7 @@ def list_letters(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """List changes that were set aside, oldest first within a table; a change set aside twice is one."""
+    """List changes that were set aside, oldest first within a table."""
     with connected(cluster) as (_, log):
         letters = read_letters(log, feed)
         if feed is not None and not letters:
@@ -80,7 +80,7 @@ def show(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Show one change: why it was set aside, and what it says, and its bytes as they were (hex where not text)."""
+    """Show one change: why it was set aside, its content, and its raw bytes."""
     with connected(cluster) as (_, log):
         key, letter = one_letter(read_letters(log, feed), feed, place)
     facts: dict[str, Any] = {
@@ -145,7 +145,10 @@ def replay(
         note(f"would send {free} changes; nothing was sent")
     refused = sum(row["verdict"] in (Verdict.TOUCHED, Verdict.UNKNOWN) for row in rows)
     if refused:
-        raise CommandError(ExitCode.REQUEST_REFUSED, f"{refused} of {len(rows)} changes cannot be replayed, see above")
+        raise CommandError(
+            ExitCode.REQUEST_REFUSED,
+            f"{refused} of {len(rows)} changes cannot be replayed; the list above has the reasons",
+        )
 
 
 class _Replaying(NamedTuple):
@@ -200,14 +203,14 @@ def _why_not_of(replaying: _Replaying, letter: ChangeQuarantined) -> str | None:
     """Why a change is not this feed's to replay, whatever its topic holds. None if it is."""
     feed = replaying.feed
     if letter.feed_id != feed.feed_id:
-        return f"it is of an earlier feed of that name ({letter.feed_id}; this one is {feed.feed_id})"
+        return f"it belongs to an earlier feed of that name ({letter.feed_id}; this one is {feed.feed_id})"
     if letter.incarnation != feed.incarnation:
         return (
             f"the feed was rewound since: the change was set aside in incarnation {letter.incarnation}, this is "
-            f"incarnation {feed.incarnation}, which has read the change again or passed over it on purpose"
+            f"incarnation {feed.incarnation}, which has read the change again or skipped it on purpose"
         )
     if replaying.parts.spec.source.change_log is not None or any(header.name == WRITER for header in letter.headers):
-        return "it is of a change log, where only a ChangeWriter may write. Let the source write the row again"
+        return "it belongs to a change log, which only a ChangeWriter may write. Write the row at the source again"
     return None
 
 

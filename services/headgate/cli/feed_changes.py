@@ -115,8 +115,8 @@ def delete(
         bool,
         typer.Option(
             "--abandon-sink",
-            help="the sink does not exist any more: delete the feed without it, once every agent has stopped or ended. "
-            "You vouch that nobody writes there",
+            help="the sink no longer exists: delete the feed without it, once every agent has stopped. You "
+            "guarantee that nothing writes there",
         ),
     ] = False,
     change: Destruction,

@@ -54,12 +54,12 @@ def read_folder(folder: Path) -> dict[str, FeedSpec]:
             wrong.append(str(error))
             continue
         if spec.feed in found:
-            wrong.append(f"{file}: {found[spec.feed][0].name} is of feed {spec.feed!r} as well. Keep one of them")
+            wrong.append(f"{file}: {found[spec.feed][0].name} also defines feed {spec.feed!r}. Keep one of them")
         found[spec.feed] = file, spec
     if wrong:
         raise FeedSpecError("\n".join((*wrong, "Nothing was changed")))
     if not found:
-        raise FeedSpecError(f"{folder} has no feed: no file in it ends in {' or '.join(SUFFIXES)}")
+        raise FeedSpecError(f"{folder} has no feed: none of its files ends in {' or '.join(SUFFIXES)}")
     return {name: spec for name, (_, spec) in found.items()}
 
 

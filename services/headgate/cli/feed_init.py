@@ -106,8 +106,8 @@ def init(
 
 
 SAME_DATABASE: Final = (
-    "the sink is the source itself. A feed writes to tables of the same names, so each change would come back as a new "
-    "one. Give another database in --sink (of MariaDB and MySQL, another server)"
+    "the sink is the source itself. A feed writes to tables of the same names, so each change would be captured "
+    "again. Name another database in --sink (of MariaDB and MySQL, another server)"
 )
 
 

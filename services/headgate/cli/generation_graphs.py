@@ -46,7 +46,7 @@ def graph(
     html: Annotated[Path | None, typer.Option("--html", help="write it to this file, as HTML")] = None,
     cluster: ClusterOptions,
 ) -> None:
-    """Draw the ring of every generation that is not retired, each below the one that it follows.
+    """Draw the ring of every generation that is not retired.
 
     `headgate generation lineage -o json` has the same for programs.
     """

@@ -51,7 +51,9 @@ def rebalance(
     streams_min: Annotated[int, typer.Option("--streams-min", min=1)] = 1,
     measure_log: Annotated[
         float | None,
-        typer.Option("--measure-log", min=0.5, help="measure the log for so many seconds; ask no writer"),
+        typer.Option(
+            "--measure-log", min=0.5, help="seconds to measure the log for, instead of using the writers' reports"
+        ),
     ] = None,
     change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
@@ -98,9 +100,11 @@ def enable(
     merge_below: Annotated[float, typer.Option("--merge-below", help="changes per second of neighbours together")] = 0,
     streams_max: Annotated[int | None, typer.Option("--streams-max", min=1, help="[half of the partitions]")] = None,
     streams_min: Annotated[int, typer.Option("--streams-min", min=1)] = 1,
-    settle: Annotated[float, typer.Option("--settle", help="seconds for which a new stream is left alone")] = 60.0,
-    cool_down: Annotated[float, typer.Option("--cool-down", help="seconds between two switches of its own")] = 120.0,
-    changes_max: Annotated[int, typer.Option("--changes-max", min=1, help="splits and merges of one switch")] = 8,
+    settle: Annotated[
+        float, typer.Option("--settle", help="seconds before a new stream can be split or merged")
+    ] = 60.0,
+    cool_down: Annotated[float, typer.Option("--cool-down", help="seconds between two automatic switches")] = 120.0,
+    changes_max: Annotated[int, typer.Option("--changes-max", min=1, help="most splits and merges in one switch")] = 8,
     change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,

@@ -117,7 +117,7 @@ def show_ring(
     output: Format = Output.YAML,
     cluster: ClusterOptions,
 ) -> None:
-    """Print the ring that a generation is made for, as --ring takes it."""
+    """Print a generation's ring, in the format of --ring."""
     with opened(name, cluster) as (_, tail):
         found = ring_at(tail, name, _generation(tail, name, generation).timestamp_ms)
     show_value(Output.YAML if output is Output.TABLE else output, shown_ring(found))
@@ -153,7 +153,7 @@ def create(
     name: Annotated[str, typer.Argument(metavar="SET", help="name of the new timestamp set")],
     *,
     ring: RingFile = None,
-    nodes: Annotated[int, typer.Option("--nodes", min=1, help="without --ring: so many equal nodes")] = 1,
+    nodes: Annotated[int, typer.Option("--nodes", min=1, help="without --ring: number of equal nodes")] = 1,
     vnodes: Vnodes = None,
     shards: Shards = None,
     ignore_msb: IgnoreMsb = IGNORE_MSB,
@@ -172,7 +172,9 @@ def create(
     except InvalidNameError as error:
         raise CommandError(ExitCode.SETTING, str(error)) from error
     if (ring is None) == (vnodes is None or shards is None):
-        raise CommandError(ExitCode.SETTING, "which ring? give --ring FILE, or --vnodes and --shards (and --nodes)")
+        raise CommandError(
+            ExitCode.SETTING, "the ring is missing. Give --ring FILE, or --vnodes and --shards (and --nodes)"
+        )
     chosen = read_ring(ring) if ring is not None else ring_of(nodes, vnodes or 0, shards or 0, ignore_msb)
     with connected(cluster) as (_, log):
         permit = permitted(change, f"create timestamp set {name} with {_described(chosen)}", output, {"set": name})
@@ -200,7 +202,7 @@ def update(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Add a node to a timestamp set's ring, remove one, or take another ring from a file. It begins a new generation.
+    """Change a timestamp set's ring, which begins a new generation.
 
     Example: headgate generation timestamps update shop --add-node node4 --vnodes 256 --shards 8
     """
@@ -260,7 +262,7 @@ def gc(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Remove the generations that nobody needs any more, as the owner does by itself after a while."""
+    """Remove the generations that are no longer needed."""
     with opened(name, cluster) as (log, tail):
         record = record_of(tail, name)
         removal = removal_of(tail.state.timestamps, name, record, time.time_ns() // 1_000_000)
@@ -277,7 +279,7 @@ app.add_typer(reader, name="reader")
 
 @reader.command("list")
 def list_readers(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """List the readers of a timestamp set, and to which time each has read."""
+    """List the readers of a timestamp set and their positions."""
     with opened(name, cluster) as (_, tail):
         record_of(tail, name)
         found = tail.state.timestamps.readers.get(name, {})
@@ -339,7 +341,7 @@ def _latest(tail: GenerationTail, name: str) -> tuple[TimestampSetRecorded, tupl
 def _problems(known: TimestampRecords, name: str, record: TimestampSetRecorded) -> list[str]:
     """Rows that are seen to be missing; what they say is checked by the owner."""
     missing = (missing_row(known, name, each) for each in record.generations)
-    return [f"{key.text()} is not there" for key in missing if key is not None]
+    return [f"{key.text()} does not exist" for key in missing if key is not None]
 
 
 def _would(present: tuple[RingNode, ...], wanted: tuple[RingNode, ...]) -> str:
@@ -366,7 +368,7 @@ def ring_at(tail: GenerationTail, name: str, timestamp_ms: int) -> tuple[RingNod
     """The ring that a generation is made for. Raises CommandError."""
     found = tail.state.timestamps.rings.get((name, timestamp_ms))
     if found is None:
-        raise CommandError(ExitCode.LOG, f"{name}/ring/{timestamp_ms} is not on the topic generation")
+        raise CommandError(ExitCode.LOG, f"{name}/ring/{timestamp_ms} does not exist on the topic generation")
     return found.nodes
 
 

@@ -57,7 +57,7 @@ app.add_typer(reader, name="reader")
 
 @reader.command("list")
 def list_readers(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """List the readers of a change log, and of each feed the streams that it has yet to read."""
+    """List the readers of a change log and their positions."""
     with opened(name, cluster) as (log, tail):
         record_of(tail, name)
         found = tail.state.readers.get(name, {})
@@ -80,7 +80,9 @@ def create(
     name: Annotated[str, typer.Argument(metavar="SET", help="name of the new change log")],
     *,
     topic: Annotated[str | None, typer.Option("--topic", help="Kafka topic [the set's name]")] = None,
-    partitions: Annotated[int, typer.Option("--partitions", min=1, help="most streams at once; `grow` adds some")],
+    partitions: Annotated[
+        int, typer.Option("--partitions", min=1, help="the maximum of streams at once; `grow` adds partitions")
+    ],
     streams: Annotated[int, typer.Option("--streams", min=1, help="of the first generation")] = 1,
     change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
@@ -107,7 +109,7 @@ def create(
 def grow(
     name: SetName,
     *,
-    partitions: Annotated[int, typer.Option("--partitions", min=1, help="how many there are then")],
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="the new number of partitions")],
     change: Destruction,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,
@@ -242,7 +244,7 @@ def lineage(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOpt
 def resize_streams(
     name: SetName,
     *,
-    streams: Annotated[int, typer.Option("--streams", min=1, help="equal ranges from then on")],
+    streams: Annotated[int, typer.Option("--streams", min=1, help="number of equal ranges")],
     change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,

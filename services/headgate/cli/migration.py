@@ -88,7 +88,9 @@ def submit(
     statement: Statement,
     *,
     target: TargetOptions,
-    migration: Annotated[str | None, typer.Option("--id", help="the same id again is never a second migration")] = None,
+    migration: Annotated[
+        str | None, typer.Option("--id", help="id of the migration; submitting it again does not create another")
+    ] = None,
     context: Annotated[str, typer.Option("--context", help="groups migrations")] = "",
     turn: TurnOptions,
     in_order_completion: Annotated[bool, typer.Option("--in-order-completion")] = False,
@@ -101,16 +103,17 @@ def submit(
     ] = 3.0,
     chunk_rows: Annotated[int, typer.Option("--chunk-rows", help="rows copied by one statement")] = CHUNK_ROWS_DEFAULT,
     max_threads_running: Annotated[
-        int | None, typer.Option("--max-threads-running", help="sessions at work at the database, or the copy waits")
+        int | None,
+        typer.Option("--max-threads-running", help="pause the copy while more sessions are active at the database"),
     ] = None,
     max_lag: Annotated[
-        float | None, typer.Option("--max-lag", help="seconds a replica may be behind, or the copy waits")
+        float | None, typer.Option("--max-lag", help="pause the copy while a replica is more seconds behind")
     ] = None,
     replica: Annotated[
         list[str] | None,
         typer.Option(
             "--replica",
-            help="a named connection, asked for its lag; may be repeated (MariaDB)",
+            help="named connection of a replica whose lag counts; may be repeated (MariaDB)",
             autocompletion=complete_databases,
         ),
     ] = None,
@@ -118,7 +121,7 @@ def submit(
         list[str] | None,
         typer.Option(
             "--max-feed-lag",
-            help="FEED=SECONDS it may be behind, or the copy waits; may be repeated",
+            help="FEED=SECONDS: pause the copy while the feed is further behind; may be repeated",
             autocompletion=complete_feed_limits,
         ),
     ] = None,
@@ -207,7 +210,7 @@ def list_migrations(*, watch: Watch = None, output: Format = Output.TABLE, clust
 
 @app.command()
 def show(migration: Id, *, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """Show one migration; with --watch a bar until it has ended."""
+    """Show a migration. With --watch, show its progress until it has ended."""
     with connected(cluster) as (_, log):
         if watch is None or output is not Output.TABLE:
             again(lambda: show_object(_shown(log, migration), output), watch)
@@ -251,7 +254,7 @@ def _said(migration: str, record: MigrationRecorded) -> str:
 
 @app.command()
 def logs(migration: Id, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """What the log still has of a migration, record by record; and the last lines of the program that did it.
+    """Show the records of a migration, and the last lines of its program's output.
 
     Compaction leaves the newest record.
     """
@@ -346,7 +349,7 @@ def approve(migration: OneId, *, change: Destruction, outcome: OutcomeOptions, c
 def throttle(
     migration: Id,
     *,
-    ratio: Annotated[float, typer.Option("--ratio", help="0 full speed, 1 stands still")] = 1.0,
+    ratio: Annotated[float, typer.Option("--ratio", help="0 is full speed, 1 stops the copy")] = 1.0,
     expires: Annotated[float | None, typer.Option("--expires", help="seconds")] = None,
     change: Change,
     outcome: OutcomeOptions,
@@ -363,14 +366,14 @@ def throttle(
 def revert(
     migration: Id,
     *,
-    new_id: Annotated[str | None, typer.Option("--id", help="of the revert, which is a migration of its own")] = None,
+    new_id: Annotated[str | None, typer.Option("--id", help="id of the revert, which is a separate migration")] = None,
     turn: TurnOptions,
     retain_artifacts: Annotated[
-        float | None, typer.Option("--retain-artifacts", help="seconds; as the migration's if not given")
+        float | None, typer.Option("--retain-artifacts", help="seconds; default as in the reverted migration")
     ] = None,
     cutover_threshold: Annotated[
         float | None,
-        typer.Option("--cutover-threshold", help="seconds that writers may wait; as the migration's if not given"),
+        typer.Option("--cutover-threshold", help="seconds that writers may wait; default as in the reverted migration"),
     ] = None,
     change: Change,
     outcome: OutcomeOptions,

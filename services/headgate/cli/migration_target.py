@@ -34,7 +34,7 @@ class TargetOptions(OptionGroup, frozen=True):
         str | None,
         typer.Option(
             "--topic",
-            help="which has the table's changes (of Debezium), for strategy online",
+            help="Debezium's topic with the table's changes, for strategy online",
             autocompletion=complete_topics_of_feeds,
         ),
     ] = None
@@ -47,14 +47,14 @@ class TargetOptions(OptionGroup, frozen=True):
         ),
     ] = None
     declarative: Annotated[
-        bool, typer.Option("--declarative", help="STATEMENT is the wanted CREATE TABLE; the ALTER is found")
+        bool, typer.Option("--declarative", help="STATEMENT is the desired CREATE TABLE; Headgate derives the ALTER")
     ] = False
     prefer_instant: Annotated[
-        bool, typer.Option("--prefer-instant", help="copy nothing, where the server changes its catalogue alone")
+        bool, typer.Option("--prefer-instant", help="do not copy if the server only has to change its catalogue")
     ] = False
     tool_options: Annotated[
         list[str] | None,
-        typer.Option("--tool-option", help="--name=value for pt-osc or gh-ost, as it is; may be repeated"),
+        typer.Option("--tool-option", help="--name=value to pass to pt-osc or gh-ost; may be repeated"),
     ] = None
 
 

@@ -28,7 +28,7 @@ Format = Annotated[
 ]
 Watch = Annotated[
     float | None,
-    typer.Option("--watch", "-w", metavar="SECONDS", min=0.2, help="show it again every so often, until Ctrl-C"),
+    typer.Option("--watch", "-w", metavar="SECONDS", min=0.2, help="refresh until Ctrl-C"),
 ]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.1, help="seconds to wait for the outcome")]
 

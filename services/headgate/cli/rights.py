@@ -35,13 +35,13 @@ class RightsOptions(OptionGroup, frozen=True):
     """Whose rights, and on which topics beside the control topics."""
 
     principal: Annotated[
-        str, typer.Option("--principal", help="whose rights they are, {who} stands for the service")
+        str, typer.Option("--principal", help="the principal of the rights; {who} is replaced by the service")
     ] = f"User:{WHO}"
     feed_topic: Annotated[
         list[str] | None,
         typer.Option(
             "--feed-topic",
-            help="a topic that feeds read; with a dot at its end a prefix",
+            help="a topic that feeds read, or a prefix that ends with a dot",
             autocompletion=complete_broker_topics,
         ),
     ] = None

@@ -30,7 +30,7 @@ AgentName = Annotated[str | None, typer.Option("--name", help="the agent's name 
 class ProcessOptions(OptionGroup, frozen=True):
     """Where a service is looked at, and how it writes its log."""
 
-    http_port: Annotated[int | None, typer.Option("--http-port", help="0 takes any free one [HEADGATE_HTTP__PORT]")] = (
+    http_port: Annotated[int | None, typer.Option("--http-port", help="0 chooses a free one [HEADGATE_HTTP__PORT]")] = (
         None
     )
     http_bind: Annotated[str | None, typer.Option("--http-bind", help="address to listen on [HEADGATE_HTTP__BIND]")] = (
@@ -102,7 +102,10 @@ def ingest(
         typer.Option("--topic", help="keyed topic to copy; may be repeated", autocompletion=complete_broker_topics),
     ],
     name: Annotated[
-        str, typer.Option("--name", help="processes of one name share the topics, and go on where one has stopped")
+        str,
+        typer.Option(
+            "--name", help="processes with the same name share the topics, and continue where one has stopped"
+        ),
     ] = "ingest",
     skip: Annotated[
         list[str] | None,

@@ -45,8 +45,8 @@ def source_rows(log: KafkaLog, snapshot: Snapshot, feed: str) -> list[dict[str, 
     missing = sorted(set(counts) - set(present_topics(log.connection))) if counts else []
     if missing:
         raise TopicMissingError(
-            f"source topic {', '.join(missing)} of feed {feed} does not exist any more: make the feed again from a "
-            "fresh copy of the table"
+            f"source topic {', '.join(missing)} of feed {feed} no longer exists. Delete the feed, copy the table "
+            f"again, and create the feed"
         )
     first, end = start_offsets(log.connection, counts, "earliest"), end_offsets(log.connection, counts)
     told, untold = topic_settings(log.connection, counts)

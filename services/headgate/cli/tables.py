@@ -20,7 +20,8 @@ from headgate.views.rows import table_rows
 app = CommandGroup(help="Inspect, move and split the tables of feeds.", no_args_is_help=True)
 
 WholeTable = Annotated[
-    str, typer.Argument(metavar="TABLE", help="as a whole, without partitions", autocompletion=complete_tables)
+    str,
+    typer.Argument(metavar="TABLE", help="name of the whole table, without partitions", autocompletion=complete_tables),
 ]
 
 
@@ -34,7 +35,7 @@ def list_tables(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """List tables, and the parts of those that are split, with state, agent, epoch, offsets applied and lag."""
+    """List tables and their parts, with state, agent, epoch, offsets and lag."""
     with connected(cluster) as (_, log):
 
         def show_now() -> None:
@@ -65,11 +66,13 @@ def move(
     feed: FeedName,
     table: Annotated[
         str,
-        typer.Argument(metavar="TABLE", help="as `headgate table list` shows it", autocompletion=complete_parts),
+        typer.Argument(metavar="TABLE", help="name as `headgate table list` shows it", autocompletion=complete_parts),
     ],
     agent: Annotated[
         str,
-        typer.Argument(metavar="AGENT", help="where to; see `headgate agent list`", autocompletion=complete_agents),
+        typer.Argument(
+            metavar="AGENT", help="the new agent, see `headgate agent list`", autocompletion=complete_agents
+        ),
     ],
     *,
     change: Change,
@@ -102,7 +105,7 @@ def split(
     table: WholeTable,
     *,
     parts: Annotated[
-        int | None, typer.Option(min=2, help="into how many; left out: as its load asks, from now on")
+        int | None, typer.Option(min=2, help="number of parts; if left out, the load decides from now on")
     ] = None,
     change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,

@@ -56,7 +56,7 @@ def list_topics(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """List the control topics with their partitions, ends, keys and garbage; or the source topics of a feed."""
+    """List the control topics, or the source topics of a feed."""
     with connected(cluster) as (settings, log):
         if feed is not None:
             show_rows(SOURCE_COLUMNS, source_rows(log, read_snapshot(log), feed), output)
@@ -109,12 +109,14 @@ def show(
 def tail(
     topic: TopicName = None,
     *,
-    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="all that is left, not only new")] = False,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="start with the oldest record that the topic still has")
+    ] = False,
     seconds: Annotated[float | None, typer.Option("--seconds", min=0.1, help="stop after this time")] = None,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Print records as they are committed, a line each, until Ctrl-C; with -o json one object per line."""
+    """Print records as they are committed, until Ctrl-C."""
     topics = _topics(topic)
     deadline = time.monotonic() + seconds if seconds is not None else None
     with connected(cluster) as (_, log):

@@ -55,7 +55,8 @@ def refuse_if_needed(snapshot: Snapshot) -> None:
     problems = [f"{what} {shown_names(sorted(names))}: {how}" for what, names, how in _needing(snapshot) if names]
     if problems:
         raise CommandError(
-            ExitCode.REQUEST_REFUSED, "the control topics are needed. End first what they hold:\n" + "\n".join(problems)
+            ExitCode.REQUEST_REFUSED,
+            "the control topics are still in use. First end what uses them:\n" + "\n".join(problems),
         )
 
 

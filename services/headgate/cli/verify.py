@@ -53,7 +53,7 @@ def verify(
         list[str] | None,
         typer.Option(
             "--table",
-            help="compare only this table, as `headgate table list` shows it; may be repeated",
+            help="compare only this table, name as `headgate table list` shows it; may be repeated",
             autocompletion=complete_tables,
         ),
     ] = None,
@@ -127,7 +127,7 @@ def _compare(
             except UncomparableError as error:
                 skipped[plan.table] = str(error)
             except SideError as error:
-                text = f"the comparison was broken off at {plan.table}: {error}"
+                text = f"the comparison stopped at table {plan.table}: {error}"
                 raise CommandError(ExitCode.DATABASE, text) from error
     return compared, skipped
 
@@ -158,8 +158,8 @@ def _source_table(spec: FeedSpec, source: Side, said: Mapping[str, str], plan: S
     if plan.topic in said:
         return said[plan.topic]
     raise UncomparableError(
-        f"the source has no table {by_topic}, which topic {plan.topic} is named like, and the topic's last events do "
-        "not say which table they are of: name it in source.topic_tables (`headgate feed update`)"
+        f"the source has no table {by_topic}, which the name of topic {plan.topic} suggests, and the topic's last "
+        f"events do not name their table. Name it in source.topic_tables (`headgate feed update`)"
     )
 
 

@@ -79,7 +79,7 @@ def why_feed(log: KafkaLog, snapshot: Snapshot, feed: str, output: Output) -> bo
     return held
 
 
-UNKNOWN: Final = "whether a migration changes its tables or has paused it cannot be said"
+UNKNOWN: Final = "it is not known whether a migration changes its tables or has paused it"
 
 _RELATIONS: Final[Mapping[Beside, str]] = {
     Beside.COPY: "and this feed brings its copy up to date",

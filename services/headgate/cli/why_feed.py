@@ -117,4 +117,4 @@ def _detail(wait: Wait) -> str:
 def _advice(wait: Wait) -> str:
     if wait.end is None:
         return "wait: the owner of generations writes its END markers now"
-    return "wait: it goes on by itself once that stream is applied"
+    return "wait: it continues by itself once that stream is applied"

@@ -59,8 +59,8 @@ def no_evidence() -> str:
     told = ", ".join(f"format {name}" for name in FORMATS.names() if FORMATS[name].gives_resolved_ts)
     ends = ", ".join(f"format {name}" for name in FORMATS.names() if "transaction_topic" in FORMATS[name].options)
     return (
-        f"the log says when each change was made, but not up to which time it is complete; it is said by {told}, and, "
-        f"with {ends}, by the topic of source.transaction_topic"
+        f"its events have the time of each change, but not the time up to which the log is complete. Formats that "
+        f"have it: {told}, and {ends} with source.transaction_topic"
     )
 
 
@@ -84,13 +84,15 @@ class RegistrySpec(Strict):
             parts = urlsplit(given)
             port = parts.port
         except ValueError:
-            raise ValueError("it is no address, like https://registry.example:8081") from None
+            raise ValueError("it is not a valid URL. Use something like https://registry.example:8081") from None
         if parts.username is not None or parts.password is not None:
-            raise ValueError("no user and no password in it, they would stand on the log: use user and password_file")
+            raise ValueError(
+                "it must not contain credentials, because feeds are stored in Kafka. Use user and password_file"
+            )
         if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-            raise ValueError(f"{given!r} is no address, like https://registry.example:8081")
+            raise ValueError(f"{given!r} is not a valid URL. Use something like https://registry.example:8081")
         if parts.query or parts.fragment:
-            raise ValueError("an address ends with its path: no ? and no #")
+            raise ValueError("the URL must not have a query (?) or a fragment (#)")
         return given
 
     @model_validator(mode="after")
@@ -98,17 +100,16 @@ class RegistrySpec(Strict):
         if (self.user is None) != (self.password_file is None):
             raise ValueError("user and password_file: give both or neither")
         if self.user is not None and ":" in self.user:
-            raise ValueError("user: HTTP has no way to send a user with a colon")
+            raise ValueError("user: HTTP basic authentication does not allow a colon in it")
         is_plain = not self.url.startswith("https:")
         if self.user is not None and is_plain and not self.allow_plain_http:
             raise ValueError(
-                "over http everybody on the way can read user and password: use an https address, or say "
-                "allow_plain_http: true"
+                "http sends user and password in plain text. Use an https address, or set allow_plain_http: true"
             )
         if self.allow_plain_http and (self.user is None or not is_plain):
-            raise ValueError("allow_plain_http is for a user and a password over http: leave it out")
+            raise ValueError("allow_plain_http needs an http address, user and password_file. Remove it")
         if self.ca_file is not None and not self.url.startswith("https:"):
-            raise ValueError("ca_file is for https addresses: over http there is no certificate to look at")
+            raise ValueError("ca_file needs an https address, because http has no certificates")
         return self
 
 
@@ -124,19 +125,21 @@ def _table_of_two(table: str) -> str:
     """``table`` with no more quotes than it needs. Raises ValueError for what is no schema.table."""
     if re.search(r"[*?\[\]()|\\^$]", re.sub(r'"(?:[^"]|"")*"', "", table)):
         raise ValueError(
-            f"{table!r} reads like a pattern: tables are named one by one, patterns are not built (a name that has "
-            "such a character in it is written in double quotes)"
+            f"{table!r} looks like a pattern. Patterns are not supported: name each table (put a name that contains "
+            f"such a character in double quotes)"
         )
     parts = parse_identifier(table)
     if len(parts) != 2:
-        raise ValueError(f"{table!r} is no schema.table (or, without schemas, database.table)")
+        raise ValueError(
+            f"{table!r} is not a valid table name. Write schema.table (database.table where there are no schemas)"
+        )
     return show_identifier(parts)
 
 
 _NOT_OF_CHANGE_LOGS: Final = {
     "tables": "a change log holds one table's changes",
-    "topic_tables": "name the change log's topic like the table that it is of",
-    "transaction_topic": "the ends of transactions count changes by topic, in the order of one partition",
+    "topic_tables": "name the change log's topic after its table",
+    "transaction_topic": "the ends of transactions count changes per topic, and need one partition",
     "target_ts": "streams end at switches, so not every partition comes to the target",
 }
 """Options of a source, and why a feed that reads a change log cannot have them."""
@@ -190,7 +193,7 @@ class SourceSpec(Strict):
         try:
             re.compile(given or "")
         except re.error as error:
-            raise ValueError(f"{given!r} is no regular expression: {error}") from error
+            raise ValueError(f"{given!r} is not a valid regular expression: {error}") from error
         return given
 
     @field_validator("start_ts", "target_ts", mode="before")
@@ -218,20 +221,23 @@ class SourceSpec(Strict):
             return self
         if self.topic_pattern is not None or len(self.topics) != 1:
             raise ValueError(
-                "source.tables says what one topic carries: give exactly one topic in source.topics and no "
-                "source.topic_pattern (a feed for each such topic)"
+                "source.tables lists the tables of one topic. Give exactly one topic in source.topics, and no "
+                "source.topic_pattern. Create a feed for each such topic"
             )
         if self.transaction_topic is not None:
             raise ValueError(
-                "source.transaction_topic is not built for a topic of several tables (source.tables): the ends of "
-                "transactions are told by topic"
+                "source.transaction_topic cannot be used with source.tables, because the ends of transactions count "
+                "changes per topic. Remove one of them"
             )
         return self
 
     @model_validator(mode="after")
     def _topics_that_are_read(self) -> "SourceSpec":
         if self.tables and self.topic_tables:
-            raise ValueError("source.topic_tables is for topics of one table each: source.tables names them already")
+            raise ValueError(
+                "source.topic_tables cannot be used with source.tables, which names the tables "
+                "already. Remove one of them"
+            )
         for topic in self.topic_tables:
             read = topic in self.topics if self.topic_pattern is None else re.fullmatch(self.topic_pattern, topic)
             if not read:
@@ -242,8 +248,8 @@ class SourceSpec(Strict):
     def _binary_of_debezium(self) -> "SourceSpec":
         if self.binary_handling_mode is not None and "binary_handling_mode" not in FORMATS[self.format].options:
             raise ValueError(
-                f"source.binary_handling_mode is an option of Debezium's connectors: events of format {self.format} "
-                "say their bytes in one way only; leave it out"
+                f"source.binary_handling_mode is an option of Debezium's connectors. Format {self.format} encodes "
+                f"bytes in one way only. Remove the option"
             )
         return self
 
@@ -251,8 +257,8 @@ class SourceSpec(Strict):
     def _nulls_of_maxwell(self) -> "SourceSpec":
         if self.output_nulls is not None and "output_nulls" not in FORMATS[self.format].options:
             raise ValueError(
-                f"source.output_nulls is an option of Maxwell. Events of format {self.format} say themselves what is "
-                "NULL; remove the option"
+                f"source.output_nulls is an option of Maxwell. Events of format {self.format} mark NULL themselves. "
+                f"Remove the option"
             )
         return self
 
@@ -267,28 +273,31 @@ class SourceSpec(Strict):
             return self
         if "transaction_topic" not in FORMATS[self.format].options:
             raise ValueError(
-                "source.transaction_topic is for format debezium-json, of which the connector writes "
-                f"the ends of transactions (provide.transaction.metadata=true); this feed's format is {self.format}"
+                "source.transaction_topic needs format debezium-json, because only Debezium writes the ends of "
+                f"transactions (provide.transaction.metadata=true). This feed's format is {self.format}"
             )
         if not self.transaction_topic.rpartition(".")[0]:
             raise ValueError(
-                f"source.transaction_topic {self.transaction_topic!r} is no <topic.prefix>.transaction: the tables of "
-                "a transaction are found by the prefix that its topic and theirs have in common"
+                f"source.transaction_topic {self.transaction_topic!r} is not of the form "
+                f"<topic.prefix>.transaction. Headgate finds the topics of a transaction by this prefix"
             )
         if self.transaction_topic in self.topics:
-            raise ValueError(f"source.topics has {self.transaction_topic}, which is source.transaction_topic: no table")
+            raise ValueError(
+                f"source.topics has {self.transaction_topic}, which is source.transaction_topic and "
+                f"has no table's changes. Remove it"
+            )
         return self
 
     @model_validator(mode="after")
     def _times_that_can_be(self) -> "SourceSpec":
         if self.start_ts is not None and "start" in self.model_fields_set:
-            raise ValueError("give either source.start or source.start_ts")
+            raise ValueError("give only one of source.start and source.start_ts")
         if self.target_ts is None:
             return self
         if not self.gives_resolved_ts:
             raise ValueError(f"source.target_ts cannot be reached with format {self.format}: {no_evidence()}")
         if self.start_ts is not None and self.start_ts >= self.target_ts:
-            raise ValueError("source.target_ts is not after source.start_ts: nothing would be applied")
+            raise ValueError("source.target_ts must be later than source.start_ts, or nothing would be applied")
         return self
 
     @model_validator(mode="after")
@@ -296,11 +305,9 @@ class SourceSpec(Strict):
         if not self.start_offsets:
             return self
         if self.start_ts is not None or "start" in self.model_fields_set:
-            raise ValueError("give either source.start_offsets, source.start or source.start_ts")
+            raise ValueError("give only one of source.start_offsets, source.start and source.start_ts")
         if sorted(self.start_offsets) != sorted(self.topics):
-            raise ValueError(
-                "source.start_offsets names the first offsets of every topic in source.topics, and of no other"
-            )
+            raise ValueError("source.start_offsets must name every topic in source.topics, and no other")
         for topic, start in self.start_offsets.items():
             if sorted(start.offsets) != list(range(len(start.offsets))) or not start.offsets:
                 raise ValueError(f"source.start_offsets of {topic}: give an offset for each partition from 0 on")
@@ -309,26 +316,30 @@ class SourceSpec(Strict):
     @model_validator(mode="after")
     def _registry_where_needed(self) -> "SourceSpec":
         if FORMATS[self.format].needs_registry and self.registry is None:
-            raise ValueError(f"format {self.format} needs source.registry.url: where the schemas of its events are")
+            raise ValueError(
+                f"format {self.format} needs source.registry.url, where the schemas of its events are stored"
+            )
         if self.registry is not None and not FORMATS[self.format].needs_registry:
-            raise ValueError(f"source.registry is not for format {self.format}: its events need none")
+            raise ValueError(
+                f"source.registry cannot be used with format {self.format}, which needs no registry. Remove it"
+            )
         return self
 
     @model_validator(mode="after")
     def _one_way_of_naming(self) -> "SourceSpec":
         if [bool(self.topics), bool(self.topic_pattern), self.change_log is not None].count(True) != 1:
-            raise ValueError("give either source.topics, source.topic_pattern or source.change_log")
+            raise ValueError("give exactly one of source.topics, source.topic_pattern and source.change_log")
         return self
 
     @model_validator(mode="after")
     def _change_log_that_can_be_read(self) -> "SourceSpec":
         if self.change_log is None:
             if self.strict_generations:
-                raise ValueError("source.strict_generations is for source.change_log: leave it out")
+                raise ValueError("source.strict_generations needs source.change_log. Remove it")
             return self
         for option, why in _NOT_OF_CHANGE_LOGS.items():
             if option in self.model_fields_set and getattr(self, option):
-                raise ValueError(f"source.{option} is not built for source.change_log: {why}")
+                raise ValueError(f"source.{option} cannot be used with source.change_log: {why}")
         return self
 
 
@@ -371,12 +382,12 @@ class SinkSpec(Strict):
             if option not in plug.options:
                 taken = ", ".join(f"sink.{name}" for name in sorted(plug.options)) or "none of these options"
                 raise ValueError(
-                    f"sink.{option} is not for sinks of type {self.type}, which take {taken}: leave it out"
+                    f"sink.{option} cannot be used with sinks of type {self.type}, which take {taken}. Remove it"
                 )
         if (self.dsn is None) == (self.connection is None):
             raise ValueError("give either sink.dsn or sink.connection")
         if self.connection is not None and self.password_file is not None:
-            raise ValueError("sink.connection has a password file of its own: leave out sink.password_file")
+            raise ValueError("sink.connection has its own password file. Remove sink.password_file")
         return self
 
 

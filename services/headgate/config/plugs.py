@@ -117,13 +117,15 @@ class Plugs(Generic[T]):
         else:
             found = self._others().get(name)
             if found is None:
-                raise PlugError(f"{self._kind} {name!r} is not known; there are: {', '.join(self.names())}")
+                raise PlugError(f"{self._kind} {name!r} does not exist. Choose one of {', '.join(self.names())}")
             try:
                 plug = found.load()
             except (ImportError, AttributeError) as error:
                 raise PlugError(f"{self._kind} {name}: {found.value} cannot be imported: {error}") from error
         if not isinstance(plug, self._type):
-            raise PlugError(f"{self._kind} {name}: it is a {type(plug).__name__}, and no {self._type.__name__}")
+            raise PlugError(
+                f"plugin {self._kind} {name!r} must provide a {self._type.__name__}, got {type(plug).__name__}"
+            )
         return plug
 
 

@@ -49,7 +49,7 @@ def _authorities(kafka: Mapping[str, str]) -> dict[str, str]:
         return {}
     if not Path(location).is_file():
         raise SettingsError(
-            f"{_variable('ssl.ca.location')}: {location} is no file; Spark's Java client wants one in PEM"
+            f"{_variable('ssl.ca.location')}: {location} is not a file. Spark's Java client needs a PEM file"
         )
     return {"ssl.truststore.type": "PEM", "ssl.truststore.location": location}
 
@@ -81,7 +81,7 @@ def _text(kafka: Mapping[str, str], what: str) -> str | None:
     try:
         return Path(location).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{_variable(f'ssl.{what}.location')}: {location} is no file in PEM: {error}") from error
+        raise SettingsError(f"{_variable(f'ssl.{what}.location')}: {location} is not a PEM file: {error}") from error
 
 
 def _login(kafka: Mapping[str, str]) -> dict[str, str]:

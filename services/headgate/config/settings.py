@@ -50,15 +50,19 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True):
 class HttpSettings(_Section, frozen=True):
     """Where /livez, /readyz, /metrics and /version answer."""
 
-    bind: Annotated[str, Meta(description="address; loopback unless you open it, for there is no login")] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535, description="port; 0 takes any free one and logs it")] = 8420
+    bind: Annotated[str, Meta(description="address to listen on; loopback by default, because there is no login")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, Meta(ge=0, le=65535, description="port; 0 chooses a free one and logs it")] = 8420
 
 
 class ViewsSettings(_Section, frozen=True):
     """Where `headgate serve views` answers."""
 
-    bind: Annotated[str, Meta(description="address of the views; loopback unless you open it, as above")] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535, description="port of the views; 0 takes any free one and logs it")] = 8421
+    bind: Annotated[str, Meta(description="address of the views; loopback by default, because there is no login")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, Meta(ge=0, le=65535, description="port of the views; 0 chooses a free one and logs it")] = 8421
     groups: Annotated[
         bool, Meta(description="show each feed's positions as a consumer group, `<cluster>.feed.<feed>`")
     ] = True
@@ -77,19 +81,23 @@ class SparkSettings(_Section, frozen=True):
     """The Spark session of an agent."""
 
     master: Annotated[
-        str, Meta(description="any Spark master; executors elsewhere are sent Headgate, and need what it depends on")
+        str,
+        Meta(
+            description="any Spark master; executors on other machines get Headgate from the agent, and need "
+            "its dependencies"
+        ),
     ] = "local[*]"
     cores: Annotated[
-        int, Meta(ge=0, description="tasks of one batch; 0 is what local[n] says, else this machine's cores")
+        int, Meta(ge=0, description="tasks of one batch; 0 means n of local[n], otherwise this machine's cores")
     ] = 0
     memory: Annotated[str, Meta(pattern=r"^[1-9][0-9]*[kmgKMG]$", description="driver memory")] = "1g"
     jars: Annotated[
         str, Meta(description="the Kafka connector's jars: a directory, or files with commas; empty: the cache")
     ] = ""
     scratch: Annotated[str, Meta(description="folder for Spark's temporary files; empty: the system's")] = ""
-    ui: Annotated[bool, Meta(description="serve Spark's own web pages; the log says the address")] = False
+    ui: Annotated[bool, Meta(description="serve Spark's web UI; the address is logged")] = False
     ui_port: Annotated[
-        int, Meta(ge=0, le=65535, description="port of these pages, or the next free one; 0 takes any free one")
+        int, Meta(ge=0, le=65535, description="port of Spark's web UI, or the next free one; 0 chooses a free one")
     ] = 4040
     properties: Annotated[
         str,
@@ -100,19 +108,19 @@ class SparkSettings(_Section, frozen=True):
 class AgentSettings(_Section, frozen=True):
     """One agent."""
 
-    name: Annotated[str, Meta(description="who the agent is, the same after a restart; default the host's name")] = (
-        msgspec.field(default_factory=socket.gethostname)
-    )
-    capacity_spans: Annotated[int, Meta(ge=1, description="most spans the agent takes")] = 1000
+    name: Annotated[
+        str, Meta(description="the agent's name, which must stay the same after a restart; default the host's name")
+    ] = msgspec.field(default_factory=socket.gethostname)
+    capacity_spans: Annotated[int, Meta(ge=1, description="the most spans that the agent runs")] = 1000
 
 
 class MigrationSettings(_Section, frozen=True):
     """Programs that an owner of schema changes may start."""
 
-    pt_osc: Annotated[str, Meta(description="Percona's program, by its name on the PATH or by its path")] = (
+    pt_osc: Annotated[str, Meta(description="path of Percona's program, or its name on the PATH")] = (
         "pt-online-schema-change"
     )
-    gh_ost: Annotated[str, Meta(description="GitHub's program, by its name on the PATH or by its path")] = "gh-ost"
+    gh_ost: Annotated[str, Meta(description="path of GitHub's program, or its name on the PATH")] = "gh-ost"
 
 
 class Settings(_Section, frozen=True):
@@ -126,9 +134,9 @@ class Settings(_Section, frozen=True):
     replication_factor: Annotated[
         int, Meta(ge=1, le=32, description="copies of each control topic, when it is created")
     ] = 3
-    kafka: Annotated[dict[str, str], Meta(description="any librdkafka property that no guarantee rests on")] = (
-        msgspec.field(default_factory=dict)
-    )
+    kafka: Annotated[
+        dict[str, str], Meta(description="any librdkafka property, except those that a guarantee depends on")
+    ] = msgspec.field(default_factory=dict)
     cloudevents: Annotated[
         bool, Meta(description="give records of the control topics the headers of CloudEvents 1.0 (`ce_…`)")
     ] = False
@@ -137,13 +145,16 @@ class Settings(_Section, frozen=True):
         Meta(
             gt=LEASE_SECONDS_MIN,
             le=LEASE_SECONDS_MAX,
-            description="silence after which an owner or a session is taken for lost; each announces its own",
+            description="seconds without a heartbeat after which an owner or a session counts as lost; each "
+            "announces its own value",
         ),
     ] = 5.0
     schedulers: Annotated[
         str, Meta(description="a coordinator's schedulers, in the order in which they are asked (docs/extending.md)")
     ] = "basic,drain,rebalance,even,split,balance"
-    shutdown_seconds: Annotated[float, Meta(gt=0, le=300, description="longest clean stop after SIGTERM")] = 10.0
+    shutdown_seconds: Annotated[
+        float, Meta(gt=0, le=300, description="the longest time for a clean stop after SIGTERM")
+    ] = 10.0
     secrets_dir: Annotated[
         str, Meta(description="the one folder from which feeds may name secrets (`password_file`, private keys)")
     ] = SECRETS_DIR_DEFAULT
@@ -183,9 +194,9 @@ def _schedulers(text: str) -> str:
     names = [name.strip() for name in text.split(",")]
     unknown = sorted(set(names) - set(SCHEDULERS.names()))
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is no scheduler; there are: {', '.join(SCHEDULERS.names())}")
+        raise ValueError(f"{unknown[0]!r} is not a scheduler. Choose from {', '.join(SCHEDULERS.names())}")
     if len(set(names)) < len(names):
-        raise ValueError("a scheduler is named twice")
+        raise ValueError("the list names a scheduler twice. Remove one of them")
     return ",".join(names)
 
 
@@ -220,7 +231,11 @@ def _made(kind: type[SettingT], given: Given, path: tuple[str, ...], errors: lis
                 values[field.name] = _CHECKS.get(place, _unchanged)(value_of(value, field.type))
         except ValueError as error:
             errors.append(f"{_variable(place)}: {error}")
-    errors += [f"{_variable((*path, name))}: no such setting" for name in given if name not in kind.__struct_fields__]
+    errors += [
+        f"{_variable((*path, name))}: this setting does not exist"
+        for name in given
+        if name not in kind.__struct_fields__
+    ]
     return kind(**values)
 
 
@@ -250,7 +265,7 @@ def _environment() -> dict[str, Any]:
         for step in path[:-1]:
             section = section.setdefault(step, {})
         if path[-1] in section:
-            raise SettingsError(f"{name}: given twice, as a value and as a file: keep one")
+            raise SettingsError(f"{name} is given both as a value and as a file. Keep one of them")
         section[path[-1]] = _content(name, value) if from_file else value
     return nested
 
@@ -314,7 +329,7 @@ def _unknown(name: str) -> str:
     hint = (
         f"did you mean {PREFIX}{near}?" if near else f"known are {', '.join(known)} and {_KAFKA}<LIBRDKAFKA_PROPERTY>"
     )
-    return f"{name}: no such setting; {hint}"
+    return f"{name}: this setting does not exist; {hint}"
 
 
 def _content(name: str, path: str) -> str:

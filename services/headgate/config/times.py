@@ -31,19 +31,19 @@ def parse_ts(given: object) -> int:
             time = None
     if not isinstance(time, datetime):
         raise NotATimeError(
-            f"{given!s} is not a time: write it by RFC 3339 with its zone, as 2026-11-21T17:00:00Z, or give the ts, "
-            "milliseconds since 1970 << 18"
+            f"{given!s} is not a valid time. Write it in RFC 3339 with a zone, like 2026-11-21T17:00:00Z, or as a "
+            f"ts (milliseconds since 1970 << 18)"
         )
     if time.tzinfo is None:
-        raise NotATimeError(f"{given!s} has no zone: add Z for UTC, or an offset as +01:00")
+        raise NotATimeError(f"{given!s} has no zone. Add Z for UTC, or an offset like +01:00")
     return _checked(ts_of_ms(round(time.timestamp() * 1000)))
 
 
 def _checked(ts: int) -> int:
     if physical_ms(ts) < _FIRST_MS or ts > TS_MAX:
         raise NotATimeError(
-            f"{ts} is no ts: as one it would be a time outside of 2000 to {_year_of(TS_MAX)} (a ts is milliseconds "
-            "since 1970 << 18; seconds or milliseconds alone are none). A time by RFC 3339 will do"
+            f"{ts} is not a valid ts: its time is outside the years 2000 to {_year_of(TS_MAX)}. A ts is "
+            f"milliseconds since 1970 << 18, not seconds or milliseconds. You can also write an RFC 3339 time"
         )
     return ts
 

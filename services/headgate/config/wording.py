@@ -10,11 +10,11 @@ _KINDS: Final = {
     "int": "write a whole number",
     "float": "write a number",
     "bool": "write true or false",
-    "tuple": "write a list, as in [a, b]",
-    "list": "write a list, as in [a, b]",
-    "dict": "write names with values below it, as in {name: value}",
-    "mapping": "write names with values below it, as in {name: value}",
-    "model": "write its options below it, a name and a value each",
+    "tuple": "write a list, like [a, b]",
+    "list": "write a list, like [a, b]",
+    "dict": "write names with values, like {name: value}",
+    "mapping": "write names with values, like {name: value}",
+    "model": "write its options below it, each with a name and a value",
     "path": "write the path of a file",
 }
 """By the first word of the library's own kind of error (``int_parsing``, ``int_type``, …)."""

@@ -156,6 +156,6 @@ class _Search:
         self.refused.append(refusal)
         if self._quarantine is not None and len(self.refused) > self._quarantine.most:
             raise QuarantineFullError(
-                f"{self._table}: more changes are refused than may be set aside (quarantine_per_hour_max); the first "
+                f"{self._table}: the sink refuses more changes than quarantine_per_hour_max allows; the first one "
                 f"of this batch: {self.refused[0]}"
             )

@@ -46,9 +46,9 @@ def plug_of(type_: str) -> SinkPlug:
     except PlugError as error:
         raise SinkRefusedError(str(error)) from error
     if not isinstance(plug, SinkPlug):
-        raise SinkRefusedError(f"sink.type {type_}: it has traits, but no way to open it (SinkPlug)")
+        raise SinkRefusedError(f"sink.type {type_}: it has traits, but no SinkPlug to open it")
     if plug.writes is not Writes.IN_TASK:
-        raise SinkRefusedError(f"sink.type {type_} writes {plug.writes}, for which nothing is built yet")
+        raise SinkRefusedError(f"sink.type {type_} writes {plug.writes}, which is not supported yet")
     return plug
 
 
@@ -100,8 +100,8 @@ def same_sink(spec: SinkSpec) -> SinkSpec:
     address = _address_of(spec)
     if address.has_password:
         raise SinkRefusedError(
-            "sink.dsn holds a password, and feeds stand on a topic where others can read them: put it into a file on "
-            "coordinators and agents, and name that in sink.password_file"
+            "sink.dsn must not contain a password, because feeds are stored in Kafka, where others can read them. "
+            "Put it into a file on coordinators and agents, and set sink.password_file"
         )
     return spec.model_copy(update={"dsn": address.text})
 

@@ -14,7 +14,7 @@ def trigger_warnings(sink: SinkSpec, shapes: Iterable[TableShape]) -> tuple[str,
     if not found:
         return ()
     warning = (
-        "warning: rows may differ from the source's, because triggers and rules of the target fire on what Headgate "
+        "warning: rows may differ from the source's, because triggers and rules of the target fire on Headgate's "
         f"writes ({shown_names(found, '; ')}). {plug_of(sink.type).trigger_advice}"
     )
     return (warning,)

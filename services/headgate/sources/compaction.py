@@ -14,8 +14,8 @@ from headgate.records.name_lists import shown_names
 from headgate.sources.topic_settings import topic_settings
 
 _TABLES: Final = (
-    "; and changes of rows of one table for those of another with an equal key; tombstones there are passed over, for "
-    "they do not say their table"
+    "; and changes of one table's rows that share a key with another table's. Tombstones there are skipped, because "
+    "they do not name their table"
 )
 
 
@@ -27,13 +27,13 @@ def compaction_warnings(connection: KafkaConnection, spec: FeedSpec, topics: Ite
     if compacted:
         lost = FORMATS[spec.source.format].compacted_away + (_TABLES if spec.source.tables else "")
         warnings.append(
-            f"warning: {_named(compacted)} compacted (cleanup.policy), so what is read may lack {lost}. Let source "
-            "topics have cleanup.policy=delete"
+            f"warning: {_named(compacted)} compacted (cleanup.policy), so these may be missing: {lost}. Set "
+            f"cleanup.policy=delete on source topics"
         )
     if untold:
         warnings.append(
-            f"warning: whether {_named(untold)} compacted cannot be asked (the right DescribeConfigs on the topic is "
-            f"needed): {next(iter(untold.values()))}"
+            f"warning: whether {_named(untold)} compacted is not known. Grant DescribeConfigs on the topic: "
+            f"{next(iter(untold.values()))}"
         )
     return tuple(warnings)
 

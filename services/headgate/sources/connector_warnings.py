@@ -52,11 +52,12 @@ _TEXTS: Final = {
     ),
     "missing": (
         "the newest events do not have all columns of the sink's tables ({}), so these get the sink's default. "
-        "Connectors leave out columns of composite and other types that they do not know"
+        "Connectors leave out columns of composite types and of types that they do not know"
     ),
     "lost": "the connector does not write values of these columns ({}): leave them out of the sink's tables",
     "forgotten": (
-        "an UPDATE that does not touch a large array sets it to NULL, because the connector does not get it ({}). Set "
+        "an UPDATE that does not touch a large array sets it to NULL, because the connector does not receive it "
+        "({}). Set "
         "REPLICA IDENTITY FULL on the source's tables, if such arrays can be larger than about 2 kB"
     ),
     "cut": "the connector cuts off digits of these arrays, and writes 24:00 as 00:00 ({})",

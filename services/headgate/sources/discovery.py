@@ -53,20 +53,20 @@ def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[Span
     replaced = _replaced(connection, known)
     is_fixed = spec.source.change_log is None  # streams of a change log say themselves what follows what
     grown = [
-        f"{topic} has {present[topic]} partitions, the feed began with {len(plan.start)}"
+        f"{topic} has {present[topic]} partitions, the feed started with {len(plan.start)}"
         for topic, plan in sorted(known.items())
         if is_fixed and present.get(topic, 0) > len(plan.start) and topic not in replaced
     ]
     notices = [
-        f"source topic {plan.topic} does not exist any more: table {plan.table} gets no changes"
+        f"source topic {plan.topic} no longer exists, so table {plan.table} gets no changes"
         for plan in sorted(wholes(spans), key=lambda plan: (plan.topic, plan.table))
         if plan.topic not in present
     ]
-    notices += [f"source topic {topic} was deleted and made again: its table stops" for topic in replaced]
+    notices += [f"source topic {topic} was deleted and re-created, so its table stops" for topic in replaced]
     if spec.source.transaction_topic is not None and spec.source.transaction_topic not in present:
         notices.append(
-            f"transaction topic {spec.source.transaction_topic} does not exist any more: to which time the feed is "
-            "complete is not known"
+            f"transaction topic {spec.source.transaction_topic} no longer exists, so it is not known up to which "
+            f"time the feed is complete"
         )
     joined: tuple[SpanPlan, ...] = ()
     if spec.source.topic_pattern is not None:
@@ -135,7 +135,9 @@ def _named(spec: FeedSpec, new: Mapping[str, int], taken: Mapping[str, str]) -> 
         if other is None:
             tables[table] = topic
         else:
-            wrong.append(f"topic {topic} is left out: its table {table} is that of topic {other}; see sink.table")
+            wrong.append(
+                f"topic {topic} is left out, because topic {other} already goes to table {table}. Change sink.table"
+            )
     return tables, wrong
 
 

@@ -83,7 +83,7 @@ def offsets_at(connection: KafkaConnection, topics: Mapping[str, int], ts: int) 
     Raises OffsetExpiredError where retention may have deleted such changes, StartInFutureError, SourceUnreachableError.
     """
     if physical_ms(ts) > time.time_ns() // 1_000_000 + RECORD_TIME_MARGIN_MS:
-        raise StartInFutureError(f"{show_ts(ts)} has not come yet: to begin with what comes next, say latest")
+        raise StartInFutureError(f"{show_ts(ts)} is in the future. To start with new changes, use latest")
     wanted_ms = physical_ms(ts) - RECORD_TIME_MARGIN_MS
     first = _asked(connection, topics, OffsetSpec.earliest())
     end = _asked(connection, topics, OffsetSpec.latest())
@@ -110,8 +110,8 @@ def given_offsets(
     for topic, count in sorted(topics.items()):
         if len(given[topic]) != count:
             raise StartPartitionsError(
-                f"source.start_offsets names {len(given[topic])} partitions of topic {topic}, which has {count}: give "
-                "an offset for each"
+                f"source.start_offsets names {len(given[topic])} partitions of topic {topic}, which has {count}. "
+                f"Give an offset for each"
             )
         check_retention(connection, topic, given[topic])
     return {topic: dict(sorted(given[topic].items())) for topic in sorted(topics)}
@@ -123,9 +123,9 @@ def _check_reaches(at: TopicPartition, first: int, oldest: Any, wanted_ms: int, 
         return
     left = "it is empty" if oldest.offset < 0 else f"the earliest left is of {show_ts(ts_of_ms(oldest.timestamp))}"
     raise OffsetExpiredError(
-        f"{at.topic}[{at.partition}]: retention has deleted everything below offset {first}, and {left}; to start at "
-        f"{show_ts(ts)}, all from {show_ts(ts_of_ms(wanted_ms))} on must be there ({RECORD_TIME_MARGIN_MS // 1000} s "
-        "earlier, for clocks that differ): take a later time, or earliest, after a fresh copy of the table"
+        f"{at.topic}[{at.partition}]: retention has deleted everything below offset {first}, and {left}; a start at "
+        f"{show_ts(ts)} needs all changes from {show_ts(ts_of_ms(wanted_ms))} on ({RECORD_TIME_MARGIN_MS // 1000} s "
+        f"earlier, because clocks differ). Use a later time, or copy the table again and use earliest"
     )
 
 
@@ -159,14 +159,14 @@ def check_retention(connection: KafkaConnection, topic: str, positions: Position
         oldest, newest = first[topic][partition], end[topic][partition]
         if position < oldest:
             raise OffsetExpiredError(
-                f"{topic}[{partition}]: offset {position} is next to apply, but retention has deleted everything below "
-                f"{oldest}; {oldest - position} offsets are lost: make the feed again from a fresh copy of the table, "
-                "and give the topic a longer retention"
+                f"{topic}[{partition}]: offset {position} is the next to apply, but retention has deleted "
+                f"everything below {oldest}, so {oldest - position} offsets are lost. Give the topic a longer "
+                f"retention, delete the feed, copy the table again, and create the feed"
             )
         if position > newest:
             raise OffsetExpiredError(
-                f"{topic}[{partition}]: offset {position} is next to apply, but the topic ends at {newest}: it has "
-                "been deleted and made again; make the feed again from a fresh copy of the table"
+                f"{topic}[{partition}]: offset {position} is the next to apply, but the topic ends at {newest}, so "
+                f"it was deleted and re-created. Delete the feed, copy the table again, and create the feed"
             )
     return {partition: end[topic][partition] for partition in sorted(positions)}
 
@@ -188,7 +188,9 @@ def _asked(connection: KafkaConnection, topics: Mapping[str, int], which: Offset
         return ask_offsets(connection, asked, "asking where a source topic begins and ends")
     except LogError as error:
         if code_of(error) in _GONE:
-            raise TopicMissingError(f"{error}: has the topic been deleted, or made again smaller?") from error
+            raise TopicMissingError(
+                f"{error}: has the topic been deleted, or re-created with fewer partitions?"
+            ) from error
         raise SourceUnreachableError(str(error)) from error
 
 

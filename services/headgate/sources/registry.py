@@ -79,10 +79,12 @@ class SchemaRegistry:
         self._unknown_since.pop(schema_id, None)
         answer = _decoded(body, _Answer)
         if answer is None:
-            raise self._failed("what answers there is no schema registry")
+            raise self._failed("the server there is not a schema registry")
         if answer.schemaType != "AVRO" or answer.references:
             what = "refers to other schemas" if answer.references else f"is of type {answer.schemaType}, not AVRO"
-            raise ChangeError(f"schema {schema_id} of the registry at {self._spec.url} {what}: that cannot be read")
+            raise ChangeError(
+                f"schema {schema_id} of the registry at {self._spec.url} {what}, which Headgate cannot read"
+            )
         return str(answer.schema)
 
     def check(self) -> None:
@@ -90,9 +92,9 @@ class SchemaRegistry:
         status, body = self._ask("/schemas/types")
         types = _decoded(body, list[str]) if status == _OK else None
         if types is None:
-            raise self._failed(f"it answers {status} where it should list its types of schema{_said(body)}")
+            raise self._failed(f"it answers {status} to a request for its schema types{_said(body)}")
         if "AVRO" not in types:
-            raise self._failed(f"it has no Avro, only {', '.join(types)}")
+            raise self._failed(f"it does not support Avro, only {', '.join(types)}")
 
     def send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> tuple[int, bytes]:
         """The status and the body of any other answer. Raises SchemasUnavailableError if there is none."""
@@ -143,9 +145,9 @@ class SchemaRegistry:
         since = self._unknown_since.setdefault(schema_id, now)
         text = f"schema id {schema_id} is unknown to the registry at {self._spec.url}"
         if now - since < UNKNOWN_SECONDS:
-            return SchemasUnavailableError(f"{text}, so far; it is asked again")
+            return SchemasUnavailableError(f"{text} so far; the lookup is retried")
         return ChangeError(
-            f"{text}: is it the registry that the connector writes to? (Apicurio's converter needs as-confluent=true, "
+            f"{text}. Check that the connector writes to this registry (Apicurio's converter needs as-confluent=true, "
             "headers.enabled=false and use-id=contentId)"
         )
 

@@ -108,17 +108,17 @@ def look(connection: KafkaConnection, original: Original, change_logs: Mapping[s
     topic = original.topic
     end = end_offsets(connection, {topic: original.partition + 1})[topic][original.partition]
     if original.key is None:
-        return _unknown("it has no key: which later changes are of the same row cannot be said", end)
+        return _unknown("it has no key, so it is not known which later changes belong to the same row", end)
     try:
         newer = _newer(connection, original, original.offset + 1, end)
     except RecordGoneError as error:
-        return _unknown(f"whether the row was touched since cannot be said: {error}", end)
+        return _unknown(f"it is not known whether the row was changed since: {error}", end)
     if newer is None:
-        return Finding(Verdict.FREE, "nothing has touched its row since", end)
+        return Finding(Verdict.FREE, "its row has not been changed since", end)
     if dict(newer.headers() or []).get(RESENT_HEADER) == original.place:
-        return Finding(Verdict.RESENT, f"it was sent again before, as offset {newer.offset()}", end)
-    what = "touched its row" if newer.key() is not None else "has no key and may have touched its row"
-    return Finding(Verdict.TOUCHED, f"offset {newer.offset()} {what}: it would undo that", end)
+        return Finding(Verdict.RESENT, f"it was already sent again, as offset {newer.offset()}", end)
+    what = "changed its row" if newer.key() is not None else "has no key and may have changed its row"
+    return Finding(Verdict.TOUCHED, f"offset {newer.offset()} {what}, which a replay would undo", end)
 
 
 def _why_not_there(connection: KafkaConnection, original: Original, change_logs: Mapping[str, str]) -> str | None:
@@ -126,17 +126,17 @@ def _why_not_there(connection: KafkaConnection, original: Original, change_logs:
     topic = original.topic
     if topic in change_logs:
         return (
-            f"topic {topic} is of change log {change_logs[topic]}, where only a ChangeWriter may write: a row may have "
-            "moved to another partition. Let the source write the row again"
+            f"topic {topic} belongs to change log {change_logs[topic]}, which only a ChangeWriter may write, "
+            f"because a row may have moved to another partition. Write the row at the source again"
         )
     if original.topic_id is None:
         return (
             f"the record does not say which topic {topic} its offset is of, because an older Headgate or an older "
-            "broker wrote it. Let the source write the row again"
+            f"broker wrote it. Write the row at the source again"
         )
     ids = topic_ids(connection, [topic])  # asked for before offsets, see there
     if topic not in ids:
-        return f"topic {topic} does not exist any more"
+        return f"topic {topic} no longer exists"
     return None if ids[topic] == original.topic_id else _replaced(original, ids[topic])
 
 
@@ -147,7 +147,7 @@ def _unknown(detail: str, end: int = 0) -> Finding:
 def _replaced(original: Original, seen: str | None) -> str:
     return (
         f"topic {original.topic} was deleted and created again: its id is {seen}, offset {original.offset} is of "
-        f"{original.topic_id}, so what came after it is not known. Let the source write the row again"
+        f"{original.topic_id}, so later changes of its row are not known. Write the row at the source again"
     )
 
 
@@ -162,15 +162,16 @@ def why_not_alone(decoder: Decoder, original: Original) -> str | None:
     try:
         changes = decoder.decode_batch(*columns)
     except UndecodableError as error:
-        return f"nobody can read it, so it would be set aside again: {error}; let the source write the row once more"
+        return f"it cannot be read, so it would be set aside again: {error}. Write the row at the source again"
     except SchemasUnavailableError as error:
-        return f"whether it can be read cannot be said: {error}"
+        return f"it is not known whether it can be read: {error}"
     rows = {msgspec.json.encode(change.key, enc_hook=str, order="deterministic").decode() for change in changes}
     if len(rows) > 1:
         return (
-            f"it changes {len(rows)} rows, {' and '.join(sorted(rows)[:ROWS_SHOWN_MAX])}: whether each was touched "
-            "since cannot be said by its key, and it might delete a row that was made again; let the source write "
-            "those rows once more, delete at the sink what the source has not, and compare (headgate verify)"
+            f"it changes {len(rows)} rows, {' and '.join(sorted(rows)[:ROWS_SHOWN_MAX])}: so its key does not show "
+            f"whether each row was changed since, and it might delete a row that was re-created. Write those rows "
+            f"at the source again, delete the rows at the sink that the source does not have, and compare with "
+            f"`headgate verify`"
         )
     return None
 
@@ -191,7 +192,7 @@ def resend(connection: KafkaConnection, original: Original, end: int) -> int:
     sent = first = _send(connection, producer, original, original)
     for _ in range(REPAIRS_MAX):
         _check_topic(
-            connection, original, f"it was sent all the same, as offset {sent}: compare the row with its source"
+            connection, original, f"it was sent nevertheless, as offset {sent}. Compare the row with its source"
         )
         newer = _newer(connection, original, end, sent)
         if newer is None:
@@ -201,8 +202,8 @@ def resend(connection: KafkaConnection, original: Original, end: int) -> int:
         copy = Original(original.topic, original.partition, newer.offset(), newer.key(), newer.value(), headers)
         sent = _send(connection, producer, copy, copy)
     raise KeyBusyError(
-        f"{original.topic}[{original.partition}]: the row of offset {original.offset} is being written all the time: "
-        "compare it with the source (headgate verify), and replay when it rests"
+        f"{original.topic}[{original.partition}]: the row of offset {original.offset} is being written "
+        f"continuously. Replay it when the row is quiet, or compare it with the source (`headgate verify`)"
     )
 
 

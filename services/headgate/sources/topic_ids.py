@@ -80,9 +80,10 @@ def check_topic_id(topic: str, known: str | None, seen: str | None) -> None:
     """Raises TopicReplacedError where both ids are known and differ."""
     if None not in (known, seen) and known != seen:
         raise TopicReplacedError(
-            f"topic {topic} was deleted and made again: its id is {seen}, the offsets known are of {known}. Nothing of "
-            "it is read. To apply all that it holds now: `headgate feed pause`, then `headgate feed resume --from "
-            "earliest` (what the old topic still held is lost; see `headgate verify`)"
+            f"topic {topic} was deleted and re-created: its id is {seen}, but the known offsets belong to id "
+            f"{known}. Headgate does not read it. To apply all that it contains now: `headgate feed pause`, then "
+            f"`headgate feed resume --from "
+            "earliest` (changes that only the old topic had are lost; compare with `headgate verify`)"
         )
 
 
@@ -96,12 +97,12 @@ def check_given_id(topic: str, given: str | None, seen: str | None) -> None:
     if seen is None:
         raise TopicReplacedError(
             f"the start offsets of topic {topic} belong to the topic with id {given}, and this cannot be checked: the "
-            "broker reports no topic ids. Remove topic_id if you know that they belong to the present topic"
+            "broker reports no topic ids. Remove topic_id if you know that they belong to the current topic"
         )
     raise TopicReplacedError(
-        f"the start offsets of topic {topic} belong to the topic with id {given}, but the present topic has id {seen}: "
-        "it was deleted and re-created, so these offsets point at other records. Start at earliest, or give offsets of "
-        f"the present topic with topic_id: {seen}"
+        f"the start offsets of topic {topic} belong to the topic with id {given}, but the current topic has id "
+        f"{seen}: it was deleted and re-created, so these offsets are of other records. Start at earliest, or give "
+        f"offsets of the current topic with topic_id: {seen}"
     )
 
 

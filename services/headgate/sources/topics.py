@@ -78,8 +78,8 @@ def _listed(present: Mapping[str, int], source: SourceSpec) -> dict[str, int]:
     missing = sorted(set(source.topics) - set(present))
     if missing:
         raise TopicMissingError(
-            f"source topic {', '.join(missing)} does not exist{_meant(missing, present)}: create it, let its connector "
-            "create it, or correct source.topics"
+            f"source topic {', '.join(missing)} does not exist{_meant(missing, present)}. Create it, let its "
+            f"connector create it, or correct source.topics"
         )
     return {name: present[name] for name in sorted(set(source.topics))}
 
@@ -112,7 +112,8 @@ def present_topics(connection: KafkaConnection, seconds: float = REQUEST_SECONDS
         topics = connection.admin.list_topics(timeout=seconds).topics
     except KafkaException as error:
         raise SourceUnreachableError(
-            f"the source broker does not list its topics: {error.args[0].str()}; is it up, and reachable from here?"
+            f"the source broker did not list its topics: {error.args[0].str()}. Check that it is up and reachable "
+            f"from here"
         ) from error
     return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
 
@@ -145,8 +146,8 @@ def matching(present: Mapping[str, int], pattern: str, own_prefix: str) -> dict[
 def no_match(pattern: str, present: Iterable[str]) -> str:
     """What to tell whoever sees a feed without tables."""
     return (
-        f"no topic matches source.topic_pattern {pattern!r} yet (the whole name must match): has the connector "
-        f"created its topics? There are {_some(present)}"
+        f"no topic matches source.topic_pattern {pattern!r} yet (the whole name must match). Check that the "
+        f"connector has created its topics. Existing topics: {_some(present)}"
     )
 
 
@@ -174,8 +175,8 @@ def table_name(template: str, topic: str, table: str | None = None) -> str:
         stand_in = {"schema": _SCHEMA, "table": _TABLE}.get(field)
         if stand_in is not None and stand_in not in values:
             raise TableNameError(
-                f"sink.table {template!r} needs a {{{field}}}, but the topic's name {topic!r} has one part only. "
-                "Write the schema into sink.table"
+                f"sink.table {template!r} needs a {{{field}}}, but the topic's name {topic!r} has only one part. "
+                f"Write the schema into sink.table"
             )
         text += literal + (stand_in or (topic if field else ""))
     space, name = (None if part is None else _filled(part, values) for part in split_table(text))
@@ -216,14 +217,14 @@ def check_no_change_log(change_logs: ChangeLogs | None, topics: Iterable[str]) -
     names = {} if change_logs is None else change_logs.names_by_topic()
     for topic in sorted(set(topics) & set(names)):
         raise NotAChangeLogError(
-            f"topic {topic} is that of change log {names[topic]!r}: read as a plain topic, its keys' changes would "
-            f"come out of order. Say source.change_log: {names[topic]}, or a pattern that does not match it"
+            f"topic {topic} belongs to change log {names[topic]!r}. Read as a plain topic, changes of a key would "
+            f"be out of order. Use source.change_log: {names[topic]}, or a pattern that does not match the topic"
         )
 
 
 def _need(change_logs: ChangeLogs | None, name: str) -> ChangeLogs:
     if change_logs is None:
-        raise ChangeLogUnavailableError(f"change log {name}: there are no control topics to ask")
+        raise ChangeLogUnavailableError(f"change log {name} cannot be looked up without the control topics")
     return change_logs
 
 
@@ -237,8 +238,8 @@ def source_tables(spec: FeedSpec) -> dict[str, str]:
         table = table_name(spec.sink.table, spec.source.topics[0], name)
         if table in found:
             raise TableClashError(
-                f"{found[table]} and {name} of source.tables both go to table {table}: put {{schema}} and {{table}} "
-                "into sink.table, or split them into two feeds"
+                f"{found[table]} and {name} of source.tables both go to table {table}. Put {{schema}} and {{table}} "
+                f"into sink.table, or create two feeds"
             )
         found[table] = name
     return found
@@ -268,8 +269,8 @@ def plan_spans(
         table = table_name(spec.sink.table, topic)
         if table in tables:
             raise TableClashError(
-                f"topics {tables[table]} and {topic} both go to table {table}: put {{schema}} or {{topic}} into "
-                "sink.table, or split them into two feeds"
+                f"topics {tables[table]} and {topic} both go to table {table}. Put {{schema}} or {{topic}} into "
+                f"sink.table, or create two feeds"
             )
         tables[table] = topic
     kept = {table: plan for plan in known if tables.get(table := normal_table(plan.table)) == plan.topic}

@@ -63,13 +63,14 @@ def check_transactions(
     partitions = present.get(transaction_topic)
     if partitions is None:
         raise TransactionsUnusableError(
-            f"source.transaction_topic {transaction_topic} does not exist: set provide.transaction.metadata=true in "
-            "the connector, which creates it with the first one, or correct the name (<topic.prefix>.transaction)"
+            f"source.transaction_topic {transaction_topic} does not exist. Set provide.transaction.metadata=true in "
+            f"the connector, which creates it with the first transaction, or correct the name "
+            f"(<topic.prefix>.transaction)"
         )
     if partitions != 1:
         raise TransactionsUnusableError(
-            f"source.transaction_topic {transaction_topic} has {partitions} partitions: the order of commits is lost "
-            "between them; let the connector write them to a topic of one partition"
+            f"source.transaction_topic {transaction_topic} has {partitions} partitions, so the order of commits is "
+            f"lost. Let the connector write to a topic with one partition"
         )
     for topic in topics:
         wrong = unusable(transaction_topic, topic, present[topic])
@@ -94,15 +95,15 @@ def unusable(transaction_topic: str, topic: str, partitions: int) -> str | None:
     """Why ENDs cannot tell how far the table of ``topic`` is; None if they can."""
     if collection_of(transaction_topic, topic) is None:
         return (
-            f"topic {topic} is not of the connector that writes source.transaction_topic {transaction_topic}: its name "
-            f"does not begin with {transaction_topic.rpartition('.')[0]}. (a transform that renames topics? then leave "
-            "the option out)"
+            f"topic {topic} does not belong to the connector that writes source.transaction_topic "
+            f"{transaction_topic}, because its name does not begin with {transaction_topic.rpartition('.')[0]}. If "
+            f"a transform renames topics, remove the option"
         )
     if partitions != 1:
         return (
-            f"topic {topic} has {partitions} partitions: the ends of transactions count the changes of a table as a "
-            "whole, and only in one partition does the last one applied tell which are missing; leave "
-            "source.transaction_topic out, or let the connector write the table to one partition"
+            f"topic {topic} has {partitions} partitions. The ends of transactions count all changes of a table, so "
+            f"only a table in one partition shows which changes are missing. Remove source.transaction_topic, or "
+            f"let the connector write the table to one partition"
         )
     return None
 

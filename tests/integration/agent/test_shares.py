@@ -149,7 +149,7 @@ def test_a_span_that_retention_overtakes_fails_and_its_neighbour_on_the_lane_goe
     status = executor.status(tasks[0].id)
     assert status is not None
     assert (status.error_code, status.retryable) == ("source_offset_expired", False)
-    assert f"{late.topic}[0]: offset {status.positions[0]} is next to apply" in str(status.error)
+    assert f"{late.topic}[0]: offset {status.positions[0]} is the next to apply" in str(status.error)
     bed.put(kept, {n: _row(n) for n in range(10, 20)})
     eventually(lambda: len(bed.rows(kept)) == 20, "its neighbour goes on")
     assert executor.status(tasks[1].id).state is TaskState.REPLICATING  # type: ignore[union-attr]

@@ -151,7 +151,7 @@ def test_before_the_first_claim(bed: Bed) -> None:
     make_again(bed, plan)
     task = bed.task(plan, 1)
     executor.add_table(task, prepare=False)
-    assert f"id is {id_of(bed, plan)}, the offsets known are of {plan.topic_id}" in failed(executor, task)
+    assert f"id is {id_of(bed, plan)}, but the known offsets belong to id {plan.topic_id}" in failed(executor, task)
     assert bed.rows(plan) == {}
     goes_on_from_the_beginning(bed, executor, plan, 2)
 

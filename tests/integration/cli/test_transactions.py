@@ -133,10 +133,10 @@ def test_a_feed_of_debezium_ends_where_ends_of_transactions_say_so(
         assert abs(written_at - started_at - shift_seconds) < 60 + abs(shift_seconds) / 2, "the clock is not shifted"
         without = create()
         assert without.exit_code != 0
-        assert "by the topic of source.transaction_topic" in without.stderr
+        assert "with source.transaction_topic" in without.stderr
         missing = create(transaction_topic=connector.ends)
         assert missing.exit_code == ExitCode.SOURCE
-        assert f"{connector.ends} does not exist: set provide.transaction.metadata=true" in missing.stderr
+        assert f"{connector.ends} does not exist. Set provide.transaction.metadata=true" in missing.stderr
 
         connector.make(connector.ends)
         connector.transaction(6, BEGUN_MS, (0, "seldom"), table="rarely")

@@ -67,5 +67,5 @@ def test_a_number_that_the_connector_has_wrapped_around(url: str, tmp_path: Path
     with played(url, tmp_path, "ADD extra int NOT NULL DEFAULT 7") as changed:
         touched = changed.followed()
         changed.topic.append(event(Operation.UPSERT, -1, 5, id="int64"))
-        with pytest.raises(RefusedError, match=r"wrapped around: set its bigint\.unsigned\.handling\.mode=precise"):
+        with pytest.raises(RefusedError, match=r"wrapped around. Set its bigint\.unsigned\.handling\.mode=precise"):
             touched.keys({0: 1}, 1)

@@ -102,7 +102,7 @@ class TablesContract:
             claim, put(0, id=1, v="a", big="B"), put(1, id=9, v="b", big=ABSENT), put(2, id=3, v="c")
         )
         assert applied.positions == {0: 1}
-        with pytest.raises(ConstraintViolatedError, match=r"no such row.*partition 0, offset 1"):
+        with pytest.raises(ConstraintViolatedError, match=r"not have the row.*partition 0, offset 1"):
             database.apply(claim, put(1, id=9, v="b", big=ABSENT))
         assert database.apply(claim, drop(1, id=1), put(2, id=1, v="b", big=ABSENT)).positions == {0: 2}
         assert database.rows("SELECT * FROM t") == []

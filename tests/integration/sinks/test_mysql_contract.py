@@ -213,7 +213,7 @@ def test_a_session_of_another_user_that_cannot_be_ended_is_named(mysql_bench: My
         mysql_bench.sink.claim(first)
         with mysql_bench.freeze_while_applying(batch_of(first, 5, upsert(5, 1, "frozen"))) as frozen:
             try:
-                with pytest.raises(SinkRefusedError, match=r"under epoch 3\.1, which is over.*CONNECTION ADMIN"):
+                with pytest.raises(SinkRefusedError, match=r"under epoch 3\.1, which has ended.*CONNECTION ADMIN"):
                     clerk.claim(claim_of(mysql_bench, 2))
             finally:
                 frozen.kill()

@@ -27,7 +27,7 @@ from support import build
 
 pytestmark = pytest.mark.integration
 
-SAYS = r"takes for the same.*not deterministic.*make it text with a deterministic collation"
+SAYS = r"treats as equal.*not deterministic.*Make it text with a deterministic collation"
 
 COLLATIONS = """
 CREATE COLLATION no_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
@@ -122,7 +122,7 @@ def test_keys_that_the_collation_takes_for_one_are_refused_and_overwrite_nothing
         table.apply(put(0, first, 1))
     with pytest.raises(ValueRefusedError, match=SAYS):
         table.apply(put(1, second, 2))
-    with pytest.raises(ConstraintViolatedError, match="the sink has no such row"):
+    with pytest.raises(ConstraintViolatedError, match="the sink does not have the row"):
         table.apply(put(1, second, ABSENT))
     assert table.apply(drop(1, second)).deletes == 0
     assert table.rows() == [(first, 1, "w")]

@@ -149,11 +149,11 @@ def test_deleted_changes_are_an_error_and_never_a_skip(source: _Source) -> None:
     source.delete_below(topic, 1, 4)
     assert check_retention(source.connection, topic, {0: 0, 1: 4}) == {0: 0, 1: 10}
     check_retention(source.connection, topic, {1: 10})
-    with pytest.raises(OffsetExpiredError, match=r"\[1\]: offset 3 is next to apply, .* 1 offsets are lost"):
+    with pytest.raises(OffsetExpiredError, match=r"\[1\]: offset 3 is the next to apply, .* 1 offsets are lost"):
         check_retention(source.connection, topic, {0: 0, 1: 3})
     with pytest.raises(OffsetExpiredError, match="deleted and made again"):
         check_retention(source.connection, topic, {0: 1})
-    with pytest.raises(TopicMissingError, match=r"has the topic been deleted, or made again smaller\?"):
+    with pytest.raises(TopicMissingError, match=r"has the topic been deleted, or re-created with fewer partitions\?"):
         check_retention(source.connection, topic, {2: 0})
     with pytest.raises(TopicMissingError, match=r"public[.]none"):
         check_retention(source.connection, f"{source.prefix}r.public.none", {0: 0})
@@ -190,15 +190,15 @@ def test_a_second_look_finds_what_is_new_gone_and_grown(source: _Source) -> None
     found = look_again(source.connection, spec, known, "x.")
     assert [(plan.table, plan.topic, plan.start) for plan in found.joined] == [("public.b", second, {0: 2})]
     (notice,) = found.notices
-    assert f"topic {clash} is left out: its table public.a is that of topic {first}" in notice
+    assert f"topic {clash} is left out, because topic {first} already goes to table public.a" in notice
 
     add_partitions(source.admin, first, 3)
     for topic, future in source.admin.delete_topics([second, clash]).items():
         future.result(ANSWER_SECONDS)
         await_partitions(source.admin, topic, 0)
     after = look_again(source.connection, spec, (*known, *found.joined), "x.")
-    assert after.grown == f"{first} has 3 partitions, the feed began with 2"
-    assert after.notices == (f"source topic {second} does not exist any more: table public.b gets no changes",)
+    assert after.grown == f"{first} has 3 partitions, the feed started with 2"
+    assert after.notices == (f"source topic {second} no longer exists, so table public.b gets no changes",)
     fixed = _spec(SourceSpec(topics=(first,)))
     assert look_again(source.connection, fixed, known, "x.").grown == after.grown
 
@@ -227,7 +227,7 @@ def test_a_feed_begins_at_the_offsets_that_it_names_if_they_can_be_read(source: 
         return plan_spans(source.connection, _spec(SourceSpec(topics=(topic,), start_offsets=given)), "x.")
 
     assert planned({0: 2, 1: 0})[0].start == {0: 2, 1: 0}
-    with pytest.raises(OffsetExpiredError, match="offset 0 is next to apply"):
+    with pytest.raises(OffsetExpiredError, match="offset 0 is the next to apply"):
         planned({0: 0, 1: 0})
     with pytest.raises(OffsetExpiredError, match="ends at 3"):
         planned({0: 4, 1: 0})

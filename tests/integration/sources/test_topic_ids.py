@@ -84,7 +84,7 @@ def test_a_topic_made_again_is_told_and_is_taken_on_by_a_rewind(source: Source, 
     made = source.make(partitions)
     looked = look_again(source.connection, source.spec, (before,), "x.")
     assert (looked.grown, looked.joined) == (None, ())
-    assert looked.notices == (f"source topic {source.topic} was deleted and made again: its table stops",)
+    assert looked.notices == (f"source topic {source.topic} was deleted and re-created, so its table stops",)
     after = source.resumed((before,))
     assert isinstance(after, StartResolved)
     assert [(plan.topic_id, plan.start) for plan in after.spans] == [(made, dict.fromkeys(range(partitions), 0))]
@@ -122,8 +122,8 @@ def test_offsets_of_a_topic_that_was_re_created_are_refused_where_the_id_is_give
 
     stale = source.resumed((old,), {source.topic: {"topic_id": old.topic_id, "offsets": offsets}})
     assert isinstance(stale, FeedRefused)
-    assert f"belong to the topic with id {old.topic_id}, but the present topic has id {made}" in stale.reason
-    assert f"Start at earliest, or give offsets of the present topic with topic_id: {made}" in stale.reason
+    assert f"belong to the topic with id {old.topic_id}, but the current topic has id {made}" in stale.reason
+    assert f"Start at earliest, or give offsets of the current topic with topic_id: {made}" in stale.reason
     for given in (offsets, {"topic_id": made, "offsets": offsets}):
         resumed = source.resumed((old,), {source.topic: given})
         assert isinstance(resumed, StartResolved)
@@ -140,7 +140,7 @@ def test_a_feed_whose_start_offsets_are_of_another_topic_is_refused(source: Sour
 
     assert planned(old.topic_id) == (old,)
     made = source.make(2)
-    said = f"id {old.topic_id}, but the present topic has id {made}"
+    said = f"id {old.topic_id}, but the current topic has id {made}"
     with pytest.raises(TopicReplacedError, match=re.escape(said)):
         planned(old.topic_id)
     assert [plan.topic_id for plan in planned(None)] == [made]

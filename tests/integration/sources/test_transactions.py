@@ -74,7 +74,7 @@ def shop(kafka_bootstrap: str, kafka_prefix: str) -> Iterator[Connector]:
 
 def test_the_transaction_topic_must_be_there_and_is_no_table(shop: Connector) -> None:
     table = shop.make("shop.public.a")
-    assert "does not exist: set provide.transaction.metadata=true" in shop.refused()
+    assert "does not exist. Set provide.transaction.metadata=true" in shop.refused()
     shop.make("shop.transaction")
     assert [plan.topic for plan in plan_spans(shop.connection, shop.spec(), "x.")] == [table]
     shop.end("7", NOON_MS)
@@ -95,7 +95,7 @@ def test_what_ends_of_transactions_cannot_tell_of_is_refused(shop: Connector) ->
 def test_ends_in_several_partitions_are_refused(shop: Connector) -> None:
     shop.make("shop.public.a")
     shop.make("shop.transaction", 2)
-    assert "has 2 partitions: the order of commits is lost" in shop.refused()
+    assert "has 2 partitions, so the order of commits is lost" in shop.refused()
 
 
 def test_a_second_look_leaves_out_what_cannot_join(shop: Connector) -> None:
@@ -111,7 +111,7 @@ def test_a_second_look_leaves_out_what_cannot_join(shop: Connector) -> None:
         future.result(ANSWER_SECONDS)
     while shop.ends in present_topics(shop.connection):
         time.sleep(0.02)
-    assert f"transaction topic {shop.ends} does not exist any more" in " ".join(
+    assert f"transaction topic {shop.ends} no longer exists" in " ".join(
         look_again(shop.connection, shop.spec(), known, "x.").notices
     )
 

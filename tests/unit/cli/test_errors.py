@@ -64,7 +64,7 @@ def _command_that_raises(error: Exception) -> typer.Typer:
 
 
 def test_expected_error_is_a_line_not_a_traceback() -> None:
-    result = CliRunner().invoke(_command_that_raises(SettingsError("HEADGATE_X: no such setting")), ["one"])
+    result = CliRunner().invoke(_command_that_raises(SettingsError("HEADGATE_X: this setting does not exist")), ["one"])
     assert result.exit_code == ExitCode.SETTING
     assert result.stderr == "error: HEADGATE_X: no such setting\n"
     assert result.stdout == ""
@@ -151,7 +151,7 @@ def test_a_time_that_is_none_says_what_can_be_written(given: str, capsys: pytest
     _, _, err = _run_main(capsys, "feed", "resume", "shop", "--from", given, "-o", "json")
     message = json.loads(err)["error"]["message"]
     assert message.startswith(f"Invalid value for --from: '{given}' is not earliest or latest, and not a file")
-    assert "RFC 3339 with its zone, as 2026-11-21T17:00:00Z" in message
+    assert "RFC 3339 with a zone, like 2026-11-21T17:00:00Z" in message
     assert "[Errno" not in message
 
 

@@ -72,8 +72,8 @@ def test_every_file_that_is_wrong_is_named_and_nothing_is_planned(tmp_path: Path
         read_folder(tmp_path)
     said = str(wrong.value)
     assert "typo.yaml: feed: unknown option 'batch_rows'" in said
-    assert "secret.yaml: sink.dsn holds a password" in said
-    assert "twice.yaml: good.yaml is of feed 'shop' as well" in said
+    assert "secret.yaml: sink.dsn must not contain a password" in said
+    assert "twice.yaml: good.yaml also defines feed 'shop'" in said
     assert said.endswith("Nothing was changed")
 
 

@@ -56,7 +56,7 @@ def test_a_certificate_of_the_clients_own_is_handed_over_with_its_key(tmp_path: 
 @pytest.mark.parametrize(
     ("kafka", "message"),
     [
-        ({"ssl.ca.location": "/"}, "SSL_CA_LOCATION: / is no file"),
+        ({"ssl.ca.location": "/"}, "SSL_CA_LOCATION: / is not a file"),
         (
             {"ssl.key.location": "/nowhere/key.pem", "ssl.certificate.pem": ""},
             "SSL_KEY_LOCATION: /nowhere/key.pem is no",

@@ -12,7 +12,7 @@ LIBRARY = ("Input should", "Value error", "Field required", "unable to parse", "
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (GOOD.replace("[a.b]", "a.b"), "source.topics: 'a.b' is not allowed: write a list, as in [a, b]"),
+        (GOOD.replace("[a.b]", "a.b"), "source.topics: 'a.b' is not allowed: write a list, like [a, b]"),
         (
             GOOD.replace("postgresql", "postgres"),
             "sink.type: 'postgres' is unknown; did you mean 'postgresql'? known are",
@@ -21,7 +21,7 @@ LIBRARY = ("Input should", "Value error", "Field required", "unable to parse", "
         (GOOD.replace("topics:", "format: debezium-jsn, topics:"), "did you mean 'debezium-json'?"),
         (
             GOOD.replace("topics:", "start_ts: soon, topics:"),
-            "source.start_ts: soon is not a time: write it by RFC 3339",
+            "source.start_ts: soon is not a valid time. Write it in RFC 3339",
         ),
         (GOOD + "batch_rows_max: many", "batch_rows_max: 'many' is not allowed: write a whole number"),
         (GOOD + "batch_rows_max: 0", "batch_rows_max: 0 is not allowed: it must be at least 1"),

@@ -136,7 +136,7 @@ def test_a_feed_keeps_the_name_and_not_the_address(file: File) -> None:
     [
         ("connection: shop, dsn: host=x", "either sink.dsn or sink.connection"),
         ("table: t", "either sink.dsn or sink.connection"),
-        ("connection: shop, password_file: x", "leave out sink.password_file"),
+        ("connection: shop, password_file: x", "Remove sink.password_file"),
     ],
 )
 def test_a_feed_names_its_sink_once(sink: str, says: str) -> None:

@@ -111,7 +111,9 @@ def test_rows_say_together_what_the_generation_is() -> None:
 def test_rows_that_are_missing_or_say_something_else_are_named() -> None:
     records = log_of((100, (A, B)))
     described, listed = records.descriptions["s", 100], records.streams["s", 100]
-    with pytest.raises(TopologyError, match="s/description/100/3 is not on the topic generation: 4 chunks are due"):
+    with pytest.raises(
+        TopologyError, match="s/description/100/3 does not exist on the topic generation: 4 chunks are due"
+    ):
         described_topology("s", 100, 4, described)
     records.evolve(DescriptionKey("s", 100, 1), RangesDescribed(1, 3, described[0].ranges), 0)
     with pytest.raises(TopologyError, match="a chunk of s/description/100 is corrupt: range 1 ends with -50"):
@@ -124,7 +126,7 @@ def test_rows_that_are_missing_or_say_something_else_are_named() -> None:
     )
     records = log_of((100, (A, B)))
     del records.streams["s", 100][0]
-    with pytest.raises(GenerationError, match="s/streams/100/0 is not on the topic generation"):
+    with pytest.raises(GenerationError, match="s/streams/100/0 does not exist on the topic generation"):
         published_of(records, "s")
     assert len(listed) == 3
 
@@ -142,7 +144,10 @@ def test_a_writer_prepares_what_it_cannot_read_yet_and_inserts_it_then() -> None
     records = log_of((now_ms - 60_000, (A, B)), (now_ms, (A,)))
     kept = records.descriptions["s", now_ms].pop(0)
     timeline, late, unread = learn(GenerationTimeline(), records, "s", now_ms)
-    assert (late, unread) == ((), (f"s/description/{now_ms}/0 is not on the topic generation: 2 chunks are due",))
+    assert (late, unread) == (
+        (),
+        (f"s/description/{now_ms}/0 does not exist on the topic generation: 2 chunks are due",),
+    )
     assert timeline.stream_of((now_ms - 1) * 1000, 7, now_ms) in topology_for("s", now_ms - 60_000, (A, B)).streams
     with pytest.raises(GenerationUnreadError):
         timeline.stream_of(now_ms * 1000, 7, now_ms)

@@ -86,7 +86,7 @@ def test_a_fresh_worker_that_meets_only_another_tables_event_refuses_it(case: Ca
 
 def test_the_first_table_that_is_met_goes_to_the_sink_with_its_rows_and_only_then(case: Case) -> None:
     topic, mine, _ = case
-    topic.parts.refuse["a"] = SinkMovedError("another partition has told another one")
+    topic.parts.refuse["a"] = SinkMovedError("another partition has recorded another one")
     assert topic.read({0: 0}, None, (0, 0, "mine")).known_table is None
     topic.parts.refuse.clear()
     assert topic.read({0: 0}, None, (0, 0, "mine")).known_table == mine

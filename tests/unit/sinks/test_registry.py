@@ -22,7 +22,7 @@ def test_a_postgresql_sink_opens_without_connecting_and_travels() -> None:
 
 
 def test_a_type_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(SinkRefusedError, match=r"'oracle' is not known; there are: postgresql, mysql"):
+    with pytest.raises(SinkRefusedError, match=r"'oracle' does not exist. Choose one of postgresql, mysql"):
         open_sink(SinkSpec.model_construct(type="oracle", dsn=""))
 
 

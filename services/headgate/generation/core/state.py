@@ -187,7 +187,7 @@ def map_of_chunks(name: str, record: SetRecorded, epoch: int, chunks: Mapping[in
     missing = [number for number in range(generation.chunks) if number not in chunks]
     if missing:
         raise MapError(
-            f"{name}/{epoch}/{missing[0]} is not on the topic generation: {generation.chunks} chunks are due"
+            f"{name}/{epoch}/{missing[0]} does not exist on the topic generation: {generation.chunks} chunks are due"
         )
     try:
         streams = [

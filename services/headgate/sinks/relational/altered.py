@@ -13,4 +13,4 @@ class TableAlteredError(SinkUnavailableError):
     """The table is not what the batch was prepared for: look at it again. Retryable, if it goes on being altered."""
 
     def __init__(self, table: str) -> None:
-        super().__init__(f"table {table} was altered while a batch was on its way to it")
+        super().__init__(f"table {table} was altered while a batch was being written to it")

@@ -42,9 +42,10 @@ def check_truncates(claim: Claim, changes: Sequence[Change]) -> None:
     is_part = claim.span is not None and parse_span(claim.span).partitions is not None
     if (len(claim.start) > 1 or is_part) and any(change.operation is Operation.TRUNCATE for change in changes):
         raise ChangeError(
-            f"TRUNCATE in topic {claim.topic}, which has several partitions, has no place in the order of their rows: "
-            "which rows it removed cannot be told. Pause the feed, remove the rows at the sink by hand, and go on "
-            "behind this event (`headgate feed resume --from FILE`); and keep TRUNCATE out of the topic (Debezium: "
+            f"TRUNCATE in topic {claim.topic}, which has several partitions, is not ordered with the rows of the "
+            f"other partitions, so it is not known which rows it removed. Pause the feed, delete the rows at the "
+            f"sink, and resume behind this event (`headgate feed resume --from FILE`). Keep TRUNCATE out of the "
+            f"topic (Debezium: "
             "skipped.operations=t), or use a topic of one partition"
         )
 
@@ -95,9 +96,9 @@ def refused_change(
         column = error.column
     elif isinstance(error, OrphanRowsError):
         reason = (
-            "the event leaves out columns that have not changed, but the sink has no such row: either the source sends "
-            "its last changes again, and the row's delete follows; or the row was never copied, or removed by hand: "
-            "snapshot the table again"
+            "the event leaves out unchanged columns, but the sink does not have the row. Either the connector sends "
+            "its last changes again and the row's delete follows, or the row was never copied or was deleted at the "
+            "sink. In the second case, snapshot the table again"
         )
     where = table if column is None else f"{table}, column {column}"
     if key is not None and column is not None and column not in key and column in (change.row or {}):

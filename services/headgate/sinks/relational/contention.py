@@ -81,7 +81,7 @@ def run_past_blockers(
     if isinstance(error, dialect.error) and dialect.fault_of(error) is Fault.LOCK_WAIT:
         named = ", ".join(blockers) or dialect.unseen_blocker
         raise SinkUnavailableError(
-            f"{table}: waited for a lock that is held by {named}; end that transaction, then try again"
+            f"{table}: waited too long for a lock that is held by {named}. End that transaction; the table is retried"
         ) from error
     if error is not None:
         raise error

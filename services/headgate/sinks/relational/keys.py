@@ -27,8 +27,8 @@ class FoldedKeysError(Exception):
 
 def _rounded(what: str) -> NotTextError:
     return NotTextError(
-        f"the key has {what} than the column keeps, so another key could become the same row. Give the column the "
-        "source's precision"
+        f"the key has {what} than the column keeps, so two keys could become the same row. Give the column the "
+        f"source's precision"
     )
 
 
@@ -106,8 +106,8 @@ def unpadded(to_text: ToText, pad: str, width: int) -> ToText:
         text = to_text(value)
         if text.endswith(pad) and len(text) != width:
             raise NotTextError(
-                "the key ends with padding (spaces, or zero bytes), which a column of fixed width does not tell apart "
-                "from none: give the sink's column a type of variable width"
+                "the key ends with padding (spaces, or zero bytes), which a column of fixed width does not "
+                "preserve. Give the sink's column a type of variable width"
             )
         return text
 

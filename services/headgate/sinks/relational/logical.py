@@ -105,8 +105,8 @@ def _bits(length: int, value: object) -> str:
         raw = base64_bytes(value, "bits")
         if length > len(raw) * 8 + FILLED_MAX:
             raise NotTextError(
-                f"{len(raw)} bytes are not the {length} bits that the event's schema gives the column: give the sink's "
-                "column the type bit varying, or the source's column a length"
+                f"{len(raw)} bytes do not match the {length} bits that the event's schema declares. Give the sink's "
+                f"column the type bit varying, or the source's column a length"
             )
         return f"{int.from_bytes(raw, 'little'):b}".zfill(length)
     return scalar("bits", value)

@@ -12,6 +12,6 @@ class PassedOverError(Exception):
     def __init__(self, statement: str, fires: tuple[str, ...]) -> None:
         suspects = f" ({', '.join(fires)})" if fires else ""
         super().__init__(
-            f"the database accepted the {statement} and did not do it, as a trigger or a rule{suspects} can cause. "
-            "Change it to let Headgate's rows pass, or drop it"
+            f"the database accepted the {statement} but did not execute it. A trigger or a rule{suspects} can cause "
+            f"this. Change it so that it does not skip Headgate's rows, or drop it"
         )

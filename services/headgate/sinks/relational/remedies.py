@@ -9,11 +9,11 @@ class Remedy(StrEnum):
     WIDEN = "Widen the column to the source's length"
     RANGE = "Give the column a type with a wider range, or the source's scale"
     TYPE = "Give the column the source's type, or a text type"
-    LETTERS = "Remove the character at the source, or give the column (or its database) an encoding that has it"
+    LETTERS = "Remove the character at the source, or give the column (or its database) an encoding that includes it"
     NULL = "Allow NULL in the column, or give it a value at the source"
     CHECK = "Correct the row at the source, or change the constraint of the column or its domain"
     RAISED = "A trigger or function of the sink raised the error: change it to let the row pass"
-    INDEX = "Shorten the value at the source, or drop the index that has no room for it"
+    INDEX = "Shorten the value at the source, or drop the index that it is too long for"
 
 
 def advised(reason: str, remedy: Remedy) -> str:

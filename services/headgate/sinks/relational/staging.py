@@ -234,8 +234,8 @@ class Stage(ABC, Generic[S, C]):
                 change,
                 missing[0],
                 f"table {table.name} has no column {named}",
-                f"{self._add_column(missing[0])} …, as it is at the source and with the same default, for rows that do "
-                "not change again (or rename the one that it was); the table then goes on by itself",
+                f"{self._add_column(missing[0])} …, with the source's type and default, so that rows that do not "
+                f"change again are right too (or rename the old column). The table then continues by itself",
             )
         return [index for index, column in enumerate(group.columns) if column in table.columns]
 

@@ -67,12 +67,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def without_key(name: str) -> SinkRefusedError:
     """Of a table without primary key."""
     return SinkRefusedError(
-        f"table {name} has no primary key at the sink: add one, rows are found by it (or, if its source has none "
-        "either and rows are only added, set sink.keyless: append)"
+        f"table {name} has no primary key at the sink. Add one, because Headgate finds rows by it. If the source "
+        f"has no key either and rows are only added, set sink.keyless: append"
     )
 
 
 def check_generated(name: str, key: Sequence[str], generated: frozenset[str]) -> None:
     """Raise SinkRefusedError for a key that nobody can write."""
     if set(key) & generated:
-        raise SinkRefusedError(f"the primary key of table {name} has generated columns: rows cannot be found by it")
+        raise SinkRefusedError(
+            f"the primary key of table {name} has generated columns, so Headgate cannot find rows by it"
+        )

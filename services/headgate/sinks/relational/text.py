@@ -76,8 +76,8 @@ def bit_digits(value: object, kind: str) -> str:
     if isinstance(value, str) and value and not value.strip("01"):
         return value
     raise NotTextError(
-        f"the event's schema says that the value is a text, and a column of type {kind} takes texts of 0 and 1 only. "
-        "Give the column a text type"
+        f"the event's schema says that the value is a text, and a column of type {kind} accepts only texts of 0 and "
+        f"1. Give the column a text type"
     )
 
 
@@ -144,11 +144,11 @@ _BYTES_MEANINGS: Final = (DECIMAL, "io.debezium.data.Bits(")
 
 def _refused_text(kind: str, mode: str | None, _value: str) -> bytes:
     if mode == TEXT_ONLY:
-        raise NotTextError(f"the value is a text in the event, no bytes as a {kind} needs: give the column a text type")
+        raise NotTextError(f"the value is a text in the event, but a {kind} needs bytes. Give the column a text type")
     raise NotTextError(
-        f"the value is a text by the event's schema, and a {kind} needs bytes: if the connector's "
-        "binary.handling.mode is hex, base64 or base64-url-safe, say so in source.binary_handling_mode; else give the "
-        "column a text type"
+        f"the value is a text by the event's schema, but a {kind} needs bytes. If the connector's "
+        f"binary.handling.mode is hex, base64 or base64-url-safe, set source.binary_handling_mode to the same. "
+        f"Otherwise give the column a text type"
     )
 
 
@@ -178,8 +178,8 @@ def bytes_of(kind: str, meaning: str | None, mode: str | None) -> Callable[[obje
             raise
         except ValueError as error:
             raise NotTextError(
-                f"the value is not {'base64' if how == 'bytes' else how}, as {kind} needs it: {error} (is the "
-                "connector's binary.handling.mode the one that source.binary_handling_mode says, by default bytes?)"
+                f"the value is not {'base64' if how == 'bytes' else how}, as {kind} needs it: {error}. Check that "
+                f"source.binary_handling_mode (default bytes) is the connector's binary.handling.mode"
             ) from error
 
     return read
@@ -238,7 +238,7 @@ def unscaled_digits(scale: int, value: str | bytes) -> str:
     """The digits, and the sign, of a decimal that is sent as bytes; NotTextError for more than any database holds."""
     raw = base64_bytes(value, "a decimal")
     if len(raw) > DECIMAL_BYTES_MAX or abs(scale) > DECIMAL_SCALE_MAX:
-        raise NotTextError(f"a decimal of {len(raw)} bytes and scale {scale} is more than any database holds")
+        raise NotTextError(f"a decimal of {len(raw)} bytes and scale {scale} is larger than any database can store")
     unscaled = int.from_bytes(raw, "big", signed=True)
     # Python writes no integer of more than 4 300 digits, but any Decimal.
     return str(unscaled) if len(raw) <= _WRITTEN_BYTES_MAX else f"{Decimal(unscaled):f}"
@@ -248,7 +248,7 @@ def check_element(item: object) -> None:
     """NotTextError for what the connector makes of an array within an array: Java's name of it, and no values."""
     if isinstance(item, str) and item.startswith("[L") and _JAVA_REFERENCE.fullmatch(item):
         raise NotTextError(
-            "the connector has lost the values of an array of several dimensions: leave the column out "
+            "the connector has lost the values of an array of several dimensions. Exclude the column "
             "(column.exclude.list)"
         )
 
@@ -280,8 +280,8 @@ def not_wrapped(to_text: ToText) -> ToText:
         if type(value) is int and value < 0:
             raise NotTextError(
                 "the negative number may be a bigint unsigned above 9223372036854775807 that the connector has "
-                "wrapped around: set its bigint.unsigned.handling.mode=precise; or, if the source's column is signed, "
-                "make the sink's bigint, or a decimal of 19 digits"
+                "wrapped around. Set its bigint.unsigned.handling.mode=precise. If the source's column is signed, "
+                "make the sink's column a bigint or a decimal of 19 digits"
             )
         return to_text(value)
 
@@ -375,7 +375,7 @@ class ColumnText:
         if self._form is not None and not self._form.takes(text):
             raise NotTextError(
                 f"the text is invalid input for this column, which takes {self._form.expected}. The database would "
-                f"refuse it or read another value. {self._form.advice}"
+                f"refuse it or store another value. {self._form.advice}"
             )
         if self._room is not None:
             self._room.check(text)

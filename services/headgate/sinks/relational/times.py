@@ -97,11 +97,12 @@ def number_of_units(per_second: int | None, value: object, kind: str) -> tuple[i
     if type(value) is not int:
         raise NotTextError(f"a {type(value).__name__} is no {kind}")
     if per_second is None:
-        raise NotTextError(f"a number whose schema does not say a unit of time is no {kind}")
+        raise NotTextError(f"a number whose schema has no unit of time is not a {kind}")
     if value in _SATURATED:
         raise NotTextError(
-            f"the value is as far as the connector can count, and stands for every {kind} beyond it: what the source "
-            "has cannot be known (in PostgreSQL a timestamp after the year 294246, an interval above 292 277 years)"
+            f"the value is the largest that the connector can write, and it also writes it for every later {kind}, "
+            f"so the source's value is not known (in PostgreSQL a timestamp after the year 294246, an interval "
+            f"above 292 277 years)"
         )
     return value, per_second
 
@@ -129,7 +130,7 @@ def known_unit(number: int, per_second: int) -> None:
     else:
         return
     raise NotTextError(
-        f"the value seems to count {seen}, which the sink column's precision does not say. Give the column the "
+        f"the value seems to count {seen}, which does not match the sink column's precision. Give the column the "
         "source's precision and leave the connector's time.precision.mode at adaptive, or use events with schema"
     )
 

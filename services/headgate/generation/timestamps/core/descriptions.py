@@ -45,7 +45,7 @@ def described_topology(name: str, timestamp_ms: int, chunks: int, rows: Mapping[
     what = f"{name}/description/{timestamp_ms}"
     missing = [number for number in range(chunks) if number not in rows]
     if missing:
-        raise TopologyError(f"{what}/{missing[0]} is not on the topic generation: {chunks} chunks are due")
+        raise TopologyError(f"{what}/{missing[0]} does not exist on the topic generation: {chunks} chunks are due")
     try:
         return Topology.of(
             [

@@ -93,7 +93,8 @@ def take_checked(draft: Draft, name: str, result: RowsChecked) -> None:
             heal(draft, name, known[key.timestamp_ms], key)
     for outcome in _waiting_for_check(draft, name, record):
         if lost:
-            said = f"{name}/ring/{lost[0]} is not on the topic generation: switch to a ring, so that there is another"
+            said = f"{name}/ring/{lost[0]} does not exist on the topic generation: switch to a ring, so that there "
+            "is another"
             draft.settle(outcome, OutcomeStatus.FAILED, said)
         elif result.wrong:
             texts = ", ".join(key.text() for key in result.wrong[:WRONG_NAMED])

@@ -87,7 +87,7 @@ def published_of(records: TimestampRecords, name: str) -> tuple[PublishedGenerat
         missing = [number for number in range(seen.chunks) if number not in rows]
         if missing:
             raise GenerationError(
-                f"{name}/streams/{at[1]}/{missing[0]} is not on the topic generation, though its timestamp is: "
+                f"{name}/streams/{at[1]}/{missing[0]} does not exist on the topic generation, though its timestamp is: "
                 "`headgate generation timestamps repair` writes it again"
             )
         ranges = tuple(

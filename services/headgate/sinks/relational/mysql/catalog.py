@@ -27,8 +27,8 @@ DATABASE: Final = "headgate"
 
 _READ_ONLY: Final = 1290
 _READ_ONLY_SERVER: Final = (
-    "the sink server is read-only. If a fail-over is under way, it goes on once the server takes writes; if not, point "
-    "sink.dsn at the primary"
+    "the sink server is read-only. During a fail-over, the table continues once the server accepts writes. "
+    "Otherwise point sink.dsn at the primary"
 )
 
 _TABLE: Final = """
@@ -119,14 +119,15 @@ def _described(
     found = session.execute(_TABLE, (database, relation))
     if not found:
         if database is None and session.execute("SELECT DATABASE()") == [(None,)]:
-            raise SinkRefusedError(f"table {name} has no database: name one in sink.table or in sink.dsn")
+            raise SinkRefusedError(f"table {name} has no database. Name one in sink.table or in sink.dsn")
         raise _not_there(session, name, None if database is None else quoted(database, relation))
     ((database, relation, kind, engine, transactions),) = found
     if kind != "BASE TABLE":
         raise SinkRefusedError(f"{name} is not a table at the sink but a {str(kind).lower()}: name the table itself")
     if transactions != "YES":
         raise SinkRefusedError(
-            f"table {name} is stored by {engine}, which knows no transactions: ALTER TABLE {quoted(database, relation)}"
+            f"table {name} uses engine {engine}, which has no transactions. Run: ALTER TABLE "
+            f"{quoted(database, relation)}"
             " ENGINE = InnoDB"
         )
     identifier = quoted(database, relation)
@@ -153,8 +154,7 @@ def _described(
     if len(table.name) > SPELLING_CHARACTERS_MAX:
         raise SinkRefusedError(
             f"the name of table {table.name} has {len(table.name)} characters with its quotes, and Headgate's own "
-            f"tables hold {SPELLING_CHARACTERS_MAX}: write to a table of a database whose name is shorter or has no "
-            "dots"
+            f"tables store at most {SPELLING_CHARACTERS_MAX}. Use a database whose name is shorter or has no dots"
         )
     _check_rights(session, table)
     return table
@@ -165,11 +165,11 @@ def _not_there(session: MysqlSession, name: str, identifier: str | None) -> Sink
     for part in filter(None, split_table(name)):
         if len(part) > NAME_CHARACTERS_MAX:
             return SinkRefusedError(
-                f"table {name} does not exist at the sink: a name there has at most {NAME_CHARACTERS_MAX} characters, "
-                f"and {part!r} has {len(part)}. Name an existing table in sink.table"
+                f"table {name} does not exist at the sink. A name there has at most {NAME_CHARACTERS_MAX} "
+                f"characters, and {part!r} has {len(part)}. Name an existing table in sink.table"
             )
     near = nearest(name, (table_spelling(str(schema), str(table)) for schema, table in session.execute(_TABLES)))
-    lacks = f"table {name} does not exist at the sink, or its user may not see it{near}: create it first"
+    lacks = f"table {name} does not exist at the sink, or the sink's user may not see it{near}. Create it first"
     if identifier is None:
         return SinkRefusedError(lacks)
     grant = f"GRANT SELECT, INSERT, UPDATE, DELETE ON {identifier} TO {_user(session)}"
@@ -193,7 +193,8 @@ def _keys(form: MysqlForm, name: str, *, keyless: bool) -> tuple[tuple[str, ...]
         raise without_key(name)
     if key.prefixed:
         raise SinkRefusedError(
-            f"the primary key of table {name} covers only a part of {key.prefixed[0]}: cover it whole"
+            f"the primary key of table {name} covers only a prefix of {key.prefixed[0]}. Define the key on the "
+            f"whole column"
         )
     return key.columns, len(form.keys) > 1
 
@@ -238,13 +239,13 @@ def check_database(session: MysqlSession) -> None:
         raise SinkUnavailableError(_READ_ONLY_SERVER)
     if log_bin and str(log_format).upper() == "STATEMENT":
         raise SinkRefusedError(
-            "the sink logs statements (binlog_format=STATEMENT), which does not go with READ COMMITTED: "
-            "SET GLOBAL binlog_format = 'MIXED' or 'ROW'"
+            "the sink logs statements (binlog_format=STATEMENT), which does not work with READ COMMITTED. Run: SET "
+            "GLOBAL binlog_format = 'MIXED' or 'ROW'"
         )
     if session.loads and not lenient:
         raise SinkRefusedError(
-            "the sink refuses LOAD DATA LOCAL (local_infile=OFF), by which rows are sent to it: SET GLOBAL "
-            "local_infile = ON, or add the option bulk=insert to sink.dsn, which needs about half as long again"
+            "the sink refuses LOAD DATA LOCAL (local_infile=OFF), which Headgate uses to send rows. Run SET GLOBAL "
+            "local_infile = ON, or add the option bulk=insert to sink.dsn, which takes about half as long again"
         )
     probe = quoted(DATABASE, "headgate_probe")
     try:

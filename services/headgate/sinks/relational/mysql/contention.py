@@ -65,9 +65,9 @@ def end_blockers(  # noqa: PLR0917 - see Dialect
                 continue
             if errno(error) in _NOT_OWNER:
                 raise SinkRefusedError(
-                    f"session {session_id} holds {table} under epoch {holder.epoch}, which is over, and cannot be "
-                    f"ended by this user ({message(error)}): use the same user for every agent, or grant it "
-                    "CONNECTION ADMIN"
+                    f"session {session_id} holds {table} under epoch {holder.epoch}, which has ended, and this user "
+                    f"may not end the session ({message(error)}). Use the same user for every agent, or grant it "
+                    f"CONNECTION ADMIN"
                 ) from error
             raise
     return _who_blocks(watching, blocked)

@@ -35,13 +35,13 @@ _MYSQL: Final = Dialect[MysqlSession, Column, MysqlError](
     words_of=words_of,
     sink_error=sink_error,
     folded=(
-        "another row has a key that the collation of column {columns} takes for the same: give the key a collation "
-        "that ends in _nopad_bin (MariaDB) or _0900_bin (MySQL); the others take 'a' and 'a ' for one"
+        "another row has a key that the collation of column {columns} treats as equal. Give the key a collation "
+        "that ends in _nopad_bin (MariaDB) or _0900_bin (MySQL); other collations treat 'a' and 'a ' as equal"
     ),
     keeps_session=False,  # the rows that a claim has locked go on naming its session, so that another might end it
     connect_watcher=connect_watcher,
     end_blockers=end_blockers,
-    unseen_blocker="somebody this user cannot see (GRANT PROCESS ON *.* to it, to see who)",
+    unseen_blocker="a session that this user may not see (GRANT PROCESS ON *.* to the user to see it)",
     cancel=cancel,
 )
 

@@ -45,5 +45,5 @@ def sink_error(error: MysqlError, doing: str) -> SinkError:
         case fault if fault in _UNAVAILABLE:
             return SinkUnavailableError(text)
         case Fault.PERMISSION:
-            return SinkRefusedError(f"{text}: grant it to the sink's user")
+            return SinkRefusedError(f"{text}. Grant it to the sink's user")
     return SinkRefusedError(f"{text} (error {number})")

@@ -34,7 +34,7 @@ class MysqlProgress(Progress[MysqlSession]):
         if database is None:
             ((database,),) = self.session.execute("SELECT DATABASE()")
             if database is None:
-                raise SinkRefusedError(f"table {claim.table} has no database: name one in sink.table or in sink.dsn")
+                raise SinkRefusedError(f"table {claim.table} has no database. Name one in sink.table or in sink.dsn")
         full = table_spelling(str(database), relation)
         for schema, table in self.session.execute(_FOUND, (database, relation)):
             return table_spelling(str(schema), str(table))

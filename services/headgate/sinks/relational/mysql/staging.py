@@ -97,7 +97,7 @@ class MysqlStage(Stage[MysqlSession, Column]):
         warnings = self.session.load(statement, self._lines(group, used))
         if warnings:
             said = [(int(row[1]), str(row[2])) for row in self.session.execute("SHOW WARNINGS LIMIT 1")]
-            self._refuse(group, *(said or [(0, "the sink warned, and did not say of what")])[0], 0)
+            self._refuse(group, *(said or [(0, "the sink reported a warning without a text")])[0], 0)
 
     def _refuse(self, group: Group, number: int, text: str, first: int) -> None:
         """Raise for the first row that the server's error names, counted from row ``first`` of the group."""

@@ -87,7 +87,7 @@ _PRECISION: Final = re.compile(r"\((\d+)\)")
 
 
 def _missing(text: str) -> NotTextError:
-    return NotTextError(f"there is no {text} in MySQL and MariaDB: filter such rows, or use a text column")
+    return NotTextError(f"MySQL and MariaDB cannot store {text}. Filter such rows, or use a text column")
 
 
 def _existing(text: str) -> str:
@@ -201,7 +201,7 @@ def _date(meaning: str | None, value: object) -> str:
     if meaning is not None and meaning not in DATES:
         per_second = PER_SECOND.get(meaning)
         if per_second is None:
-            raise NotTextError(f"a number whose schema says {meaning} is no date")
+            raise NotTextError(f"a number whose schema is {meaning} is not a date")
         value //= per_second * SECONDS_PER_DAY
     return _day(value)
 
@@ -220,8 +220,8 @@ def _time_of_postgresql(is_fine: bool | None, value: object) -> str:
         return _time(MICROS, value)
     if value > MILLIS_PER_DAY or is_fine is None:
         raise NotTextError(
-            "whether the value counts milliseconds or microseconds depends on the source column's precision, which "
-            "this sink column's does not tell: give it that of the source (time is time(6) there), or use events "
+            "whether the value counts milliseconds or microseconds depends on the source column's precision, and "
+            "this sink column has another one. Give it the source's precision (time is time(6) there), or use events "
             "with schema"
         )
     return _time(MILLIS, value)
@@ -246,7 +246,7 @@ def _instant(per_second: int | None, value: object, *, said: bool) -> str:
 
 def _refused_geometry(kind: str, value: object) -> str:
     del value
-    raise NotTextError(f"columns of type {kind} are not supported: leave the column out (column.exclude.list)")
+    raise NotTextError(f"columns of type {kind} are not supported. Exclude the column (column.exclude.list)")
 
 
 def _is_fine(column: Column) -> bool | None:

@@ -136,5 +136,5 @@ def _written(session: PostgresSession, text: str | None) -> str:
     if text is None:
         return "NULL"
     if _NUL in text:
-        raise NotTextError("there is no NUL in a text of PostgreSQL's")
+        raise NotTextError("a PostgreSQL text cannot contain NUL")
     return session.literal(text)

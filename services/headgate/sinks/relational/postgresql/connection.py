@@ -143,8 +143,9 @@ def connect(settings: RelationalSettings) -> PostgresSession:
             session.close()
             if fault_of(error) is Fault.PERMISSION:
                 raise SinkRefusedError(
-                    "sink.foreign_keys: ignore needs a right that the sink's user has not: GRANT SET ON PARAMETER "
-                    f"session_replication_role TO it (PostgreSQL 15 and later; before, a superuser) [{message(error)}]"
+                    "sink.foreign_keys: ignore needs a right that the sink's user does not have. Run GRANT SET ON "
+                    "PARAMETER session_replication_role TO the user (PostgreSQL 15 and later; before, a superuser) "
+                    f"[{message(error)}]"
                 ) from error
             raise sink_error(error, "opening a session at the sink") from error
     return session

@@ -63,8 +63,8 @@ def end_blockers(  # noqa: PLR0917 - see Dialect
             if fault_of(error) is not Fault.PERMISSION:
                 raise
             raise SinkRefusedError(
-                f"{blocker} holds {table} under an epoch that is over and cannot be ended by this user: "
-                "use the same user for every agent, or GRANT pg_signal_backend"
+                f"{blocker} holds {table} under an epoch that has ended, and this user may not end the session. Use "
+                f"the same user for every agent, or GRANT pg_signal_backend"
             ) from error
     return [str(blocker) for blocker in blockers]
 

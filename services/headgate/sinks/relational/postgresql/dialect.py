@@ -37,9 +37,9 @@ _POSTGRESQL: Final = Dialect[PostgresSession, Column, PostgresError](
     words_of=words_of,
     sink_error=sink_error,
     folded=(
-        "another row has a key that column {columns} takes for the same (citext, or a collation that is not "
-        "deterministic), or the column's type prints the key in another way than it was sent: make it text with a "
-        "deterministic collation"
+        "another row has a key that column {columns} treats as equal (citext, or a collation that is not "
+        "deterministic), or the column's type changes how the key is written. Make it text with a deterministic "
+        "collation"
     ),
     keeps_session=True,
     connect_watcher=connect,

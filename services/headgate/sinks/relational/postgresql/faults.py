@@ -46,10 +46,10 @@ def sink_error(error: PostgresError, doing: str) -> SinkError:
     if fault is Fault.LOST:
         return SinkSilentError(f"{text} (the session is lost)")
     if fault is Fault.PERMISSION:
-        return SinkRefusedError(f"{text}: grant it to the sink's user")
+        return SinkRefusedError(f"{text}. Grant it to the sink's user")
     if fault in _NOT_FOUND and error.diag.context:
         return SinkRefusedError(
-            f"{text} (SQLSTATE {state}). A trigger's function looks for it ({error.diag.context.splitlines()[0]}), and "
+            f"{text} (SQLSTATE {state}). A trigger's function uses it ({error.diag.context.splitlines()[0]}), and "
             "Headgate's sessions have only pg_catalog on their search path. Qualify names in that function, or "
             "ALTER FUNCTION … SET search_path"
         )

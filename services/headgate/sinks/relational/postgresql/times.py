@@ -55,7 +55,7 @@ def days_text(meaning: str | None, value: object) -> str:
     if meaning is not None and meaning not in DATES:
         per_second = PER_SECOND.get(meaning)
         if per_second is None:
-            raise NotTextError(f"a number whose schema says {meaning} is no date")
+            raise NotTextError(f"a number whose schema is {meaning} is not a date")
         value //= per_second * SECONDS_PER_DAY
     if not _FIRST_DAY <= value <= _LAST_DAY:
         infinity = infinite_date(value)
@@ -107,7 +107,7 @@ def _without_offset(text: str, in_utc: Callable[[str], str]) -> str:
     moved = in_utc(text)
     if OFFSET.search(moved) is not None:
         raise NotTextError(
-            "the value has an offset, and the column no zone: only YYYY-MM-DDThh:mm:ss±hh:mm can be stored there"
+            "the value has an offset, but the column has no zone. Only YYYY-MM-DDThh:mm:ss±hh:mm can be stored there"
         )
     return moved
 

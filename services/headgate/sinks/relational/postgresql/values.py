@@ -61,7 +61,7 @@ def _text(kind: str, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if kind in _UNSIGNED and type(value) is int and value < 0:
-        raise NotTextError(f"the value is negative, and a column of type {kind} is not: it would become another number")
+        raise NotTextError(f"the value is negative, and a column of type {kind} would store another number")
     if kind == "point" and isinstance(value, dict) and {"x", "y"} <= value.keys():
         return f"({scalar(kind, value['x'])},{scalar(kind, value['y'])})"
     return scalar(kind, value)
@@ -70,7 +70,7 @@ def _text(kind: str, value: object) -> str:
 def _money(scale: int | None, value: object) -> str:
     text = numeric(scale, value)
     if text in _NOT_FINITE:  # the server has no error of its own for it, and blames the statement
-        raise NotTextError(f"there is no {text} in a column of type money: filter such rows, or use a numeric column")
+        raise NotTextError(f"a column of type money cannot store {text}. Filter such rows, or use a numeric column")
     return text
 
 
