@@ -27,8 +27,10 @@ INSTEAD: Final = {
     r"forgive[ns]?": "re-admit",
     r"reckon(?:ed|ing|s)?": "estimate, compute",
     r"than\s+is": "another construction",
+    r"(?:take[ns]?|taking|took)\s+up(?!\s+to\b)": "start, resume, process",
     r"throne": "election, term",
     r"up\s+to\s+when": "to which time",
+    r"wish(?:es|ed)?": "desired state, request",
 }
 """Expression → what to write."""
 

@@ -39,7 +39,8 @@ def _check_log(around: Surroundings, log_name: str) -> None:
             known = ", ".join(sorted(set(FeedChangeLogs(around.log).names_by_topic().values()))) or "none"
             raise CommandError(
                 ExitCode.NOT_FOUND,
-                f"there is no change log {log_name!r}: create it by `headgate generation create`. Known are: {known}",
+                f"change log {log_name!r} does not exist. Create it with `headgate generation create`. "
+                f"Known are: {known}",
             )
 
 

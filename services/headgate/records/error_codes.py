@@ -125,7 +125,7 @@ _ROWS: Final = (
         "change_log_missing",
         Stage.SOURCE,
         False,
-        "there is no change log of the name in `source.change_log`",
+        "the change log in `source.change_log` does not exist",
         "`headgate generation create`, or correct the option",
     ),
     ErrorCode(

@@ -116,7 +116,7 @@ class ChangeLogFollower:
     def _check(self, span: Span, name: str, state: GenerationState, positions: Positions, ends: Positions) -> None:
         reader = reader_of_feed(span.id.feed)
         if name not in state.sets:
-            raise ChangeLogMissingError(f"there is no change log {name} on the topic generation any more")
+            raise ChangeLogMissingError(f"change log {name} no longer exists on the topic generation")
         if reader not in state.readers.get(name, {}):
             raise ChangeLogUnavailableError(
                 f"change log {name} does not know of reader {reader} yet: what the feed has to read could be retired. "

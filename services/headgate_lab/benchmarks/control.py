@@ -175,8 +175,8 @@ class _World:
         for number, first in enumerate(range(0, self.spans, FEED_SPANS)):
             name = f"feed-{number:05}"
             spec = f"{name} {min(FEED_SPANS, self.spans - first)}"
-            wish = OperationRequested(OperationKind.CREATE_FEED, name, spec, None, None, "bench", 0)
-            self._write(RequestKey(f"create-{name}"), wish)
+            requested = OperationRequested(OperationKind.CREATE_FEED, name, spec, None, None, "bench", 0)
+            self._write(RequestKey(f"create-{name}"), requested)
         used = self._until(lambda: len(self.held) == self.spans, "dispatched every span")
         return used + self._until(self._all_replicate, "seen every span replicate")
 

@@ -1,4 +1,4 @@
-"""Guarantee 2: what is still missing until every wish is fulfilled, in words; nothing once the world has converged."""
+"""Guarantee 2: what is missing until every desired state is reached; nothing once the simulation converged."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def what_is_missing(world: "World") -> list[str]:
-    """Every wish that is not fulfilled, and every trace that should be gone."""
+    """Every desired state that is not reached, and every trace that should be gone."""
     missing: list[str] = []
     agents = {
         (process.session.key.agent, process.session.key.session): process

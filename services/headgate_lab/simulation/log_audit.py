@@ -368,8 +368,8 @@ class LogAudit:
             self._feed_gone(feed_id, is_abandoned=True)
 
 
-def _is_of_all(wish: OperationRequested) -> bool:
-    return wish.kind is OperationKind.REBALANCE_FEED and not wish.feed
+def _is_of_all(requested: OperationRequested) -> bool:
+    return requested.kind is OperationKind.REBALANCE_FEED and not requested.feed
 
 
 def _phase(record: SpanDispatched) -> str:

@@ -1,7 +1,7 @@
 """One history: processes, log, sink and operator under one clock that only steps, and one source of chance, the seed.
 
     safety     faults as the profile has them; every guarantee is checked at every step
-    liveness   everything is healed; within a bounded time every wish must be fulfilled, and stay so
+    liveness   everything is healed; within a bounded time every desired state must be reached, and stay so
 
 The same seed gives the same history, byte for byte: ``digest`` is of all that ever became visible, in order.
 """

@@ -120,7 +120,7 @@ def test_a_feed_follows_one_sixteen_four_sixty_four_and_one_stream_while_agent_a
     topic = f"{log.cluster}-changes.public.goods"
     missing = headgate("feed", "create", str(feed_file), "--dry-run")
     assert missing.exit_code == ExitCode.SOURCE, missing.output
-    assert "there is no change log 'goods'" in missing.stderr
+    assert "change log 'goods' does not exist" in missing.stderr
     done("generation", "create", SET, "--topic", topic, "--partitions", "128", "--timeout", "120")
     for agent in agents.values():
         eventually(lambda agent=agent: agent.get("/readyz")[0] == 200, "the agent is ready", 300)

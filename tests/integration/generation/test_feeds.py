@@ -82,7 +82,7 @@ def test_what_cannot_be_is_said(log: KafkaLog) -> None:
     for topic in (operator.topic, f"{operator.topic}.positions"):
         with pytest.raises(NotAChangeLogError, match=f"Say source.change_log: {SET}"):
             plan_spans(log.connection, spec_of(topics=[topic]), "headgate.", change_logs)
-    with pytest.raises(ChangeLogMissingError, match="there is no change log 'other'"):
+    with pytest.raises(ChangeLogMissingError, match="change log 'other' does not exist"):
         plan_spans(log.connection, spec_of(change_log="other"), "headgate.", change_logs)
     with pytest.raises(ChangeLogMissingError, match="any more"):
         change_logs.report("other", "feed.shop", {})

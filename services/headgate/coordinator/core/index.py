@@ -170,7 +170,7 @@ class Indexes:
     ) -> Iterable[SpanKey]:
         """A feed's record replaced another; the spans whose counts may have changed with it.
 
-        Proportional to the feed's spans when an operator's wish changes, to those that come and go when a table is
+        Proportional to the feed's spans when the desired state changes, to those that come and go when a table is
         divided otherwise (but for one pass over the plan), else free.
         """
         if (

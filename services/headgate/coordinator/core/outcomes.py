@@ -1,4 +1,4 @@
-"""What operators are told, and what their wishes do to a feed's record: shared by all that answers requests."""
+"""Answers to operators, and what their requests change in a feed's record. Used by all modules that answer."""
 
 from itertools import filterfalse
 from typing import Final
@@ -25,7 +25,7 @@ def refuse(draft: Draft, request: str, reason: str) -> None:
 
 
 def supersede(draft: Draft, feed: FeedRecorded, request: str) -> None:
-    """The wish that is under way comes to nothing: another follows it."""
+    """Settle the request that is under way as superseded by another one."""
     outcome = None if feed.request is None else draft.outcome(feed.request)
     if outcome is not None and outcome.status is OutcomeStatus.ACCEPTED:
         draft.settle(feed.request, OutcomeStatus.FAILED, f"superseded by request {request}")

@@ -44,26 +44,26 @@ def answer_request(draft: Draft, request: str) -> None:
     placed = draft.state.requests.get(request)
     if placed is None or draft.outcome(request) is not None:
         return
-    wish = placed.request
-    match wish.kind:
+    requested = placed.request
+    match requested.kind:
         case OperationKind.CREATE_FEED:
-            acceptance.create(draft, request, wish)
+            acceptance.create(draft, request, requested)
         case OperationKind.UPDATE_FEED:
-            acceptance.update(draft, request, wish)
+            acceptance.update(draft, request, requested)
         case OperationKind.PAUSE_FEED:
-            _want(draft, request, wish, WantedState.STOPPED)
+            _want(draft, request, requested, WantedState.STOPPED)
         case OperationKind.REMOVE_FEED:
-            _want(draft, request, wish, WantedState.REMOVED)
+            _want(draft, request, requested, WantedState.REMOVED)
         case OperationKind.RESUME_FEED:
-            _resume(draft, request, wish)
+            _resume(draft, request, requested)
         case OperationKind.MOVE_TABLE:
-            _move(draft, request, wish)
+            _move(draft, request, requested)
         case OperationKind.SPLIT_TABLE | OperationKind.MERGE_TABLE:
-            dividing.ask(draft, request, wish)
+            dividing.ask(draft, request, requested)
         case OperationKind.REBALANCE_FEED:
-            relocation.ask_rebalance(draft, request, wish)
+            relocation.ask_rebalance(draft, request, requested)
         case OperationKind.DRAIN_AGENT:
-            relocation.ask_drain(draft, request, wish)
+            relocation.ask_drain(draft, request, requested)
         case OperationKind.RESIGN_OWNER:
             reason = f"the owner of term {draft.term.owner_rev} gives shard {draft.state.shard} back"
             draft.settle(request, OutcomeStatus.DONE, reason)
@@ -83,49 +83,49 @@ def catch_up(draft: Draft) -> None:
     for request in sorted(set(state.outcomes) - set(state.requests)):
         forget_outcome(draft, request)
     for request in sorted(state.requests, key=lambda name: (state.requests[name].offset, name)):
-        outcome, wish = state.outcomes.get(request), state.requests[request].request
+        outcome, requested = state.outcomes.get(request), state.requests[request].request
         if outcome is None:
             answer_request(draft, request)
         elif outcome.status is OutcomeStatus.ACCEPTED:
-            _take_up(draft, request, wish)
+            _take_up(draft, request, requested)
     draft.feeds_touched.update(state.feeds)
 
 
-def _take_up(draft: Draft, request: str, wish: OperationRequested) -> None:
+def _take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
     """What an owner before me has accepted; what is not here is in the records of feeds and spans."""
-    match wish.kind:
+    match requested.kind:
         case OperationKind.CREATE_FEED | OperationKind.UPDATE_FEED | OperationKind.RESUME_FEED:
             acceptance.ask_again(draft, request)
         case OperationKind.SPLIT_TABLE | OperationKind.MERGE_TABLE:
-            dividing.take_up(draft, request, wish)
+            dividing.take_up(draft, request, requested)
         case OperationKind.REBALANCE_FEED:
-            relocation.ask_rebalance(draft, request, wish)
+            relocation.ask_rebalance(draft, request, requested)
         case OperationKind.DRAIN_AGENT:
-            relocation.ask_drain(draft, request, wish)
+            relocation.ask_drain(draft, request, requested)
         case _:
             pass
 
 
-def _want(draft: Draft, request: str, wish: OperationRequested, wanted: WantedState) -> None:
-    feed = draft.feed(wish.feed)
+def _want(draft: Draft, request: str, requested: OperationRequested, wanted: WantedState) -> None:
+    feed = draft.feed(requested.feed)
     if feed is None:
-        return refuse(draft, request, no_such_feed(draft, wish.feed))
-    if wish.abandon_sink and not feed.abandoned:
-        return _abandon(draft, request, wish, feed)
+        return refuse(draft, request, no_such_feed(draft, requested.feed))
+    if requested.abandon_sink and not feed.abandoned:
+        return _abandon(draft, request, requested, feed)
     if feed.wanted is WantedState.REMOVED:
-        return refuse(draft, request, f"feed {wish.feed!r} is being removed")
+        return refuse(draft, request, f"feed {requested.feed!r} is being removed")
     if feed.wanted is WantedState.FINISHED and wanted is WantedState.STOPPED:
-        return refuse(draft, request, f"feed {wish.feed!r} has reached its target_ts: {FINISHED_ADVICE}")
+        return refuse(draft, request, f"feed {requested.feed!r} has reached its target_ts: {FINISHED_ADVICE}")
     if feed.wanted is wanted:
         reason = "is stopped already" if feed.state is FeedState.STOPPED else "is being stopped already"
-        return refuse(draft, request, f"feed {wish.feed!r} {reason}")
+        return refuse(draft, request, f"feed {requested.feed!r} {reason}")
     supersede(draft, feed, request)
     draft.settle(request, OutcomeStatus.ACCEPTED, "every table is being drained and sealed")
-    change_wish(draft, wish.feed, feed, wanted, request)
+    change_wish(draft, requested.feed, feed, wanted, request)
     return None
 
 
-def _abandon(draft: Draft, request: str, wish: OperationRequested, feed: FeedRecorded) -> None:
+def _abandon(draft: Draft, request: str, requested: OperationRequested, feed: FeedRecorded) -> None:
     """Remove a feed without its sink, also one that is being removed and cannot be sealed."""
     changed = replace(feed, abandoned=True)
     reason = waits_for_upgrade(draft, changed)
@@ -133,31 +133,33 @@ def _abandon(draft: Draft, request: str, wish: OperationRequested, feed: FeedRec
         return refuse(draft, request, reason)
     supersede(draft, feed, request)
     draft.settle(request, OutcomeStatus.ACCEPTED, "every agent stops its tables; the sink is not asked any more")
-    change_wish(draft, wish.feed, changed, WantedState.REMOVED, request)
+    change_wish(draft, requested.feed, changed, WantedState.REMOVED, request)
     return None
 
 
-def _resume(draft: Draft, request: str, wish: OperationRequested) -> None:
-    feed = draft.feed(wish.feed)
+def _resume(draft: Draft, request: str, requested: OperationRequested) -> None:
+    feed = draft.feed(requested.feed)
     if feed is None:
-        return refuse(draft, request, no_such_feed(draft, wish.feed))
+        return refuse(draft, request, no_such_feed(draft, requested.feed))
     is_removed = feed.wanted is WantedState.REMOVED
-    reason = f"feed {wish.feed!r} is being removed" if is_removed else discovery.why_not_resumed(feed, wish.feed)
+    reason = (
+        f"feed {requested.feed!r} is being removed" if is_removed else discovery.why_not_resumed(feed, requested.feed)
+    )
     if reason is not None:
         return refuse(draft, request, reason)
-    if wish.spec is not None:
-        return acceptance.rewind(draft, request, wish)
+    if requested.spec is not None:
+        return acceptance.rewind(draft, request, requested)
     if feed.wanted is WantedState.FINISHED:
-        return refuse(draft, request, f"feed {wish.feed!r} has reached its target_ts: {FINISHED_ADVICE}")
-    failed = [key for key in spans_of(feed, wish.feed) if _waits_after_failure(draft, key)]
+        return refuse(draft, request, f"feed {requested.feed!r} has reached its target_ts: {FINISHED_ADVICE}")
+    failed = [key for key in spans_of(feed, requested.feed) if _waits_after_failure(draft, key)]
     if feed.wanted is WantedState.RUNNING and not failed:
-        return refuse(draft, request, f"feed {wish.feed!r} runs already")
-    draft.cancel_timer("stuck", wish.feed)
+        return refuse(draft, request, f"feed {requested.feed!r} runs already")
+    draft.cancel_timer("stuck", requested.feed)
     for key in failed:
         draft.cancel_timer("retry", key)
         draft.term.retry_due.put(key)
     supersede(draft, feed, request)
-    change_wish(draft, wish.feed, feed, WantedState.RUNNING, request)
+    change_wish(draft, requested.feed, feed, WantedState.RUNNING, request)
     draft.settle(request, OutcomeStatus.DONE, f"running; {len(failed)} failed tables are tried again now")
     return None
 
@@ -167,49 +169,51 @@ def _waits_after_failure(draft: Draft, key: SpanKey) -> bool:
     return record is not None and record.state is ReplicationState.ABSENT and record.failures > 0
 
 
-def _move(draft: Draft, request: str, wish: OperationRequested) -> None:
-    feed = draft.feed(wish.feed)
+def _move(draft: Draft, request: str, requested: OperationRequested) -> None:
+    feed = draft.feed(requested.feed)
     if feed is None:
-        return refuse(draft, request, no_such_feed(draft, wish.feed))
+        return refuse(draft, request, no_such_feed(draft, requested.feed))
     if feed.wanted is not WantedState.RUNNING:
-        return refuse(draft, request, f"feed {wish.feed!r} is {feed.state}, wanted {feed.wanted}: resume it first")
-    plans = [plan for plan in feed.spans if wish.table is not None and wish.table in (plan.table, plan.span)]
-    reason = _what_is_unknown(draft, wish, feed, plans)
-    reason = reason or _why_not_movable(draft, wish, plans) or _why_no_target(draft, wish, plans[0])
+        return refuse(draft, request, f"feed {requested.feed!r} is {feed.state}, wanted {feed.wanted}: resume it first")
+    plans = [plan for plan in feed.spans if requested.table is not None and requested.table in (plan.table, plan.span)]
+    reason = _what_is_unknown(draft, requested, feed, plans)
+    reason = reason or _why_not_movable(draft, requested, plans) or _why_no_target(draft, requested, plans[0])
     if reason is not None:
         return refuse(draft, request, reason)
-    target = session_with_capacity(_sessions_of(draft, wish.agent), capacity_of(draft))
+    target = session_with_capacity(_sessions_of(draft, requested.agent), capacity_of(draft))
     if target is None:
         reason = "its capacity is reached, or it opens too many tables just now"
-        return refuse(draft, request, f"agent {wish.agent!r} has no free capacity: {reason}")
-    draft.settle(request, OutcomeStatus.ACCEPTED, f"{wish.agent} prepares the table")
-    span_lifecycle.begin_move(draft, SpanKey(wish.feed, plans[0].span), target, request)
+        return refuse(draft, request, f"agent {requested.agent!r} has no free capacity: {reason}")
+    draft.settle(request, OutcomeStatus.ACCEPTED, f"{requested.agent} prepares the table")
+    span_lifecycle.begin_move(draft, SpanKey(requested.feed, plans[0].span), target, request)
     return None
 
 
-def _what_is_unknown(draft: Draft, wish: OperationRequested, feed: FeedRecorded, plans: list[SpanPlan]) -> str | None:
+def _what_is_unknown(
+    draft: Draft, requested: OperationRequested, feed: FeedRecorded, plans: list[SpanPlan]
+) -> str | None:
     if not plans:
-        return no_such_table(feed, wish.feed, wish.table)
-    return None if _sessions_of(draft, wish.agent) else no_such_agent(draft, wish.agent)
+        return no_such_table(feed, requested.feed, requested.table)
+    return None if _sessions_of(draft, requested.agent) else no_such_agent(draft, requested.agent)
 
 
-def _why_not_movable(draft: Draft, wish: OperationRequested, plans: list[SpanPlan]) -> str | None:
+def _why_not_movable(draft: Draft, requested: OperationRequested, plans: list[SpanPlan]) -> str | None:
     if len(plans) > 1:
-        return f"table {wish.table!r} has several spans; name one: {', '.join(plan.span for plan in plans)}"
-    record = draft.span(SpanKey(wish.feed, plans[0].span))
+        return f"table {requested.table!r} has several spans; name one: {', '.join(plan.span for plan in plans)}"
+    record = draft.span(SpanKey(requested.feed, plans[0].span))
     if not span_lifecycle.is_movable(record):
         where = "waiting for an agent" if record is None or record.primary is None else f"in {record.state}"
-        return f"table {wish.table!r} is {where}: try again when it is replicating"
+        return f"table {requested.table!r} is {where}: try again when it is replicating"
     return None
 
 
-def _why_no_target(draft: Draft, wish: OperationRequested, plan: SpanPlan) -> str | None:
-    record = draft.span(SpanKey(wish.feed, plan.span))
-    if record is not None and record.primary is not None and record.primary.agent == wish.agent:
-        return f"table {wish.table!r} is on {wish.agent} already"
-    targets = [session for session in _sessions_of(draft, wish.agent) if draft.is_target(session)]
+def _why_no_target(draft: Draft, requested: OperationRequested, plan: SpanPlan) -> str | None:
+    record = draft.span(SpanKey(requested.feed, plan.span))
+    if record is not None and record.primary is not None and record.primary.agent == requested.agent:
+        return f"table {requested.table!r} is on {requested.agent} already"
+    targets = [session for session in _sessions_of(draft, requested.agent) if draft.is_target(session)]
     if not targets:
-        return f"agent {wish.agent!r} is stopping or being drained, or has not answered the owner yet"
+        return f"agent {requested.agent!r} is stopping or being drained, or has not answered the owner yet"
     return None
 
 

@@ -47,7 +47,7 @@ CHUNK_STREAMS: Final = 5_000
 
 
 class PlacedRequest(msgspec.Struct, frozen=True):
-    """A request and where it stands: requests are taken up in that order."""
+    """A request and its position: requests are processed in that order."""
 
     offset: int
     request: GenerationRequested

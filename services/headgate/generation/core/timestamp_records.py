@@ -38,7 +38,7 @@ RowKey = DescriptionKey | StreamsKey | TimestampKey
 
 
 class PlacedTimestamps(msgspec.Struct, frozen=True):
-    """A request and where it stands: requests are taken up in that order."""
+    """A request and its position: requests are processed in that order."""
 
     offset: int
     request: TimestampsRequested

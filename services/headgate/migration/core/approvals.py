@@ -21,28 +21,28 @@ def answer_approval(draft: Draft, request: str) -> None:
     placed = draft.state.approvals.get(request)
     if placed is None or draft.outcome(request) is not None:
         return None
-    wish = placed.request
-    if (reason := _why_not(draft, wish)) is not None:
+    requested = placed.request
+    if (reason := _why_not(draft, requested)) is not None:
         return draft.settle(request, OutcomeStatus.REFUSED, reason)
-    draft.signal(wish.migration, Signal.APPROVE, draft.cause(approved_by=wish.requested_by))
-    draft.settle(request, OutcomeStatus.DONE, f"{wish.migration} is approved and queued")
+    draft.signal(requested.migration, Signal.APPROVE, draft.cause(approved_by=requested.requested_by))
+    draft.settle(request, OutcomeStatus.DONE, f"{requested.migration} is approved and queued")
     return draft.burst()
 
 
-def _why_not(draft: Draft, wish: MigrationRequested) -> str | None:
-    if wish.kind is not MigrationRequestKind.APPROVE:
-        return f"topic migration-approval is for approvals; {wish.kind} belongs on topic migration-request"
-    record = draft.migration(wish.migration)
+def _why_not(draft: Draft, requested: MigrationRequested) -> str | None:
+    if requested.kind is not MigrationRequestKind.APPROVE:
+        return f"topic migration-approval is for approvals; {requested.kind} belongs on topic migration-request"
+    record = draft.migration(requested.migration)
     if record is None:
-        return coded(NOT_FOUND, f"migration {wish.migration} does not exist")
+        return coded(NOT_FOUND, f"migration {requested.migration} does not exist")
     if record.state is not MigrationState.AWAITING_APPROVAL:
         by = f", approved by {record.approved_by}" if record.approved_by else ""
-        return f"{wish.migration} is {record.state}{by}: it waits for no approval"
-    user = user_of(wish.requested_by)
+        return f"{requested.migration} is {record.state}{by}: it waits for no approval"
+    user = user_of(requested.requested_by)
     if not user:
         return "the approval does not name its user"
     if user == user_of(record.submitted_by):
-        return f"{wish.migration} was submitted by {record.submitted_by}: another user must approve it"
+        return f"{requested.migration} was submitted by {record.submitted_by}: another user must approve it"
     return None
 
 

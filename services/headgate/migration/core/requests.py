@@ -66,18 +66,18 @@ def answer(draft: Draft, request: str) -> None:
     placed = draft.state.requests.get(request)
     if placed is None or draft.outcome(request) is not None:
         return
-    wish = placed.request
-    match wish.kind:
+    requested = placed.request
+    match requested.kind:
         case MigrationRequestKind.SUBMIT | MigrationRequestKind.REVERT:
-            _submit(draft, request, wish)
+            _submit(draft, request, requested)
         case MigrationRequestKind.RETRY:
-            _retry(draft, request, wish)
+            _retry(draft, request, requested)
         case MigrationRequestKind.CLEANUP:
-            _clean_up(draft, request, wish)
+            _clean_up(draft, request, requested)
         case MigrationRequestKind.APPROVE:
             draft.settle(request, OutcomeStatus.REFUSED, "approvals belong on topic migration-approval")
         case _:
-            _wish(draft, request, wish)
+            _signal_all(draft, request, requested)
 
 
 def forget_outcome(draft: Draft, request: str) -> None:
@@ -93,11 +93,11 @@ def catch_up(draft: Draft) -> None:
         forget_outcome(draft, request)
     for request in sorted(state.requests, key=lambda name: (state.requests[name].offset, name)):
         outcome = state.outcomes.get(request)
-        wish = state.requests[request].request
+        requested = state.requests[request].request
         if outcome is None:
             answer(draft, request)
-        elif outcome.status is OutcomeStatus.ACCEPTED and wish.kind is MigrationRequestKind.CLEANUP:
-            draft.term.cleaning.update(_meant(draft, wish))
+        elif outcome.status is OutcomeStatus.ACCEPTED and requested.kind is MigrationRequestKind.CLEANUP:
+            draft.term.cleaning.update(_meant(draft, requested))
     for request in sorted(state.approvals, key=lambda name: (state.approvals[name].offset, name)):
         answer_approval(draft, request)
     settle_waiting(draft)
@@ -106,20 +106,20 @@ def catch_up(draft: Draft) -> None:
 # --- submitting -----------------------------------------------------------------------------------------------
 
 
-def _submit(draft: Draft, request: str, wish: MigrationRequested) -> None:
+def _submit(draft: Draft, request: str, requested: MigrationRequested) -> None:
     try:
-        check_name("migration id", wish.migration)
-        spec = parse_request(wish.spec)
+        check_name("migration id", requested.migration)
+        spec = parse_request(requested.spec)
     except (MigrationSpecError, InvalidNameError) as error:
         return draft.settle(request, OutcomeStatus.REFUSED, str(error))
-    if wish.migration in (ALL, "request", "outcome"):
-        return draft.settle(request, OutcomeStatus.REFUSED, f"{wish.migration!r} is a reserved word, not an id")
-    known = draft.migration(wish.migration)
+    if requested.migration in (ALL, "request", "outcome"):
+        return draft.settle(request, OutcomeStatus.REFUSED, f"{requested.migration!r} is a reserved word, not an id")
+    known = draft.migration(requested.migration)
     if known is not None:
-        return _resubmit(draft, request, wish, spec, known)
+        return _resubmit(draft, request, requested, spec, known)
     if spec.reverts is not None and (reason := _why_not_revertible(draft, spec.reverts)) is not None:
         return draft.settle(request, OutcomeStatus.REFUSED, reason)
-    return _ask_database(draft, ExamineMigration(request, wish.migration, spec, reverted(draft, spec)))
+    return _ask_database(draft, ExamineMigration(request, requested.migration, spec, reverted(draft, spec)))
 
 
 def _ask_database(draft: Draft, effect: ExamineMigration) -> None:
@@ -130,7 +130,7 @@ def _ask_database(draft: Draft, effect: ExamineMigration) -> None:
 
 
 def _resubmit(
-    draft: Draft, request: str, wish: MigrationRequested, spec: MigrationSpec, known: MigrationRecorded
+    draft: Draft, request: str, requested: MigrationRequested, spec: MigrationSpec, known: MigrationRecorded
 ) -> None:
     """The same id is never a second migration: a pipeline may submit again whatever became of its first attempt.
 
@@ -138,10 +138,14 @@ def _resubmit(
     """
     before = draft.spec(known)
     if (before.context, before.statement) != (spec.context, spec.statement):
-        reason = f"{wish.migration} is another migration already ({before.statement!r}, context {before.context!r})"
+        reason = (
+            f"{requested.migration} is another migration already ({before.statement!r}, context {before.context!r})"
+        )
         draft.settle(request, OutcomeStatus.REFUSED, reason)
     else:
-        _ask_database(draft, ExamineMigration(request, wish.migration, spec, is_known=True, known_server=known.server))
+        _ask_database(
+            draft, ExamineMigration(request, requested.migration, spec, is_known=True, known_server=known.server)
+        )
 
 
 def _identified(draft: Draft, effect: ExamineMigration, server: str) -> None:
@@ -328,40 +332,45 @@ def _answer_unexamined(draft: Draft, database: str) -> None:
 # --- everything else ------------------------------------------------------------------------------------------
 
 
-def _meant(draft: Draft, wish: MigrationRequested) -> list[str]:
-    if wish.migration == ALL:
+def _meant(draft: Draft, requested: MigrationRequested) -> list[str]:
+    if requested.migration == ALL:
         return [name for name, _ in draft.migrations()]
-    return [wish.migration] if draft.migration(wish.migration) is not None else []
+    return [requested.migration] if draft.migration(requested.migration) is not None else []
 
 
-def _wish(draft: Draft, request: str, wish: MigrationRequested) -> None:
-    names = _meant(draft, wish)
-    if not names and wish.migration != ALL:
-        return draft.settle(request, OutcomeStatus.REFUSED, _unknown(wish.migration))
-    ratio = wish.throttle_ratio if wish.throttle_ratio is not None else 1.0
-    if wish.kind is MigrationRequestKind.THROTTLE and not 0.0 <= ratio <= 1.0:
+def _signal_all(draft: Draft, request: str, requested: MigrationRequested) -> None:
+    names = _meant(draft, requested)
+    if not names and requested.migration != ALL:
+        return draft.settle(request, OutcomeStatus.REFUSED, _unknown(requested.migration))
+    ratio = requested.throttle_ratio if requested.throttle_ratio is not None else 1.0
+    if requested.kind is MigrationRequestKind.THROTTLE and not 0.0 <= ratio <= 1.0:
         return draft.settle(request, OutcomeStatus.REFUSED, f"a ratio is 0 to 1, not {ratio:g}")
-    if wish.migration != ALL and (reason := _why_not_this_one(draft, wish.migration, wish.kind, ratio)) is not None:
+    if (
+        requested.migration != ALL
+        and (reason := _why_not_this_one(draft, requested.migration, requested.kind, ratio)) is not None
+    ):
         return draft.settle(request, OutcomeStatus.REFUSED, reason)
     touched = 0
     for name in names:
         before = draft.migration(name)
-        if before is None or before.state in TERMINAL or _why_not_this_one(draft, name, wish.kind, ratio):
+        if before is None or before.state in TERMINAL or _why_not_this_one(draft, name, requested.kind, ratio):
             continue
         until_ms = (
-            0 if wish.expires_seconds is None else draft.now.wall_ms + round(max(wish.expires_seconds, 0) * 1_000)
+            0
+            if requested.expires_seconds is None
+            else draft.now.wall_ms + round(max(requested.expires_seconds, 0) * 1_000)
         )
-        said = "cancelled by " + (wish.requested_by or "an operator")
+        said = "cancelled by " + (requested.requested_by or "an operator")
         cause = draft.cause(said, throttle_ratio=ratio, throttle_until_ms=until_ms)
-        draft.signal(name, _SIGNALS[wish.kind], cause)
+        draft.signal(name, _SIGNALS[requested.kind], cause)
         touched += 1
-        _follow(draft, name, wish)
-    if wish.kind is MigrationRequestKind.CANCEL:
-        _settle_cancel(draft, request, wish)
-    elif not touched and wish.migration != ALL:
-        draft.settle(request, OutcomeStatus.REFUSED, _why_terminal(draft, wish.migration))
+        _follow(draft, name, requested)
+    if requested.kind is MigrationRequestKind.CANCEL:
+        _settle_cancel(draft, request, requested)
+    elif not touched and requested.migration != ALL:
+        draft.settle(request, OutcomeStatus.REFUSED, _why_terminal(draft, requested.migration))
     else:
-        draft.settle(request, OutcomeStatus.DONE, f"{wish.kind} of {touched} migration{'s' * (touched != 1)}")
+        draft.settle(request, OutcomeStatus.DONE, f"{requested.kind} of {touched} migration{'s' * (touched != 1)}")
     return draft.burst()
 
 
@@ -376,8 +385,8 @@ def _why_not_this_one(draft: Draft, name: str, kind: MigrationRequestKind, ratio
     return None
 
 
-def _follow(draft: Draft, name: str, wish: MigrationRequested) -> None:
-    match wish.kind:
+def _follow(draft: Draft, name: str, requested: MigrationRequested) -> None:
+    match requested.kind:
         case MigrationRequestKind.CANCEL:
             stop(draft, name, is_forced=False)
         case MigrationRequestKind.COMPLETE | MigrationRequestKind.FORCE_CUTOVER:
@@ -411,23 +420,23 @@ def _why_terminal(draft: Draft, name: str) -> str:
     return f"{name} is {record.state} already" if record is not None else _unknown(name)
 
 
-def _retry(draft: Draft, request: str, wish: MigrationRequested) -> None:
-    record = draft.migration(wish.migration)
+def _retry(draft: Draft, request: str, requested: MigrationRequested) -> None:
+    record = draft.migration(requested.migration)
     if record is None or record.state not in (MigrationState.FAILED, MigrationState.CANCELLED):
-        reason = f"{_why_terminal(draft, wish.migration)}: only a failed or cancelled migration can be retried"
+        reason = f"{_why_terminal(draft, requested.migration)}: only a failed or cancelled migration can be retried"
         return draft.settle(request, OutcomeStatus.REFUSED, reason)
-    is_awaited = draft.signal(wish.migration, Signal.RETRY).state is MigrationState.AWAITING_APPROVAL
+    is_awaited = draft.signal(requested.migration, Signal.RETRY).state is MigrationState.AWAITING_APPROVAL
     again = "waits for its approval" if is_awaited else "is queued"
-    draft.settle(request, OutcomeStatus.DONE, f"{wish.migration} {again} again")
+    draft.settle(request, OutcomeStatus.DONE, f"{requested.migration} {again} again")
     return draft.burst()
 
 
-def _clean_up(draft: Draft, request: str, wish: MigrationRequested) -> None:
-    names = _meant(draft, wish)
-    if not names and wish.migration != ALL:
-        return draft.settle(request, OutcomeStatus.REFUSED, _unknown(wish.migration))
+def _clean_up(draft: Draft, request: str, requested: MigrationRequested) -> None:
+    names = _meant(draft, requested)
+    if not names and requested.migration != ALL:
+        return draft.settle(request, OutcomeStatus.REFUSED, _unknown(requested.migration))
     pending = [name for name in names if (r := draft.migration(name)) is not None and r.state in PENDING]
-    if pending and wish.migration != ALL:
+    if pending and requested.migration != ALL:
         return draft.settle(request, OutcomeStatus.REFUSED, f"{pending[0]} is pending: cancel it first")
     draft.term.cleaning.update(set(names) - set(pending))
     draft.settle(request, OutcomeStatus.ACCEPTED, "the artifacts are being dropped")
@@ -435,15 +444,15 @@ def _clean_up(draft: Draft, request: str, wish: MigrationRequested) -> None:
     return draft.burst()
 
 
-def _settle_cancel(draft: Draft, request: str, wish: MigrationRequested) -> None:
-    names = _meant(draft, wish)
+def _settle_cancel(draft: Draft, request: str, requested: MigrationRequested) -> None:
+    names = _meant(draft, requested)
     records = [record for name in names if (record := draft.migration(name)) is not None]
     if any(record.ending is MigrationState.CANCELLED for record in records):
         draft.settle(request, OutcomeStatus.ACCEPTED, "it is being stopped")
-    elif wish.migration == ALL or records[0].state is MigrationState.CANCELLED:
+    elif requested.migration == ALL or records[0].state is MigrationState.CANCELLED:
         draft.settle(request, OutcomeStatus.DONE, "cancelled")
     else:
-        draft.settle(request, OutcomeStatus.REFUSED, f"it came too late: {wish.migration} is {records[0].state}")
+        draft.settle(request, OutcomeStatus.REFUSED, f"it came too late: {requested.migration} is {records[0].state}")
 
 
 def settle_waiting(draft: Draft) -> None:
@@ -452,15 +461,17 @@ def settle_waiting(draft: Draft) -> None:
         outcome = draft.outcome(request)
         if outcome is None or outcome.status is not OutcomeStatus.ACCEPTED:
             continue
-        wish = placed.request
-        records = [record for name in _meant(draft, wish) if (record := draft.migration(name)) is not None]
-        if wish.kind is MigrationRequestKind.CANCEL and not any(record.ending is not None for record in records):
-            late = wish.migration != ALL and records and records[0].state is not MigrationState.CANCELLED
+        requested = placed.request
+        records = [record for name in _meant(draft, requested) if (record := draft.migration(name)) is not None]
+        if requested.kind is MigrationRequestKind.CANCEL and not any(record.ending is not None for record in records):
+            late = requested.migration != ALL and records and records[0].state is not MigrationState.CANCELLED
             if late:
-                draft.settle(request, OutcomeStatus.FAILED, f"it came too late: {wish.migration} is {records[0].state}")
+                draft.settle(
+                    request, OutcomeStatus.FAILED, f"it came too late: {requested.migration} is {records[0].state}"
+                )
             else:
                 draft.settle(request, OutcomeStatus.DONE, "cancelled")
-        if wish.kind is MigrationRequestKind.CLEANUP and not any(
+        if requested.kind is MigrationRequestKind.CLEANUP and not any(
             record.artifacts for record in records if record.state in TERMINAL
         ):
             draft.settle(request, OutcomeStatus.DONE, "nothing of it is left")

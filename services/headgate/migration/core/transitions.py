@@ -63,7 +63,7 @@ class Phase(StrEnum):
 
 
 class Signal(StrEnum):
-    """What can happen: the scheduler's choice, an operator's wish, an answer of the database, silence, a lost owner."""
+    """An event: the scheduler's choice, an operator's request, an answer of the database, silence, a lost owner."""
 
     APPROVE = "approve"
     ADMIT = "admit"

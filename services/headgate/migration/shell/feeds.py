@@ -162,7 +162,7 @@ class ChangeFeeds:
         for name in names:
             found = self.record(name)
             if found is None or found.state is FeedState.REMOVED:
-                raise RefusedError(f"--max-feed-lag: there is no feed {name}: see `headgate feed list`")
+                raise RefusedError(f"--max-feed-lag: feed {name} does not exist. See `headgate feed list`")
 
     def lags(self) -> FeedLags:
         """To ask how far feeds are behind."""

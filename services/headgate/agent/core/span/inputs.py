@@ -1,6 +1,6 @@
 """What a span's machine is told, and what it asks for: inputs and effects, as data.
 
-Wishes come from the agent's service, answers from the pool that talks to source and sink, facts about lanes from
+Requests come from the agent's service, answers from the pool that talks to source and sink, facts about lanes from
 lanes and their placement, timers from the executor's control thread.
 """
 
@@ -88,7 +88,7 @@ class SpanResult(msgspec.Struct, frozen=True):
     is_silent: bool = False
 
 
-# --- wishes -----------------------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 class Add(msgspec.Struct, frozen=True):

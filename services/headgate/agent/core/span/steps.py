@@ -64,7 +64,7 @@ def keep(span: Span | None, _given: SpanInput, _now: float) -> Step:
     return Step(span)
 
 
-# --- wishes -----------------------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 def begin(span: Span | None, given: Add, now: float) -> Step:

@@ -73,19 +73,19 @@ FIXED: Final = (
 """Options that an update may not change: they say what the feed is, or were used up when it was accepted."""
 
 
-def create(draft: Draft, request: str, wish: OperationRequested) -> None:
-    """Take up a create_feed: find out what it means."""
+def create(draft: Draft, request: str, requested: OperationRequested) -> None:
+    """Start a create_feed: resolve what it means."""
     try:
-        check_name("feed", wish.feed)
+        check_name("feed", requested.feed)
     except InvalidNameError as error:
         return refuse(draft, request, coded("feed_spec", str(error)))
-    if wish.spec is None:
+    if requested.spec is None:
         return refuse(draft, request, "the request has no spec: say what to read and where to write")
-    reason = _name_is_taken(draft, request, wish.feed)
+    reason = _name_is_taken(draft, request, requested.feed)
     if reason is not None:
         return refuse(draft, request, reason)
     draft.settle(request, OutcomeStatus.ACCEPTED, "looking at the source topics and the sink")
-    draft.add_effect(ResolveFeed(request, wish.feed, wish.spec))
+    draft.add_effect(ResolveFeed(request, requested.feed, requested.spec))
     return None
 
 
@@ -111,33 +111,35 @@ def _name_is_taken(draft: Draft, request: str, name: str) -> str | None:
     return None
 
 
-def update(draft: Draft, request: str, wish: OperationRequested) -> None:
-    """Take up an update_feed: find out what the new spec means."""
-    feed = draft.feed(wish.feed)
-    reason = no_such_feed(draft, wish.feed) if feed is None else _why_not_stopped(feed, wish.feed, "updated")
-    if reason is None and wish.spec is None:
+def update(draft: Draft, request: str, requested: OperationRequested) -> None:
+    """Start an update_feed: resolve what the new spec means."""
+    feed = draft.feed(requested.feed)
+    reason = no_such_feed(draft, requested.feed) if feed is None else _why_not_stopped(feed, requested.feed, "updated")
+    if reason is None and requested.spec is None:
         reason = "the request has no spec: say what the feed is to be"
     if reason is not None:
         return refuse(draft, request, reason)
     draft.settle(request, OutcomeStatus.ACCEPTED, "looking at the source topics and the sink")
-    draft.add_effect(_resolve(request, wish, feed))
+    draft.add_effect(_resolve(request, requested, feed))
     return None
 
 
-def _resolve(request: str, wish: OperationRequested, feed: FeedRecorded | None) -> ResolveFeed:
+def _resolve(request: str, requested: OperationRequested, feed: FeedRecorded | None) -> ResolveFeed:
     """What has to be found out. A feed that is updated keeps the spans that it has."""
-    is_update = wish.kind is OperationKind.UPDATE_FEED
-    return ResolveFeed(request, wish.feed, wish.spec or "", () if feed is None or not is_update else feed.spans)
+    is_update = requested.kind is OperationKind.UPDATE_FEED
+    return ResolveFeed(
+        request, requested.feed, requested.spec or "", () if feed is None or not is_update else feed.spans
+    )
 
 
-def rewind(draft: Draft, request: str, wish: OperationRequested) -> None:
-    """Take up a resume_feed that says from where: find the offsets."""
-    feed = draft.feed(wish.feed)
-    reason = no_such_feed(draft, wish.feed) if feed is None else _why_not_rewound(feed, wish.feed)
+def rewind(draft: Draft, request: str, requested: OperationRequested) -> None:
+    """Start a resume_feed with a start position: resolve its offsets."""
+    feed = draft.feed(requested.feed)
+    reason = no_such_feed(draft, requested.feed) if feed is None else _why_not_rewound(feed, requested.feed)
     if reason is not None or feed is None:
         return refuse(draft, request, reason or "")
     draft.settle(request, OutcomeStatus.ACCEPTED, "looking for the offsets to go on from")
-    draft.add_effect(ResolveStart(request, wish.feed, wish.spec or "", feed.spans, feed.spec))
+    draft.add_effect(ResolveStart(request, requested.feed, requested.spec or "", feed.spans, feed.spec))
     return None
 
 
@@ -163,14 +165,14 @@ def ask_again(draft: Draft, request: str) -> None:
     placed, outcome = draft.state.requests.get(request), draft.outcome(request)
     if placed is None or outcome is None or outcome.status is not OutcomeStatus.ACCEPTED:
         return
-    wish = placed.request
-    feed = draft.feed(wish.feed)
-    if wish.kind in (OperationKind.CREATE_FEED, OperationKind.UPDATE_FEED):
-        draft.add_effect(_resolve(request, wish, feed))
-    elif wish.kind is OperationKind.RESUME_FEED and feed is not None:
-        draft.add_effect(ResolveStart(request, wish.feed, wish.spec or "", feed.spans, feed.spec))
+    requested = placed.request
+    feed = draft.feed(requested.feed)
+    if requested.kind in (OperationKind.CREATE_FEED, OperationKind.UPDATE_FEED):
+        draft.add_effect(_resolve(request, requested, feed))
+    elif requested.kind is OperationKind.RESUME_FEED and feed is not None:
+        draft.add_effect(ResolveStart(request, requested.feed, requested.spec or "", feed.spans, feed.spec))
     else:
-        refuse(draft, request, no_such_feed(draft, wish.feed))
+        refuse(draft, request, no_such_feed(draft, requested.feed))
 
 
 def finish(draft: Draft, effect: ResolveFeed | ResolveStart, result: Any) -> None:

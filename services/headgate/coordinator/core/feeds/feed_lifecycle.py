@@ -1,13 +1,13 @@
-"""A feed's life: what its record says, from an operator's wish until that is so. The requests: requests.py.
+"""A feed's states and its record, from an operator's request until it is fulfilled. The requests: requests.py.
 
     create ──accepted──ResolveFeed──▶ recorded (running) ◀──resume── stopped
                                         │  └──────pause──accepted──▶ every span sealed ──▶ stopped ──update──▶ stopped
                                         │  └──target reached──▶ every span sealed ──▶ finished
                                         └──remove──accepted──▶ every span sealed ──ForgetFeed──▶ keys deleted
 
-``wanted`` is the operator's wish, ``state`` what is. A feed is ``stopped`` only when each of its spans is sealed or
-was never dispatched. ``warning`` means that a table has failed and does not replicate again yet, or that the agent
-which runs it reports an error and retries; the others go on.
+``wanted`` is the desired state, ``state`` the current one. A feed is ``stopped`` only when each of its spans is
+sealed or was never dispatched. ``warning`` means that a table has failed and does not replicate again yet, or that the
+agent which runs it reports an error and retries; the other tables continue.
 ``failed`` means that such tables made no progress for half an hour. Only those that the sink's state keeps from being
 written are still tried (docs/error-codes.md).
 A feed with a target_ts ends by itself: once there is evidence for each of its tables that every change up to there is

@@ -2,7 +2,7 @@
 
 Two requests take time: to empty an agent (``drain_agent``), to spread a feed's spans evenly (``rebalance_feed``). Each
 is ``accepted``, lives in the term while it is worked off round by round (rounds.py), and ends in an outcome. A new
-owner takes up what was accepted; a request that is deleted is taken back: nothing more is begun, what moves arrives.
+owner resumes what was accepted; a request that is deleted is taken back: nothing more is begun, what moves arrives.
 
 An agent that has been emptied is given nothing for a while, so that whoever asked can stop it. It needs no request to
 be emptied when it stops by itself: its liveness says so, and the drain scheduler sees to it.
@@ -38,51 +38,53 @@ HOLDS_MAX: Final = 10
 deletes the request when all are done. Ten minutes; a request that nobody deletes holds no agent for ever."""
 
 
-def ask_drain(draft: Draft, request: str, wish: OperationRequested) -> None:
-    """Take up a drain_agent: every span of the agent's session in this shard leaves it."""
-    sessions = [session for session in draft.state.index.live.in_order() if session[0] == wish.agent]
+def ask_drain(draft: Draft, request: str, requested: OperationRequested) -> None:
+    """Start a drain_agent: every span of the agent's session in this shard leaves it."""
+    sessions = [session for session in draft.state.index.live.in_order() if session[0] == requested.agent]
     sessions = [session for session in sessions if draft.is_live(session)]
-    reason = _why_not_drained(draft, wish, sessions)
+    reason = _why_not_drained(draft, requested, sessions)
     if reason is not None:
         return _turn_down(draft, request, reason)
     for session in sessions:
         draft.term.drains[session] = Drain(request, left_count=draft.role_count(session))
         draft.set_timer("undrained", session, DRAIN_STUCK_SECONDS_MAX)
     count = sum(draft.role_count(session) for session in sessions)
-    draft.settle(request, OutcomeStatus.ACCEPTED, f"{count} tables leave {wish.agent}")
+    draft.settle(request, OutcomeStatus.ACCEPTED, f"{count} tables leave {requested.agent}")
     return None
 
 
-def _why_not_drained(draft: Draft, wish: OperationRequested, sessions: list[SessionId]) -> str | None:
+def _why_not_drained(draft: Draft, requested: OperationRequested, sessions: list[SessionId]) -> str | None:
     live = [session for session in draft.state.index.live.in_order() if draft.is_live(session)]
     if not sessions:
-        return no_such_agent(draft, wish.agent)
+        return no_such_agent(draft, requested.agent)
     if all(draft.state.agents[session].liveness is Liveness.STOPPING for session in sessions):
-        return f"agent {wish.agent!r} is stopping, its tables leave it already"
+        return f"agent {requested.agent!r} is stopping, its tables leave it already"
     if any(session in draft.term.drains and not draft.term.drains[session].is_done for session in sessions):
-        return f"agent {wish.agent!r} is being drained already, by request {draft.term.drains[sessions[0]].request}"
+        return (
+            f"agent {requested.agent!r} is being drained already, by request {draft.term.drains[sessions[0]].request}"
+        )
     others = [session for session in live if session not in sessions and draft.is_target(session)]
     if not others and any(draft.role_count(session) for session in sessions):
-        return f"there is no agent but {wish.agent!r} to take its tables: start another first"
+        return f"there is no agent but {requested.agent!r} to take its tables: start another first"
     return None
 
 
-def ask_rebalance(draft: Draft, request: str, wish: OperationRequested) -> None:
-    """Take up a rebalance_feed: each feed's spans are spread evenly over the agents, by number.
+def ask_rebalance(draft: Draft, request: str, requested: OperationRequested) -> None:
+    """Start a rebalance_feed: each feed's spans are spread evenly over the agents, by number.
 
     Without a feed it is about every feed of the shard that runs, with one outcome for all.
     """
     running = [name for name, feed in sorted(draft.state.feeds.items()) if feed.wanted is WantedState.RUNNING]
-    names = [wish.feed] if wish.feed else running
+    names = [requested.feed] if requested.feed else running
     if not names:
         return draft.settle(request, OutcomeStatus.DONE, "no feed runs here: there is nothing to spread")
     reason = _why_not_rebalanced(draft, names)
     if reason is not None:
         return _turn_down(draft, request, reason)
-    draft.term.spreads[request] = Spread(set(names), is_of_all=not wish.feed)
+    draft.term.spreads[request] = Spread(set(names), is_of_all=not requested.feed)
     for name in names:
         draft.term.rebalances[name] = Rebalance(request)
-    of = "the feed" if wish.feed else f"one of the {len(names)} feeds"
+    of = "the feed" if requested.feed else f"one of the {len(names)} feeds"
     draft.settle(request, OutcomeStatus.ACCEPTED, f"begins when every table of {of} is replicating")
     return None
 

@@ -9,7 +9,7 @@ No new span is given out before every old one with a partition of it is sealed (
 partitions are a hole: they hold the feed's checkpoint where it is. Where the new spans begin is what the sink says; it
 keeps positions by partition.
 
-A division lives in the term only as far as somebody waits for its end; a new owner takes up what was accepted.
+A division lives in the term only as far as somebody waits for its end; a new owner resumes what was accepted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -55,30 +55,30 @@ _WITH_OTHERS: Final = (
 _NO_PARTS: Final = "give a number of parts of at least 2; to make a table whole: headgate table merge"
 
 
-def ask(draft: Draft, request: str, wish: OperationRequested) -> None:
-    """Take up a split_table or a merge_table."""
-    feed = draft.feed(wish.feed)
+def ask(draft: Draft, request: str, requested: OperationRequested) -> None:
+    """Start a split_table or a merge_table."""
+    feed = draft.feed(requested.feed)
     if feed is None:
-        return refuse(draft, request, no_such_feed(draft, wish.feed))
+        return refuse(draft, request, no_such_feed(draft, requested.feed))
     if feed.wanted is not WantedState.RUNNING:
-        return refuse(draft, request, f"feed {wish.feed!r} is {feed.state}, wanted {feed.wanted}: resume it first")
-    table = wish.table or ""
+        return refuse(draft, request, f"feed {requested.feed!r} is {feed.state}, wanted {feed.wanted}: resume it first")
+    table = requested.table or ""
     plans = [plan for plan in feed.spans if plan.table == table]
     if not plans:
-        return refuse(draft, request, no_such_table(feed, wish.feed, wish.table))
-    is_split = wish.kind is OperationKind.SPLIT_TABLE
-    if is_split and wish.parts is None:
-        return _unpin(draft, request, wish.feed, feed, table)
-    parts = (wish.parts or 0) if is_split else 1
+        return refuse(draft, request, no_such_table(feed, requested.feed, requested.table))
+    is_split = requested.kind is OperationKind.SPLIT_TABLE
+    if is_split and requested.parts is None:
+        return _unpin(draft, request, requested.feed, feed, table)
+    parts = (requested.parts or 0) if is_split else 1
     reason = (
         (_WITH_OTHERS if is_split and _plan_of_division(feed).source.tables else None)
-        or _why_under_way(draft, wish.feed, table)
+        or _why_under_way(draft, requested.feed, table)
         or _why_not(table, plans, parts, is_split=is_split)
-        or why_not_now(draft, wish.feed, plans)
+        or why_not_now(draft, requested.feed, plans)
     )
     if reason is not None:
         return refuse(draft, request, reason)
-    begin(draft, wish.feed, table, parts, request)
+    begin(draft, requested.feed, table, parts, request)
     return None
 
 
@@ -184,9 +184,9 @@ def _write(draft: Draft, name: str, feed: FeedRecorded) -> None:
     draft.put(FeedKey(name), replace(feed, owner_rev=draft.term.owner_rev, changed_ms=draft.now.wall_ms))
 
 
-def take_up(draft: Draft, request: str, wish: OperationRequested) -> None:
+def take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
     """An owner before me accepted it: its plan is written, somebody waits for the outcome."""
-    draft.term.divisions[wish.feed, wish.table or ""] = request
+    draft.term.divisions[requested.feed, requested.table or ""] = request
 
 
 def settle(draft: Draft) -> None:

@@ -1,7 +1,7 @@
 """What each transition of a generation does (phases.py has the table), and what brings it about.
 
 ``advance`` looks at one set and takes every step that is due, until none is. It is called for every input that concerns
-the set, and by a new owner for each set that it finds: a switch is taken up wherever it stands, from the log alone.
+the set, and by a new owner for each set that it finds: a switch is resumed from its stage, from the log alone.
 """
 
 from collections.abc import Callable

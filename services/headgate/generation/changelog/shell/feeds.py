@@ -35,7 +35,7 @@ class FeedChangeLogs:
             record = tail.state.sets.get(name)
             if record is None or not record.generations:
                 raise ChangeLogMissingError(
-                    f"there is no change log {name!r}: create it by `headgate generation create`, or correct "
+                    f"change log {name!r} does not exist. Create it with `headgate generation create`, or correct "
                     "source.change_log"
                 )
             return ChangeLogSeen(record.topic, record.partitions, starts_of(tail.state, name))
@@ -54,7 +54,7 @@ class FeedChangeLogs:
 
         def say(tail: GenerationTail) -> None:
             if name not in tail.state.sets:
-                raise ChangeLogMissingError(f"there is no change log {name!r} any more")
+                raise ChangeLogMissingError(f"change log {name!r} no longer exists")
             said = tail.state.readers.get(name, {}).get(reader)
             epoch = read_epoch_of(tail.state, name, positions)
             if said is None or said.read_epoch != epoch:

@@ -71,7 +71,7 @@ class PartitionsNoted:
         self._is_noted = False
 
     def read(self) -> None:
-        """Take up what the group has noted. Raises LogError."""
+        """Read the positions that the group has committed. Raises LogError."""
         for each in self._asked():
             topic_id, _, count = (each.metadata or "").partition(" ")
             if count.isdigit() and topic_id == str(self._ids[each.topic]):

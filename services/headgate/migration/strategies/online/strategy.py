@@ -273,7 +273,7 @@ class OnlineStrategy:
         finally:
             tail.close()
         # The answer may have been lost on the way: what became of it is looked up, never guessed. If the coordinator
-        # does not answer now, the migration is taken up again, and the feed removed then.
+        # does not answer now, the migration is resumed later, and the feed removed then.
         done = self._completed(effect.record, self._server.take_over(effect.owner_rev))
         failure = failure or fx.CutOverFailed("the cut-over has come to its end, and is not seen in force")
         return _naming(self._server.ended, done or failure)
