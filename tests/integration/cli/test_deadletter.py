@@ -162,7 +162,9 @@ def test_only_what_undoes_nothing_is_sent_again_and_only_when_told(shop: Shop) -
     assert len(shop.records()) == 7, "not a second time"
 
     shop.set_aside(0, free, event(0), feed_id="0-1")
-    assert replayed("--yes", f"{shop.topic}/1/0")[1][0]["verdict"] == "unknown", "of an earlier feed of that name"
+    assert replayed("--yes", f"{shop.topic}/1/0")[1][0]["verdict"] == "unknown", (
+        "belongs to an earlier feed of that name"
+    )
 
 
 def test_a_row_written_between_the_look_and_the_send_keeps_its_last_word(
@@ -183,7 +185,7 @@ def test_a_row_written_between_the_look_and_the_send_keeps_its_last_word(
         return send(*arguments)
 
     monkeypatch.setattr(resending, "_send", rival)
-    with pytest.raises(resending.KeyBusyError, match="written all the time"):
+    with pytest.raises(resending.KeyBusyError, match="written continuously"):
         resend(shop.log.connection, original, len(shop.records()))
 
 

@@ -80,7 +80,7 @@ def test_what_cannot_be_is_said(log: KafkaLog) -> None:
     operator, change_logs = Operator(log), FeedChangeLogs(log)
     operator.create(PARTITIONS)
     for topic in (operator.topic, f"{operator.topic}.positions"):
-        with pytest.raises(NotAChangeLogError, match=f"Say source.change_log: {SET}"):
+        with pytest.raises(NotAChangeLogError, match=f"Use source.change_log: {SET}"):
             plan_spans(log.connection, spec_of(topics=[topic]), "headgate.", change_logs)
     with pytest.raises(ChangeLogMissingError, match="change log 'other' does not exist"):
         plan_spans(log.connection, spec_of(change_log="other"), "headgate.", change_logs)

@@ -231,7 +231,7 @@ def test_writes_of_a_generation_that_cannot_be_read_are_refused_until_it_can(log
     asker.tail.say(Fact(lost, None))
     with TimestampStreams(log, SET) as streams:
         eventually(lambda: streams.generations == {one: False}, "only its timestamp is known")
-        with pytest.raises(GenerationError, match=f"{lost.text()} is not on the topic"):
+        with pytest.raises(GenerationError, match=f"{lost.text()} does not exist on the topic"):
             streams.wait(0.1)
         with pytest.raises(GenerationUnreadError):
             streams.stream_of(7, now_us())

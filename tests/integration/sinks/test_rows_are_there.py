@@ -110,7 +110,7 @@ def test_rows_that_a_trigger_skips_are_refused_and_it_is_named(
     table = Table(postgres, "public.t")
     table.put(1, v="before the trigger")
     server.execute("CREATE TRIGGER no_inserts BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION skip()")
-    table.refuse(table.change(Operation.UPSERT, 2, v="b"), says="did not do it.*trigger no_inserts")
+    table.refuse(table.change(Operation.UPSERT, 2, v="b"), says="did not execute it.*trigger no_inserts")
     many = [table.change(Operation.UPSERT, key, v="x") for key in range(100, 400)]
     table.refuse(*many, says="INSERT.*trigger no_inserts")
     assert rows(server, "SELECT count(*) FROM t") == [(1,)]

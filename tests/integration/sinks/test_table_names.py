@@ -123,7 +123,7 @@ def test_a_name_that_postgresql_would_cut_is_refused_and_not_taken_for_another_t
     execute(f"CREATE TABLE {'n' * 63} (id int PRIMARY KEY)")
     for name in (f"public.{'n' * 65}", "n" * 65, "public." + "ö" * 32):
         with pytest.raises(
-            SinkRefusedError, match=r"does not exist at the sink: .* at most 63 bytes, and .* has 6[45]"
+            SinkRefusedError, match=r"does not exist at the sink. .* at most 63 bytes, and .* has 6[45]"
         ):
             sink.check([name])
 

@@ -89,7 +89,7 @@ def test_what_ends_of_transactions_cannot_tell_of_is_refused(shop: Connector) ->
     shop.make("crm.public.a")
     shop.make("shop.transaction")
     assert "wide has 3 partitions" in shop.refused()
-    assert "is not of the connector that writes" in shop.refused("(shop[.]public[.]a|crm[.].*)")
+    assert "does not belong to the connector that writes" in shop.refused("(shop[.]public[.]a|crm[.].*)")
 
 
 def test_ends_in_several_partitions_are_refused(shop: Connector) -> None:

@@ -66,7 +66,7 @@ def _command_that_raises(error: Exception) -> typer.Typer:
 def test_expected_error_is_a_line_not_a_traceback() -> None:
     result = CliRunner().invoke(_command_that_raises(SettingsError("HEADGATE_X: this setting does not exist")), ["one"])
     assert result.exit_code == ExitCode.SETTING
-    assert result.stderr == "error: HEADGATE_X: no such setting\n"
+    assert result.stderr == "error: HEADGATE_X: this setting does not exist\n"
     assert result.stdout == ""
 
 

@@ -42,7 +42,7 @@ def test_unknown_variable_is_refused_with_the_nearest(
     monkeypatch: pytest.MonkeyPatch, variable: str, nearest: str
 ) -> None:
     monkeypatch.setenv(variable, "1")
-    with pytest.raises(SettingsError, match=f"{variable}: no such setting; did you mean {nearest}"):
+    with pytest.raises(SettingsError, match=f"{variable}: this setting does not exist; did you mean {nearest}"):
         load_settings()
 
 
@@ -90,7 +90,7 @@ def test_value_and_file_together_are_refused(monkeypatch: pytest.MonkeyPatch, tm
     (tmp_path / "b").write_text("h:1", encoding="utf-8")
     monkeypatch.setenv("HEADGATE_BOOTSTRAP", "h:2")
     monkeypatch.setenv("HEADGATE_BOOTSTRAP_FILE", str(tmp_path / "b"))
-    with pytest.raises(SettingsError, match="HEADGATE_BOOTSTRAP_FILE: given twice"):
+    with pytest.raises(SettingsError, match="HEADGATE_BOOTSTRAP_FILE is given both"):
         load_settings()
 
 

@@ -215,7 +215,7 @@ def test_what_a_scheduler_proposes_wrongly_is_passed_over() -> None:
 def test_a_scheduler_that_is_none_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"'speed' is not a scheduler. Choose from basic"):
         load_settings({"schedulers": "basic,speed"})
-    with pytest.raises(SettingsError, match="named twice"):
+    with pytest.raises(SettingsError, match="names a scheduler twice"):
         load_settings({"schedulers": "basic,basic"})
     with pytest.raises(PlugError, match="scheduler 'speed' is not known"):
         load_schedulers(["speed"])

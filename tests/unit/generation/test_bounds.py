@@ -141,7 +141,7 @@ def test_what_is_left_of_a_retired_stream_is_a_gap() -> None:
 def test_a_chunk_that_is_missing_is_said() -> None:
     state = told((ONE, {}), (TWO, {}))
     del state.chunks["s", 2]
-    with pytest.raises(MapError, match="s/2/0 is not on the"):
+    with pytest.raises(MapError, match="s/2/0 does not exist on the"):
         bounds_of(state, "s", {0: 0})
 
 

@@ -181,7 +181,7 @@ def test_what_is_not_there_is_said() -> None:
         reading.take(A.id, 0, "w1", None)
     state = switched()
     del state.chunks["s", 2]
-    with pytest.raises(MapError, match="s/2/0 is not on the"):
+    with pytest.raises(MapError, match="s/2/0 does not exist on the"):
         reading.learn(state)
 
 

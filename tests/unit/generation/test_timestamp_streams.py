@@ -96,7 +96,7 @@ def test_a_writer_waits_for_the_first_generation(world: World, streams: Timestam
     eventually(lambda: streams.generations == {NOW: False})
     with pytest.raises(GenerationUnreadError):
         streams.stream_of(TOKEN, NOW * 1_000)
-    with pytest.raises(GenerationError, match="s/description/1700000000000/0 is not on the topic"):
+    with pytest.raises(GenerationError, match="s/description/1700000000000/0 does not exist on the topic"):
         streams.wait(0.05)
     world.describe(NOW, A)
     streams.wait(60)

@@ -88,8 +88,8 @@ def test_topics_have_no_quotes() -> None:
     ("tables", "said"),
     [
         ('[a.b, \'"a"."b"\']', "a.b is listed twice"),
-        ("[a.b.c]", "'a.b.c' is no schema.table"),
-        ("['public.*']", "reads like a pattern"),
+        ("[a.b.c]", "'a.b.c' is not a valid table name"),
+        ("['public.*']", "looks like a pattern"),
         ("['a.\"b']", "in double quotes"),
     ],
 )

@@ -58,7 +58,7 @@ def test_bytes_are_read_as_the_schema_or_the_feed_says(meaning: str | None, mode
         ("string", "base64-url-safe", "+/+/", "not base64-url-safe"),
         (None, "hex", BASE64, "not hex"),
         ("bytes", None, "abc", "not base64"),
-        (None, TEXT_ONLY, "deadbeef", "no bytes as"),
+        (None, TEXT_ONLY, "deadbeef", "needs bytes"),
     ],
 )
 def test_a_text_that_may_be_anything_is_refused(meaning: str | None, mode: str | None, text: str, reason: str) -> None:

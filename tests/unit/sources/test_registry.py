@@ -159,7 +159,7 @@ def test_an_id_that_is_not_known_yet_is_asked_for_again_before_it_is_a_bad_one(s
     clock = Clock()
     asker = client(server, clock)
     server.answer = NOT_FOUND
-    with pytest.raises(SchemasUnavailableError, match=r"schema id 7 is unknown .* asked again"):
+    with pytest.raises(SchemasUnavailableError, match=r"schema id 7 is unknown .* is retried"):
         asker.schema(7)
     clock.now += module.UNKNOWN_SECONDS - 0.1
     with pytest.raises(SchemasUnavailableError):
