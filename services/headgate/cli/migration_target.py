@@ -67,7 +67,7 @@ class TurnOptions(OptionGroup, frozen=True):
     keep_way_back: Annotated[
         bool,
         typer.Option(
-            "--keep-way-back", help="keep the table before up to date after it, so that a revert takes no time"
+            "--keep-way-back", help="keep the old table up to date after the cut-over, so that a revert is immediate"
         ),
     ] = False
     force_cutover_after: Annotated[float | None, typer.Option("--force-cutover-after", help="seconds")] = None
