@@ -217,7 +217,7 @@ def test_a_scheduler_that_is_none_is_refused() -> None:
         load_settings({"schedulers": "basic,speed"})
     with pytest.raises(SettingsError, match="names a scheduler twice"):
         load_settings({"schedulers": "basic,basic"})
-    with pytest.raises(PlugError, match="scheduler 'speed' is not known"):
+    with pytest.raises(PlugError, match="scheduler 'speed' does not exist"):
         load_schedulers(["speed"])
 
 

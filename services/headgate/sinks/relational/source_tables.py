@@ -30,6 +30,6 @@ def check_same(claim: Claim, table: str, met: SourceTable, stored: str) -> None:
     known = source_table_of(stored)
     if known != met:
         raise SinkMovedError(
-            f"{table}: topic {claim.topic} has changes of {show_table(known)}, as another partition has recorded at "
-            f"the sink, but this batch has changes of {show_table(met)}. The batch is read again"
+            f"{table}: topic {claim.topic} carries changes of {show_table(known)}, as another partition has recorded "
+            f"at the sink, but this batch has changes of {show_table(met)}. The batch is read again"
         )
