@@ -1,6 +1,5 @@
 """Lanes that read a change log of generations: per key in order, whatever is split or merged under them."""
 
-import threading
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka import Producer
-from prometheus_client import CollectorRegistry
 
 from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.eventlog.kafka import KafkaLog, open_log
@@ -17,10 +15,7 @@ from headgate.generation import ChangeWriter
 from headgate.generation.changelog.core.planning import resize
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.generation.core.state import current_of
-from headgate.generation.owner.shell.effect_runner import GenerationEffects
-from headgate.generation.owner.shell.service import GenerationService
 from headgate.generation.shell.tail import GenerationTail
-from headgate.observability.probes import Probes
 from headgate.records.base import Fact
 from headgate.records.control import Epoch, OutcomeStatus, SpanPlan, TaskState
 from headgate.records.generation import (
@@ -33,8 +28,8 @@ from headgate.records.generation import (
 from headgate.records.spans import divide, unite
 from headgate.replication.executor import SparkExecutor
 from headgate.replication.queries import ExecutorSettings
-from headgate.runtime.service import ServiceSettings
 from headgate.sources.change_logs import reader_of_feed
+from support.generation_owner import running_owner
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
 from support.waiting import eventually
 
@@ -166,16 +161,8 @@ def log(kafka_bootstrap: str) -> Iterator[KafkaLog]:
     cluster = Cluster(kafka_bootstrap, f"lanes-{uuid.uuid4().hex[:10]}", shards=1)
     create_topics(cluster)
     opened = open_log(cluster)
-    settings = ServiceSettings(
-        cluster=cluster.cluster, shards=(0,), lease_seconds=5.0, holder_lease_seconds=5.0, shutdown_seconds=20.0
-    )
-    effects = GenerationEffects(opened, 1)
-    service = GenerationService(settings, opened, effects, probes=Probes(60.0), registry=CollectorRegistry())
-    thread = threading.Thread(target=service.run, daemon=True)
-    thread.start()
-    yield opened
-    service.stop()
-    thread.join(30)
+    with running_owner(opened, cluster):
+        yield opened
     opened.close()
 
 

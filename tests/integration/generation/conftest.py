@@ -1,22 +1,17 @@
 """A cluster of its own for every test, and an owner of generations on a thread."""
 
 import sys
-import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 import structlog
 from confluent_kafka.admin import AdminClient
-from prometheus_client import CollectorRegistry
 
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
-from headgate.generation.owner.shell.effect_runner import GenerationEffects
 from headgate.generation.owner.shell.service import GenerationService
-from headgate.observability.probes import Probes
-from headgate.runtime.service import ServiceSettings
+from support.generation_owner import running_owner
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
 
 WAIT_SECONDS = 90.0
@@ -53,27 +48,3 @@ def logs_apart() -> Iterator[None]:
 def owner(log: KafkaLog, cluster: Cluster, logs_apart: None) -> Iterator[GenerationService]:
     with running_owner(log, cluster) as service:
         yield service
-
-
-@contextmanager
-def running_owner(log: KafkaLog, cluster: Cluster) -> Iterator[GenerationService]:
-    """An owner of generations on a thread."""
-    settings = ServiceSettings(
-        cluster=cluster.cluster,
-        shards=tuple(range(log.shards)),
-        lease_seconds=5.0,
-        holder_lease_seconds=5.0,
-        shutdown_seconds=20.0,
-    )
-    service = GenerationService(
-        settings,
-        log,
-        GenerationEffects(log, 1),
-        probes=Probes(60.0),
-        registry=CollectorRegistry(),
-    )
-    thread = threading.Thread(target=service.run, daemon=True)
-    thread.start()
-    yield service
-    service.stop()
-    thread.join(30)

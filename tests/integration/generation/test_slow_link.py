@@ -15,9 +15,9 @@ from headgate.generation import ChangeReader, ChangeWriter, open_generation_log
 from headgate_lab.chaos.proxy import Link, Proxies
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.ports import HOST, free_ports
+from support.generation_owner import running_owner
 from support.kafka_cluster import Cluster
 
-from .conftest import running_owner
 from .test_change_log import SET, Operator, read_all
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

@@ -26,11 +26,11 @@ from headgate.records.generation import (
     ReaderKey,
 )
 from headgate.sources.topic_settings import topic_settings
+from support.generation_owner import running_owner
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
 from support.topic_changes import add_partitions, make_topics
 from support.waiting import eventually
 
-from .conftest import running_owner
 from .test_change_log import SET, Operator, read_all
 
 pytestmark = pytest.mark.integration
