@@ -87,7 +87,7 @@ def test_a_span_whose_topic_is_another_one_fails_and_says_the_way_out(
     watch.look()
     status = now_is(table, span).status(0)
     assert (status.state, status.error_code, status.retryable) == (TaskState.FAILED, "source_topic_replaced", False)
-    assert "id is another, the offsets known are of one" in str(status.error)
+    assert "id is another, but the known offsets belong to id one" in str(status.error)
     assert "feed resume --from earliest" in str(status.error)
     assert now_is(table, other).phase is Phase.WAITING
 
