@@ -126,7 +126,8 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         refusals=("sink_unavailable",),
     ),
     ExitCode.SOURCE: Meaning(
-        "a source topic is missing, what is still to be read was deleted, or the schema registry cannot be used",
+        "a source topic is missing, what is still to be read was deleted, or the schema registry or the source "
+        "database cannot be used",
         "the message says which",
         errors=(
             "headgate.sources.offsets:SourceError",
@@ -143,6 +144,7 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
             "source_table_clash",
             "source_table_name",
             "source_format",
+            "source_database",
             "source_offset_expired",
             "source_start_in_future",
             "source_start_partitions",

@@ -8,8 +8,8 @@ from headgate.capture.connector import ConnectorNames, connector_json
 from headgate.capture.feed_file import FeedFile, SinkAddress, feed_files
 from headgate.capture.place import Place
 from headgate.capture.source import Capture, Mysql
-from headgate.capture.target_tables import TargetTables
 from headgate.config.feed import parse_feed
+from headgate.tables.plan import TargetTables
 
 __all__ = ["CaptureFile", "CaptureFiles", "Naming", "capture_files", "tables_file"]
 

@@ -1,50 +1,12 @@
-"""The file of statements that create the tables a sink lacks."""
+"""What is planned for the tables of a source that a sink lacks, before there is a feed."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from shlex import quote
-from typing import Final
-
-import msgspec
-
-from headgate.capture.mysql.read import read_definitions as read_mysql
-from headgate.capture.postgresql.read import read_all_enums
-from headgate.capture.postgresql.read import read_definitions as read_postgresql
 from headgate.capture.sink import missing_tables
-from headgate.capture.source import Capture, Postgres
+from headgate.capture.source import Capture
 from headgate.databases.address import Target
-from headgate.databases.catalogue import Product
-from headgate.databases.mysql.sql import quoted as mysql_quoted
-from headgate.databases.postgresql.catalogue import EnumType
-from headgate.databases.postgresql.sql import literal, quoted
-from headgate.records.identifiers import show_identifier
-from headgate.tables.statement import CreateTable, Definition, Refusal, RefusedTable, table_statement
+from headgate.tables.catalogues import open_catalogue
+from headgate.tables.plan import ChosenTypes, TargetTables, target_tables
 
-__all__ = ["ChosenTypes", "Sink", "TargetTables", "read_target_tables", "shown_refusals", "target_tables"]
-
-ChosenTypes = Mapping[tuple[str, str], Mapping[str, str]]
-"""(schema, table) → column → the type that the user has chosen for it at the sink."""
-
-_SETTINGS: Final = {
-    "postgresql": ("SET client_encoding = 'UTF8'",),
-    # Literals are written with backslashes.
-    "mysql": ("SET NAMES utf8mb4", "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"),
-}
-
-
-class Sink(msgspec.Struct, frozen=True):
-    """What a sink is and has. ``schemas``: those that its user can see, or databases of MySQL and MariaDB."""
-
-    product: Product
-    schemas: frozenset[str] = frozenset()
-    enums: frozenset[EnumType] = frozenset()
-
-
-class TargetTables(msgspec.Struct, frozen=True):
-    """Tables that can be created, tables that cannot, and the statements' file; empty if there are none."""
-
-    created: tuple[CreateTable, ...] = ()
-    refused: tuple[RefusedTable, ...] = ()
-    text: str = ""
+__all__ = ["read_target_tables"]
 
 
 def read_target_tables(
@@ -54,87 +16,8 @@ def read_target_tables(
     missing = missing_tables(source, to)
     if not missing:
         return TargetTables()
-    read = read_postgresql if isinstance(source, Postgres) else read_mysql
-    definitions = read(source_target, [(table.schema, table.table) for table in missing])
-    return target_tables(definitions, _sink(to, sink_target), types)
-
-
-def _sink(to: Capture, target: Target) -> Sink:
-    schemas = {table.schema for table in to.tables}
-    if isinstance(to, Postgres):
-        return Sink(Product.POSTGRESQL, frozenset(schemas | {"public"}), read_all_enums(target))
-    own = {to.facts.database} if to.facts.database is not None else set()
-    return Sink(Product.MARIADB if to.facts.is_mariadb else Product.MYSQL, frozenset(schemas | own))
-
-
-def target_tables(definitions: Iterable[Definition], sink: Sink, types: ChosenTypes) -> TargetTables:
-    """The plan for these tables. Pure."""
-    created: list[CreateTable] = []
-    refused: list[RefusedTable] = []
-    for definition in definitions:
-        found = table_statement(definition, sink.product, types.get((definition.schema, definition.table)))
-        other = [] if isinstance(found, RefusedTable) else _other_enums(found, sink)
-        if isinstance(found, RefusedTable):
-            refused.append(found)
-        elif other:
-            refused.append(RefusedTable(name=found.name, refusals=tuple(map(_taken, other))))
-        else:
-            created.append(found)
-    return TargetTables(tuple(created), tuple(refused), _text(created, sink) if created else "")
-
-
-def _other_enums(table: CreateTable, sink: Sink) -> list[EnumType]:
-    """Enums that the sink has under the same name, with other labels."""
-    there = {(enum.schema, enum.name): enum for enum in sink.enums}
-    return [enum for enum in table.needs if there.get((enum.schema, enum.name), enum) != enum]
-
-
-def _taken(enum: EnumType) -> Refusal:
-    return Refusal(f"the sink's enum {show_identifier((enum.schema, enum.name))} has other labels. Alter or rename it")
-
-
-def _text(tables: Sequence[CreateTable], sink: Sink) -> str:
-    lines = ["-- Tables that the sink lacks, made by `headgate feed init`."]
-    lines += [f"{statement};" for statement in _before(tables, sink)]
-    for table in tables:
-        lines += ["", *map(_comment, table.notes), *(f"{statement};" for statement in table.statements)]
-    return "\n".join(lines) + "\n"
-
-
-def _before(tables: Sequence[CreateTable], sink: Sink) -> Iterator[str]:
-    """Settings of the session, and what the tables need."""
-    is_postgresql = sink.product is Product.POSTGRESQL
-    yield from _SETTINGS["postgresql" if is_postgresql else "mysql"]
-    enums = dict.fromkeys(enum for table in tables for enum in table.needs if enum not in sink.enums)
-    schemas = dict.fromkeys([*(table.schema for table in tables), *(enum.schema for enum in enums)])
-    for schema in schemas:
-        if schema not in sink.schemas:
-            what = f"SCHEMA IF NOT EXISTS {quoted(schema)}"
-            yield f"CREATE {what if is_postgresql else f'DATABASE IF NOT EXISTS {mysql_quoted(schema)}'}"
-    for enum in enums:
-        labels = ", ".join(map(literal, enum.labels))
-        yield f"CREATE TYPE {quoted(enum.schema, enum.name)} AS ENUM ({labels})"
-
-
-def _comment(note: str) -> str:
-    """One line, whatever names are in it: a client reads commands of its own from lines."""
-    return "-- " + "".join(letter if letter.isprintable() and letter != "\\" else "?" for letter in note)
-
-
-def shown_refusals(tables: TargetTables) -> list[str]:
-    """A line for each reason why a table is not created, with what to do."""
-    return [
-        f"no statement for {table.name}"
-        + (f", column {show_identifier([refusal.column])}" if refusal.column is not None else "")
-        + f": {refusal.reason}"
-        + _option(table, refusal)
-        for table in tables.refused
-        for refusal in table.refusals
-    ]
-
-
-def _option(table: RefusedTable, refusal: Refusal) -> str:
-    if not refusal.instead or refusal.column is None:
-        return ""
-    column = f"{table.name}.{show_identifier([refusal.column])}"
-    return f". Choose a type for it: headgate feed init … --type {quote(f'{column}={refusal.instead}')}"
+    with open_catalogue(source_target) as catalogue:
+        definitions = [catalogue.definition(table.name) for table in missing]
+    with open_catalogue(sink_target) as catalogue:
+        sink = catalogue.sink()
+    return target_tables((each for each in definitions if each is not None), sink, types)

@@ -8,8 +8,9 @@ from typing import Any
 
 from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of_refusal
 from headgate.cli.output import Output, note, show_rows, show_value
+from headgate.cli.rendering import print_plain
 from headgate.cli.shard_state import replayed
-from headgate.config.feed import FeedSpec
+from headgate.config.feed import FeedSpec, parse_feed
 from headgate.coordinator.core.effects import FeedRefused, FeedResolved, ResolveFeed
 from headgate.coordinator.core.feeds.dry_run import would_refuse_create, would_refuse_update
 from headgate.coordinator.shell.effect_runner import FeedWork
@@ -20,13 +21,16 @@ from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.records.control import FeedRecorded, OperationKind, SpanPlan
 from headgate.records.keys import FeedKey
 from headgate.runtime.machine import EffectFailed
+from headgate.sources.said import table_said
+from headgate.tables.missing import MissingTables, plan_missing
 
 __all__ = ["rehearse", "rehearsed"]
 
 
 def rehearse(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpec, output: Output) -> None:
     """Say what would become of a create_feed or update_feed. Raises CommandError where it would be refused."""
-    _show(kind, spec.feed, rehearsed(log, own_prefix, kind, spec), output)
+    result = rehearsed(log, own_prefix, kind, spec)
+    _show(kind, spec.feed, result, _missing(log, result), output)
 
 
 def rehearsed(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpec) -> FeedResolved:
@@ -54,11 +58,23 @@ def _refused(kind: OperationKind, name: str, reason: str) -> CommandError:
     return CommandError(exit_code_of_refusal(reason), f"{kind.value} of {name} would be refused: {reason}")
 
 
-def _show(kind: OperationKind, name: str, result: FeedResolved, output: Output) -> None:
-    rows = [_row(plan) for plan in result.spans]
+def _missing(log: KafkaLog, result: FeedResolved) -> MissingTables:
+    """The tables that would be created."""
+    spec = parse_feed(result.spec)
+    partitions = {plan.topic: len(plan.start) for plan in result.spans}
+    return plan_missing(spec, result.spans, lambda topic: table_said(log.connection, spec, topic, partitions[topic]))
+
+
+def _show(kind: OperationKind, name: str, result: FeedResolved, missing: MissingTables, output: Output) -> None:
+    rows = [_row(plan, "missing" if plan.table in missing.lacking else "exists") for plan in result.spans]
+    statements = missing.tables.text
     if output is Output.TABLE:
-        show_rows(("table", "topic", "partitions", "start"), rows, output)
+        show_rows(("table", "at_sink", "topic", "partitions", "start"), rows, output)
+        if statements:
+            print_plain(f"\n{statements}")
         note(f"{name}: {kind.value} would be accepted with {len(rows)} tables; nothing was written")
+        if missing.lacking:
+            note(f"{name}: Headgate would create {len(missing.lacking)} of them by the statements above")
         if result.note:
             note(f"{name}: {result.note}")
         for warning in result.warnings:
@@ -71,12 +87,20 @@ def _show(kind: OperationKind, name: str, result: FeedResolved, output: Output) 
                 "operation": kind.value,
                 "status": "would be done",
                 "spans": rows,
+                "statements": statements,
                 "note": result.note,
                 "warnings": list(result.warnings),
             },
         )
 
 
-def _row(plan: SpanPlan) -> dict[str, Any]:
+def _row(plan: SpanPlan, at_sink: str) -> dict[str, Any]:
     start = {str(partition): offset for partition, offset in sorted(plan.start.items())}
-    return {"table": plan.table, "span": plan.span, "topic": plan.topic, "partitions": len(start), "start": start}
+    return {
+        "table": plan.table,
+        "at_sink": at_sink,
+        "span": plan.span,
+        "topic": plan.topic,
+        "partitions": len(start),
+        "start": start,
+    }

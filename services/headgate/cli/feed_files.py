@@ -17,6 +17,7 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind, RequestSettled
 from headgate.records.names import check_name
 from headgate.sinks.registry import same_sink
+from headgate.sources.database import same_source
 
 
 def create(
@@ -61,7 +62,9 @@ def _propose(
     """Ask for the feed of ``file``, or for a dry run only check it from here."""
     spec = load_feed(file)
     name = check_name("feed", spec.feed)
-    same_sink(spec.sink)  # refused here, a password does not even get into a request
+    # Refused here, a password does not even get into a request.
+    same_sink(spec.sink)
+    same_source(spec)
     with connected(cluster) as (settings, log):
         permit = agreed(change, f"change feed {name}")
         if permit is None:

@@ -13,6 +13,7 @@ from headgate.records.control import FeedRecorded
 from headgate.records.names import InvalidNameError, check_name
 from headgate.sinks.contract import SinkError
 from headgate.sinks.registry import same_sink
+from headgate.sources.database import same_source
 
 SUFFIXES: Final = (".yaml", ".yml")
 
@@ -74,7 +75,7 @@ def _read(file: Path) -> FeedSpec:
 
 def _as_accepted(spec: FeedSpec) -> FeedSpec:
     """With the sink's address as owners write it. Raises SinkError."""
-    return spec.model_copy(update={"sink": same_sink(spec.sink)})
+    return same_source(spec).model_copy(update={"sink": same_sink(spec.sink)})
 
 
 def planned(wanted: Mapping[str, FeedSpec], known: Mapping[str, FeedRecorded], *, prune: bool) -> tuple[Step, ...]:

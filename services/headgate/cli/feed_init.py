@@ -14,7 +14,7 @@ from headgate.capture.place import place_of
 from headgate.capture.sink import creating, is_itself, missing_tables
 from headgate.capture.source import DEFAULT_NAME, read_source
 from headgate.capture.tables import topic_part
-from headgate.capture.target_tables import TargetTables, read_target_tables, shown_refusals
+from headgate.capture.target_tables import read_target_tables
 from headgate.cli.changes import Destruction, permitted
 from headgate.cli.column_types import ColumnTypes, chosen_types
 from headgate.cli.connection_names import complete_sinks, complete_sources
@@ -26,6 +26,7 @@ from headgate.databases.address import Options, Target
 from headgate.databases.connections import Use
 from headgate.databases.kinds import kind_of
 from headgate.records.names import check_name
+from headgate.tables.plan import TargetTables, shown_refusals
 
 _SOURCE: Final = Options("--source", "--source-password-file", "source")
 _SINK: Final = Options("--sink", "--sink-password-file", "sink")

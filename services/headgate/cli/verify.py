@@ -20,11 +20,11 @@ from headgate.databases.connections import Use, named
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
-from headgate.records.identifiers import normal_table
 from headgate.records.spans import wholes
 from headgate.sinks.registry import target_of
+from headgate.sources.database import source_target
 from headgate.sources.origin import origins
-from headgate.sources.topics import source_tables
+from headgate.sources.table_names import named_like, source_table
 from headgate.verify.comparing import Side, SideError, TableCompared, UncomparableError, compare_table
 from headgate.verify.sides import open_side
 
@@ -37,7 +37,9 @@ def verify(
     source_dsn: Annotated[
         str | None,
         typer.Option(
-            "--source-dsn", help="the source database: a libpq connection string, or mysql://user@host/database"
+            "--source-dsn",
+            help="the source database: a libpq connection string, or mysql://user@host/database "
+            "[the feed's source.database]",
         ),
     ] = None,
     source_connection: Annotated[
@@ -72,7 +74,7 @@ def verify(
         spec = parse_feed(record.spec)
         plans = _chosen(feed, wholes(record.spans), table or [])
         said = _said_by_events(log, spec, plans)
-    source = _source(source_dsn, source_password_file, source_connection)
+    source = _source(spec, source_dsn, source_password_file, source_connection)
     compared, skipped = _compare(spec, plans, said, source)
     rows = sum(each.rows for each in compared)
     differences = sum(each.differences for each in compared)
@@ -90,10 +92,16 @@ def verify(
         raise CommandError(ExitCode.DATABASE, f"{len(skipped)} of {len(plans)} tables were not compared, see above")
 
 
-def _source(dsn: str | None, password_file: Path | None, connection: str | None) -> Target:
-    """The source database. Raises typer.BadParameter, DatabaseError."""
+def _source(spec: FeedSpec, dsn: str | None, password_file: Path | None, connection: str | None) -> Target:
+    """The source database, by default the feed's own. Raises typer.BadParameter, SourceError, DatabaseError."""
+    if dsn is None and connection is None and spec.source.database is not None:
+        if password_file is not None:
+            raise typer.BadParameter("--source-password-file needs --source-dsn")
+        return source_target(spec.source.database)
     if (dsn is None) == (connection is None):
-        raise typer.BadParameter("give either --source-dsn or --source-connection")
+        raise typer.BadParameter(
+            "give either --source-dsn or --source-connection, or name the database in the feed (source.database)"
+        )
     if connection is not None:
         return named(connection, Use.SOURCE, "--source-connection")[1]
     return Target(dsn or "", password_file, SOURCE)
@@ -144,22 +152,12 @@ def _said_by_events(log: KafkaLog, spec: FeedSpec, plans: Sequence[SpanPlan]) ->
 
 
 def _source_table(spec: FeedSpec, source: Side, said: Mapping[str, str], plan: SpanPlan) -> str:
-    """By the feed's word; else as the topic is named, if there is such a table; else by the events' own word.
-
-    A topic ends in schema and table, but Debezium replaces what a topic's name may not have in it; and a topic that a
-    transform has made is named like no table of its events.
-    """
-    named = source_tables(spec).get(normal_table(plan.table)) or spec.source.topic_tables.get(plan.topic)
-    if named is not None:
-        return named
-    by_topic = ".".join(plan.topic.split(".")[-2:])
-    if source.shape(by_topic) is not None:
-        return by_topic
-    if plan.topic in said:
-        return said[plan.topic]
+    found = source_table(spec, plan.table, plan.topic, has=lambda name: source.shape(name) is not None, said=said.get)
+    if found is not None:
+        return found
     raise UncomparableError(
-        f"the source has no table {by_topic}, which the name of topic {plan.topic} suggests, and the topic's last "
-        f"events do not name their table. Name it in source.topic_tables (`headgate feed update`)"
+        f"the source has no table {named_like(plan.topic)}, which the name of topic {plan.topic} suggests, "
+        "and the topic's last events do not name their table. Name it in source.topic_tables (`headgate feed update`)"
     )
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from headgate.config.column_types import column_of
 from headgate.config.plugs import FORMATS, SINKS, Plugs
 from headgate.config.start_offsets import StartOffsets
 from headgate.config.times import parse_ts
@@ -25,6 +26,7 @@ __all__ = [
     "RegistrySpec",
     "SinkSpec",
     "SkippedRecord",
+    "SourceDatabase",
     "SourceSpec",
     "Strict",
     "load_feed",
@@ -136,6 +138,29 @@ def _table_of_two(table: str) -> str:
     return show_identifier(parts)
 
 
+class SourceDatabase(Strict):
+    """The database that the changes come from: ``dsn``, its address, or ``connection``, a named one.
+
+    Its catalogue has what events lack: exact types, keys, defaults and comments. A password comes from a file, never
+    from the log: ``password_file``, or the connection's.
+    """
+
+    dsn: str | None = None
+    connection: str | None = None
+    """The name of a connection (databases/connections.py), instead of ``dsn`` and ``password_file``."""
+    password_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _one_address(self) -> "SourceDatabase":
+        if (self.dsn is None) == (self.connection is None):
+            raise ValueError("give either source.database.dsn or source.database.connection")
+        if self.connection is not None and self.password_file is not None:
+            raise ValueError(
+                "source.database.connection has a password file of its own. Remove source.database.password_file"
+            )
+        return self
+
+
 _NOT_OF_CHANGE_LOGS: Final = {
     "tables": "a change log holds one table's changes",
     "topic_tables": "name the change log's topic after its table",
@@ -181,6 +206,8 @@ class SourceSpec(Strict):
     """Maxwell's option of that name: whether its rows have their NULLs, or leave them out. None: not said."""
     registry: RegistrySpec | None = None
     """For formats whose schemas are in a registry."""
+    database: SourceDatabase | None = None
+    """Where the tables' definitions are read."""
 
     @field_validator("format")
     @classmethod
@@ -361,6 +388,11 @@ class SinkSpec(Strict):
     """``ignore``: the sink does not check its foreign keys for our rows (docs/configuration.md, Foreign keys)."""
     keyless: Literal["refuse", "append"] = "refuse"
     """``append``: rows of a source table without key are added to a sink table without key, and only added."""
+    tables: Literal["create", "existing"] | None = None
+    """``create``: Headgate creates tables that the sink lacks, as source.database defines them. ``existing``: they are
+    refused. By default ``create`` for feeds that name source.database."""
+    types: dict[str, str] = {}
+    """Column of the sink, as ``schema.table.column`` → its type, where Headgate creates the table."""
     not_the_source: bool = False
     """The sink only looks like the changes' own source (a copy that is published in turn): write all the same."""
 
@@ -368,6 +400,15 @@ class SinkSpec(Strict):
     @classmethod
     def _known(cls, given: str) -> str:
         return _one_of(SINKS, given)
+
+    @field_validator("types")
+    @classmethod
+    def _types_of_columns(cls, given: dict[str, str]) -> dict[str, str]:
+        for name, chosen in given.items():
+            column_of(name)
+            if not chosen.strip():
+                raise ValueError(f"{name} has no type. Write it like shop.orders.total: decimal(12,2)")
+        return given
 
     @model_validator(mode="after")
     def _of_the_sink(self) -> "SinkSpec":
@@ -377,6 +418,8 @@ class SinkSpec(Strict):
             "password_file": self.password_file is not None,
             "foreign_keys": self.foreign_keys != "enforce",
             "keyless": self.keyless != "refuse",
+            "tables": self.tables == "create",
+            "types": bool(self.types),
         }
         for option in sorted(name for name, is_given in given.items() if is_given):
             if option not in plug.options:
@@ -464,6 +507,27 @@ class FeedSpec(Strict):
                 "passed, or set all bad changes aside with on_bad_change: quarantine"
             )
         return given
+
+    @model_validator(mode="after")
+    def _tables_that_can_be_created(self) -> "FeedSpec":
+        if self.sink.tables == "create" and self.source.database is None:
+            raise ValueError(
+                "sink.tables: create needs the tables' definitions. Name the database that the changes come from in "
+                "source.database, or create the tables yourself and remove the option"
+            )
+        if self.sink.types and not self.creates_tables:
+            raise ValueError(
+                "sink.types is for tables that Headgate creates. Name the database that the changes come from in "
+                "source.database, with sink.tables: create, or remove the option"
+            )
+        return self
+
+    @property
+    def creates_tables(self) -> bool:
+        """Whether Headgate creates tables that the sink lacks."""
+        if self.sink.tables is not None:
+            return self.sink.tables == "create"
+        return self.source.database is not None and "tables" in SINKS[self.sink.type].options
 
     @property
     def may_set_aside(self) -> bool:

@@ -160,6 +160,11 @@ class ProgressTables(ABC):
         """Whether there is any row of the table and the topic, whatever its partition."""
         return bool(self.session.execute(f"SELECT 1 FROM headgate.progress WHERE {MINE} LIMIT 1", values_of(rows)))
 
+    def partitions(self, rows: ClaimedRows) -> frozenset[int]:
+        """Every partition of the table and the topic that there is a row of."""
+        found = self.session.execute(f"SELECT {self.PARTITION} FROM headgate.progress WHERE {MINE}", values_of(rows))
+        return frozenset(int(partition) for (partition,) in found)
+
     def rename(self, rows: ClaimedRows, old: str) -> None:
         """Move the feed's rows of that topic from the table named ``old`` to the claim's."""
         for kept in ("progress", "source_tables"):

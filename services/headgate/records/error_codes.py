@@ -101,6 +101,13 @@ _ROWS: Final = (
         "correct `sink.table`",
     ),
     ErrorCode(
+        "source_database",
+        Stage.SOURCE,
+        False,
+        "the source database (`source.database`) cannot be read, or is not the one that the changes come from",
+        "do what the message says: correct `source.database`, its password file or its rights",
+    ),
+    ErrorCode(
         "source_offset_expired",
         Stage.SOURCE,
         False,

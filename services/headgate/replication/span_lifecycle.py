@@ -37,6 +37,7 @@ from headgate.records.control import Positions
 from headgate.replication.change_logs import ChangeLogFollower
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts, feed_of, server_of_feed
 from headgate.replication.kept_parts import KeptParts
+from headgate.replication.new_tables import check_table
 from headgate.replication.silent_sinks import WAITING_SECONDS, SilentSinks
 from headgate.replication.span_table import SpanTable
 from headgate.replication.topic_watch import TopicWatch
@@ -186,7 +187,7 @@ class SpanLifecycle:
         check_topic_id(claim.topic, span.task.plan.topic_id, seen)
         claim = replace(claim, topic_id=seen)
         with self._asked(span) as parts:
-            parts.sink.check([claim.table])
+            check_table(self._source, parts, span.task.plan, claim)
             positions = _claimed(parts.sink, claim) if span.primary else parts.sink.positions(claim)
             known_table = parts.sink.source_table(claim) if span.primary else None
             ends = check_retention(self._source, claim.topic, positions)

@@ -15,8 +15,6 @@ import pytest
 
 from fixtures.services import mariadb_connect, mariadb_execute
 from fixtures.spare_databases import SpareDatabases
-from headgate.capture.target_tables import Sink as SinkHas
-from headgate.capture.target_tables import target_tables
 from headgate.databases.address import Target
 from headgate.databases.catalogue import Product
 from headgate.databases.mysql import catalogue as mysql
@@ -32,6 +30,8 @@ from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.tables.mapped import Mapped, Outcome
 from headgate.tables.mysql_to_postgresql import to_postgresql as from_mysql
+from headgate.tables.plan import Sink as SinkHas
+from headgate.tables.plan import target_tables
 from headgate.tables.postgresql_to_mysql import to_mysql
 from headgate.tables.statement import CreateTable, Definition, table_statement
 

@@ -186,3 +186,44 @@ def test_a_password_over_plain_http_is_refused_unless_allowed() -> None:
     assert parsed(plain.replace("http:", "https:")).source.registry is not None
     with pytest.raises(FeedSpecError, match="Remove it"):
         parsed("url: 'http://r', allow_plain_http: true")
+
+
+DATABASE = "database: {dsn: 'postgresql://ann@db/shop'}"
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "creates"),
+    [
+        ("", "", False),
+        ("", ", tables: existing", False),
+        (DATABASE, "", True),
+        (DATABASE, ", tables: create", True),
+        (DATABASE, ", tables: existing", False),
+    ],
+)
+def test_tables_are_created_only_for_feeds_that_name_their_source(source: str, sink: str, creates: bool) -> None:
+    spec = parse_feed(feed(source).replace("dbname=x", f"dbname=x{sink}"))
+    assert spec.creates_tables is creates
+    assert parse_feed(spec.to_json()) == spec
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "complaint"),
+    [
+        ("database: {}", "", "give either source.database.dsn or source.database.connection"),
+        ("database: {dsn: a, connection: b}", "", "give either source.database.dsn or source.database.connection"),
+        ("database: {connection: b, password_file: c}", "", "has a password file of its own"),
+        ("database: {dns: a}", "", "unknown option 'dns'; did you mean 'dsn'?"),
+        ("", ", tables: create", "Name the database that the changes come from in source.database"),
+        ("", ", types: {a.b.c: text}", "sink.types is for tables that Headgate creates"),
+        (DATABASE, ", tables: existing, types: {a.b.c: text}", "sink.types is for tables that Headgate creates"),
+        (DATABASE, ", types: {a.b.c: ' '}", "a.b.c has no type"),
+        (DATABASE, ", types: {c: text}", "does not name a column of a table"),
+        (DATABASE, ", types: {a..c: text}", "is not a valid name"),
+        (DATABASE, ", tables: evolve", "sink.tables: 'evolve' is unknown; known are create, existing"),
+    ],
+)
+def test_tables_that_cannot_be_created_are_refused(source: str, sink: str, complaint: str) -> None:
+    with pytest.raises(FeedSpecError) as refused:
+        parse_feed(feed(source).replace("dbname=x", f"dbname=x{sink}"))
+    assert complaint in str(refused.value)

@@ -16,8 +16,9 @@ import pymysql
 import pytest
 
 from headgate.capture.source import read_source
-from headgate.config.feed import SinkSpec
+from headgate.config.feed import SinkSpec, SourceDatabase
 from headgate.databases.address import Target
+from headgate.databases.catalogue import Product
 from headgate.databases.mysql.wire import Wire
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.migration.core.spec import MigrationSpec
@@ -31,6 +32,10 @@ from headgate.sinks.registry import open_sink
 from headgate.sinks.relational.mysql import connection as mysql_sink
 from headgate.sinks.relational.postgresql import connection as postgresql_sink
 from headgate.sinks.relational.session import RelationalSettings
+from headgate.sources.database import source_target
+from headgate.tables import creation
+from headgate.tables.catalogues import open_catalogue
+from headgate.tables.plan import Sink
 from headgate.verify.sides import open_side
 
 HEADGATE: Final = Path(__file__).parents[3] / "services" / "headgate"
@@ -39,14 +44,24 @@ LAB: Final = HEADGATE.with_name("headgate_lab")
 Opener = Callable[[str, Path], object]
 """Opens a session at an address with a password's file."""
 
+
+def _read_catalogue(dsn: str, file: Path) -> None:
+    with open_catalogue(source_target(SourceDatabase(dsn=dsn, password_file=file))):
+        pass
+
+
+def _create_at_postgresql(dsn: str, file: Path) -> None:
+    creation._create(Target(dsn, file), [], Sink(Product.POSTGRESQL))
+
+
 OPENERS: Final[dict[str, Opener]] = {
-    "headgate.capture.postgresql.read": lambda dsn, file: read_source(Target(dsn, file), []),
     "headgate.capture.mysql.read": lambda dsn, file: read_source(Target(dsn, file), []),
     "headgate.sinks.relational.postgresql.connection": lambda dsn, file: postgresql_sink.connect(
         RelationalSettings(dsn, file)
     ),
     "headgate.sinks.relational.mysql.connection": lambda dsn, file: mysql_sink.connect(RelationalSettings(dsn, file)),
     "headgate.verify.postgresql": lambda dsn, file: open_side(Target(dsn, file)),
+    "headgate.tables.creation": lambda dsn, file: creation._create(Target(dsn, file), [], Sink(Product.MARIADB)),
     "headgate.verify.mysql": lambda dsn, file: open_side(Target(dsn, file)),
     "headgate.migration.strategies.postgresql.sessions": lambda dsn, file: PostgresSessions(
         "m", target_of(dsn, str(file))
@@ -58,6 +73,10 @@ OPENERS: Final[dict[str, Opener]] = {
 """Modules that open sessions, and how; each is tried with every guard below."""
 
 OTHERS: Final[dict[str, Opener]] = {
+    "a source that is checked, postgresql": lambda dsn, file: read_source(Target(dsn, file), []),
+    "a feed's source database, postgresql": lambda dsn, file: _read_catalogue(dsn, file),  # noqa: PLW0108 - told apart by identity
+    "a feed's source database, mysql": lambda dsn, file: _read_catalogue(dsn, file),  # noqa: PLW0108
+    "tables that are created, postgresql": _create_at_postgresql,
     "a migration's replicas": lambda dsn, file: MariadbReplicas("m", {"r": target_of(dsn, str(file))}).check(),
     "a feed's connection, postgresql": lambda dsn, file: open_sink(_of_connection("postgresql", dsn, file)).check([]),
     "a feed's connection, mysql": lambda dsn, file: open_sink(_of_connection("mysql", dsn, file)).check([]),

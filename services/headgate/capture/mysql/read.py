@@ -2,8 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Final
 
 import msgspec
@@ -13,15 +12,13 @@ from headgate.capture.tables import Column
 from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseUnavailableError
 from headgate.databases.faults import Fault
-from headgate.databases.mysql.catalogue import MysqlDefinition, read_definition
 from headgate.databases.mysql.errors import MysqlError, fault_of, message
+from headgate.databases.mysql.reading import READ_ONLY, reading
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import literal, quoted
 from headgate.sinks.relational.mysql.origin import read_own_id
 
-__all__ = ["read_definitions", "read_mysql", "with_rights"]
-
-_READ_ONLY: Final = "SET SESSION TRANSACTION READ ONLY"
+__all__ = ["read_mysql", "with_rights"]
 
 _VARIABLES: Final = (
     "log_bin",
@@ -59,27 +56,8 @@ _GRANT: Final = re.compile(r"GRANT (?P<rights>.+?) ON (?P<on>`(?:[^`]|``)*`\.\S+
 
 def read_mysql(target: Target) -> MysqlFacts:
     """Everything the rules ask for. Writes nothing. Raises DatabaseError."""
-    with _session(target) as session:
+    with reading(target) as session:
         return _facts(session)
-
-
-def read_definitions(target: Target, tables: Iterable[tuple[str, str]]) -> list[MysqlDefinition]:
-    """The tables of these (database, table) that exist. Writes nothing. Raises DatabaseError."""
-    with _session(target) as session:
-        found = [read_definition(session, database, table) for database, table in tables]
-    return [definition for definition in found if definition is not None]
-
-
-@contextmanager
-def _session(target: Target) -> Iterator[MysqlSession]:
-    """A session that cannot write. Raises DatabaseError, also for an error of the server inside."""
-    with closing(open_session(target, MysqlSession, settings=(_READ_ONLY,))) as session:
-        try:
-            yield session
-        except MysqlError as error:
-            raise DatabaseUnavailableError(
-                f"the {target.options.place} did not answer a query of its catalogue: {message(error)}"
-            ) from error
 
 
 def _facts(session: MysqlSession) -> MysqlFacts:
@@ -180,7 +158,7 @@ def _unique_indexes(session: MysqlSession) -> tuple[dict[tuple[str, str], tuple[
 
 def with_rights(target: Target, tables: list[MysqlTable]) -> list[MysqlTable]:
     """The same tables, each with whether the user may read it. Raises DatabaseError."""
-    with closing(open_session(target, MysqlSession, settings=(_READ_ONLY,))) as session:
+    with closing(open_session(target, MysqlSession, settings=(READ_ONLY,))) as session:
         return [msgspec.structs.replace(table, may_select=_may_select(session, table, target)) for table in tables]
 
 

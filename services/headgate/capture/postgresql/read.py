@@ -1,25 +1,19 @@
 """Reads the facts from PostgreSQL's catalogue, in a session that cannot write."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
 from typing import Any, Final
 
 from headgate.capture.postgresql.facts import PostgresFacts, PostgresTable, Publication, Slot
 from headgate.capture.tables import Column
 from headgate.databases.address import Target
-from headgate.databases.errors import DatabaseUnavailableError
-from headgate.databases.postgresql.catalogue import EnumType, PostgresDefinition, read_definition, read_enums
-from headgate.databases.postgresql.errors import PostgresError, message
-from headgate.databases.postgresql.session import PostgresSession, open_connection
+from headgate.databases.postgresql.reading import reading
+from headgate.databases.postgresql.session import PostgresSession
 from headgate.sinks.relational.postgresql.origin import read_own_id
 
-__all__ = ["read_all_enums", "read_definitions", "read_postgresql"]
+__all__ = ["read_postgresql"]
 
-_LOCK_SECONDS: Final = 10
-"""The catalogue is read without locks that others wait for; this is for a session that holds one on it."""
-
-_READ_ONLY: Final = "SET default_transaction_read_only = on"
+_NAME: Final = "headgate source check"
+"""What the session is called at the server."""
 
 _SERVER: Final = """
 SELECT current_database(), current_user::text, current_setting('server_version_num')::int,
@@ -93,35 +87,8 @@ WHERE attrelid = ANY (%s) AND attnum > 0 AND NOT attisdropped ORDER BY attrelid,
 
 def read_postgresql(target: Target) -> PostgresFacts:
     """Everything the rules ask for. Writes nothing. Raises DatabaseError."""
-    with _session(target) as session:
+    with reading(target, _NAME) as session:
         return _facts(session)
-
-
-def read_definitions(target: Target, tables: Iterable[tuple[str, str]]) -> list[PostgresDefinition]:
-    """The tables of these (schema, table) that exist. Writes nothing. Raises DatabaseError."""
-    with _session(target) as session:
-        found = [read_definition(session, schema, table) for schema, table in tables]
-    return [definition for definition in found if definition is not None]
-
-
-def read_all_enums(target: Target) -> frozenset[EnumType]:
-    """Every enum of the database. Writes nothing. Raises DatabaseError."""
-    with _session(target) as session:
-        return read_enums(session)
-
-
-@contextmanager
-def _session(target: Target) -> Iterator[PostgresSession]:
-    """A session that cannot write. Raises DatabaseError, also for an error of the server inside."""
-    connection = open_connection(target, application_name="headgate source check", lock_seconds=_LOCK_SECONDS)
-    with closing(PostgresSession(connection)) as session:
-        try:
-            session.execute(_READ_ONLY)
-            yield session
-        except PostgresError as error:
-            raise DatabaseUnavailableError(
-                f"the {target.options.place} did not answer a query of its catalogue: {message(error)}"
-            ) from error
 
 
 def _facts(session: PostgresSession) -> PostgresFacts:

@@ -28,6 +28,7 @@ from headgate.coordinator.core.effects import (
     TablesDiscovered,
 )
 from headgate.coordinator.shell.joining_tables import CircleError, JoiningTables, NoRecordsError
+from headgate.coordinator.shell.source_database import check_source_database
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.decoding import SchemasUnavailableError
@@ -44,15 +45,18 @@ from headgate.sinks.triggers import trigger_warnings
 from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, reader_of_feed
 from headgate.sources.compaction import compaction_warnings
 from headgate.sources.connector_warnings import SinkTable, connector_warnings
+from headgate.sources.database import same_source
 from headgate.sources.discovery import added_partitions, look_again
 from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, offsets_at, start_offsets
 from headgate.sources.origin import origins
 from headgate.sources.preview import Seen, check_formats, preview
 from headgate.sources.registry import SchemaRegistry
+from headgate.sources.said import table_said
 from headgate.sources.skips import with_topic_ids
 from headgate.sources.topic_ids import TopicReplacedError, check_given_id, ids_of_existing
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables, within_change_log
 from headgate.sources.unapplied import UnappliedWatch
+from headgate.tables.missing import MissingTables, check_created, check_types, plan_missing
 
 __all__ = ["FeedWork", "crashed", "server_of_effect"]
 
@@ -140,8 +144,10 @@ class FeedWork:
                 )
             spans = plan_spans(self._connection, spec, self._own_prefix, self._change_logs, wholes(effect.known))
             spec = with_topic_ids(spec, spans)
+            spec = same_source(spec)
             if spec.source.registry is not None:
                 SchemaRegistry(spec.source.registry).check()
+            check_source_database(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
             accepted, sink_id, warnings = self._check(spec, spans)
             note = "" if spans else no_match(spec.source.topic_pattern or "", present_topics(self._connection))
         except (SourceUnreachableError, ChangeLogUnavailableError) as error:
@@ -317,15 +323,16 @@ class FeedWork:
         source; SourceError.
         """
         accepted = same_sink(spec.sink)
-        tables = [plan.table for plan in spans]
         # No row at the sink is this feed's: a new one has none, one that is updated has sealed them all.
         nobody = FeedIdentity(self._cluster_id, "", spec.feed)
+        missing = self._missing(spec.model_copy(update={"sink": accepted}), spans)
+        there = tuple(plan for plan in spans if plan.table not in missing.lacking)
         with closing(open_sink(accepted)) as sink:
             sink_id = None
             if isinstance(sink, SelfAware):
                 sink_id = sink.own_id()
-                self._check_circle(spec, spans, sink)
-            shapes = sink.check(tables, nobody)
+                self._check_circle(spec, there, sink)
+            shapes = sink.check([plan.table for plan in there], nobody)
         known = [
             SinkTable(plan.topic, plan.table, shape.columns, shape.defaults)
             for plan in spans
@@ -333,6 +340,14 @@ class FeedWork:
         ]
         warnings = (*trigger_warnings(accepted, shapes.values()), *connector_warnings(known, seen))
         return spec.model_copy(update={"sink": accepted}), sink_id, warnings
+
+    def _missing(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> MissingTables:
+        """Tables that agents will create. Raises SinkError where one of them cannot be created, SourceError."""
+        check_types(spec, spans)
+        partitions = {plan.topic: len(plan.start) for plan in spans}
+        missing = plan_missing(spec, spans, lambda topic: table_said(self._connection, spec, topic, partitions[topic]))
+        check_created(missing)
+        return missing
 
     def _check_circle(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], sink: SelfAware) -> None:
         """Raise CircleError where the feed would write into the tables that its own changes come from.

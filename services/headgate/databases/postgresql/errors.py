@@ -9,7 +9,7 @@ from psycopg import errors
 
 from headgate.databases.faults import Fault
 
-__all__ = ["PostgresError", "fault_of", "is_of_a_value", "is_raised", "message", "without_values"]
+__all__ = ["PostgresError", "fault_of", "is_of_a_value", "is_raised", "is_taken", "message", "without_values"]
 
 _KINDS: Final[tuple[tuple[Fault, tuple[type[PostgresError], ...]], ...]] = (
     (Fault.BETWEEN_ROWS, (errors.UniqueViolation, errors.ForeignKeyViolation, errors.ExclusionViolation)),
@@ -97,6 +97,15 @@ def is_raised(error: PostgresError) -> bool:
 def is_of_a_value(error: PostgresError) -> bool:
     """Whether the server refused a value or a row, by a class of SQLSTATE that is for nothing else."""
     return isinstance(error, psycopg.DataError | psycopg.IntegrityError)
+
+
+_TAKEN: Final = (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateObject, errors.DuplicateSchema)
+"""Also of CREATE … IF NOT EXISTS: it does not wait for a session that is creating the same."""
+
+
+def is_taken(error: PostgresError) -> bool:
+    """Whether a statement that creates something failed because another session has just created it."""
+    return isinstance(error, _TAKEN)
 
 
 def message(error: PostgresError) -> str:

@@ -164,6 +164,16 @@ class Progress(ABC, Generic[S]):
         rows = next(filter(None, map(self.tables.read, spellings)), {})
         return start_or_rows(claim, table, _fence_rows(rows))
 
+    def is_new(self, claim: Claim) -> bool:
+        """See Untouched."""
+        if not self.exists():
+            return True
+        self.ensure()
+        mine = self.rows(claim, self.name_to_claim(claim))
+        if self.tables.removed_at(mine.feed) is not None:
+            return False
+        return self.tables.partitions(mine) <= claim.start.keys() and self.positions(claim) == dict(claim.start)
+
     def advance(self, claim: Claim, table: str, ranges: Mapping[int, OffsetRange]) -> None:
         """Move every partition from exactly ``expected`` to ``next`` under the claim's open epoch, or raise.
 

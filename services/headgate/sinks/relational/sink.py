@@ -66,6 +66,11 @@ class RelationalSink(Generic[S, C, E]):
         with self._session("asking the sink what it publishes") as session:
             return self._dialect.published(session, database, tables)
 
+    def is_new(self, claim: Claim) -> bool:
+        """See Untouched."""
+        with self._session(f"reading positions of {claim.table}") as session:
+            return self._dialect.progress(session).is_new(claim)
+
     def claim(self, claim: Claim) -> Positions:
         """See the contract. Ends sessions of lower epochs that block it; others are waited for, then named."""
         with self._session(f"claiming {claim.table} under epoch {claim.epoch}") as session:

@@ -14,7 +14,7 @@ from headgate.capture.finding import Finding, State, is_wrong
 from headgate.capture.place import place_of
 from headgate.capture.sink import is_itself, missing_tables
 from headgate.capture.source import Capture, Mysql, read_source
-from headgate.capture.target_tables import read_target_tables, shown_refusals
+from headgate.capture.target_tables import read_target_tables
 from headgate.cli.checks import show_findings
 from headgate.cli.feed_init import SAME_DATABASE
 from headgate.cli.output import Output
@@ -23,6 +23,7 @@ from headgate.databases.address import Target
 from headgate.databases.kinds import kind_of
 from headgate.sinks.registry import open_sink
 from headgate.sinks.relational.rights import RightsMissingError
+from headgate.tables.plan import shown_refusals
 
 __all__ = ["SINK_PASSWORD", "SOURCE_PASSWORD", "Databases", "check_sink", "checked", "files_of"]
 

@@ -13,6 +13,7 @@ import msgspec
 from headgate.databases.faults import Fault
 from headgate.databases.mysql.catalogue import MysqlForm, read_form
 from headgate.databases.mysql.errors import UNAVAILABLE, MysqlError, errno, fault_of, message
+from headgate.databases.mysql.session import MysqlSession as AnySession
 from headgate.databases.mysql.sql import NAME_CHARACTERS_MAX, quoted
 from headgate.records.identifiers import split_table, table_spelling
 from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
@@ -20,7 +21,7 @@ from headgate.sinks.relational.mysql.connection import MysqlSession
 from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.table import Table, check_generated, nearest, without_key
 
-__all__ = ["DATABASE", "Column", "check_database", "load_table", "read_version"]
+__all__ = ["DATABASE", "Column", "account", "check_database", "load_table", "read_version"]
 
 DATABASE: Final = "headgate"
 """Where bookkeeping and staged rows are: a database of our own on the same server."""
@@ -172,7 +173,7 @@ def _not_there(session: MysqlSession, name: str, identifier: str | None) -> Sink
     lacks = f"table {name} does not exist at the sink, or the sink's user may not see it{near}. Create it first"
     if identifier is None:
         return SinkRefusedError(lacks)
-    grant = f"GRANT SELECT, INSERT, UPDATE, DELETE ON {identifier} TO {_user(session)}"
+    grant = f"GRANT SELECT, INSERT, UPDATE, DELETE ON {identifier} TO {account(session)}"
     return RightsMissingError(f"{lacks}, or grant the rights to it", [grant])
 
 
@@ -220,11 +221,12 @@ def _check_rights(session: MysqlSession, table: Table[Column]) -> None:
             missing.append(right)
     if missing:
         rights = ", ".join(missing)
-        grant = f"GRANT {rights} ON {target} TO {_user(session)}"
+        grant = f"GRANT {rights} ON {target} TO {account(session)}"
         raise RightsMissingError(f"no right to {rights} on table {table.name}", [grant])
 
 
-def _user(session: MysqlSession) -> str:
+def account(session: AnySession) -> str:
+    """The session's user, as GRANT names it."""
     ((user,),) = session.execute("SELECT CURRENT_USER()")
     name, _, host = str(user).rpartition("@")
     return f"'{name}'@'{host}'"
@@ -256,5 +258,5 @@ def check_database(session: MysqlSession) -> None:
         if fault_of(error) is not Fault.PERMISSION:
             raise
         rights = "CREATE, DROP, SELECT, INSERT, UPDATE, DELETE, CREATE TEMPORARY TABLES"
-        grant = f"GRANT {rights} ON {DATABASE}.* TO {_user(session)}"
+        grant = f"GRANT {rights} ON {DATABASE}.* TO {account(session)}"
         raise RightsMissingError(f"no right to keep progress and stage rows in database {DATABASE}", [grant]) from error

@@ -4,10 +4,10 @@ import pytest
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.capture.postgresql.facts import PostgresTable
-from headgate.capture.target_tables import Sink, shown_refusals, target_tables
 from headgate.cli.column_types import chosen_types
 from headgate.databases.catalogue import Product
 from headgate.databases.postgresql.catalogue import EnumType
+from headgate.tables.plan import Sink, shown_refusals, target_tables
 from unit.tables.definitions import MOOD, mysql_column, mysql_table, postgres_column, postgres_table
 
 ORDERS = postgres_table(
@@ -21,7 +21,7 @@ def test_what_the_tables_need_comes_before_them() -> None:
     made = target_tables([ORDERS, ITEMS], Sink(Product.POSTGRESQL, frozenset({"public"})), {})
     assert made.refused == ()
     assert made.text == (
-        "-- Tables that the sink lacks, made by `headgate feed init`.\n"
+        "-- Tables that the sink lacks, written by Headgate.\n"
         "SET client_encoding = 'UTF8';\n"
         'CREATE SCHEMA IF NOT EXISTS "shop";\n'
         "CREATE TYPE \"public\".\"mood\" AS ENUM ('glad', 'so, so');\n"
@@ -82,9 +82,10 @@ def test_a_note_stays_on_its_line() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("orders.total=int", "does not name a table, a column and a type"),
-        ("shop.orders.total", "does not name a table, a column and a type"),
-        ("shop.orders.total=", "does not name a table, a column and a type"),
+        ("total=int", "does not name a column of a table"),
+        ("orders.total=int", "orders is not a table that the sink lacks"),
+        ("shop.orders.total", "has no type"),
+        ("shop.orders.total=", "has no type"),
         ("shop..total=int", "is not a valid name"),
         ("shop.items.total=int", "shop.items is not a table that the sink lacks"),
     ],

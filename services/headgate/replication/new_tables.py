@@ -1,0 +1,47 @@
+"""A span's table is checked before it is claimed; one that the feed is to create is created then."""
+
+from headgate.eventlog.connection import KafkaConnection
+from headgate.records.control import SpanPlan
+from headgate.replication.feed_parts import FeedParts
+from headgate.sinks.contract import Claim, SinkRefusedError
+from headgate.sinks.untouched import Untouched
+from headgate.sources.said import table_said
+from headgate.tables.creation import create_missing
+from headgate.tables.missing import plan_missing
+
+__all__ = ["check_table"]
+
+
+def check_table(source: KafkaConnection, parts: FeedParts, plan: SpanPlan, claim: Claim) -> None:
+    """Raise SinkError unless the table can be written. If it is missing and the feed creates tables, create it first.
+
+    A table to which the feed has written is not created again: an empty one would lack those rows. Raises SourceError.
+    """
+    try:
+        parts.sink.check([claim.table])
+    except SinkRefusedError as refused:
+        if not _created(source, parts, plan, claim, refused):
+            raise
+        parts.sink.check([claim.table])
+
+
+def _created(
+    source: KafkaConnection, parts: FeedParts, plan: SpanPlan, claim: Claim, refused: SinkRefusedError
+) -> bool:
+    """Whether the table was missing and exists now."""
+    spec = parts.spec
+    if not spec.creates_tables or not isinstance(parts.sink, Untouched):
+        return False
+
+    def said(topic: str) -> str | None:
+        return table_said(source, spec, topic, len(plan.start))
+
+    if not parts.sink.is_new(claim):
+        if claim.table in plan_missing(spec, [plan], said).lacking:
+            raise SinkRefusedError(
+                f"{refused}. Headgate has written to it before, and does not create it again, because an empty table "
+                f"would lack those rows. Restore the table, or pause the feed and run `headgate feed resume "
+                f"{claim.identity.feed} --from earliest`: it then creates the table and applies what the topic holds"
+            ) from refused
+        return False
+    return create_missing(spec, plan, said)

@@ -1,0 +1,29 @@
+"""Which table of the source a topic's changes are of."""
+
+from collections.abc import Callable
+
+from headgate.config.feed import FeedSpec
+from headgate.records.identifiers import normal_table
+from headgate.sources.topics import source_tables
+
+__all__ = ["named_like", "source_table"]
+
+
+def named_like(topic: str) -> str:
+    """The table that a topic is named like: the last two parts of its name."""
+    return ".".join(topic.split(".")[-2:])
+
+
+def source_table(
+    spec: FeedSpec, table: str, topic: str, *, has: Callable[[str], bool], said: Callable[[str], str | None]
+) -> str | None:
+    """By the feed's word; else as the topic is named, if there is such a table; else by the events' own word.
+
+    A topic ends in schema and table, but Debezium replaces what a topic's name may not have in it; and a topic that a
+    transform has made is named like no table of its events. ``table`` is the sink's. ``has``: whether the source has a
+    table. ``said``: topic → what its events say. None if nobody knows.
+    """
+    known = source_tables(spec).get(normal_table(table)) or spec.source.topic_tables.get(topic)
+    if known is not None:
+        return known
+    return name if has(name := named_like(topic)) else said(topic)

@@ -1,0 +1,174 @@
+"""A database's catalogue, whatever its kind: what tables look like, and what a sink has. Nothing is written."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final, Protocol
+
+from headgate.databases.address import Target
+from headgate.databases.catalogue import Product
+from headgate.databases.kinds import kind_of
+from headgate.databases.mysql import catalogue as mysql
+from headgate.databases.mysql.reading import reading as reading_mysql
+from headgate.databases.mysql.session import MysqlSession
+from headgate.databases.postgresql import catalogue as postgresql
+from headgate.databases.postgresql.reading import reading as reading_postgresql
+from headgate.databases.postgresql.search_path import find_table
+from headgate.databases.postgresql.session import PostgresSession
+from headgate.records.identifiers import split_table
+from headgate.tables.plan import Sink
+from headgate.tables.statement import CreateTable, Definition
+
+__all__ = ["Catalogue", "MysqlCatalogue", "PostgresCatalogue", "open_catalogue"]
+
+_NAME: Final = "headgate tables"
+"""What a session is called at a PostgreSQL."""
+
+
+_NO_CREATE: Final = """
+SELECT format('GRANT USAGE, CREATE ON SCHEMA %%I TO %%I', nspname, current_user) FROM pg_namespace
+WHERE nspname = ANY (%s) AND NOT (has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE'))
+ORDER BY nspname
+"""
+
+_NO_SCHEMA: Final = """
+SELECT format('GRANT CREATE ON DATABASE %I TO %I', current_database(), current_user)
+WHERE NOT has_database_privilege(current_database(), 'CREATE')
+"""
+
+
+class Catalogue(Protocol):
+    """A database's catalogue. Methods raise the driver's errors, which ``open_catalogue`` translates."""
+
+    def database(self) -> str | None:
+        """The database that the session is in."""
+        ...
+
+    def place(self, name: str) -> tuple[str, str] | None:
+        """(schema or database, table) that ``name`` stands for, or would; None where no schema is known for it."""
+        ...
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a table or view, as far as the user can see."""
+        ...
+
+    def definition(self, name: str) -> Definition | None:
+        """The table of that name; None if it does not exist, or cannot be seen."""
+        ...
+
+    def sink(self) -> Sink:
+        """What statements that create tables here depend on."""
+        ...
+
+    def lacking(self, tables: Sequence[CreateTable], sink: Sink) -> list[str]:
+        """Statements that give the user the rights to create these tables, as far as that can be asked."""
+        ...
+
+
+class PostgresCatalogue:
+    """See Catalogue."""
+
+    def __init__(self, session: PostgresSession) -> None:
+        self._session = session
+
+    def database(self) -> str | None:
+        """See Catalogue."""
+        ((name,),) = self._session.execute("SELECT current_database()")
+        return str(name)
+
+    def place(self, name: str) -> tuple[str, str] | None:
+        """See Catalogue. A name without a schema: where it is on the user's search path, or in the first schema."""
+        found = find_table(self._session.execute, self._session.path, name)
+        if found is not None:
+            return found[1], found[2]
+        schema, table = split_table(name)
+        schema = schema or next(iter(self._session.path), None)
+        return None if schema is None else (schema, table)
+
+    def has(self, name: str) -> bool:
+        """See Catalogue."""
+        return find_table(self._session.execute, self._session.path, name) is not None
+
+    def definition(self, name: str) -> Definition | None:
+        """See Catalogue."""
+        place = self.place(name)
+        return None if place is None else postgresql.read_definition(self._session, *place)
+
+    def sink(self) -> Sink:
+        """See Catalogue."""
+        schemas = frozenset(str(name) for (name,) in self._session.execute("SELECT nspname FROM pg_namespace"))
+        return Sink(Product.POSTGRESQL, schemas, postgresql.read_enums(self._session))
+
+    def lacking(self, tables: Sequence[CreateTable], sink: Sink) -> list[str]:
+        """See Catalogue."""
+        schemas = {table.schema for table in tables}
+        schemas |= {enum.schema for table in tables for enum in table.needs if enum not in sink.enums}
+        if not schemas:
+            return []
+        grants = [str(grant) for (grant,) in self._session.execute(_NO_CREATE, (sorted(schemas & sink.schemas),))]
+        return grants + [str(grant) for (grant,) in self._session.execute(_NO_SCHEMA) if not schemas <= sink.schemas]
+
+
+class MysqlCatalogue:
+    """See Catalogue."""
+
+    def __init__(self, session: MysqlSession) -> None:
+        self._session = session
+
+    def database(self) -> str | None:
+        """See Catalogue."""
+        ((name,),) = self._session.execute("SELECT DATABASE()")
+        return None if name is None else str(name)
+
+    def place(self, name: str) -> tuple[str, str] | None:
+        """See Catalogue."""
+        database, table = split_table(name)
+        database = database or self.database()
+        return None if database is None else (database, table)
+
+    def has(self, name: str) -> bool:
+        """See Catalogue."""
+        place = self.place(name)
+        return place is not None and bool(
+            self._session.execute(
+                "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s", place
+            )
+        )
+
+    def definition(self, name: str) -> Definition | None:
+        """See Catalogue."""
+        place = self.place(name)
+        return None if place is None else mysql.read_definition(self._session, *place)
+
+    def sink(self) -> Sink:
+        """See Catalogue."""
+        found = self._session.execute("SELECT schema_name FROM information_schema.schemata")
+        product = Product.MARIADB if self._session.is_mariadb else Product.MYSQL
+        return Sink(product, frozenset(str(name) for (name,) in found))
+
+    def lacking(self, tables: Sequence[CreateTable], sink: Sink) -> list[str]:
+        """See Catalogue. Rights come from patterns and roles, too: only trying tells."""
+        del tables, sink
+        return []
+
+
+@contextmanager
+def _postgresql(target: Target) -> Iterator[Catalogue]:
+    with reading_postgresql(target, _NAME) as session:
+        yield PostgresCatalogue(session)
+
+
+@contextmanager
+def _mysql(target: Target) -> Iterator[Catalogue]:
+    with reading_mysql(target) as session:
+        yield MysqlCatalogue(session)
+
+
+_CATALOGUES: Final[dict[str, Callable[[Target], AbstractContextManager[Catalogue]]]] = {
+    "postgresql": _postgresql,
+    "mysql": _mysql,
+}
+
+
+def open_catalogue(target: Target) -> AbstractContextManager[Catalogue]:
+    """The database's catalogue, for as long as the block lasts. Raises DatabaseError."""
+    return _CATALOGUES[kind_of(target.dsn, target.options).name](target)

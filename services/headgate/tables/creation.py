@@ -1,0 +1,118 @@
+"""Creating the tables that a sink lacks.
+
+Nothing here is guarded by a lock. PostgreSQL creates a table with its schema, enums and comments in one transaction;
+MySQL and MariaDB create it with its comments in one statement. So whoever is killed leaves a whole table, or a schema
+that the next one finds. Of two creators one succeeds, and the other finds that the table exists.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Final
+
+from headgate.config.feed import FeedSpec
+from headgate.databases.address import Target
+from headgate.databases.faults import Fault
+from headgate.databases.kinds import kind_of
+from headgate.databases.mysql.errors import MysqlError
+from headgate.databases.mysql.errors import fault_of as mysql_fault
+from headgate.databases.mysql.session import MysqlSession, open_session
+from headgate.databases.mysql.sql import quoted
+from headgate.databases.postgresql.errors import PostgresError, is_taken
+from headgate.databases.postgresql.session import PostgresSession, open_connection
+from headgate.records.control import SpanPlan
+from headgate.sinks.contract import SinkError, SinkUnavailableError
+from headgate.sinks.registry import target_of
+from headgate.sinks.relational.mysql.catalog import account
+from headgate.sinks.relational.mysql.faults import sink_error as mysql_sink_error
+from headgate.sinks.relational.postgresql.faults import sink_error as postgresql_sink_error
+from headgate.sinks.relational.rights import RightsMissingError
+from headgate.sinks.relational.session import as_sink_errors
+from headgate.tables.missing import Said, check_created, plan_missing
+from headgate.tables.plan import Sink, needed_first, session_settings
+from headgate.tables.statement import CreateTable
+
+__all__ = ["create_missing"]
+
+TRIES: Final = 5
+"""Creators of other tables may create the same schema or enum at the same moment. One of them succeeds each time."""
+
+LOCK_SECONDS: Final = 10
+"""A schema that somebody drops, or a table that somebody creates by hand, is waited for that long."""
+
+
+class _TakenError(Exception):
+    """Somebody else has created something that was to be created."""
+
+
+def create_missing(spec: FeedSpec, plan: SpanPlan, said: Said) -> bool:
+    """Create the feed's table if the sink lacks it; whether it did. Idempotent. Raises SinkError, SourceError."""
+    for number in range(TRIES):
+        missing = plan_missing(spec, [plan], said)
+        if missing.sink is None:
+            return number > 0
+        check_created(missing)
+        try:
+            _create(target_of(spec.sink), missing.tables.created, missing.sink)
+        except _TakenError:
+            continue
+        return True
+    raise SinkUnavailableError(f"table {plan.table} was not created: others change the same schema at the same time")
+
+
+def _create(target: Target, tables: Sequence[CreateTable], sink: Sink) -> None:
+    with as_sink_errors():
+        _CREATORS[kind_of(target.dsn, target.options).name](target, tables, sink)
+
+
+def _statements(tables: Sequence[CreateTable], sink: Sink) -> list[str]:
+    return [*needed_first(tables, sink), *(statement for table in tables for statement in table.statements)]
+
+
+def _doing(tables: Sequence[CreateTable]) -> str:
+    return f"creating {', '.join(table.name for table in tables)}"
+
+
+def _postgresql(target: Target, tables: Sequence[CreateTable], sink: Sink) -> None:
+    connection = open_connection(target, application_name="headgate tables", lock_seconds=LOCK_SECONDS)
+    with closing(PostgresSession(connection)) as session:
+        try:
+            for setting in session_settings(sink.product):
+                session.execute(setting)
+            with session.transaction():
+                for statement in _statements(tables, sink):
+                    session.execute(statement)
+        except PostgresError as error:
+            if is_taken(error):
+                raise _TakenError from error
+            raise postgresql_sink_error(error, _doing(tables)) from error
+
+
+def _mysql(target: Target, tables: Sequence[CreateTable], sink: Sink) -> None:
+    waits = f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}"
+    with closing(open_session(target, MysqlSession, settings=(*session_settings(sink.product), waits))) as session:
+        try:
+            for statement in _statements(tables, sink):
+                session.execute(statement)
+        except MysqlError as error:
+            raise _mysql_error(session, error, tables) from error
+
+
+def _mysql_error(session: MysqlSession, error: MysqlError, tables: Sequence[CreateTable]) -> SinkError:
+    if mysql_fault(error) is not Fault.PERMISSION:
+        return mysql_sink_error(error, _doing(tables))
+    user = account(session)
+    rights = "CREATE, SELECT, INSERT, UPDATE, DELETE"
+    grants = dict.fromkeys(f"GRANT {rights} ON {_every_table(table.schema)} TO {user}" for table in tables)
+    return RightsMissingError(f"no right to create {', '.join(table.name for table in tables)}", list(grants))
+
+
+def _every_table(database: str) -> str:
+    """All tables of a database, as GRANT names them: it takes the name for a pattern."""
+    exact = database.replace("_", r"\_").replace("%", r"\%")
+    return f"{quoted(exact)}.*"
+
+
+_CREATORS: Final[dict[str, Callable[[Target, Sequence[CreateTable], Sink], None]]] = {
+    "postgresql": _postgresql,
+    "mysql": _mysql,
+}

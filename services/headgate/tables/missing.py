@@ -1,0 +1,134 @@
+"""Which of a feed's tables its sink lacks, and the plan for them: read from both databases, and nothing is written."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from headgate.config.column_types import column_of
+from headgate.config.feed import FeedSpec
+from headgate.records.control import SpanPlan
+from headgate.records.identifiers import normal_table, table_spelling
+from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.registry import target_of
+from headgate.sinks.relational.rights import RightsMissingError
+from headgate.sinks.relational.session import as_sink_errors
+from headgate.sources.database import as_source_errors, source_target
+from headgate.sources.table_names import named_like, source_table
+from headgate.tables.catalogues import Catalogue, open_catalogue
+from headgate.tables.plan import ChosenTypes, Sink, TargetTables, shown_refusals, target_tables
+from headgate.tables.statement import Definition, Refusal, RefusedTable
+
+__all__ = ["MissingTables", "Said", "check_created", "check_types", "plan_missing"]
+
+Said = Callable[[str], str | None]
+"""Topic → the source table that its newest events name, None if they name none."""
+
+
+class MissingTables(msgspec.Struct, frozen=True, kw_only=True):
+    """``lacking``: those of the feed's tables that the sink does not have. ``sink``: what it was when it was read.
+
+    ``grants``: statements that give the sink's user the rights that it lacks, as far as that can be asked.
+    """
+
+    lacking: frozenset[str] = frozenset()
+    tables: TargetTables = TargetTables()
+    sink: Sink | None = None
+    grants: tuple[str, ...] = ()
+
+
+def plan_missing(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said) -> MissingTables:
+    """The plan for those of the feed's tables that the sink lacks. Raises SinkError, SourceError."""
+    database = spec.source.database
+    if not spec.creates_tables or database is None:
+        return MissingTables()
+    with as_sink_errors(), open_catalogue(target_of(spec.sink)) as at_sink:
+        lacking = [plan for plan in plans if not at_sink.has(plan.table)]
+        if not lacking:
+            return MissingTables()
+        places = {plan.table: at_sink.place(plan.table) for plan in lacking}
+        types = _chosen(spec, at_sink)
+        sink = at_sink.sink()
+        with as_source_errors(), open_catalogue(source_target(database)) as source:
+            found, refused = _definitions(spec, lacking, places, source, said)
+        tables = target_tables(found, sink, types)
+        tables = msgspec.structs.replace(tables, refused=(*refused, *tables.refused))
+        grants = tuple(at_sink.lacking(tables.created, sink))
+    return MissingTables(lacking=frozenset(plan.table for plan in lacking), tables=tables, sink=sink, grants=grants)
+
+
+def check_created(missing: MissingTables) -> None:
+    """Raise SinkRefusedError where a table cannot be created, and RightsMissingError where a right is missing."""
+    if missing.tables.refused:
+        raise SinkRefusedError("; ".join(shown_refusals(missing.tables, _by_feed)))
+    if missing.grants:
+        names = ", ".join(table.name for table in missing.tables.created)
+        raise RightsMissingError(f"no right to create {names}", missing.grants)
+
+
+def _by_feed(column: str, type_: str) -> str:
+    """How the writer of a feed chooses a type for a column."""
+    return f"sink.types: {{{json.dumps(column, ensure_ascii=False)}: {json.dumps(type_)}}}"
+
+
+def _chosen(spec: FeedSpec, at_sink: Catalogue) -> ChosenTypes:
+    chosen: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for name, type_ in spec.sink.types.items():
+        table, column = column_of(name)
+        place = at_sink.place(table)
+        if place is not None:
+            chosen[place][column] = type_
+    return chosen
+
+
+def _definitions(
+    spec: FeedSpec,
+    lacking: Sequence[SpanPlan],
+    places: Mapping[str, tuple[str, str] | None],
+    source: Catalogue,
+    said: Said,
+) -> tuple[list[Definition], list[RefusedTable]]:
+    """What the missing tables look like at the source, under the names that they get at the sink."""
+    found: list[Definition] = []
+    refused: list[RefusedTable] = []
+    for plan in lacking:
+        name = source_table(spec, plan.table, plan.topic, has=source.has, said=said)
+        definition = None if name is None else source.definition(name)
+        place = places[plan.table]
+        why = _why_not(spec, plan, name, definition, place)
+        if why is not None:
+            refused.append(RefusedTable(name=plan.table, refusals=(Refusal(why),)))
+        elif definition is not None and place is not None:
+            found.append(msgspec.structs.replace(definition, schema=place[0], table=place[1]))
+    return found, refused
+
+
+def _why_not(
+    spec: FeedSpec, plan: SpanPlan, name: str | None, definition: Definition | None, place: tuple[str, str] | None
+) -> str | None:
+    if definition is None:
+        return (
+            f"the source database has no table {name or named_like(plan.topic)}, or its user may not see it. Grant "
+            "SELECT on it, or name the source's table in source.topic_tables"
+        )
+    if place is None:
+        return "it is not known in which schema to create it. Name one in sink.table"
+    if definition.form.primary is None and spec.sink.keyless == "refuse":
+        return (
+            f"the source's table {table_spelling(definition.schema, definition.table)} has no primary key. Add one, or "
+            "set sink.keyless: append, which takes inserts only"
+        )
+    return None
+
+
+def check_types(spec: FeedSpec, plans: Sequence[SpanPlan]) -> None:
+    """Raise SinkRefusedError for a type of a table that the feed never writes."""
+    known = {normal_table(plan.table) for plan in plans}
+    for name in spec.sink.types:
+        table, _ = column_of(name)
+        if spec.source.topic_pattern is None and table not in known:
+            raise SinkRefusedError(
+                f"sink.types names {name}, but the feed does not write table {table}. Its tables are "
+                f"{', '.join(sorted(known))}"
+            )
