@@ -141,7 +141,7 @@ def test_while_it_runs(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, executor = bed.table("running"), bed.executor()
     task = replicated(bed, executor, plan)
     make_again(bed, plan)
-    assert "was deleted and made again" in failed(executor, task)
+    assert "was deleted and re-created" in failed(executor, task)
     goes_on_from_the_beginning(bed, executor, plan, 2)
 
 

@@ -308,7 +308,7 @@ def _change_while_stopped(log: KafkaLog, shop: _Shop) -> None:
     offsets = shop.folder / "offsets.json"
     for given, said, code in (
         ({"0": 0}, "but the feed reads [0, 1]", ExitCode.REQUEST_REFUSED),
-        ({"0": 5, "1": 0}, "deleted and made again", ExitCode.SOURCE),
+        ({"0": 5, "1": 0}, "deleted and re-created", ExitCode.SOURCE),
     ):
         offsets.write_text(json.dumps({shop.topic: given}), encoding="utf-8")
         refused = headgate("feed", "resume", "shop", "--from", str(offsets), "--yes")
@@ -354,7 +354,7 @@ def test_what_is_asked_of_shards_and_agents(log: KafkaLog, owner: CoordinatorSer
 
 NO_REGISTRY = {"format": "debezium-avro", "registry": {"url": "http://127.0.0.1:1"}}
 REFUSALS: list[tuple[dict[str, Any], str, ExitCode]] = [
-    ({"source": {"format": "debezium-json", "start_ts": "2199-01-01T00:00:00Z"}}, "has not come yet", ExitCode.SOURCE),
+    ({"source": {"format": "debezium-json", "start_ts": "2199-01-01T00:00:00Z"}}, "is in the future", ExitCode.SOURCE),
     ({"source": {"topics": ["nowhere.public.x"]}}, "source topic nowhere.public.x does not exist", ExitCode.SOURCE),
     ({"sink": {"table": "public.nothing"}}, "public.nothing", ExitCode.SINK_REFUSED),
     ({"sink": {"table": "public.keyless"}}, "key", ExitCode.SINK_REFUSED),

@@ -151,7 +151,7 @@ def test_deleted_changes_are_an_error_and_never_a_skip(source: _Source) -> None:
     check_retention(source.connection, topic, {1: 10})
     with pytest.raises(OffsetExpiredError, match=r"\[1\]: offset 3 is the next to apply, .* 1 offsets are lost"):
         check_retention(source.connection, topic, {0: 0, 1: 3})
-    with pytest.raises(OffsetExpiredError, match="deleted and made again"):
+    with pytest.raises(OffsetExpiredError, match="deleted and re-created"):
         check_retention(source.connection, topic, {0: 1})
     with pytest.raises(TopicMissingError, match=r"has the topic been deleted, or re-created with fewer partitions\?"):
         check_retention(source.connection, topic, {2: 0})
