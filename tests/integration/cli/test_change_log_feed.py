@@ -282,4 +282,4 @@ def _is_refused_by_its_topic(feed_file: Path, topic: str) -> None:
     other.write_text(yaml.safe_dump(spec | {"feed": "other", "source": {"topics": [topic]}}), encoding="utf-8")
     refused = headgate("feed", "create", str(other), "--dry-run")
     assert refused.exit_code == ExitCode.SOURCE, refused.output
-    assert "Say source.change_log: goods" in refused.stderr
+    assert "Use source.change_log: goods" in refused.stderr

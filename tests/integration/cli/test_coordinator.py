@@ -507,6 +507,7 @@ def test_a_dry_run_says_what_would_become_of_it_and_writes_nothing(
     assert json.loads(dry.stdout)["spans"] == [
         {
             "table": "public.orders",
+            "at_sink": "exists",
             "span": "public.orders",
             "topic": shop.topic,
             "partitions": 2,

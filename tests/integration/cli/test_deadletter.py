@@ -231,7 +231,7 @@ def test_nothing_is_sent_to_a_change_log(shop: Shop) -> None:
     code, rows = replayed("--yes")
     assert code == ExitCode.REQUEST_REFUSED
     assert [row["verdict"] for row in rows.values()] == ["unknown", "unknown"]
-    assert "is of change log orders" in rows[0]["detail"]
+    assert "belongs to change log orders" in rows[0]["detail"]
     assert len(shop.records()) == 2
 
 
