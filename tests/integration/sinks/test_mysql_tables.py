@@ -67,7 +67,11 @@ class TestMysqlTables(TablesContract):
 @pytest.mark.parametrize(
     ("ddl", "table", "says"),
     [
-        ("CREATE TABLE orders (id int PRIMARY KEY)", "order", r"does not exist.*(there is test_\w+\.orders).*Create it first"),
+        (
+            "CREATE TABLE orders (id int PRIMARY KEY)",
+            "order",
+            r"does not exist.*(there is test_\w+\.orders).*Create it",
+        ),
         ("CREATE TABLE t (id int)", "t", "no primary key"),
         ("CREATE VIEW t AS SELECT 1 AS id", "t", "not a table at the sink but a view"),
         ("CREATE TABLE t (id int PRIMARY KEY) ENGINE=MyISAM", "t", r"no transactions.*ENGINE = InnoDB"),

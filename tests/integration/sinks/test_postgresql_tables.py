@@ -58,7 +58,7 @@ class TestPostgresTables(TablesContract):
 @pytest.mark.parametrize(
     ("ddl", "table", "says"),
     [
-        ("CREATE TABLE orders (id int PRIMARY KEY)", "public.order", r"does not exist.*public\.orders.*Create it first"),
+        ("CREATE TABLE orders (id int PRIMARY KEY)", "public.order", r"does not exist.*public\.orders.*Create it"),
         ("CREATE TABLE t (id int)", "public.t", "no primary key"),
         ("CREATE VIEW t AS SELECT 1 AS id", "public.t", "not a table"),
         ("CREATE TABLE t (id int PRIMARY KEY DEFERRABLE)", "public.t", "DEFERRABLE"),

@@ -336,5 +336,5 @@ def test_a_topic_that_does_not_exist_has_a_likely_name(source: _Source) -> None:
     for name in (topic.replace("orders", "order"), "orders", "other.orders"):
         with pytest.raises(TopicMissingError, match=rf"{name} does not exist \(did you mean .*orders\?\)"):
             plan_spans(source.connection, _spec(SourceSpec(topics=(name,))), "x.")
-    with pytest.raises(TopicMissingError, match="zzzzzz does not exist: create it"):
+    with pytest.raises(TopicMissingError, match=r"zzzzzz does not exist\. Create it"):
         plan_spans(source.connection, _spec(SourceSpec(topics=("zzzzzz",))), "x.")
