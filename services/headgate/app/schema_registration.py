@@ -9,7 +9,7 @@ schema. Headgate itself never asks a registry for them.
 import json
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import ClassVar, Final
+from typing import ClassVar
 from urllib.parse import quote
 
 import fastavro
@@ -18,12 +18,9 @@ from fastavro.schema import to_parsing_canonical_form
 
 from headgate.config.feed import RegistrySpec
 from headgate.eventlog.schema_files import SchemaVersion, schemas
-from headgate.sources.registry import SchemaRegistry
+from headgate.sources.registry import NOT_FOUND, OK, SchemaAnswer, SchemaRegistry, decoded, problem_said
 
 __all__ = ["Registered", "RegistrationError", "Standing", "add_schemas", "standings"]
-
-_OK: Final = 200
-_NOT_FOUND: Final = 404
 
 
 class RegistrationError(Exception):
@@ -51,16 +48,11 @@ class Registered(msgspec.Struct, frozen=True):
     standing: Standing
 
 
-class _Answer(msgspec.Struct):
-    schema: str
-
-
-class _Problem(msgspec.Struct):
-    message: str = ""
-
-
 def standings(spec: RegistrySpec) -> list[Registered]:
-    """What the registry has of our schemas, in the order of their ids. Raises SchemasUnavailableError."""
+    """What the registry has of our schemas, in the order of their ids.
+
+    Raises RegistrationError, SchemasUnavailableError.
+    """
     registry = SchemaRegistry(spec)
     registry.check()
     return [_standing(registry, version) for version in schemas().by_id.values()]
@@ -91,7 +83,8 @@ def _registered(registry: SchemaRegistry, spec: RegistrySpec, each: Registered) 
         body = {"schema": _text(version), "schemaType": "AVRO", "id": version.id, "version": 1}
         _expect_ok(registry.send("POST", f"/subjects/{subject}/versions", body), each, spec, "the schema")
     finally:
-        registry.send("DELETE", f"/mode/{subject}")
+        reset = registry.send("DELETE", f"/mode/{subject}")
+    _expect_ok(reset, each, spec, "the end of the mode IMPORT")
     now = _standing(registry, version)
     if now.standing is not Standing.REGISTERED:
         raise RegistrationError(
@@ -103,36 +96,29 @@ def _registered(registry: SchemaRegistry, spec: RegistrySpec, each: Registered) 
 
 def _expect_ok(answer: tuple[int, bytes], each: Registered, spec: RegistrySpec, what: str) -> None:
     status, body = answer
-    if status == _OK:
+    if status == OK:
         return
     raise RegistrationError(
         f"Schema {each.id} ({each.record}) cannot be registered at {spec.url}: subject {each.subject} is refused "
-        f"{what} ({status}{_said(body)}). The registry must take schemas under given ids (mode IMPORT), as Confluent's "
-        "and Redpanda's do, and let this user change modes"
+        f"{what} ({status}{problem_said(body)}). The registry must take schemas under given ids (mode IMPORT), as "
+        "Confluent's and Redpanda's do, and let this user change modes"
     )
-
-
-def _said(body: bytes) -> str:
-    try:
-        return f": {msgspec.json.decode(body, type=_Problem).message[:200]}"
-    except msgspec.DecodeError:
-        return ""
 
 
 def _standing(registry: SchemaRegistry, version: SchemaVersion) -> Registered:
     status, body = registry.send("GET", f"/schemas/ids/{version.id}")
-    standing = Standing.MISSING if status == _NOT_FOUND else Standing.TAKEN
-    if status == _OK and _canonical(_schema_in(body)) == to_parsing_canonical_form(version.parsed):
-        standing = Standing.REGISTERED
+    if status not in (OK, NOT_FOUND):
+        raise RegistrationError(
+            f"The registry answered {status} for schema {version.id}{problem_said(body)}, so what it has under this id "
+            "is not known. Nothing was registered under it. Try again when the registry answers"
+        )
+    standing = Standing.MISSING
+    if status == OK:
+        known = decoded(body, SchemaAnswer)
+        is_ours = known is not None and _canonical(known.schema) == to_parsing_canonical_form(version.parsed)
+        standing = Standing.REGISTERED if is_ours else Standing.TAKEN
     subject = f"{version.parsed['name']}.v{version.version}"
     return Registered(version.id, version.record.__name__, version.version, subject, standing)
-
-
-def _schema_in(body: bytes) -> str:
-    try:
-        return msgspec.json.decode(body, type=_Answer).schema
-    except msgspec.DecodeError:
-        return ""
 
 
 def _text(version: SchemaVersion) -> str:

@@ -10,7 +10,17 @@ import typer
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.ages import age
 from headgate.cli.changes import Destruction, Permit, agreed
-from headgate.cli.deadletter_choice import Code, Place, Places, Table, Topic, is_chosen, one_letter, read_letters
+from headgate.cli.deadletter_choice import (
+    Code,
+    Place,
+    Places,
+    Table,
+    Topic,
+    chosen_of,
+    is_chosen,
+    one_letter,
+    read_letters,
+)
 from headgate.cli.deadletter_purge import purge
 from headgate.cli.lookup import find_feed, place_of
 from headgate.cli.names import FeedName, complete_feeds
@@ -127,11 +137,7 @@ def replay(
     """
     with connected(cluster) as (_, log):
         record = find_feed(read_snapshot(log, all_partitions(log, ("changefeed",))), feed)
-        letters = {
-            key: letter for key, letter in read_letters(log, feed).items() if is_chosen(key, letter, table, topic, code)
-        }
-        if places:
-            letters = dict(one_letter(letters, feed, place) for place in places)
+        letters = chosen_of(read_letters(log, feed), feed, places, table=table, topic=topic, code=code)
         in_order = sorted(letters.items(), key=_by_log)
         replaying = _Replaying(log, record, FeedParts(record.spec), FeedChangeLogs(log).names_by_topic())
         judged = [_judged(replaying, key, letter) for key, letter in in_order]

@@ -55,6 +55,14 @@ def is_chosen(
     return table in (None, key.table) and topic in (None, key.source_topic) and code in (None, letter.error_code)
 
 
+def chosen_of(
+    letters: Letters, feed: str, places: list[str] | None, *, table: str | None, topic: str | None, code: str | None
+) -> Letters:
+    """The dead letters of a feed that places and options choose. Raises CommandError for a place that has none."""
+    chosen = {key: letter for key, letter in letters.items() if is_chosen(key, letter, table, topic, code)}
+    return dict(one_letter(chosen, feed, place) for place in places) if places else chosen
+
+
 def one_letter(letters: Letters, feed: str, place: str) -> tuple[DeadLetterKey, ChangeQuarantined]:
     """The dead letter at ``place``. Raises CommandError if it does not exist."""
     found = [(key, letter) for key, letter in sorted(letters.items()) if place_of(key) == place]

@@ -7,7 +7,7 @@ import typer
 
 from headgate.cli.ages import age, parse_duration
 from headgate.cli.changes import Destruction, Permit, agreed
-from headgate.cli.deadletter_choice import Code, Letters, Places, Table, Topic, is_chosen, one_letter
+from headgate.cli.deadletter_choice import Code, Letters, Places, Table, Topic, chosen_of
 from headgate.cli.lookup import find_feed, place_of
 from headgate.cli.names import FeedName
 from headgate.cli.options import ClusterOptions, Format, connected
@@ -52,13 +52,9 @@ def purge(
         letters = {key: letter for key, letter in found.current.items() if key.feed == feed}
         if not letters:
             find_feed(read_snapshot(log, all_partitions(log, ("changefeed",))), feed)
-        chosen = {
-            key: letter
-            for key, letter in letters.items()
-            if is_chosen(key, letter, table, topic, code) and (oldest_ms is None or letter.quarantined_ms < oldest_ms)
-        }
-        if places:
-            chosen = dict(one_letter(chosen, feed, place) for place in places)
+        if oldest_ms is not None:
+            letters = {key: letter for key, letter in letters.items() if letter.quarantined_ms < oldest_ms}
+        chosen = chosen_of(letters, feed, places, table=table, topic=topic, code=code)
         permit = agreed(change, f"remove {len(chosen)} dead letters of feed {feed}") if chosen else None
         if permit is not None:
             _remove(log, found, chosen, permit)

@@ -21,7 +21,7 @@ from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.records.control import FeedRecorded, OperationKind, SpanPlan
 from headgate.records.keys import FeedKey
 from headgate.runtime.machine import EffectFailed
-from headgate.sources.said import table_said
+from headgate.sources.said import tables_said
 from headgate.tables.missing import MissingTables, plan_missing
 
 __all__ = ["rehearse", "rehearsed"]
@@ -61,8 +61,7 @@ def _refused(kind: OperationKind, name: str, reason: str) -> CommandError:
 def _missing(log: KafkaLog, result: FeedResolved) -> MissingTables:
     """The tables that would be created."""
     spec = parse_feed(result.spec)
-    partitions = {plan.topic: len(plan.start) for plan in result.spans}
-    return plan_missing(spec, result.spans, lambda topic: table_said(log.connection, spec, topic, partitions[topic]))
+    return plan_missing(spec, result.spans, tables_said(log.connection, spec, result.spans))
 
 
 def _show(kind: OperationKind, name: str, result: FeedResolved, missing: MissingTables, output: Output) -> None:

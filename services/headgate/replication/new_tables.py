@@ -5,7 +5,7 @@ from headgate.records.control import SpanPlan
 from headgate.replication.feed_parts import FeedParts
 from headgate.sinks.contract import Claim, SinkRefusedError
 from headgate.sinks.untouched import Untouched
-from headgate.sources.said import table_said
+from headgate.sources.said import tables_said
 from headgate.tables.creation import create_missing
 from headgate.tables.missing import plan_missing
 
@@ -33,9 +33,7 @@ def _created(
     if not spec.creates_tables or not isinstance(parts.sink, Untouched):
         return False
 
-    def said(topic: str) -> str | None:
-        return table_said(source, spec, topic, len(plan.start))
-
+    said = tables_said(source, spec, [plan])
     if not parts.sink.is_new(claim):
         if claim.table in plan_missing(spec, [plan], said).lacking:
             raise SinkRefusedError(

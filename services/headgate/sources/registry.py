@@ -41,13 +41,13 @@ UNKNOWN_MAX: Final = 1024
 ANSWER_BYTES_MAX: Final = 16 << 20
 """A table of 4 096 columns has a schema of about 2 MB."""
 
-_NOT_FOUND: Final = 404
+NOT_FOUND: Final = 404
 _REFUSED: Final = frozenset({401, 403})
-_OK: Final = 200
+OK: Final = 200
 
 
-class _Answer(msgspec.Struct):
-    """``schemaType`` is left out for Avro."""
+class SchemaAnswer(msgspec.Struct):
+    """What a registry has under an id. ``schemaType`` is left out for Avro."""
 
     schema: str
     schemaType: str = "AVRO"  # noqa: N815 - the interface's name
@@ -72,12 +72,12 @@ class SchemaRegistry:
     def schema(self, schema_id: int) -> str:
         """The schema's JSON. Raises ChangeError if there is none of that id, SchemasUnavailableError."""
         status, body = self._ask(f"/schemas/ids/{schema_id}")
-        if status == _NOT_FOUND and _decoded(body, _Problem) is not None:
+        if status == NOT_FOUND and decoded(body, _Problem) is not None:
             raise self._unknown(schema_id)
-        if status != _OK:
-            raise self._failed(f"it answers {status} for schema {schema_id}{_said(body)}")
+        if status != OK:
+            raise self._failed(f"it answers {status} for schema {schema_id}{problem_said(body)}")
         self._unknown_since.pop(schema_id, None)
-        answer = _decoded(body, _Answer)
+        answer = decoded(body, SchemaAnswer)
         if answer is None:
             raise self._failed("the server there is not a schema registry")
         if answer.schemaType != "AVRO" or answer.references:
@@ -90,9 +90,9 @@ class SchemaRegistry:
     def check(self) -> None:
         """Raise SchemasUnavailableError, unless a registry that has Avro answers and lets us in."""
         status, body = self._ask("/schemas/types")
-        types = _decoded(body, list[str]) if status == _OK else None
+        types = decoded(body, list[str]) if status == OK else None
         if types is None:
-            raise self._failed(f"it answers {status} to a request for its schema types{_said(body)}")
+            raise self._failed(f"it answers {status} to a request for its schema types{problem_said(body)}")
         if "AVRO" not in types:
             raise self._failed(f"it does not support Avro, only {', '.join(types)}")
 
@@ -157,7 +157,7 @@ class SchemaRegistry:
         return SchemasUnavailableError(text)
 
 
-def _decoded(body: bytes, kind: Any) -> Any:
+def decoded(body: bytes, kind: Any) -> Any:
     """``body`` as what it should be, None if it is not that."""
     try:
         return msgspec.json.decode(body, type=kind)
@@ -165,8 +165,9 @@ def _decoded(body: bytes, kind: Any) -> Any:
         return None
 
 
-def _said(body: bytes) -> str:
-    problem = _decoded(body, _Problem)
+def problem_said(body: bytes) -> str:
+    """The registry's own text on what is wrong, to be appended to ours. Empty if it has none."""
+    problem = decoded(body, _Problem)
     return "" if problem is None else f": {problem.message[:200]} ({problem.error_code})"
 
 

@@ -35,10 +35,14 @@ class Registry:
         self.takes_ids = takes_ids
         self.by_id: dict[int, str] = {}
         self.modes: dict[str, str] = {}
+        self.broken: set[tuple[str, str]] = set()
+        """Method and first part of the path that it answers with 500."""
         self.url = ""
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         parts = [unquote(part) for part in path.strip("/").split("/")]
+        if (method, parts[0]) in self.broken and parts[1] != "types":
+            return 500, {"error_code": 50001, "message": "the store is read-only"}
         return self._told(parts) if method == "GET" else self._done(method, parts, body)
 
     def _told(self, parts: list[str]) -> tuple[int, Any]:
@@ -158,6 +162,22 @@ def test_an_id_that_is_taken_is_refused_before_anything_is_registered(registry: 
     assert set(registry.by_id) == {1501}
     found = {each.id: each.standing for each in standings(RegistrySpec(url=registry.url))}
     assert (found[1501], found[1101]) == (Standing.TAKEN, Standing.MISSING)
+
+
+def test_a_registry_that_cannot_answer_for_an_id_is_not_taken_to_have_another_schema(registry: Registry) -> None:
+    registry.broken = {("GET", "schemas")}
+    refused = registered(registry)
+    assert refused.exit_code == ExitCode.SOURCE
+    assert "answered 500 for schema 1101" in refused.stderr
+    assert "the store is read-only" in refused.stderr
+    assert "another schema" not in refused.stderr
+
+
+def test_a_subject_that_stays_in_the_mode_import_is_reported(registry: Registry) -> None:
+    registry.broken = {("DELETE", "mode")}
+    refused = registered(registry)
+    assert refused.exit_code == ExitCode.SOURCE
+    assert "is refused the end of the mode IMPORT (500" in refused.stderr
 
 
 def test_what_is_no_registry_is_told(registry: Registry) -> None:

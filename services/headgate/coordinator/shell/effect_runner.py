@@ -51,7 +51,7 @@ from headgate.sources.offsets import SourceError, SourceUnreachableError, check_
 from headgate.sources.origin import origins
 from headgate.sources.preview import Seen, check_formats, preview
 from headgate.sources.registry import SchemaRegistry
-from headgate.sources.said import table_said
+from headgate.sources.said import tables_said
 from headgate.sources.skips import with_topic_ids
 from headgate.sources.topic_ids import TopicReplacedError, check_given_id, ids_of_existing
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables, within_change_log
@@ -344,8 +344,7 @@ class FeedWork:
     def _missing(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> MissingTables:
         """Tables that agents will create. Raises SinkError where one of them cannot be created, SourceError."""
         check_types(spec, spans)
-        partitions = {plan.topic: len(plan.start) for plan in spans}
-        missing = plan_missing(spec, spans, lambda topic: table_said(self._connection, spec, topic, partitions[topic]))
+        missing = plan_missing(spec, spans, tables_said(self._connection, spec, spans))
         check_created(missing)
         return missing
 
