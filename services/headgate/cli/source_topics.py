@@ -46,7 +46,7 @@ def source_rows(log: KafkaLog, snapshot: Snapshot, feed: str) -> list[dict[str, 
     if missing:
         raise TopicMissingError(
             f"source topic {', '.join(missing)} of feed {feed} no longer exists. Delete the feed, copy the table "
-            f"again, and create the feed"
+            "again, and create the feed"
         )
     first, end = start_offsets(log.connection, counts, "earliest"), end_offsets(log.connection, counts)
     told, untold = topic_settings(log.connection, counts)

@@ -61,7 +61,7 @@ def no_evidence() -> str:
     told = ", ".join(f"format {name}" for name in FORMATS.names() if FORMATS[name].gives_resolved_ts)
     ends = ", ".join(f"format {name}" for name in FORMATS.names() if "transaction_topic" in FORMATS[name].options)
     return (
-        f"its events have the time of each change, but not the time up to which the log is complete. Formats that "
+        "its events have the time of each change, but not the time up to which the log is complete. Formats that "
         f"have it: {told}, and {ends} with source.transaction_topic"
     )
 
@@ -128,7 +128,7 @@ def _table_of_two(table: str) -> str:
     if re.search(r"[*?\[\]()|\\^$]", re.sub(r'"(?:[^"]|"")*"', "", table)):
         raise ValueError(
             f"{table!r} looks like a pattern. Patterns are not supported: name each table (put a name that contains "
-            f"such a character in double quotes)"
+            "such a character in double quotes)"
         )
     parts = parse_identifier(table)
     if len(parts) != 2:
@@ -276,7 +276,7 @@ class SourceSpec(Strict):
         if self.binary_handling_mode is not None and "binary_handling_mode" not in FORMATS[self.format].options:
             raise ValueError(
                 f"source.binary_handling_mode is an option of Debezium's connectors. Format {self.format} encodes "
-                f"bytes in one way only. Remove the option"
+                "bytes in one way only. Remove the option"
             )
         return self
 
@@ -285,7 +285,7 @@ class SourceSpec(Strict):
         if self.output_nulls is not None and "output_nulls" not in FORMATS[self.format].options:
             raise ValueError(
                 f"source.output_nulls is an option of Maxwell. Events of format {self.format} mark NULL themselves. "
-                f"Remove the option"
+                "Remove the option"
             )
         return self
 
@@ -306,12 +306,12 @@ class SourceSpec(Strict):
         if not self.transaction_topic.rpartition(".")[0]:
             raise ValueError(
                 f"source.transaction_topic {self.transaction_topic!r} is not of the form "
-                f"<topic.prefix>.transaction. Headgate finds the topics of a transaction by this prefix"
+                "<topic.prefix>.transaction. Headgate finds the topics of a transaction by this prefix"
             )
         if self.transaction_topic in self.topics:
             raise ValueError(
                 f"source.topics has {self.transaction_topic}, which is source.transaction_topic and "
-                f"has no table's changes. Remove it"
+                "has no table's changes. Remove it"
             )
         return self
 

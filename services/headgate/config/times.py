@@ -32,7 +32,7 @@ def parse_ts(given: object) -> int:
     if not isinstance(time, datetime):
         raise NotATimeError(
             f"{given!s} is not a valid time. Write it in RFC 3339 with a zone, like 2026-11-21T17:00:00Z, or as a "
-            f"ts (milliseconds since 1970 << 18)"
+            "ts (milliseconds since 1970 << 18)"
         )
     if time.tzinfo is None:
         raise NotATimeError(f"{given!s} has no zone. Add Z for UTC, or an offset like +01:00")
@@ -43,7 +43,7 @@ def _checked(ts: int) -> int:
     if physical_ms(ts) < _FIRST_MS or ts > TS_MAX:
         raise NotATimeError(
             f"{ts} is not a valid ts: its time is outside the years 2000 to {_year_of(TS_MAX)}. A ts is "
-            f"milliseconds since 1970 << 18, not seconds or milliseconds. You can also write an RFC 3339 time"
+            "milliseconds since 1970 << 18, not seconds or milliseconds. You can also write an RFC 3339 time"
         )
     return ts
 

@@ -83,7 +83,7 @@ _ROWS: Final = (
         "source_topic_replaced",
         Stage.SOURCE,
         False,
-        "a source topic was deleted and made again: the offsets known are of the topic that is gone",
+        "a source topic was deleted and re-created, so the known offsets belong to the old topic",
         "`headgate feed pause`, then `headgate feed resume --from earliest`; or a new feed after a fresh copy",
     ),
     ErrorCode(

@@ -38,7 +38,7 @@ def _created(
         if claim.table in plan_missing(spec, [plan], said).lacking:
             raise SinkRefusedError(
                 f"{refused}. Headgate has written to it before, and does not create it again, because an empty table "
-                f"would lack those rows. Restore the table, or pause the feed and run `headgate feed resume "
+                "would lack those rows. Restore the table, or pause the feed and run `headgate feed resume "
                 f"{claim.identity.feed} --from earliest`: it then creates the table and applies what the topic holds"
             ) from refused
         return False

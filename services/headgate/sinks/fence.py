@@ -84,7 +84,7 @@ def _check_topic(claim: Claim, table: str, rows: Rows) -> None:
         is_other = claim.topic_id is not None and row.topic_id not in (None, claim.topic_id)
         if is_other and row.incarnation == claim.incarnation:
             raise TopicReplacedError(
-                f"{table}, {claim.topic}/{partition}: the topic was deleted and made again: its id is "
+                f"{table}, {claim.topic}/{partition}: the topic was deleted and re-created: its id is "
                 f"{claim.topic_id}, the sink's offset {row.next_offset} is of {row.topic_id}. Nothing of it is read. "
                 "To apply all that it holds now: `headgate feed pause`, then `headgate feed resume --from earliest` "
                 "(what the old topic still held is lost; see `headgate verify`)"

@@ -28,7 +28,7 @@ def compaction_warnings(connection: KafkaConnection, spec: FeedSpec, topics: Ite
         lost = FORMATS[spec.source.format].compacted_away + (_TABLES if spec.source.tables else "")
         warnings.append(
             f"warning: {_named(compacted)} compacted (cleanup.policy), so these may be missing: {lost}. Set "
-            f"cleanup.policy=delete on source topics"
+            "cleanup.policy=delete on source topics"
         )
     if untold:
         warnings.append(

@@ -66,7 +66,7 @@ def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[Span
     if spec.source.transaction_topic is not None and spec.source.transaction_topic not in present:
         notices.append(
             f"transaction topic {spec.source.transaction_topic} no longer exists, so it is not known up to which "
-            f"time the feed is complete"
+            "time the feed is complete"
         )
     joined: tuple[SpanPlan, ...] = ()
     if spec.source.topic_pattern is not None:

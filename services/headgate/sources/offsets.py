@@ -111,7 +111,7 @@ def given_offsets(
         if len(given[topic]) != count:
             raise StartPartitionsError(
                 f"source.start_offsets names {len(given[topic])} partitions of topic {topic}, which has {count}. "
-                f"Give an offset for each"
+                "Give an offset for each"
             )
         check_retention(connection, topic, given[topic])
     return {topic: dict(sorted(given[topic].items())) for topic in sorted(topics)}
@@ -125,7 +125,7 @@ def _check_reaches(at: TopicPartition, first: int, oldest: Any, wanted_ms: int, 
     raise OffsetExpiredError(
         f"{at.topic}[{at.partition}]: retention has deleted everything below offset {first}, and {left}; a start at "
         f"{show_ts(ts)} needs all changes from {show_ts(ts_of_ms(wanted_ms))} on ({RECORD_TIME_MARGIN_MS // 1000} s "
-        f"earlier, because clocks differ). Use a later time, or copy the table again and use earliest"
+        "earlier, because clocks differ). Use a later time, or copy the table again and use earliest"
     )
 
 
@@ -161,12 +161,12 @@ def check_retention(connection: KafkaConnection, topic: str, positions: Position
             raise OffsetExpiredError(
                 f"{topic}[{partition}]: offset {position} is the next to apply, but retention has deleted "
                 f"everything below {oldest}, so {oldest - position} offsets are lost. Give the topic a longer "
-                f"retention, delete the feed, copy the table again, and create the feed"
+                "retention, delete the feed, copy the table again, and create the feed"
             )
         if position > newest:
             raise OffsetExpiredError(
                 f"{topic}[{partition}]: offset {position} is the next to apply, but the topic ends at {newest}, so "
-                f"it was deleted and re-created. Delete the feed, copy the table again, and create the feed"
+                "it was deleted and re-created. Delete the feed, copy the table again, and create the feed"
             )
     return {partition: end[topic][partition] for partition in sorted(positions)}
 

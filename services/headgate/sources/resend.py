@@ -127,12 +127,12 @@ def _why_not_there(connection: KafkaConnection, original: Original, change_logs:
     if topic in change_logs:
         return (
             f"topic {topic} belongs to change log {change_logs[topic]}, which only a ChangeWriter may write, "
-            f"because a row may have moved to another partition. Write the row at the source again"
+            "because a row may have moved to another partition. Write the row at the source again"
         )
     if original.topic_id is None:
         return (
             f"the record does not say which topic {topic} its offset is of, because an older Headgate or an older "
-            f"broker wrote it. Write the row at the source again"
+            "broker wrote it. Write the row at the source again"
         )
     ids = topic_ids(connection, [topic])  # asked for before offsets, see there
     if topic not in ids:
@@ -169,9 +169,9 @@ def why_not_alone(decoder: Decoder, original: Original) -> str | None:
     if len(rows) > 1:
         return (
             f"it changes {len(rows)} rows, {' and '.join(sorted(rows)[:ROWS_SHOWN_MAX])}: so its key does not show "
-            f"whether each row was changed since, and it might delete a row that was re-created. Write those rows "
-            f"at the source again, delete the rows at the sink that the source does not have, and compare with "
-            f"`headgate verify`"
+            "whether each row was changed since, and it might delete a row that was re-created. Write those rows "
+            "at the source again, delete the rows at the sink that the source does not have, and compare with "
+            "`headgate verify`"
         )
     return None
 
@@ -203,7 +203,7 @@ def resend(connection: KafkaConnection, original: Original, end: int) -> int:
         sent = _send(connection, producer, copy, copy)
     raise KeyBusyError(
         f"{original.topic}[{original.partition}]: the row of offset {original.offset} is being written "
-        f"continuously. Replay it when the row is quiet, or compare it with the source (`headgate verify`)"
+        "continuously. Replay it when the row is quiet, or compare it with the source (`headgate verify`)"
     )
 
 

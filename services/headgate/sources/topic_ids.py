@@ -82,7 +82,7 @@ def check_topic_id(topic: str, known: str | None, seen: str | None) -> None:
         raise TopicReplacedError(
             f"topic {topic} was deleted and re-created: its id is {seen}, but the known offsets belong to id "
             f"{known}. Headgate does not read it. To apply all that it contains now: `headgate feed pause`, then "
-            f"`headgate feed resume --from "
+            "`headgate feed resume --from "
             "earliest` (changes that only the old topic had are lost; compare with `headgate verify`)"
         )
 

@@ -79,7 +79,7 @@ def _listed(present: Mapping[str, int], source: SourceSpec) -> dict[str, int]:
     if missing:
         raise TopicMissingError(
             f"source topic {', '.join(missing)} does not exist{_meant(missing, present)}. Create it, let its "
-            f"connector create it, or correct source.topics"
+            "connector create it, or correct source.topics"
         )
     return {name: present[name] for name in sorted(set(source.topics))}
 
@@ -113,7 +113,7 @@ def present_topics(connection: KafkaConnection, seconds: float = REQUEST_SECONDS
     except KafkaException as error:
         raise SourceUnreachableError(
             f"the source broker did not list its topics: {error.args[0].str()}. Check that it is up and reachable "
-            f"from here"
+            "from here"
         ) from error
     return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
 
@@ -176,7 +176,7 @@ def table_name(template: str, topic: str, table: str | None = None) -> str:
         if stand_in is not None and stand_in not in values:
             raise TableNameError(
                 f"sink.table {template!r} needs a {{{field}}}, but the topic's name {topic!r} has only one part. "
-                f"Write the schema into sink.table"
+                "Write the schema into sink.table"
             )
         text += literal + (stand_in or (topic if field else ""))
     space, name = (None if part is None else _filled(part, values) for part in split_table(text))
@@ -239,7 +239,7 @@ def source_tables(spec: FeedSpec) -> dict[str, str]:
         if table in found:
             raise TableClashError(
                 f"{found[table]} and {name} of source.tables both go to table {table}. Put {{schema}} and {{table}} "
-                f"into sink.table, or create two feeds"
+                "into sink.table, or create two feeds"
             )
         found[table] = name
     return found
@@ -270,7 +270,7 @@ def plan_spans(
         if table in tables:
             raise TableClashError(
                 f"topics {tables[table]} and {topic} both go to table {table}. Put {{schema}} or {{topic}} into "
-                f"sink.table, or create two feeds"
+                "sink.table, or create two feeds"
             )
         tables[table] = topic
     kept = {table: plan for plan in known if tables.get(table := normal_table(plan.table)) == plan.topic}

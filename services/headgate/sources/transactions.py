@@ -64,13 +64,13 @@ def check_transactions(
     if partitions is None:
         raise TransactionsUnusableError(
             f"source.transaction_topic {transaction_topic} does not exist. Set provide.transaction.metadata=true in "
-            f"the connector, which creates it with the first transaction, or correct the name "
-            f"(<topic.prefix>.transaction)"
+            "the connector, which creates it with the first transaction, or correct the name "
+            "(<topic.prefix>.transaction)"
         )
     if partitions != 1:
         raise TransactionsUnusableError(
             f"source.transaction_topic {transaction_topic} has {partitions} partitions, so the order of commits is "
-            f"lost. Let the connector write to a topic with one partition"
+            "lost. Let the connector write to a topic with one partition"
         )
     for topic in topics:
         wrong = unusable(transaction_topic, topic, present[topic])
@@ -97,13 +97,13 @@ def unusable(transaction_topic: str, topic: str, partitions: int) -> str | None:
         return (
             f"topic {topic} does not belong to the connector that writes source.transaction_topic "
             f"{transaction_topic}, because its name does not begin with {transaction_topic.rpartition('.')[0]}. If "
-            f"a transform renames topics, remove the option"
+            "a transform renames topics, remove the option"
         )
     if partitions != 1:
         return (
             f"topic {topic} has {partitions} partitions. The ends of transactions count all changes of a table, so "
-            f"only a table in one partition shows which changes are missing. Remove source.transaction_topic, or "
-            f"let the connector write the table to one partition"
+            "only a table in one partition shows which changes are missing. Remove source.transaction_topic, or "
+            "let the connector write the table to one partition"
         )
     return None
 

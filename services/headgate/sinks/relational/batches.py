@@ -43,9 +43,9 @@ def check_truncates(claim: Claim, changes: Sequence[Change]) -> None:
     if (len(claim.start) > 1 or is_part) and any(change.operation is Operation.TRUNCATE for change in changes):
         raise ChangeError(
             f"TRUNCATE in topic {claim.topic}, which has several partitions, is not ordered with the rows of the "
-            f"other partitions, so it is not known which rows it removed. Pause the feed, delete the rows at the "
-            f"sink, and resume behind this event (`headgate feed resume --from FILE`). Keep TRUNCATE out of the "
-            f"topic (Debezium: "
+            "other partitions, so it is not known which rows it removed. Pause the feed, delete the rows at the "
+            "sink, and resume behind this event (`headgate feed resume --from FILE`). Keep TRUNCATE out of the "
+            "topic (Debezium: "
             "skipped.operations=t), or use a topic of one partition"
         )
 

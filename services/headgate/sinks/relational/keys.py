@@ -28,7 +28,7 @@ class FoldedKeysError(Exception):
 def _rounded(what: str) -> NotTextError:
     return NotTextError(
         f"the key has {what} than the column keeps, so two keys could become the same row. Give the column the "
-        f"source's precision"
+        "source's precision"
     )
 
 

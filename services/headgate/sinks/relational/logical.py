@@ -106,7 +106,7 @@ def _bits(length: int, value: object) -> str:
         if length > len(raw) * 8 + FILLED_MAX:
             raise NotTextError(
                 f"{len(raw)} bytes do not match the {length} bits that the event's schema declares. Give the sink's "
-                f"column the type bit varying, or the source's column a length"
+                "column the type bit varying, or the source's column a length"
             )
         return f"{int.from_bytes(raw, 'little'):b}".zfill(length)
     return scalar("bits", value)

@@ -13,5 +13,5 @@ class PassedOverError(Exception):
         suspects = f" ({', '.join(fires)})" if fires else ""
         super().__init__(
             f"the database accepted the {statement} but did not execute it. A trigger or a rule{suspects} can cause "
-            f"this. Change it so that it does not skip Headgate's rows, or drop it"
+            "this. Change it so that it does not skip Headgate's rows, or drop it"
         )

@@ -235,7 +235,7 @@ class Stage(ABC, Generic[S, C]):
                 missing[0],
                 f"table {table.name} has no column {named}",
                 f"{self._add_column(missing[0])} …, with the source's type and default, so that rows that do not "
-                f"change again are right too (or rename the old column). The table then continues by itself",
+                "change again are right too (or rename the old column). The table then continues by itself",
             )
         return [index for index, column in enumerate(group.columns) if column in table.columns]
 

@@ -77,7 +77,7 @@ def bit_digits(value: object, kind: str) -> str:
         return value
     raise NotTextError(
         f"the event's schema says that the value is a text, and a column of type {kind} accepts only texts of 0 and "
-        f"1. Give the column a text type"
+        "1. Give the column a text type"
     )
 
 
@@ -147,8 +147,8 @@ def _refused_text(kind: str, mode: str | None, _value: str) -> bytes:
         raise NotTextError(f"the value is a text in the event, but a {kind} needs bytes. Give the column a text type")
     raise NotTextError(
         f"the value is a text by the event's schema, but a {kind} needs bytes. If the connector's "
-        f"binary.handling.mode is hex, base64 or base64-url-safe, set source.binary_handling_mode to the same. "
-        f"Otherwise give the column a text type"
+        "binary.handling.mode is hex, base64 or base64-url-safe, set source.binary_handling_mode to the same. "
+        "Otherwise give the column a text type"
     )
 
 
@@ -179,7 +179,7 @@ def bytes_of(kind: str, meaning: str | None, mode: str | None) -> Callable[[obje
         except ValueError as error:
             raise NotTextError(
                 f"the value is not {'base64' if how == 'bytes' else how}, as {kind} needs it: {error}. Check that "
-                f"source.binary_handling_mode (default bytes) is the connector's binary.handling.mode"
+                "source.binary_handling_mode (default bytes) is the connector's binary.handling.mode"
             ) from error
 
     return read

@@ -101,8 +101,8 @@ def number_of_units(per_second: int | None, value: object, kind: str) -> tuple[i
     if value in _SATURATED:
         raise NotTextError(
             f"the value is the largest that the connector can write, and it also writes it for every later {kind}, "
-            f"so the source's value is not known (in PostgreSQL a timestamp after the year 294246, an interval "
-            f"above 292 277 years)"
+            "so the source's value is not known (in PostgreSQL a timestamp after the year 294246, an interval "
+            "above 292 277 years)"
         )
     return value, per_second
 

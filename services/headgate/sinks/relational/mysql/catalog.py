@@ -195,7 +195,7 @@ def _keys(form: MysqlForm, name: str, *, keyless: bool) -> tuple[tuple[str, ...]
     if key.prefixed:
         raise SinkRefusedError(
             f"the primary key of table {name} covers only a prefix of {key.prefixed[0]}. Define the key on the "
-            f"whole column"
+            "whole column"
         )
     return key.columns, len(form.keys) > 1
 

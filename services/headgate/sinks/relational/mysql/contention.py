@@ -67,7 +67,7 @@ def end_blockers(  # noqa: PLR0917 - see Dialect
                 raise SinkRefusedError(
                     f"session {session_id} holds {table} under epoch {holder.epoch}, which has ended, and this user "
                     f"may not end the session ({message(error)}). Use the same user for every agent, or grant it "
-                    f"CONNECTION ADMIN"
+                    "CONNECTION ADMIN"
                 ) from error
             raise
     return _who_blocks(watching, blocked)

@@ -157,7 +157,7 @@ def load_table(session: PostgresSession, name: str, keyless: bool = False) -> Ta
             raise SinkRefusedError(
                 f"column {column.name} of table {name} is GENERATED ALWAYS AS IDENTITY outside the key, so it "
                 f"cannot be updated. Run: ALTER TABLE {identifier} ALTER COLUMN {quoted(column.name)} SET GENERATED "
-                f"BY DEFAULT"
+                "BY DEFAULT"
             )
     check_generated(name, key, form.generated)
     folding = tuple(
@@ -187,7 +187,7 @@ def _has_rules(name: str, identifier: str, rules: Mapping[str, str]) -> SinkRefu
 def _standby(database: str) -> SinkUnavailableError:
     return SinkUnavailableError(
         f"database {database} is a read-only standby. During a fail-over, the table continues once a primary "
-        f"answers. Otherwise point sink.dsn at the primary (several hosts: target_session_attrs=read-write)"
+        "answers. Otherwise point sink.dsn at the primary (several hosts: target_session_attrs=read-write)"
     )
 
 

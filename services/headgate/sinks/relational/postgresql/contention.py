@@ -64,7 +64,7 @@ def end_blockers(  # noqa: PLR0917 - see Dialect
                 raise
             raise SinkRefusedError(
                 f"{blocker} holds {table} under an epoch that has ended, and this user may not end the session. Use "
-                f"the same user for every agent, or GRANT pg_signal_backend"
+                "the same user for every agent, or GRANT pg_signal_backend"
             ) from error
     return [str(blocker) for blocker in blockers]
 
