@@ -24,7 +24,7 @@ from headgate.eventlog.topics import create_topics
 from headgate.generation import ChangeReader
 from headgate.generation.shell.tail import GenerationTail
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
-from support.topic_changes import add_partitions
+from support.topic_changes import add_partitions, delete_topics, make_topics
 
 pytestmark = [pytest.mark.integration, pytest.mark.e2e, pytest.mark.long]
 
@@ -167,12 +167,12 @@ def test_the_same_load_on_a_topic_that_grows_is_reordered(kafka_bootstrap: str) 
     """
     topic = f"plain-{uuid.uuid4().hex[:10]}"
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(ANSWER_SECONDS)
+    make_topics(admin, NewTopic(topic, 1, 1))
     _produce(kafka_bootstrap, topic, range(COUNT))
     add_partitions(admin, topic, 16)
     _produce(kafka_bootstrap, topic, range(COUNT, 2 * COUNT))
     found = {number: _read(kafka_bootstrap, topic, number) for number in range(16)}
-    admin.delete_topics([topic])[topic].result(ANSWER_SECONDS)
+    delete_topics(admin, topic)
     by_key: dict[int, list[int]] = defaultdict(list)
     for number in sorted(found, reverse=True):
         for key, value in found[number]:

@@ -63,6 +63,14 @@ def make_topics(admin: AdminClient, *topics: NewTopic) -> None:
     eventually(lambda: names <= admin.list_topics(timeout=_ANSWER_SECONDS).topics.keys(), "the topics are there")
 
 
+def delete_topics(admin: AdminClient, *topics: str) -> None:
+    """Delete them. The broker that says they are deleted may still tell of them, for a moment."""
+    for future in admin.delete_topics(list(topics)).values() if topics else ():
+        future.result(_ANSWER_SECONDS)
+    for topic in topics:
+        await_partitions(admin, topic, 0)
+
+
 def add_partitions(admin: AdminClient, topic: str, partitions: int) -> None:
     """``partitions`` in all."""
     admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_ANSWER_SECONDS)

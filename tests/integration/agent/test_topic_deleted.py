@@ -5,6 +5,7 @@ from confluent_kafka.admin import AdminClient
 
 from headgate.agent.core.executor import TaskStatus
 from headgate.records.control import SpanPlan, TaskState
+from support.topic_changes import delete_topics
 from support.waiting import eventually
 
 from .conftest import Bed, reached
@@ -46,8 +47,7 @@ def test_its_table_stops_with_the_reason_and_its_neighbour_goes_on(bed: Bed, mon
     eventually(lambda: len(bed.rows(gone)) == STEP, "both are written")
     eventually(lambda: sum(status(gone).positions.values()) == STEP, "and known to be")
     admin = AdminClient({"bootstrap.servers": bed.bootstrap})
-    for future in admin.delete_topics([gone.topic]).values():
-        future.result()
+    delete_topics(admin, gone.topic)
 
     def has_failed() -> bool:
         write(kept)

@@ -3,11 +3,7 @@
 from pathlib import Path
 
 import trustme
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AdminClient,
-)
+from confluent_kafka.admin import AclBinding, AdminClient
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -19,9 +15,9 @@ from fixtures.servers import CALM
 from headgate.app.access_rules import access_rule
 from headgate.config.rights import Topics, grants, who_has_rights
 from headgate.generation.changelog.shell.wire import positions_topic
-from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.ports import HOST, free_ports
+from support.access import grant, revoke
 
 CHANGE_LOG = "ledger"
 COPIED_TOPIC = "copied.src.orders"
@@ -107,14 +103,8 @@ def needed(source: str) -> list[AclBinding]:
 
 
 def granted(kafka: EmbeddedKafka, rules: list[AclBinding]) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    for rule in admin.create_acls(rules).values():
-        rule.result(scaled_seconds(60))
+    grant(AdminClient({"bootstrap.servers": kafka.bootstrap}), rules)
 
 
 def revoked(kafka: EmbeddedKafka, rule: AclBinding) -> None:
-    given = (rule.restype, rule.name, rule.resource_pattern_type, rule.principal, rule.host, rule.operation)
-    pattern = AclBindingFilter(*given, rule.permission_type)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    for deleted in admin.delete_acls([pattern]).values():
-        assert deleted.result(scaled_seconds(60))
+    revoke(AdminClient({"bootstrap.servers": kafka.bootstrap}), rule)

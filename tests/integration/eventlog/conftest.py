@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import CONTROL_TOPICS, create_topics, topic_name
 from support.kafka_cluster import ANSWER_SECONDS, Cluster, Foreign, Foreigner
+from support.topic_changes import delete_topics
 
 
 @pytest.fixture
@@ -20,9 +21,7 @@ def cluster(kafka_bootstrap: str) -> Iterator[Cluster]:
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
     existing = admin.list_topics(timeout=ANSWER_SECONDS).topics
     names = [topic_name(settings.cluster, topic.name) for topic in CONTROL_TOPICS]
-    if present := [name for name in names if name in existing]:
-        for future in admin.delete_topics(present).values():
-            future.result(ANSWER_SECONDS)
+    delete_topics(admin, *(name for name in names if name in existing))
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from headgate.eventlog.connection import BrokerUnreachableError, KafkaConnection
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import Partition
 from headgate_lab.embedded.broker import EmbeddedKafka
+from support.topic_changes import make_topics
 from support.waiting import eventually
 
 T = TypeVar("T")
@@ -49,9 +50,7 @@ def bootstrap(tmp_path: Path) -> Iterator[str]:
         lost.start()
         try:
             admin = KafkaConnection(kept.bootstrap).admin
-            (created,) = admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[[LOST]])]).values()
-            created.result(30)
-            eventually(lambda: TOPIC in admin.list_topics(timeout=10).topics, "the topic is known")
+            make_topics(admin, NewTopic(TOPIC, 1, replica_assignment=[[LOST]]))
         finally:
             lost.kill()
         yield kept.bootstrap

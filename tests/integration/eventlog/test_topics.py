@@ -20,7 +20,7 @@ from headgate.eventlog.topics import (
 from headgate.records.registry import KEY_FORMS
 from support.eventlog_contract import heartbeat
 from support.kafka_cluster import ANSWER_SECONDS, Cluster, set_topic
-from support.topic_changes import add_partitions, await_partitions
+from support.topic_changes import add_partitions, delete_topics
 
 pytestmark = pytest.mark.integration
 
@@ -48,8 +48,7 @@ def test_creating_again_changes_nothing_and_fills_in_what_is_missing(cluster: Cl
     create_topics(cluster)
     assert create_topics(cluster) == []
     name = topic_name(cluster.cluster, "sync")
-    admin.delete_topics([name])[name].result(ANSWER_SECONDS)
-    await_partitions(admin, name, 0)
+    delete_topics(admin, name)
     assert create_topics(cluster) == [name]
 
 

@@ -13,6 +13,7 @@ from headgate.eventlog.topics import create_topics
 from headgate.generation.owner.shell.service import GenerationService
 from support.generation_owner import running_owner
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
+from support.topic_changes import delete_topics
 
 WAIT_SECONDS = 90.0
 
@@ -23,8 +24,7 @@ def cluster(kafka_bootstrap: str) -> Iterator[Cluster]:
     yield settings
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
     mine = [name for name in admin.list_topics(timeout=ANSWER_SECONDS).topics if settings.cluster in name]
-    for future in admin.delete_topics(mine).values():
-        future.result(ANSWER_SECONDS)
+    delete_topics(admin, *mine)
 
 
 @pytest.fixture

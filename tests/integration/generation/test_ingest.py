@@ -17,7 +17,6 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
-    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     NewTopic,
@@ -33,6 +32,7 @@ from headgate.generation.changelog.shell.reader import ReadChange
 from headgate.generation.changelog.shell.wire import ReservedHeaderError
 from headgate.records.control import OutcomeStatus
 from headgate_lab.embedded.broker import EmbeddedKafka
+from support.access import grant, revoke_all
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
 from support.topic_changes import add_partitions, make_topics
 from support.waiting import eventually
@@ -297,7 +297,7 @@ def test_a_partition_that_cannot_be_written_makes_the_process_unready_until_it_c
     status, said = one.get("/readyz")
     assert (status, "partitions wait" in said) == (503, True), said
     assert '"event": "partition waits"' in one.said
-    _let_all_do_all(log, operator.topic)
+    revoke_all(log.connection.admin, operator.topic)
     found: list[ReadChange] = []
     with closing(ChangeReader(log, SET, "r")) as reader:
         read_until(reader, found, lambda: 200)
@@ -313,22 +313,7 @@ def _let_be_read_only(log: KafkaLog, topic: str) -> None:
     """
     of = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
     rules = [AclBinding(*of, each, AclPermissionType.ALLOW) for each in (AclOperation.READ, AclOperation.DESCRIBE)]
-    for future in log.connection.admin.create_acls(rules).values():
-        future.result(ANSWER_SECONDS)
-
-
-def _let_all_do_all(log: KafkaLog, topic: str) -> None:
-    rules = AclBindingFilter(
-        ResourceType.TOPIC,
-        topic,
-        ResourcePatternType.LITERAL,
-        None,
-        None,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
-    )
-    for future in log.connection.admin.delete_acls([rules]).values():
-        assert future.result(ANSWER_SECONDS)
+    grant(log.connection.admin, rules)
 
 
 def test_what_does_not_exist_is_said(

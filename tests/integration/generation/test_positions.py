@@ -17,6 +17,7 @@ from headgate.generation.changelog.shell.wire import (
     positions_topic,
 )
 from support.kafka_cluster import ANSWER_SECONDS
+from support.topic_changes import make_topics
 
 pytestmark = pytest.mark.integration
 
@@ -27,7 +28,7 @@ LOOK_SECONDS = 2.0
 def topic(log: KafkaLog) -> str:
     name = f"{log.cluster}.data"
     asked = NewTopic(positions_topic(name), POSITIONS_PARTITIONS, 1)
-    log.connection.admin.create_topics([asked])[asked.topic].result(ANSWER_SECONDS)
+    make_topics(log.connection.admin, asked)
     return name
 
 

@@ -28,7 +28,7 @@ from headgate.records.generation import (
 from headgate.sources.topic_settings import topic_settings
 from support.generation_owner import running_owner
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
-from support.topic_changes import add_partitions, make_topics
+from support.topic_changes import add_partitions, delete_topics, make_topics
 from support.waiting import eventually
 
 from .test_change_log import SET, Operator, read_all
@@ -71,8 +71,7 @@ def test_a_topic_that_cannot_be_a_change_logs_is_refused_with_the_reason(log: Ka
     assert "belongs to change log 'other'" in refused(operator, other.topic, 24)
     with ChangeWriter(log, "other", "w") as writer:
         writer.write(b"k", b"v", 0)
-    for future in log.connection.admin.delete_topics([other.topic]).values():
-        future.result(ANSWER_SECONDS)
+    delete_topics(log.connection.admin, other.topic)
     made = topic_settings(log.connection, [positions_topic(other.topic)])[0]
     assert made[positions_topic(other.topic)]["cleanup.policy"] == "compact"
     assert "does not exist, so what it held is gone" in other.ask(GenerationRequestKind.REPAIR).reason

@@ -1,7 +1,6 @@
 """Source topics on a real broker: found, planned, checked against retention."""
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
@@ -32,7 +31,7 @@ from headgate.sources.offsets import (
 from headgate.sources.preview import FormatMismatchError, check_formats, preview
 from headgate.sources.topics import TableClashError, find_topics, plan_spans, present_topics
 from support.kafka_cluster import ANSWER_SECONDS
-from support.topic_changes import add_partitions, await_partitions
+from support.topic_changes import add_partitions, delete_topics, make_topics
 
 pytestmark = pytest.mark.integration
 
@@ -48,10 +47,7 @@ class _Source:
 
     def make(self, name: str, partitions: int = 1) -> str:
         topic = f"{self.prefix}{name}"
-        for future in self.admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-            future.result(ANSWER_SECONDS)
-        while topic not in present_topics(self.connection):  # the broker hears of it from its controller
-            time.sleep(0.02)
+        make_topics(self.admin, NewTopic(topic, partitions, 1))
         return topic
 
     def fill(self, topic: str, partition: int, count: int) -> None:
@@ -193,9 +189,7 @@ def test_a_second_look_finds_what_is_new_gone_and_grown(source: _Source) -> None
     assert f"topic {clash} is left out, because topic {first} already goes to table public.a" in notice
 
     add_partitions(source.admin, first, 3)
-    for topic, future in source.admin.delete_topics([second, clash]).items():
-        future.result(ANSWER_SECONDS)
-        await_partitions(source.admin, topic, 0)
+    delete_topics(source.admin, second, clash)
     after = look_again(source.connection, spec, (*known, *found.joined), "x.")
     assert after.grown == f"{first} has 3 partitions, the feed started with 2"
     assert after.notices == (f"source topic {second} no longer exists, so table public.b gets no changes",)

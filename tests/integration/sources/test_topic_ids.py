@@ -22,8 +22,7 @@ from headgate.sources.discovery import look_again
 from headgate.sources.offsets import TopicMissingError
 from headgate.sources.topic_ids import TopicReplacedError, topic_id_of, topic_ids
 from headgate.sources.topics import plan_spans
-from support.kafka_cluster import ANSWER_SECONDS
-from support.topic_changes import await_partitions, make_again
+from support.topic_changes import delete_topics, make_again
 
 pytestmark = pytest.mark.integration
 
@@ -69,8 +68,7 @@ def test_a_plan_has_the_id_and_a_topic_that_is_not_there_has_none(source: Source
 
 def test_whoever_keeps_an_id_is_told_that_a_topic_does_not_exist(source: Source) -> None:
     (plan,) = source.plan()
-    source.connection.admin.delete_topics([source.topic])[source.topic].result(ANSWER_SECONDS)
-    await_partitions(source.connection.admin, source.topic, 0)
+    delete_topics(source.connection.admin, source.topic)
     with pytest.raises(TopicMissingError, match=f"topic {source.topic} does not exist"):
         topic_id_of(source.connection, source.topic)
     refused = source.resumed((plan,))

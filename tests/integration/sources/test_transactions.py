@@ -1,7 +1,6 @@
 """The topic of transaction ends on a real broker: what is refused of it, and where evidence begins."""
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -15,9 +14,10 @@ from headgate.formats.transactions import Standing
 from headgate.records.source_tables import Tail
 from headgate.sources.discovery import look_again
 from headgate.sources.offsets import RECORD_TIME_MARGIN_MS, SourceUnreachableError
-from headgate.sources.topics import plan_spans, present_topics
+from headgate.sources.topics import plan_spans
 from headgate.sources.transactions import EndReader, TransactionsUnusableError, first_end, look_back, rests_at
 from support.kafka_cluster import ANSWER_SECONDS
+from support.topic_changes import delete_topics, make_topics
 
 pytestmark = pytest.mark.integration
 
@@ -35,10 +35,7 @@ class Connector:
 
     def make(self, name: str, partitions: int = 1) -> str:
         topic = f"{self.prefix}{name}"
-        for future in self.connection.admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-            future.result(ANSWER_SECONDS)
-        while topic not in present_topics(self.connection):  # the broker hears of it from its controller
-            time.sleep(0.02)
+        make_topics(self.connection.admin, NewTopic(topic, partitions, 1))
         return topic
 
     def write(self, topic: str, value: object, at_ms: int = NOON_MS) -> None:
@@ -107,10 +104,7 @@ def test_a_second_look_leaves_out_what_cannot_join(shop: Connector) -> None:
     assert [plan.topic for plan in found.joined] == [new]
     (notice,) = found.notices
     assert f"left out: topic {wide} has 2 partitions" in notice
-    for future in shop.connection.admin.delete_topics([shop.ends]).values():
-        future.result(ANSWER_SECONDS)
-    while shop.ends in present_topics(shop.connection):
-        time.sleep(0.02)
+    delete_topics(shop.connection.admin, shop.ends)
     assert f"transaction topic {shop.ends} no longer exists" in " ".join(
         look_again(shop.connection, shop.spec(), known, "x.").notices
     )

@@ -8,6 +8,7 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import SpanPlan
 from headgate.sources.unapplied import UnappliedWatch
 from support.kafka_cluster import ANSWER_SECONDS
+from support.topic_changes import make_topics
 
 pytestmark = pytest.mark.integration
 
@@ -24,8 +25,7 @@ class Topic:
         self.bootstrap, self.name = bootstrap, f"{prefix}public.t"
         self.connection = KafkaConnection(bootstrap)
         self.watch = UnappliedWatch(self.connection)
-        (made,) = self.connection.admin.create_topics([NewTopic(self.name, 2, 1)]).values()
-        made.result(ANSWER_SECONDS)
+        make_topics(self.connection.admin, NewTopic(self.name, 2, 1))
         for partition in (0, 1):
             for offset in range(3):
                 self.put(partition, FIRST_MS + partition * HOUR_MS + offset * 1000)
