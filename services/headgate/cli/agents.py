@@ -1,6 +1,5 @@
 """``headgate agent``: sessions of agents, alive and dead, and how to drain one before it is stopped."""
 
-import time
 from typing import Annotated, Any
 
 import msgspec
@@ -13,6 +12,7 @@ from headgate.cli.names import complete_agents
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, show_rows
 from headgate.cli.requests import MOVES_SECONDS_DEFAULT, ask_shards, operation, show_done
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind
 from headgate.views.rows import agent_rows
@@ -33,7 +33,7 @@ def list_agents(
     with connected(cluster) as (_, log):
 
         def show_now() -> None:
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = wall_ms()
             rows: list[dict[str, Any]] = [
                 {**msgspec.to_builtins(row), "heartbeat": f"{age(now_ms, row.announced_ms)} ago"}
                 for row in agent_rows(read_snapshot(log))

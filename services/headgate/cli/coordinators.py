@@ -1,6 +1,5 @@
 """``headgate coordinator``: who owns which shard, and asking an owner to resign."""
 
-import time
 from typing import Annotated, Any
 
 import msgspec
@@ -11,6 +10,7 @@ from headgate.cli.changes import Change, permitted
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask_shards, operation
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.sharding import ANNOUNCE
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind
@@ -24,7 +24,7 @@ def list_owners(*, output: Format = Output.TABLE, cluster: ClusterOptions) -> No
     """List shards with their owners and standbys."""
     with connected(cluster) as (_, log):
         snapshot = read_snapshot(log, [ANNOUNCE])
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     rows: list[dict[str, Any]] = [
         {
             **msgspec.to_builtins(row),

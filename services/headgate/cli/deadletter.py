@@ -1,7 +1,6 @@
 """``headgate deadletter``: list dead letters, show their bytes, replay and purge them."""
 
 import json
-import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -26,6 +25,7 @@ from headgate.cli.lookup import find_feed, place_of
 from headgate.cli.names import FeedName, complete_feeds
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, note, show_object, show_rows
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
@@ -60,7 +60,7 @@ def list_letters(
         letters = read_letters(log, feed)
         if feed is not None and not letters:
             find_feed(read_snapshot(log, all_partitions(log, ("changefeed",))), feed)
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     rows = [
         {
             "feed": key.feed,

@@ -1,6 +1,5 @@
 """``headgate deadletter purge``: remove dead letters for good."""
 
-import time
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +12,7 @@ from headgate.cli.names import FeedName
 from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, note, show_rows
 from headgate.cli.requests import CLIENT
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.dead_letters import DeadLetters, read_dead_letters, remove_dead_letters
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Log
@@ -45,7 +45,7 @@ def purge(
 
     Example: headgate deadletter purge shop --older-than 7d --dry-run
     """
-    oldest_ms = None if older_than is None else time.time_ns() // 1_000_000 - _milliseconds(older_than)
+    oldest_ms = None if older_than is None else wall_ms() - _milliseconds(older_than)
     with connected(cluster) as (_, log):
         _check_removable(log)
         found = read_dead_letters(log, shard_of(feed, log.shards))
@@ -79,7 +79,7 @@ def _remove(log: Log, found: DeadLetters, chosen: Letters, _permit: Permit) -> N
 
 
 def _show(feed: str, chosen: Letters, output: Output, *, is_done: bool) -> None:
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     rows: list[dict[str, Any]] = [
         {
             "table": key.table,

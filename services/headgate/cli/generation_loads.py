@@ -18,6 +18,7 @@ from headgate.cli.generation_requests import SetName, ask_policy, map_of, opened
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout
 from headgate.cli.output import Output, note, show_object
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import Partition
@@ -159,7 +160,7 @@ def reported_loads(tail: GenerationTail, name: str) -> ReportedLoads:
     """What writers have reported of the generation in force."""
     known = map_of(tail, name, None)
     reports = tail.state.writers.get(name, {})
-    ages = ages_of(reports, time.time_ns() // 1_000_000)
+    ages = ages_of(reports, wall_ms())
     # A report is of the generation in force, so all of its streams have been open for as long as it measured.
     opened_for = dict.fromkeys((stream.id for stream in known.streams), REPORT_SECONDS)
     return sum_loads(record_of(tail, name), known, reports, ages, opened_for)

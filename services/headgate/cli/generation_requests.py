@@ -1,6 +1,5 @@
 """What the commands about change logs share: reading a log's records, and asking its owner."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Annotated, Final, TypeVar
@@ -15,6 +14,7 @@ from headgate.cli.names import complete_change_logs
 from headgate.cli.options import ClusterOptions, connected
 from headgate.cli.output import Output, note, show_value
 from headgate.cli.requests import CLIENT, requester
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Log
 from headgate.generation.core.ranges import LogMap, Recut
@@ -164,9 +164,7 @@ def request_of(
     changes: tuple[StreamsRecut, ...] = (),
 ) -> GenerationRequested:
     """A request of this user, now."""
-    return GenerationRequested(
-        kind, topic, partitions, streams, epoch, changes, requester(), time.time_ns() // 1_000_000
-    )
+    return GenerationRequested(kind, topic, partitions, streams, epoch, changes, requester(), wall_ms())
 
 
 def ask(log: Log, name: str, request: GenerationRequested, timeout: float, permit: Permit) -> str:
@@ -181,7 +179,7 @@ def ask(log: Log, name: str, request: GenerationRequested, timeout: float, permi
 
 def ask_policy(log: Log, name: str, policy: LoadPolicy | None, timeout: float, permit: Permit) -> str:
     """Set the policy of autoscaling, or disable it. Raises RequestError, LogError."""
-    request = PolicyRequested(policy, requester(), time.time_ns() // 1_000_000)
+    request = PolicyRequested(policy, requester(), wall_ms())
     return _ask(log, "policy", PolicyRequestKey(name, uuid4().hex), request, timeout, permit)
 
 
@@ -198,7 +196,7 @@ def ask_timestamps(
     kept_ms: int = 0,
 ) -> str:
     """Ask for a change of a timestamp set, wait until it is done. Raises RequestError, LogError."""
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     request = TimestampsRequested(kind, tuple(nodes), based_on_ms, ring_delay_ms, kept_ms, requester(), now_ms)
     return _ask(log, kind.value, TimestampsRequestKey(name, uuid4().hex), request, timeout, permit)
 

@@ -1,6 +1,5 @@
 """``headgate generation timestamps``: timestamp sets, for sources that have nothing but clocks."""
 
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, 
 from headgate.cli.output import Output, show_rows, show_value
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
 from headgate.cli.timestamp_rings import IGNORE_MSB, draw_node, read_ring, ring_of, shown_ring, with_node, without_node
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.generation.core.timestamp_records import TimestampRecords, missing_row, removal_of
 from headgate.generation.core.tokens import Sharding, token_of_key
@@ -69,7 +69,7 @@ def list_timestamps(
         return
     with opened(name, cluster) as (_, tail):
         record = record_of(tail, name)
-        known, now_ms = tail.state.timestamps, time.time_ns() // 1_000_000
+        known, now_ms = tail.state.timestamps, wall_ms()
         held = removal_of(known, name, record, now_ms).held
     rows: list[dict[str, Any]] = []
     for each in record.generations:
@@ -265,7 +265,7 @@ def gc(
     """Remove the generations that are no longer needed."""
     with opened(name, cluster) as (log, tail):
         record = record_of(tail, name)
-        removal = removal_of(tail.state.timestamps, name, record, time.time_ns() // 1_000_000)
+        removal = removal_of(tail.state.timestamps, name, record, wall_ms())
         what = f"remove the generations of {name} that nobody needs ({', '.join(map(str, removal.due)) or 'none'})"
         held = {str(ms): list(why) for ms, why in removal.held.items()}
         permit = permitted(change, what, output, {"set": name, "due": list(removal.due), "held_by": held})

@@ -432,7 +432,7 @@ def _ask(
         throttle_ratio=ratio,
         expires_seconds=expires,
         requested_by=f"{requester()} (pid {os.getpid()})",
-        requested_ms=time.time_ns() // 1_000_000,
+        requested_ms=wall_ms(),
     )
     key = (MigrationApprovalKey if kind is MigrationRequestKind.APPROVE else MigrationRequestKey)(request)
     asked = Request(

@@ -19,6 +19,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from headgate.cli.ages import DURATIONS, TIMES, duration, moment
+from headgate.eventlog.clock import wall_ms
 from headgate.observability.colour import in_colour
 
 LONG_TEXTS: Final = frozenset({"error", "notices", "detail", "advice", "reason", "record"})
@@ -186,7 +187,7 @@ def _words(name: str, value: Any) -> str:
 
 def _number(name: str, value: float) -> str:
     if name in TIMES:
-        return moment(time.time_ns() // 1_000_000, int(value))
+        return moment(wall_ms(), int(value))
     return duration(value) if name in DURATIONS and value >= 0 else str(value)
 
 

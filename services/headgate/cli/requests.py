@@ -3,7 +3,6 @@
 import getpass
 import os
 import socket
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
@@ -12,6 +11,7 @@ from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of
 from headgate.cli.changes import Permit
 from headgate.cli.options import Format, OptionGroup, Timeout
 from headgate.cli.output import Output, note, show_value
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Log
 from headgate.eventlog.sharding import shard_of
 from headgate.records.control import FeedRecorded, OperationKind, OperationRequested, RequestSettled, WantedState
@@ -61,7 +61,7 @@ def operation(
         table=table,
         agent=agent,
         requested_by=requester(),
-        requested_ms=time.time_ns() // 1_000_000,
+        requested_ms=wall_ms(),
         parts=parts,
         abandon_sink=abandon_sink,
     )

@@ -4,7 +4,6 @@ why.py imports this when the log has answered: the machines that explain it take
 begin.
 """
 
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.cli.why_feed import explained_feed
 from headgate.config.feed import parse_feed
 from headgate.coordinator.core.feeds.explain import Reason
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.replay import read_to_end
@@ -72,7 +72,7 @@ def why_feed(log: KafkaLog, snapshot: Snapshot, feed: str, output: Output) -> bo
         doing = "finished" if explanation.state is FeedState.FINISHED else "replicating"
         note(f"{feed}: nothing holds it, all of its {explanation.table_count} tables are {doing}")
     for name, (relation, each) in beside.items():
-        doing = ", ".join(filter(None, (each.stage or each.state.value, waits_for(name, each, _now_ms()))))
+        doing = ", ".join(filter(None, (each.stage or each.state.value, waits_for(name, each, wall_ms()))))
         note(f"{feed}: migration {name} changes {each.table}, {_RELATIONS[relation]} ({doing}): `headgate why {name}`")
     if unknown:
         note(f"{feed}: {unknown}")
@@ -114,7 +114,7 @@ def why_migration(
     """Print what holds a migration, its feed included; whether anything does."""
     owner = snapshot.get(MigrationOwnerKey(0), OwnerAnnounced)
     has_owner = owner is not None and owner.lease_seconds > 0
-    explanation = explain_migration(migrations, name, owner if has_owner else None, _now_ms())
+    explanation = explain_migration(migrations, name, owner if has_owner else None, wall_ms())
     of_feed = _reasons_of_its_feed(log, snapshot, explanation)
     held = bool(explanation.reasons or of_feed)
     if output is not Output.TABLE:
@@ -138,13 +138,9 @@ def _reasons_of_its_feed(log: KafkaLog, snapshot: Snapshot, explanation: Migrati
 
 def _show_reasons(reasons: tuple[Reason | Hold, ...], output: Output) -> None:
     rows: list[dict[str, Any]] = [
-        {**msgspec.to_builtins(reason), "since": age(_now_ms(), reason.since_ms) if reason.since_ms else None}
+        {**msgspec.to_builtins(reason), "since": age(wall_ms(), reason.since_ms) if reason.since_ms else None}
         for reason in reasons
     ]
     if rows:
         columns = ("span", "stage", "agent", "since", "detail", "advice")
         show_rows([name for name in columns if any(name in row for row in rows)], rows, output)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
 
-from headgate.eventlog.clock import BrokerClock
+from headgate.eventlog.clock import BrokerClock, wall_ms
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.headers import Header, cloud_event, plain
@@ -125,7 +125,7 @@ class LogWriter:
     def _headers(self, placed: Placed) -> list[Header]:
         headers = plain(self._name, placed)
         if self._cloudevents:
-            headers += cloud_event(self._name, self._cluster, placed, event=uuid4(), now_ms=time.time_ns() // 1_000_000)
+            headers += cloud_event(self._name, self._cluster, placed, event=uuid4(), now_ms=wall_ms())
         return headers
 
     def _deliver(

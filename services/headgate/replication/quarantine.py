@@ -8,11 +8,11 @@ Lives in the process that applies the batch. A crash between the acknowledgement
 twice, under one key.
 """
 
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import LogError
@@ -78,7 +78,7 @@ def _fact(work: SpanWork, table: str, bad: BadChange, original: Original) -> Fac
         value=original.value,
         headers=tuple(Header(name, content) for name, content in original.headers),
         append_ms=original.append_ms,
-        quarantined_ms=time.time_ns() // 1_000_000,
+        quarantined_ms=wall_ms(),
         topic_id=work.topic_id,
     )
     return Fact(key, fitted(value))

@@ -19,6 +19,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from headgate import SCHEMA_VERSION, __version__
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.collector import collect_rarely
 from headgate.eventlog.log import Log, NewerSchemaError
 from headgate.observability.logs import logger
@@ -163,7 +164,7 @@ class OwnerService(Generic[StateT]):
             self._roles[shard] = role
             self._metrics.watch(shard, _status_of(role), role.counters)
             self._probes.expect(self._name(shard))
-        self._presence = Presence(log, settings.role(kind, min(self._roles)), self._standing, _wall_ms)
+        self._presence = Presence(log, settings.role(kind, min(self._roles)), self._standing, wall_ms)
 
     @property
     def roles(self) -> Mapping[int, Role[StateT]]:
@@ -225,7 +226,7 @@ class OwnerService(Generic[StateT]):
         try:
             while True:
                 begun = time.monotonic()
-                pause = role.turn(Now(begun, _wall_ms()))
+                pause = role.turn(Now(begun, wall_ms()))
                 turn_seconds.observe(time.monotonic() - begun)
                 self._observer.stands(shard, role.view if role.status.owner_rev is not None else None)
                 self._probes.turned(name)
@@ -326,10 +327,6 @@ class OwnerService(Generic[StateT]):
 
     def _count(self, effect: TermEffect, result: str) -> None:
         self._metrics.effects.labels(kind=type(effect.effect).__name__, result=result).inc()
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _status_of(role: Role[Any]) -> Callable[[], Any]:

@@ -8,7 +8,6 @@ appended after its commit, by clocks that may differ, so the search goes back by
 again, none is left out.
 """
 
-import time
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -16,6 +15,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.config.times import show_ts
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import KafkaConnection, code_of
 from headgate.eventlog.leaders import ask_offsets
 from headgate.eventlog.log import LogError
@@ -82,7 +82,7 @@ def offsets_at(connection: KafkaConnection, topics: Mapping[str, int], ts: int) 
 
     Raises OffsetExpiredError where retention may have deleted such changes, StartInFutureError, SourceUnreachableError.
     """
-    if physical_ms(ts) > time.time_ns() // 1_000_000 + RECORD_TIME_MARGIN_MS:
+    if physical_ms(ts) > wall_ms() + RECORD_TIME_MARGIN_MS:
         raise StartInFutureError(f"{show_ts(ts)} is in the future. To start with new changes, use latest")
     wanted_ms = physical_ms(ts) - RECORD_TIME_MARGIN_MS
     first = _asked(connection, topics, OffsetSpec.earliest())

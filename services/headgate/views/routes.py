@@ -1,6 +1,5 @@
 """What the views answer, as one table: of it the pages are made, and the OpenAPI description of them."""
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -161,7 +160,7 @@ ROUTES: Final = (
         path="/v1/owners",
         summary="who owns each shard and who stands by, as `headgate coordinator list`",
         kind=list[OwnerRow],
-        answer=lambda known, _path, _query: owner_rows(known.snapshot, known.shards, time.time_ns() // 1_000_000),
+        answer=lambda known, _path, _query: owner_rows(known.snapshot, known.shards, wall_ms()),
     ),
     Route(
         path="/v1/owners/{shard}/history",

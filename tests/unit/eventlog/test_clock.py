@@ -1,6 +1,7 @@
 """The brokers' time, learnt from acknowledgements, whatever this machine's clock says."""
 
 from headgate.eventlog.clock import SAMPLES_MAX, BrokerClock
+from support.pages import ROOT
 
 BROKER_MS = 1_800_000_000_000
 
@@ -68,3 +69,10 @@ def test_a_broker_whose_clock_was_set_is_followed_within_a_minute_of_heartbeats(
         machine.seconds += 0.004
         machine.clock.acknowledged(sent_at, append_ms)
     assert abs(machine.clock.now_ms() - machine.broker_ms() - 5_000) <= 4
+
+
+def test_the_wall_clock_is_read_in_one_place() -> None:
+    """Else each place chooses its own unit, and a test has no one place to set it."""
+    product = ROOT / "services" / "headgate"
+    reads = [path for path in product.rglob("*.py") if "time.time_ns(" in path.read_text(encoding="utf-8")]
+    assert [path.relative_to(product).as_posix() for path in reads] == ["eventlog/clock.py"]

@@ -36,6 +36,7 @@ from headgate.agent.shell.session import (
 )
 from headgate.agent.shell.turns import Turns, place_word
 from headgate.agent.shell.warming import Warming
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import (
     Log,
     LogError,
@@ -211,7 +212,7 @@ class AgentSession:
             self._lease,
             lambda facts: self._write(writer, facts),
             clock=time.monotonic,
-            wall_ms=_wall_ms,
+            wall_ms=wall_ms,
             on_progress=self._measure,
         )
         leave_at: float | None = None
@@ -265,7 +266,7 @@ class AgentSession:
         return announced(
             liveness,
             count,
-            _wall_ms(),
+            wall_ms(),
             capacity_spans=self._options.capacity_spans,
             address=self._options.address,
             load_bytes_per_s=self._counters.load_bytes_per_s,
@@ -281,10 +282,6 @@ class AgentSession:
         moved = sum(max(0, counts[span] - self._bytes.get(span, counts[span])) for span in counts)
         self._counters.load_bytes_per_s = moved / max(now - self._counted_at, TURN_SECONDS)
         self._bytes, self._counted_at = counts, now
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 SESSION_PAUSE_SECONDS: Final = 1.0

@@ -1,6 +1,5 @@
 """The brokers: whether they answer, the control topics, this user's rights, and their clock."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from headgate.app.heartbeats import next_heartbeat
 from headgate.capture.finding import Finding, FixIn, State
 from headgate.config.rights import Grant, Resource, grants
 from headgate.config.settings import Settings, load_settings
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
 from headgate.eventlog.log import LogError
 from headgate.eventlog.reachable import check_takes_connections
@@ -158,7 +158,7 @@ def _clock(settings: Settings) -> Finding:
         connection.close()
     if heard is None:
         return Finding("clock", State.OK, "not compared: no service is running, whose heartbeats the brokers stamp")
-    return judged_clock(time.time_ns() // 1_000_000 - heard.stamped_ms)
+    return judged_clock(wall_ms() - heard.stamped_ms)
 
 
 def judged_clock(ahead_ms: int) -> Finding:

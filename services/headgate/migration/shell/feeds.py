@@ -6,13 +6,13 @@ still to be made.
 
 import os
 import socket
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
 from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
 from headgate.config.start_offsets import StartOffsets
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.sharding import shard_of
@@ -255,7 +255,7 @@ class ChangeFeeds:
             table=None,
             agent=None,
             requested_by=f"migrations@{socket.gethostname()} (pid {os.getpid()})",
-            requested_ms=time.time_ns() // 1_000_000,
+            requested_ms=wall_ms(),
         )
         asked = feed_request(request, shard_of(feed, self._log.shards), uuid4().hex)
         try:

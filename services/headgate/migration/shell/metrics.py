@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from headgate.eventlog.clock import wall_ms
 from headgate.migration.core.events import STALE, events_between, result_of
 from headgate.migration.core.state import PENDING, TERMINAL, MigrationsState
 from headgate.observability.logs import logger
@@ -101,7 +102,7 @@ class MigrationMetrics(OwnerObserver[MigrationsState], Collector):
         for each in MigrationState if counts else ():
             states.add_metric([each.value], counts.get(each.value, 0))
         yield states
-        yield from _families(self.figures, time.time_ns() // 1_000_000)
+        yield from _families(self.figures, wall_ms())
 
 
 def figures_of(record: MigrationRecorded, silent_seconds: float) -> MigrationFigures:

@@ -1,10 +1,10 @@
 """What a feed's coordinator has to do with generations: ask where a change log begins, and report as its reader."""
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Log, LogError
 from headgate.generation.changelog.core.bounds import read_epoch_of, starts_of
 from headgate.generation.changelog.shell.topic_claims import read_claims
@@ -58,7 +58,7 @@ class FeedChangeLogs:
             said = tail.state.readers.get(name, {}).get(reader)
             epoch = read_epoch_of(tail.state, name, positions)
             if said is None or said.read_epoch != epoch:
-                tail.say(Fact(ReaderKey(name, reader), ReaderReported(epoch, time.time_ns() // 1_000_000)))
+                tail.say(Fact(ReaderKey(name, reader), ReaderReported(epoch, wall_ms())))
 
         self._ask(name, say)
 

@@ -23,6 +23,7 @@ import msgspec
 from confluent_kafka import IsolationLevel, Message
 from confluent_kafka.admin import OffsetSpec
 
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import KafkaProperty
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.lasting_reader import OffsetGoneError
@@ -366,7 +367,7 @@ class ChangeReader(WithOwnLog):
     def _report(self) -> None:
         epoch = self._progress.committed_epoch
         if epoch != self._reported:
-            self._tail.say(Fact(ReaderKey(self._name, self._id), ReaderReported(epoch, time.time_ns() // 1_000_000)))
+            self._tail.say(Fact(ReaderKey(self._name, self._id), ReaderReported(epoch, wall_ms())))
             self._reported = epoch
 
     def _log_gaps(self) -> None:

@@ -7,6 +7,7 @@ it is on its way.
 import time
 from typing import ClassVar
 
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError
 from headgate.generation.changelog.core.life import Act, Report, Simple, Write
@@ -75,7 +76,7 @@ class WriterActs:
 
     def say(self, report: Report, life: int, *, leaving: bool = False) -> None:
         """Write a life's report. Raises LogError."""
-        record = report.record(time.time_ns() // 1_000_000, leaving=leaving)
+        record = report.record(wall_ms(), leaving=leaving)
         self._tail.say(Fact(WriterKey(self._name, self._writer, life), record))
 
     def let_go(self) -> None:

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from headgate.eventlog.clock import wall_ms
 from headgate.generation.changelog.core.reported_loads import ages_of, sum_loads
 from headgate.generation.core.ranges import MapError
 from headgate.generation.core.state import GenerationState, current_of
@@ -108,7 +109,7 @@ class GenerationMetrics(OwnerObserver[GenerationState], Collector):
         if state is None:
             self.figures.pop(shard, None)
             self.timestamps.pop(shard, None)
-            self._stood_by_ms[shard] = time.time_ns() // 1_000_000
+            self._stood_by_ms[shard] = wall_ms()
         elif (now := time.monotonic()) >= self._figures_at.get(shard, 0.0):
             self._figures_at[shard] = now + FIGURES_SECONDS
             self.figures[shard] = {name: _figures(state, name) for name in sorted(state.sets)}
@@ -181,7 +182,7 @@ def _figures(state: GenerationState, name: str) -> LogFigures:
         taken = {stream.partition for stream in log.streams} | _unread_partitions(state, name)
     except MapError:
         return known  # A corrupt chunk: `generation repair` tells which.
-    ages = ages_of(state.writers.get(name, {}), time.time_ns() // 1_000_000)
+    ages = ages_of(state.writers.get(name, {}), wall_ms())
     loads = sum_loads(record, log, state.writers.get(name, {}), ages, {})
     rates = [load.per_second for load in loads.streams.values()]
     return msgspec.structs.replace(

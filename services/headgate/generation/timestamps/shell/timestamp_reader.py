@@ -11,11 +11,11 @@ A generation is listed with all its streams. A reader is registered when it is o
 registered reader has not left is kept.
 """
 
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import KafkaProperty
 from headgate.eventlog.log import Log
 from headgate.generation.shell.own_log import WithOwnLog
@@ -31,9 +31,7 @@ NONE_LEFT: Final = -1
 class TimestampReader(WithOwnLog):
     """One process of a reader. Use it from one thread. ``close`` it, or use it as a context manager."""
 
-    def __init__(
-        self, log: Log, name: str, reader: str, *, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-    ) -> None:
+    def __init__(self, log: Log, name: str, reader: str, *, now_ms: Callable[[], int] = wall_ms) -> None:
         """Register the reader if it is not registered. ``now_ms``: the wall clock, in ms since 1970.
 
         Raises LogError, GenerationError where a row is missing.

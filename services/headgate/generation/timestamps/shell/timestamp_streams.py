@@ -11,11 +11,11 @@ generation may operate that it does not know. What went wrong all the same is in
 """
 
 import threading
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.connection import KafkaProperty
 from headgate.eventlog.log import Log, LogError, NewerSchemaError
 from headgate.generation.core.stream_id import StreamId
@@ -56,7 +56,7 @@ class TimestampStreams(WithOwnLog):
         log: Log,
         name: str,
         *,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = wall_ms,
         elapsed: Callable[[], float] = elapsed_seconds,
     ) -> None:
         """``now_ms``: the wall clock that writes are judged by. ``elapsed``: seconds, for silence. Raises LogError."""
