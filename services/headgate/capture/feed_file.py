@@ -16,18 +16,27 @@ import yaml
 from headgate.capture.connector import topic_of
 from headgate.capture.tables import SourceTable, topic_part
 from headgate.databases.errors import DatabaseRefusedError
-from headgate.records.identifiers import table_spelling
+from headgate.records.identifiers import show_identifier, table_spelling
+from headgate.tables.plan import ChosenTypes
 
-__all__ = ["FeedFile", "SinkAddress", "feed_files"]
+__all__ = ["FeedAddress", "FeedEnds", "FeedFile", "feed_files"]
 
 
-class SinkAddress(msgspec.Struct, frozen=True):
-    """Where a feed writes: a named connection, or an address with the file that has its password."""
+class FeedAddress(msgspec.Struct, frozen=True):
+    """A database as a feed names it: by a connection, or by an address with the file that has its password."""
 
-    type: str
+    kind: str
     dsn: str | None = None
     connection: str | None = None
     password_file: Path | None = None
+
+
+class FeedEnds(msgspec.Struct, frozen=True, kw_only=True):
+    """The two databases of a feed, and the types that the user has chosen for columns at the sink."""
+
+    source: FeedAddress
+    sink: FeedAddress
+    types: ChosenTypes = {}
 
 
 class FeedFile(msgspec.Struct, frozen=True):
@@ -50,7 +59,7 @@ on_bad_change: fail
 """
 
 
-def feed_files(name: str, prefix: str, tables: Sequence[SourceTable], sink: SinkAddress) -> list[FeedFile]:
+def feed_files(name: str, prefix: str, tables: Sequence[SourceTable], ends: FeedEnds) -> list[FeedFile]:
     """The feeds, the one called ``name`` first. Raises DatabaseRefusedError where two tables have one topic."""
     _check_topics(prefix, tables)
     plain = [table for table in tables if table.key and _is_plain(table)]
@@ -60,7 +69,7 @@ def feed_files(name: str, prefix: str, tables: Sequence[SourceTable], sink: Sink
     for suffix, group in groups:
         if group:
             feed = f"{name}-{suffix}" if found and suffix else name
-            found.append(FeedFile(feed, tuple(group), _text(feed, prefix, group, sink)))
+            found.append(FeedFile(feed, tuple(group), _text(feed, prefix, group, ends)))
     return found
 
 
@@ -82,35 +91,53 @@ def _is_plain(table: SourceTable) -> bool:
     return all(topic_part(name) == name and "." not in name for name in names)
 
 
-def _text(feed: str, prefix: str, tables: Sequence[SourceTable], sink: SinkAddress) -> str:
+def _text(feed: str, prefix: str, tables: Sequence[SourceTable], ends: FeedEnds) -> str:
     lines = [_HEAD.format(feed=feed), f"feed: {_scalar(feed)}\n", "source:\n"]
     lines += ["  topics:                  # of the connector: <topic.prefix>.<schema>.<table>\n"]
     lines += [f"    - {_scalar(topic_of(prefix, table))}\n" for table in tables]
     lines += ["  format: debezium-json\n", "  start: earliest          # the connector's snapshot comes first\n"]
     odd = [table for table in tables if not _is_plain(table)]
     if odd:
-        lines += ["  topic_tables:            # for `headgate verify`: the topic is not named like its table\n"]
+        lines += ["  topic_tables:            # the topic is not named like its table\n"]
         lines += [f"    {_scalar(topic_of(prefix, table))}: {_scalar(table.name)}\n" for table in odd]
-    return "".join([*lines, *_sink(tables, sink), _TAIL])
+    lines += ["  database:                # coordinators and agents read the tables' definitions here\n"]
+    lines += [f"  {line}" for line in _address(ends.source)]
+    return "".join([*lines, *_sink(tables, ends), _TAIL])
 
 
-def _sink(tables: Sequence[SourceTable], sink: SinkAddress) -> Iterator[str]:
-    yield f"sink:\n  type: {sink.type}\n"
-    if sink.connection is not None:
-        yield f"  connection: {_scalar(sink.connection)}    # of the file HEADGATE_CONNECTIONS\n"
+def _address(given: FeedAddress) -> Iterator[str]:
+    if given.connection is not None:
+        yield f"  connection: {_scalar(given.connection)}    # of the file HEADGATE_CONNECTIONS\n"
     else:
-        yield f"  dsn: {_scalar(sink.dsn or '')}    # without a password: feeds are stored on a topic\n"
-    if sink.password_file is not None:
-        yield f"  password_file: {_scalar(str(sink.password_file))}    # in HEADGATE_SECRETS_DIR of the services\n"
+        yield f"  dsn: {_scalar(given.dsn or '')}    # without a password: feeds are stored on a topic\n"
+    if given.password_file is not None:
+        yield f"  password_file: {_scalar(str(given.password_file))}    # in HEADGATE_SECRETS_DIR of the services\n"
+
+
+def _sink(tables: Sequence[SourceTable], ends: FeedEnds) -> Iterator[str]:
+    yield f"sink:\n  type: {ends.sink.kind}\n"
+    yield from _address(ends.sink)
     (first, *_) = tables
     if _is_plain(first):
-        yield '  table: "{schema}.{table}"    # as at the source. The tables must exist\n'
+        yield '  table: "{schema}.{table}"    # as at the source\n'
     else:
         name = table_spelling(first.schema, first.table).replace("{", "{{").replace("}", "}}")
-        yield f"  table: {_scalar(name)}    # the table must exist\n"
+        yield f"  table: {_scalar(name)}\n"
+    yield "  tables: create           # Headgate creates tables that the sink lacks. `existing` refuses them\n"
+    yield from _types(tables, ends.types)
     yield "  foreign_keys: enforce    # `ignore` if rows may arrive before those that they refer to\n"
     if not first.key:
         yield "  keyless: append          # a table without a key takes inserts only\n"
+
+
+def _types(tables: Sequence[SourceTable], types: ChosenTypes) -> Iterator[str]:
+    """Those of the feed's own tables: it refuses others."""
+    own = [(table.schema, table.table) for table in tables if types.get((table.schema, table.table))]
+    if own:
+        yield "  types:                   # of columns in tables that Headgate creates\n"
+    for place in own:
+        for column, chosen in types[place].items():
+            yield f"    {_scalar(show_identifier((*place, column)))}: {_scalar(chosen)}\n"
 
 
 def _scalar(text: str) -> str:

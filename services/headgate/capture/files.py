@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from headgate.capture.connector import ConnectorNames, connector_json
-from headgate.capture.feed_file import FeedFile, SinkAddress, feed_files
+from headgate.capture.feed_file import FeedEnds, FeedFile, feed_files
 from headgate.capture.place import Place
 from headgate.capture.source import Capture, Mysql
 from headgate.config.feed import parse_feed
@@ -47,7 +47,7 @@ class CaptureFiles(msgspec.Struct, frozen=True):
         return [self.connector, *(file for _, file in self.feeds)]
 
 
-def capture_files(captured: Capture, place: Place, naming: Naming, sink: SinkAddress) -> CaptureFiles:
+def capture_files(captured: Capture, place: Place, naming: Naming, ends: FeedEnds) -> CaptureFiles:
     """The texts; nothing is written. Raises DatabaseRefusedError where two tables have one topic, FeedSpecError."""
     names = ConnectorNames(
         prefix=naming.feed,
@@ -57,7 +57,7 @@ def capture_files(captured: Capture, place: Place, naming: Naming, sink: SinkAdd
         password_file=naming.password_file,
         is_mariadb=isinstance(captured, Mysql) and captured.facts.is_mariadb,
     )
-    feeds = feed_files(naming.feed, naming.feed, captured.tables, sink)
+    feeds = feed_files(naming.feed, naming.feed, captured.tables, ends)
     for each in feeds:
         parse_feed(each.text)
     connector = connector_json(place, names, captured.tables)
@@ -68,9 +68,9 @@ def capture_files(captured: Capture, place: Place, naming: Naming, sink: SinkAdd
 
 
 def tables_file(feed: str, tables: TargetTables) -> list[CaptureFile]:
-    """The file that creates them, if there are any."""
+    """The statements that create them, if there are any."""
     count = len(tables.created)
-    what = f"the sink, {count} {'table' if count == 1 else 'tables'} that it lacks"
+    what = f"reading, {count} {'table' if count == 1 else 'tables'} that Headgate creates at the sink"
     return [CaptureFile(f"{feed}-tables.sql", what, tables.text)] if count else []
 
 

@@ -1,23 +1,37 @@
 """What is planned for the tables of a source that a sink lacks, before there is a feed."""
 
+import msgspec
+
 from headgate.capture.sink import missing_tables
 from headgate.capture.source import Capture
 from headgate.databases.address import Target
 from headgate.tables.catalogues import open_catalogue
-from headgate.tables.plan import ChosenTypes, TargetTables, target_tables
+from headgate.tables.missing import MissingTables
+from headgate.tables.plan import ChosenTypes, target_tables
+from headgate.tables.statement import Refusal, RefusedTable
 
 __all__ = ["read_target_tables"]
+
+_UNSEEN = Refusal("the source's user may not see its definition. Grant SELECT on it")
 
 
 def read_target_tables(
     source: Capture, to: Capture, source_target: Target, sink_target: Target, types: ChosenTypes
-) -> TargetTables:
+) -> MissingTables:
     """Read what the missing tables look like, and plan them. Writes nothing. Raises DatabaseError."""
     missing = missing_tables(source, to)
     if not missing:
-        return TargetTables()
+        return MissingTables()
     with open_catalogue(source_target) as catalogue:
-        definitions = [catalogue.definition(table.name) for table in missing]
+        definitions = {table.name: catalogue.definition(table.name) for table in missing}
+    unseen = tuple(RefusedTable(name=name, refusals=(_UNSEEN,)) for name, found in definitions.items() if not found)
     with open_catalogue(sink_target) as catalogue:
         sink = catalogue.sink()
-    return target_tables((each for each in definitions if each is not None), sink, types)
+        tables = target_tables((each for each in definitions.values() if each is not None), sink, types)
+        grants = tuple(catalogue.lacking(tables.created, sink))
+    return MissingTables(
+        lacking=frozenset(table.name for table in missing),
+        tables=msgspec.structs.replace(tables, refused=(*unseen, *tables.refused)),
+        sink=sink,
+        grants=grants,
+    )

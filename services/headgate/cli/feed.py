@@ -9,7 +9,7 @@ class FeedGroup(LateGroup):
     """Commands of feeds, in the order of the help."""
 
     late: ClassVar = {
-        "init": Late("headgate.cli.feed_init:init", "Write a connector, a feed and target tables for a database."),
+        "init": Late("headgate.cli.feed_init:init", "Write a connector and a feed for a database."),
         "create": Late("headgate.cli.feed_files:create", "Create a feed from a file."),
         "update": Late(
             "headgate.cli.feed_files:update",

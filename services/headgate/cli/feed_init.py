@@ -1,4 +1,4 @@
-"""``headgate feed init``: a connector's configuration, a feed and its target tables, from what a database has."""
+"""``headgate feed init``: a connector's configuration and a feed, from what a database has."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.capture.feed_file import SinkAddress
+from headgate.capture.feed_file import FeedAddress, FeedEnds
 from headgate.capture.files import CaptureFile, Naming, capture_files, tables_file
 from headgate.capture.finding import Finding, State
 from headgate.capture.place import place_of
@@ -26,7 +26,8 @@ from headgate.databases.address import Options, Target
 from headgate.databases.connections import Use
 from headgate.databases.kinds import kind_of
 from headgate.records.names import check_name
-from headgate.tables.plan import TargetTables, shown_refusals
+from headgate.tables.missing import MissingTables
+from headgate.tables.plan import shown_refusals
 
 _SOURCE: Final = Options("--source", "--source-password-file", "source")
 _SINK: Final = Options("--sink", "--sink-password-file", "sink")
@@ -70,11 +71,12 @@ def init(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Write a connector, a feed and target tables for a database.
+    """Write a connector and a feed for a database.
 
     The files are FEED-connector.json for Kafka Connect, FEED.yaml for `headgate feed create`, and FEED-tables.sql with
-    a CREATE TABLE for each table that the sink lacks. Tables without a key, and tables whose name no topic can have,
-    get a feed of their own. Both databases are only read. Files that exist are replaced only after a confirmation.
+    the statements by which that feed creates the tables that the sink lacks. Tables without a key, and tables whose
+    name no topic can have, get a feed of their own. Both databases are only read. Files that exist are replaced only
+    after a confirmation.
 
     Example: headgate feed init shop --source postgresql://debezium@db/shop --source-password-file debezium
     --sink postgresql://headgate@warehouse/shop --sink-password-file warehouse --tables 'public.*'
@@ -97,13 +99,16 @@ def init(
         password_file=source_password_file,
     )
     chosen = chosen_types(types or [], missing_tables(captured, there))
-    target_tables = read_target_tables(captured, there, from_database, to_database, chosen)
-    statements = tables_file(naming.feed, target_tables)
-    files = [*capture_files(captured, place, naming, _sink_address(sink, to_database)).all, *statements]
+    missing = read_target_tables(captured, there, from_database, to_database, chosen)
+    ends = FeedEnds(
+        source=_address(source, from_database, _SOURCE), sink=_address(sink, to_database, _SINK), types=chosen
+    )
+    statements = tables_file(naming.feed, missing.tables)
+    files = [*capture_files(captured, place, naming, ends).all, *statements]
     _write(folder, files, change, output)
     show_rows(("file", "for"), [{"file": str(folder / each.name), "for": each.what} for each in files], output)
     _advise_source(captured.findings(publication=publication, slot=slot), source)
-    _advise_sink(target_tables, [creating(to_database, folder / each.name) for each in statements])
+    _advise_sink(missing, [creating(to_database, folder / each.name) for each in statements])
 
 
 SAME_DATABASE: Final = (
@@ -112,11 +117,12 @@ SAME_DATABASE: Final = (
 )
 
 
-def _sink_address(given: str, target: Target) -> SinkAddress:
+def _address(given: str, target: Target, by_dsn: Options) -> FeedAddress:
+    """As the user has named the database: a connection has options of its own."""
     kind = kind_of(target.dsn, target.options).name
-    if target.options is not _SINK:
-        return SinkAddress(kind, connection=given)
-    return SinkAddress(kind, dsn=target.dsn, password_file=target.password_file)
+    if target.options is not by_dsn:
+        return FeedAddress(kind, connection=given)
+    return FeedAddress(kind, dsn=target.dsn, password_file=target.password_file)
 
 
 def _write(folder: Path, files: Sequence[CaptureFile], change: Destruction, output: Output) -> None:
@@ -139,10 +145,15 @@ def _advise_source(found: Sequence[Finding], source: str) -> None:
         note(f"the source is not ready: `headgate source check {source}` shows {wrong} things to change")
 
 
-def _advise_sink(tables: TargetTables, commands: Sequence[str]) -> None:
+def _advise_sink(missing: MissingTables, commands: Sequence[str]) -> None:
     if commands:
-        names = ", ".join(table.name for table in tables.created)
-        note(f"the sink does not have {names}, as far as its user can see")
-        note("\n".join(["read the statements, and run them as a user who may create tables:", *commands]))
-    for line in shown_refusals(tables):
+        names = ", ".join(table.name for table in missing.tables.created)
+        note(f"the sink does not have {names}, as far as its user can see. The feed creates them")
+    if missing.grants:
+        grants = [f"{grant};" for grant in missing.grants]
+        note("\n".join(["its user lacks rights for that. Run as an administrator of the sink:", *grants]))
+        note("\n".join(["or create the tables as a user who may:", *commands]))
+    for line in shown_refusals(missing.tables):
         note(line)
+    if missing.tables.refused:
+        note("`headgate feed create` refuses the feed until then")

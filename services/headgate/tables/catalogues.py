@@ -15,6 +15,7 @@ from headgate.databases.postgresql.reading import reading as reading_postgresql
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.records.identifiers import split_table
+from headgate.tables.mysql_rights import missing_rights
 from headgate.tables.plan import Sink
 from headgate.tables.statement import CreateTable, Definition
 
@@ -146,9 +147,9 @@ class MysqlCatalogue:
         return Sink(product, frozenset(str(name) for (name,) in found))
 
     def lacking(self, tables: Sequence[CreateTable], sink: Sink) -> list[str]:
-        """See Catalogue. Rights come from patterns and roles, too: only trying tells."""
-        del tables, sink
-        return []
+        """See Catalogue."""
+        del sink
+        return missing_rights(self._session, tables)
 
 
 @contextmanager

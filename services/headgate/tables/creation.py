@@ -16,18 +16,17 @@ from headgate.databases.kinds import kind_of
 from headgate.databases.mysql.errors import MysqlError
 from headgate.databases.mysql.errors import fault_of as mysql_fault
 from headgate.databases.mysql.session import MysqlSession, open_session
-from headgate.databases.mysql.sql import quoted
 from headgate.databases.postgresql.errors import PostgresError, is_taken
 from headgate.databases.postgresql.session import PostgresSession, open_connection
 from headgate.records.control import SpanPlan
 from headgate.sinks.contract import SinkError, SinkUnavailableError
 from headgate.sinks.registry import target_of
-from headgate.sinks.relational.mysql.catalog import account
 from headgate.sinks.relational.mysql.faults import sink_error as mysql_sink_error
 from headgate.sinks.relational.postgresql.faults import sink_error as postgresql_sink_error
 from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.session import as_sink_errors
 from headgate.tables.missing import Said, check_created, plan_missing
+from headgate.tables.mysql_rights import all_rights
 from headgate.tables.plan import Sink, needed_first, session_settings
 from headgate.tables.statement import CreateTable
 
@@ -100,16 +99,8 @@ def _mysql(target: Target, tables: Sequence[CreateTable], sink: Sink) -> None:
 def _mysql_error(session: MysqlSession, error: MysqlError, tables: Sequence[CreateTable]) -> SinkError:
     if mysql_fault(error) is not Fault.PERMISSION:
         return mysql_sink_error(error, _doing(tables))
-    user = account(session)
-    rights = "CREATE, SELECT, INSERT, UPDATE, DELETE"
-    grants = dict.fromkeys(f"GRANT {rights} ON {_every_table(table.schema)} TO {user}" for table in tables)
-    return RightsMissingError(f"no right to create {', '.join(table.name for table in tables)}", list(grants))
-
-
-def _every_table(database: str) -> str:
-    """All tables of a database, as GRANT names them: it takes the name for a pattern."""
-    exact = database.replace("_", r"\_").replace("%", r"\%")
-    return f"{quoted(exact)}.*"
+    names = ", ".join(table.name for table in tables)
+    return RightsMissingError(f"no right to create {names}", all_rights(session, tables))
 
 
 _CREATORS: Final[dict[str, Callable[[Target, Sequence[CreateTable], Sink], None]]] = {

@@ -150,8 +150,8 @@ def up(
 
     With --source and --sink it replicates your own databases, for evaluation. The source is checked first, then a
     broker, Kafka Connect with Debezium, a coordinator and agents are started, a connector and a feed are written and
-    registered. The target tables must exist. Passwords come from the files that the options name, from ~/.pgpass,
-    PGPASSFILE, PGPASSWORD or MYSQL_PWD, or are asked for.
+    registered. The feed creates the tables that the sink lacks. Passwords come from the files that the options name,
+    from ~/.pgpass, PGPASSFILE, PGPASSWORD or MYSQL_PWD, or are asked for.
 
     Without them it starts what the demo runs on: two databases of its own with a gentle load (--rate, --seed, --keep).
 

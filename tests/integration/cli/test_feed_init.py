@@ -1,6 +1,7 @@
 """``headgate feed init``: what it writes is accepted, and nothing is replaced unasked."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ CREATE TABLE shop.items (id bigint PRIMARY KEY, span interval);
 CREATE TABLE shop."Order Lines" (id bigint PRIMARY KEY);
 CREATE TABLE shop.audit (at timestamptz);
 """
+
+TABLE_NAMES = ("shop.orders", "shop.items", "shop.Order Lines", "shop.audit")
 
 
 class Databases:
@@ -73,14 +76,20 @@ def test_what_it_writes_is_accepted(databases: Databases, settings: Settings, lo
     specs = [load_feed(file) for file in feeds]
     assert [len(spec.source.topics) for spec in specs] == [2, 1, 1]
     make_topics(log, *(NewTopic(topic, 1, 1) for spec in specs for topic in spec.source.topics))
+    assert tables_of(feeds) == dict.fromkeys(TABLE_NAMES, "missing")
     with psycopg.connect(databases.sink, autocommit=True) as sink:
         sink.execute(statements.read_bytes())
-    tables: set[str] = set()
+    assert tables_of(feeds) == dict.fromkeys(TABLE_NAMES, "exists")
+
+
+def tables_of(feeds: list[Path]) -> dict[str, str]:
+    """Table → whether the sink has it, of feeds that would be accepted."""
+    found: dict[str, str] = {}
     for file in feeds:
         dry = headgate("feed", "create", str(file), "--dry-run", "-o", "json")
         assert dry.exit_code == 0, dry.stderr
-        tables |= {span["table"] for span in json.loads(dry.stdout)["spans"]}
-    assert tables == {"shop.orders", "shop.items", "shop.Order Lines", "shop.audit"}
+        found |= {span["table"]: span["at_sink"] for span in json.loads(dry.stdout)["spans"]}
+    return found
 
 
 def test_a_file_is_replaced_only_when_asked(databases: Databases, settings: Settings, tmp_path: Path) -> None:
@@ -98,8 +107,25 @@ def test_it_says_what_is_still_to_be_done(databases: Databases, settings: Settin
     assert done.exit_code == 0, done.stderr
     said = " ".join(done.stderr.split())
     assert "the source is not ready" in said
-    assert "the sink does not have shop.items" in said
-    assert f"psql {databases.sink_address} --set=ON_ERROR_STOP=1 --single-transaction --file=" in said
+    assert "the sink does not have shop.items, as far as its user can see. The feed creates them" in said
+    assert "GRANT" not in said
+
+
+def test_rights_to_create_tables_are_named(databases: Databases, tmp_path: Path) -> None:
+    name = "limited_" + str(conninfo_to_dict(databases.sink)["dbname"])[-12:]
+    with psycopg.connect(databases.sink, autocommit=True) as sink:
+        (password,) = (tmp_path / "secrets" / "sink").read_text().splitlines()
+        sink.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'".encode())
+        try:
+            address = re.sub("//[^@]*@", f"//{name}@", databases.sink_address)
+            options = changed(databases.options, "--sink", address)
+            done = headgate("feed", "init", "shop", *options, "--folder", str(tmp_path), "--tables", "shop.items")
+        finally:
+            sink.execute(f"DROP ROLE {name}".encode())
+    assert done.exit_code == 0, done.stderr
+    said = " ".join(done.stderr.split())
+    assert f"GRANT CREATE ON DATABASE {conninfo_to_dict(databases.sink)['dbname']} TO {name};" in said
+    assert f"psql {address} --set=ON_ERROR_STOP=1 --single-transaction --file=" in said
     assert 'CREATE TABLE IF NOT EXISTS "shop"."items"' in (tmp_path / "shop-tables.sql").read_text()
     assert load_feed(tmp_path / "shop.yaml").source.topics == ("shop.shop.items",)
 
@@ -111,8 +137,10 @@ def test_a_column_without_a_type_is_named_with_its_option(databases: Databases, 
     done = headgate("feed", "init", "shop", *databases.options, *more)
     assert (done.exit_code, (tmp_path / "shop-tables.sql").exists()) == (0, False), done.stderr
     assert "no statement for shop.items, column pair: shop.orders is not a type" in " ".join(done.stderr.split())
+    assert "`headgate feed create` refuses the feed until then" in " ".join(done.stderr.split())
     done = headgate("feed", "init", "shop", *databases.options, *more, "--type", "shop.items.pair=jsonb", "--yes")
     assert done.exit_code == 0, done.stderr
+    assert load_feed(tmp_path / "shop.yaml").sink.types == {"shop.items.pair": "jsonb"}
     assert '"pair" jsonb' in (tmp_path / "shop-tables.sql").read_text()
 
 

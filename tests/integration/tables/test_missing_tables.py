@@ -254,9 +254,12 @@ def test_missing_rights_at_mariadb_are_named_as_statements_that_can_be_run(maria
     mine = _of(f"{copy}.orders", f"{mariadb.rpartition('/')[2]}.orders")
     spec = feed(mariadb, at(mariadb, f"{user}:pen"), table=f"{copy}.{{table}}")
     try:
+        (grant,) = plan_missing(spec, [mine], said).grants
+        assert grant.startswith("GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON ")
         with pytest.raises(SinkRefusedError, match="no right to create") as refused:
             create_missing(spec, mine, said)
         mariadb_execute(mariadb, str(refused.value).partition("Run as an administrator: ")[2])
+        assert plan_missing(spec, [mine], said).grants == ()
         assert create_missing(spec, mine, said)
     finally:
         mariadb_execute(mariadb, f"DROP USER {user}")

@@ -6,15 +6,18 @@ from pathlib import Path
 import pytest
 
 from headgate.capture.connector import ConnectorNames, connector_json, topic_of
-from headgate.capture.feed_file import SinkAddress, feed_files
+from headgate.capture.feed_file import FeedAddress, FeedEnds, feed_files
 from headgate.capture.place import Place, place_of
 from headgate.capture.tables import SourceTable
-from headgate.config.feed import parse_feed
+from headgate.config.column_types import column_of
+from headgate.config.feed import SourceDatabase, parse_feed
 from headgate.databases.address import Options, Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.sources.topics import table_name
 
-SINK = SinkAddress("postgresql", dsn="postgresql://headgate@db/shop", password_file=Path("db"))
+READER = FeedAddress("postgresql", dsn="postgresql://reader@origin/shop", password_file=Path("reader"))
+WRITER = FeedAddress("postgresql", dsn="postgresql://headgate@db/shop", password_file=Path("db"))
+ENDS = FeedEnds(source=READER, sink=WRITER)
 SOURCE = Options("--source", "--source-password-file", "source")
 
 
@@ -23,16 +26,20 @@ def table(name: str, *, schema: str = "shop", key: tuple[str, ...] = ("id",)) ->
 
 
 def test_plain_tables_are_one_feed() -> None:
-    (feed,) = feed_files("shop", "shop", [table("orders"), table("items")], SINK)
+    (feed,) = feed_files("shop", "shop", [table("orders"), table("items")], ENDS)
     spec = parse_feed(feed.text)
-    assert (spec.feed, spec.source.topics, spec.sink.dsn) == ("shop", ("shop.shop.orders", "shop.shop.items"), SINK.dsn)
+    assert (spec.feed, spec.source.topics, spec.sink.dsn) == (
+        "shop",
+        ("shop.shop.orders", "shop.shop.items"),
+        WRITER.dsn,
+    )
     assert spec.sink.password_file == Path("db")
     assert [table_name(spec.sink.table, topic) for topic in spec.source.topics] == ["shop.orders", "shop.items"]
 
 
 @pytest.mark.parametrize("name", ["Order Lines", 'it"s', "we.ird", "Ünïcode", "{schema}", "a: b # c"])
 def test_a_table_that_no_topic_is_named_like_has_a_feed_that_names_it(name: str) -> None:
-    plain, odd = feed_files("shop", "shop", [table("orders"), table(name)], SINK)
+    plain, odd = feed_files("shop", "shop", [table("orders"), table(name)], ENDS)
     spec = parse_feed(odd.text)
     assert plain.feed == "shop"
     assert spec.feed == odd.feed != "shop"
@@ -43,22 +50,44 @@ def test_a_table_that_no_topic_is_named_like_has_a_feed_that_names_it(name: str)
 
 
 def test_tables_without_a_key_have_a_feed_of_their_own() -> None:
-    plain, keyless = feed_files("shop", "shop", [table("audit", key=()), table("orders")], SINK)
+    plain, keyless = feed_files("shop", "shop", [table("audit", key=()), table("orders")], ENDS)
     assert (plain.feed, parse_feed(plain.text).sink.keyless) == ("shop", "refuse")
     assert (keyless.feed, parse_feed(keyless.text).sink.keyless) == ("shop-keyless", "append")
-    (only,) = feed_files("shop", "shop", [table("audit", key=())], SINK)
+    (only,) = feed_files("shop", "shop", [table("audit", key=())], ENDS)
     assert only.feed == "shop"
 
 
 def test_tables_that_would_share_a_topic_are_refused() -> None:
     with pytest.raises(DatabaseRefusedError, match=r"shop.a b and shop.a_b would share topic x.shop.a_b"):
-        feed_files("shop", "x", [table("a b"), table("a_b")], SINK)
+        feed_files("shop", "x", [table("a b"), table("a_b")], ENDS)
 
 
 def test_a_named_connection_stands_for_the_address() -> None:
-    (feed,) = feed_files("shop", "shop", [table("orders")], SinkAddress("mysql", connection="warehouse"))
-    sink = parse_feed(feed.text).sink
-    assert (sink.connection, sink.dsn, sink.password_file) == ("warehouse", None, None)
+    ends = FeedEnds(
+        source=FeedAddress("postgresql", connection="shop"), sink=FeedAddress("mysql", connection="warehouse")
+    )
+    (feed,) = feed_files("shop", "shop", [table("orders")], ends)
+    spec = parse_feed(feed.text)
+    assert (spec.sink.connection, spec.sink.dsn, spec.sink.password_file) == ("warehouse", None, None)
+    assert spec.source.database == SourceDatabase(connection="shop")
+
+
+def test_every_feed_names_its_source_and_creates_its_tables() -> None:
+    tables = [table("orders"), table("Order Lines"), table("audit", key=())]
+    specs = [parse_feed(feed.text) for feed in feed_files("shop", "shop", tables, ENDS)]
+    assert [spec.sink.tables for spec in specs] == ["create"] * 3
+    database = SourceDatabase(dsn="postgresql://reader@origin/shop", password_file=Path("reader"))
+    assert [spec.source.database for spec in specs] == [database] * 3
+
+
+def test_a_chosen_type_is_in_the_feed_of_its_table() -> None:
+    types = {("shop", "orders"): {"total": "decimal(12,2)"}, ("shop", "Order Lines"): {"we.ird: #": "text"}}
+    tables = [table("orders"), table("Order Lines"), table("audit", key=())]
+    ends = FeedEnds(source=READER, sink=WRITER, types=types)
+    plain, keyless, odd = [parse_feed(feed.text).sink.types for feed in feed_files("shop", "shop", tables, ends)]
+    assert (plain, keyless) == ({"shop.orders.total": "decimal(12,2)"}, {})
+    ((name, chosen),) = odd.items()
+    assert (column_of(name), chosen) == (("shop.Order Lines", "we.ird: #"), "text")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from headgate.databases.catalogue import Product
 from headgate.records.control import SpanPlan
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.relational.rights import RightsMissingError
-from headgate.tables.creation import _every_table
 from headgate.tables.missing import MissingTables, check_created, check_types, plan_missing
+from headgate.tables.mysql_rights import every_table
 from headgate.tables.plan import Sink, target_tables
 from unit.tables.definitions import postgres_column, postgres_table
 
@@ -54,4 +54,4 @@ def test_a_missing_right_is_named_with_its_grant() -> None:
 
 
 def test_a_database_is_named_exactly_where_grant_takes_a_pattern() -> None:
-    assert _every_table("a_b%`c") == r"`a\_b\%``c`.*"
+    assert every_table("a_b%`c") == r"`a\_b\%``c`.*"

@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.capture.feed_file import SinkAddress
+from headgate.capture.feed_file import FeedAddress, FeedEnds
 from headgate.capture.files import CaptureFiles, Naming, capture_files
 from headgate.capture.finding import Finding, State, is_wrong
 from headgate.capture.place import place_of
-from headgate.capture.sink import is_itself, missing_tables
+from headgate.capture.sink import is_itself
 from headgate.capture.source import Capture, Mysql, read_source
 from headgate.capture.target_tables import read_target_tables
 from headgate.cli.checks import show_findings
@@ -23,6 +23,7 @@ from headgate.databases.address import Target
 from headgate.databases.kinds import kind_of
 from headgate.sinks.registry import open_sink
 from headgate.sinks.relational.rights import RightsMissingError
+from headgate.tables.missing import MissingTables
 from headgate.tables.plan import shown_refusals
 
 __all__ = ["SINK_PASSWORD", "SOURCE_PASSWORD", "Databases", "check_sink", "checked", "files_of"]
@@ -38,6 +39,8 @@ class Databases(msgspec.Struct, frozen=True):
     sink: Target
     captured: Capture
     there: Capture
+    missing: MissingTables
+    """Tables that the feed creates."""
 
     @property
     def is_mysql(self) -> bool:
@@ -65,20 +68,13 @@ def checked(source: Target, sink: Target, patterns: Sequence[str], *, publicatio
     findings = captured.findings(publication=publication, slot=slot)
     if is_wrong(findings):
         show_findings([finding for finding in findings if finding.state is not State.OK], Output.TABLE)
-    found = Databases(source, sink, captured, there)
-    _check_tables(found)
-    return found
+    missing = read_target_tables(captured, there, source, sink, {})
+    if missing.tables.refused:
+        raise CommandError(ExitCode.DATABASE, "\n".join([*shown_refusals(missing.tables), _REFUSED]))
+    return Databases(source, sink, captured, there, missing)
 
 
-def _check_tables(found: Databases) -> None:
-    missing = missing_tables(found.captured, found.there)
-    if not missing:
-        return
-    tables = read_target_tables(found.captured, found.there, found.source, found.sink, {})
-    lines = [f"the sink does not have {', '.join(table.name for table in missing)}, as far as its user can see"]
-    if tables.text:
-        lines += ["Run these statements at the sink, as a user who may create tables:", tables.text]
-    raise CommandError(ExitCode.DATABASE, "\n".join([*lines, *shown_refusals(tables)]))
+_REFUSED: Final = "Create these tables at the sink yourself, or leave them out: choose the others with --tables"
 
 
 def files_of(found: Databases, name: str, bootstrap: str, folder: Path, *, publication: str, slot: str) -> CaptureFiles:
@@ -90,17 +86,28 @@ def files_of(found: Databases, name: str, bootstrap: str, folder: Path, *, publi
         bootstrap=bootstrap,
         password_file=folder / SOURCE_PASSWORD,
     )
-    kind = kind_of(found.sink.dsn, found.sink.options).name
-    address = SinkAddress(kind, dsn=found.sink.dsn, password_file=Path(SINK_PASSWORD))
-    return capture_files(found.captured, place_of(found.source), naming, address)
+    ends = FeedEnds(source=_address(found.source, SOURCE_PASSWORD), sink=_address(found.sink, SINK_PASSWORD))
+    return capture_files(found.captured, place_of(found.source), naming, ends)
 
 
-def check_sink(files: CaptureFiles) -> None:
+def _address(target: Target, password_file: str) -> FeedAddress:
+    kind = kind_of(target.dsn, target.options).name
+    return FeedAddress(kind, dsn=target.dsn, password_file=Path(password_file))
+
+
+def check_sink(found: Databases, files: CaptureFiles) -> None:
     """Whether the sink takes the feeds. Raises SinkError; typer.Exit once the rights that its user lacks are shown."""
+    missing = found.missing
+    lacks = {f"no right to create {', '.join(sorted(missing.lacking))}": missing.grants} if missing.grants else {}
     for feed, file in files.feeds:
         with closing(open_sink(parse_feed(file.text).sink)) as sink:
             try:
-                sink.check([table.name for table in feed.tables])
+                sink.check([table.name for table in feed.tables if table.name not in missing.lacking])
             except RightsMissingError as error:
-                fix = tuple(f"{grant};" for grant in error.grants)
-                show_findings([Finding("sink", State.WRONG, error.lacks, fix=fix)], Output.TABLE)
+                lacks[error.lacks] = error.grants
+    if lacks:
+        findings = [
+            Finding("sink", State.WRONG, what, fix=tuple(f"{grant};" for grant in grants))
+            for what, grants in lacks.items()
+        ]
+        show_findings(findings, Output.TABLE)

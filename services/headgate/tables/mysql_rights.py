@@ -1,0 +1,65 @@
+"""Which rights the user of a MySQL or MariaDB lacks to create tables there and to write them. Nothing is executed.
+
+The server checks rights when it prepares a statement, also for a table that does not exist. Rights come from patterns
+and roles, too, so a list of grants would have to be judged as the server judges it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from headgate.databases.faults import Fault
+from headgate.databases.mysql.errors import MysqlError, fault_of
+from headgate.databases.mysql.session import MysqlSession
+from headgate.databases.mysql.sql import literal, quoted
+from headgate.records.identifiers import parse_identifier
+from headgate.sinks.relational.mysql.catalog import account
+from headgate.tables.statement import CreateTable
+
+__all__ = ["all_rights", "every_table", "missing_rights"]
+
+_STATEMENTS: Final = {
+    "CREATE": "CREATE TABLE {} (i int)",
+    "SELECT": "SELECT 1 FROM {}",
+    "INSERT": "INSERT INTO {} VALUES (1)",
+    "UPDATE": "UPDATE {} SET i = 1",
+    "DELETE": "DELETE FROM {}",
+}
+
+_NO_ANSWER: Final = frozenset({Fault.ENDED, Fault.LOST})
+
+
+def missing_rights(session: MysqlSession, tables: Iterable[CreateTable]) -> list[str]:
+    """The GRANTs that the session's user needs, one for each database. Raises MysqlError."""
+    lacking: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for table in tables:
+        lacking[table.schema] |= dict.fromkeys(_refused(session, quoted(*parse_identifier(table.name))))
+    return [_grant(session, database, rights) for database, rights in lacking.items() if rights]
+
+
+def all_rights(session: MysqlSession, tables: Iterable[CreateTable]) -> list[str]:
+    """GRANTs of every right that creating and writing these tables needs."""
+    return [_grant(session, database, _STATEMENTS) for database in dict.fromkeys(table.schema for table in tables)]
+
+
+def _refused(session: MysqlSession, target: str) -> Iterator[str]:
+    for right, statement in _STATEMENTS.items():
+        try:
+            session.execute(f"PREPARE headgate_try FROM {literal(statement.format(target))}")
+        except MysqlError as error:
+            fault = fault_of(error)
+            if fault in _NO_ANSWER:
+                raise
+            # Any other error is of a statement that the user may execute: the table does not exist.
+            if fault is Fault.PERMISSION:
+                yield right
+
+
+def _grant(session: MysqlSession, database: str, rights: Iterable[str]) -> str:
+    return f"GRANT {', '.join(rights)} ON {every_table(database)} TO {account(session)}"
+
+
+def every_table(database: str) -> str:
+    """All tables of a database, as GRANT names them: it takes the name for a pattern."""
+    exact = database.replace("_", r"\_").replace("%", r"\%")
+    return f"{quoted(exact)}.*"
