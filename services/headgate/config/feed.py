@@ -391,6 +391,9 @@ class SinkSpec(Strict):
     tables: Literal["create", "existing"] | None = None
     """``create``: Headgate creates tables that the sink lacks, as source.database defines them. ``existing``: they are
     refused. By default ``create`` for feeds that name source.database."""
+    unique_keys: Literal["omit", "create"] = "omit"
+    """``create``: tables that Headgate creates get the source's unique keys. A table can stop where two rows swap a
+    value in one transaction, because rows are applied one after the other."""
     types: dict[str, str] = {}
     """Column of the sink, as ``schema.table.column`` → its type, where Headgate creates the table."""
     not_the_source: bool = False
@@ -420,6 +423,7 @@ class SinkSpec(Strict):
             "keyless": self.keyless != "refuse",
             "tables": self.tables == "create",
             "types": bool(self.types),
+            "unique_keys": self.unique_keys != "omit",
         }
         for option in sorted(name for name, is_given in given.items() if is_given):
             if option not in plug.options:
@@ -515,11 +519,12 @@ class FeedSpec(Strict):
                 "sink.tables: create needs the tables' definitions. Name the database that the changes come from in "
                 "source.database, or create the tables yourself and remove the option"
             )
-        if self.sink.types and not self.creates_tables:
-            raise ValueError(
-                "sink.types is for tables that Headgate creates. Name the database that the changes come from in "
-                "source.database, with sink.tables: create, or remove the option"
-            )
+        for option, is_given in (("types", bool(self.sink.types)), ("unique_keys", self.sink.unique_keys != "omit")):
+            if is_given and not self.creates_tables:
+                raise ValueError(
+                    f"sink.{option} is for tables that Headgate creates. Name the database that the changes come from "
+                    "in source.database, with sink.tables: create, or remove the option"
+                )
         return self
 
     @property

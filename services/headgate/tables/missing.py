@@ -52,7 +52,7 @@ def plan_missing(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said) -> Missi
         sink = at_sink.sink()
         with as_source_errors(), open_catalogue(source_target(database)) as source:
             found, refused = _definitions(spec, lacking, places, source, said)
-        tables = target_tables(found, sink, types)
+        tables = target_tables(found, sink, types, unique_keys=spec.sink.unique_keys == "create")
         tables = msgspec.structs.replace(tables, refused=(*refused, *tables.refused))
         grants = tuple(at_sink.lacking(tables.created, sink))
     return MissingTables(lacking=frozenset(plan.table for plan in lacking), tables=tables, sink=sink, grants=grants)

@@ -41,12 +41,15 @@ class TargetTables(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-def target_tables(definitions: Iterable[Definition], sink: Sink, types: ChosenTypes) -> TargetTables:
+def target_tables(
+    definitions: Iterable[Definition], sink: Sink, types: ChosenTypes, *, unique_keys: bool = False
+) -> TargetTables:
     """The plan for these tables, which have the names that they get at the sink."""
     created: list[CreateTable] = []
     refused: list[RefusedTable] = []
     for definition in definitions:
-        found = table_statement(definition, sink.product, types.get((definition.schema, definition.table)))
+        chosen = types.get((definition.schema, definition.table))
+        found = table_statement(definition, sink.product, chosen, unique_keys=unique_keys)
         other = [] if isinstance(found, RefusedTable) else _other_enums(found, sink)
         if isinstance(found, RefusedTable):
             refused.append(found)

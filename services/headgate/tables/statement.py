@@ -1,7 +1,8 @@
 """The CREATE TABLE for one table of a source: columns, NOT NULL, primary key, constant defaults and comments.
 
-Left out are unique keys, foreign keys, checks, indexes, triggers, identity columns and partitions: rows arrive in the
-order of their own keys, not in that of transactions, and every value comes from the source.
+Unique keys are created only if the feed says so. Left out are foreign keys, checks, other indexes, triggers, identity
+columns and partitions: rows arrive in the order of their own keys, not in that of transactions, and every value comes
+from the source.
 """
 
 from collections import Counter, defaultdict
@@ -27,20 +28,14 @@ from headgate.tables.mysql_to_postgresql import to_postgresql as from_mysql
 from headgate.tables.names import name_problem
 from headgate.tables.postgresql_to_mysql import EXACT, to_mysql
 from headgate.tables.postgresql_to_postgresql import to_postgresql
+from headgate.tables.unique_keys import KEY_BYTES_MAX, NO_INDEX, creatable_keys, key_bytes, left_out_keys
 
 __all__ = ["CreateTable", "Definition", "Refusal", "RefusedTable", "table_statement"]
 
 Definition = PostgresDefinition | MysqlDefinition
 
-_KEY_BYTES_MAX: Final = 3_072
-"""Of an index of InnoDB."""
-
-_CHARACTER_BYTES: Final = 4
 _COMMENT_CHARACTERS_MAX: Final = {"column": 1_024, "table": 2_048}
 """Of MySQL and MariaDB."""
-
-_NO_INDEX: Final = frozenset({"tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob",
-                              "longblob", "json"})  # fmt: skip
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -80,9 +75,13 @@ class _Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def table_statement(
-    table: Definition, sink: Product, overrides: Mapping[str, str] | None = None
+    table: Definition, sink: Product, overrides: Mapping[str, str] | None = None, *, unique_keys: bool = False
 ) -> CreateTable | RefusedTable:
-    """The statement for the sink. ``overrides``: column → the type that the user has chosen for it. Pure."""
+    """The statement for the sink. Pure.
+
+    ``overrides``: column → the type that the user has chosen for it. ``unique_keys``: whether the table gets those of
+    the source, as far as the sink can have them.
+    """
     name = table_spelling(table.schema, table.table)
     refusals: list[Refusal] = [
         Refusal(problem) for part in (table.schema, table.table) if (problem := name_problem(part, sink))
@@ -94,7 +93,8 @@ def table_statement(
         for column in table.form.columns
         if isinstance(outcome := outcomes[column.name], Mapped)
     ]
-    refusals += _key_refusals(table, {column.name: column.mapped for column in kept})
+    columns = {column.name: column.mapped for column in kept}
+    refusals += _key_refusals(table, columns)
     refusals += [
         Refusal("the table has no such column", column) for column in overrides or {} if column not in outcomes
     ]
@@ -103,12 +103,13 @@ def table_statement(
     if refusals:
         return RefusedTable(name=name, refusals=tuple(refusals))
     build = _postgresql if sink is Product.POSTGRESQL else _mysql
+    keys = creatable_keys(table, columns) if unique_keys else []
     return CreateTable(
         name=name,
         schema=table.schema,
-        statements=tuple(build(table, kept)),
+        statements=tuple(build(table, kept, keys)),
         needs=tuple(dict.fromkeys(column.mapped.needs for column in kept if column.mapped.needs is not None)),
-        notes=tuple(_notes(table, outcomes, kept)),
+        notes=(*_notes(table, outcomes, kept), *(left_out_keys(table, columns) if unique_keys else ())),
     )
 
 
@@ -158,19 +159,14 @@ def _key_refusals(table: Definition, columns: Mapping[str, Mapped]) -> Iterator[
     if isinstance(key, MysqlKey) and key.prefixed:
         yield Refusal("the primary key has only the beginnings of its columns' values")
         return
-    size = 0
-    for name in key.columns:
-        found = columns.get(name)
-        if found is None:
-            continue
-        if isinstance(found.type, MysqlType):
-            if found.type.name in _NO_INDEX:
-                chosen = "varbinary(255)" if "blob" in found.type.name else "varchar(255)"
-                yield Refusal(f"a {found.type.name} cannot be in a primary key", name, chosen)
-            elif found.type.is_text and found.type.numbers:
-                size += _CHARACTER_BYTES * found.type.numbers[0]
-    if size > _KEY_BYTES_MAX:
-        yield Refusal(f"the primary key's texts have up to {size} bytes, and a key has at most {_KEY_BYTES_MAX}")
+    types = {name: columns[name].type for name in key.columns if name in columns}
+    for name, found in types.items():
+        if isinstance(found, MysqlType) and found.name in NO_INDEX:
+            chosen = "varbinary(255)" if "blob" in found.name else "varchar(255)"
+            yield Refusal(f"a {found.name} cannot be in a primary key", name, chosen)
+    size = key_bytes(list(types.values()))
+    if size > KEY_BYTES_MAX:
+        yield Refusal(f"the primary key's texts have up to {size} bytes, and a key has at most {KEY_BYTES_MAX}")
 
 
 def _column(table: Definition, column: PostgresColumn | MysqlColumn, mapped: Mapped, sink: Product) -> _Column:
@@ -213,7 +209,7 @@ def _notes(table: Definition, outcomes: Mapping[str, Outcome], columns: Sequence
         yield f"refused at the sink, with an error: {lacks} in {', '.join(names)}"
 
 
-def _postgresql(table: Definition, columns: Sequence[_Column]) -> Iterator[str]:
+def _postgresql(table: Definition, columns: Sequence[_Column], keys: Sequence[Sequence[str]]) -> Iterator[str]:
     target = postgresql.quoted(table.schema, table.table)
     lines = [
         f"{postgresql.quoted(column.name)} {column.mapped.type.sql}"
@@ -223,6 +219,7 @@ def _postgresql(table: Definition, columns: Sequence[_Column]) -> Iterator[str]:
     ]
     if table.form.primary is not None:
         lines.append(f"PRIMARY KEY ({', '.join(map(postgresql.quoted, table.form.primary.columns))})")
+    lines += [f"UNIQUE ({', '.join(map(postgresql.quoted, key))})" for key in keys]
     yield f"CREATE TABLE IF NOT EXISTS {target} (\n  " + ",\n  ".join(lines) + "\n)"
     comment = _comment(table.comment, Product.POSTGRESQL, "table")
     if comment:
@@ -232,7 +229,7 @@ def _postgresql(table: Definition, columns: Sequence[_Column]) -> Iterator[str]:
             yield f"COMMENT ON COLUMN {target}.{postgresql.quoted(column.name)} IS {postgresql.literal(column.comment)}"
 
 
-def _mysql(table: Definition, columns: Sequence[_Column]) -> Iterator[str]:
+def _mysql(table: Definition, columns: Sequence[_Column], keys: Sequence[Sequence[str]]) -> Iterator[str]:
     lines = [
         f"{mysql.quoted(column.name)} {column.mapped.type.sql}"
         # Without the word NULL an old server makes a timestamp NOT NULL, with the current time as its default.
@@ -243,6 +240,7 @@ def _mysql(table: Definition, columns: Sequence[_Column]) -> Iterator[str]:
     ]
     if table.form.primary is not None:
         lines.append(f"PRIMARY KEY ({', '.join(map(mysql.quoted, table.form.primary.columns))})")
+    lines += [f"UNIQUE KEY ({', '.join(map(mysql.quoted, key))})" for key in keys]
     comment = _comment(table.comment, Product.MARIADB, "table")
     said = f" COMMENT={mysql.literal(comment)}" if comment else ""
     target = mysql.quoted(table.schema, table.table)

@@ -217,6 +217,8 @@ def test_tables_are_created_only_for_feeds_that_name_their_source(source: str, s
         ("", ", tables: create", "Name the database that the changes come from in source.database"),
         ("", ", types: {a.b.c: text}", "sink.types is for tables that Headgate creates"),
         (DATABASE, ", tables: existing, types: {a.b.c: text}", "sink.types is for tables that Headgate creates"),
+        ("", ", unique_keys: create", "sink.unique_keys is for tables that Headgate creates"),
+        (DATABASE, ", unique_keys: maybe", "sink.unique_keys: 'maybe' is unknown; known are omit, create"),
         (DATABASE, ", types: {a.b.c: ' '}", "a.b.c has no type"),
         (DATABASE, ", types: {c: text}", "does not name a column of a table"),
         (DATABASE, ", types: {a..c: text}", "is not a valid name"),
