@@ -14,6 +14,7 @@ import msgspec
 
 from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseUnavailableError
+from headgate.databases.key_ranges import Chunk
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.statements.statement import Statement
@@ -106,13 +107,6 @@ class Plan(msgspec.Struct, frozen=True):
     pairs: tuple[tuple[str, str], ...]
     key: tuple[tuple[str, str], ...]
     loose: tuple[str, ...] = ()
-
-
-class Chunk(msgspec.Struct, frozen=True):
-    """Rows with ``above`` < key <= ``upto``, by the server's own order; None is unbounded."""
-
-    above: tuple[Any, ...] | None
-    upto: tuple[Any, ...] | None
 
 
 class Load(msgspec.Struct, frozen=True):

@@ -1,16 +1,13 @@
-"""The rows of a migration at MariaDB: bounds of ranges, the load, duplicates, and how two tables are compared.
-
-Keys are compared column by column, since MariaDB does not use an index for (a, b) > (x, y).
-"""
+"""The rows of a migration at MariaDB: bounds of ranges, the load, duplicates, and how two tables are compared."""
 
 import threading
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from headgate.databases.mysql.key_ranges import bound_query
 from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import Load, Plan, Table
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
-from headgate.migration.strategies.mariadb.text import beyond
 
 __all__ = ["MariadbCopy", "differing_rows"]
 
@@ -54,13 +51,8 @@ class MariadbCopy:
     def next_bound(self, plan: Plan, above: tuple[Any, ...] | None, rows: int) -> tuple[Any, ...] | None:
         """See contract."""
         columns = [old for old, _ in plan.key]
-        where, parameters = beyond(columns, above, ">", ">")
-        listed = ", ".join(map(quoted, columns))
-        found = self.session().run(
-            f"SELECT {listed} FROM {quoted(plan.before.schema, plan.before.name)} WHERE {where} "
-            f"ORDER BY {listed} LIMIT 1 OFFSET {int(rows) - 1}",
-            parameters,
-        )
+        table = quoted(plan.before.schema, plan.before.name)
+        found = self.session().run(*bound_query(table, columns, above, rows))
         return tuple(found[0]) if found else None
 
     def load(self) -> Load:

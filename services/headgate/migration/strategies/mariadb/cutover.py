@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from headgate.databases.mysql.key_ranges import among
 from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import RefusedError
 from headgate.migration.strategies.fingerprint import check_became, wanted
@@ -22,7 +23,7 @@ from headgate.migration.strategies.mariadb.fingerprint import ASPECTS, facts_of,
 from headgate.migration.strategies.mariadb.lane import MariadbLane, differing_keys, prepare, to_final_form
 from headgate.migration.strategies.mariadb.mark import set_mark
 from headgate.migration.strategies.mariadb.sessions import Session
-from headgate.migration.strategies.mariadb.text import among, inserts, row_text, settings, texts
+from headgate.migration.strategies.mariadb.text import inserts, row_text, settings, texts
 from headgate.migration.strategies.online.lane import (
     CutOver,
     FeedBehindError,

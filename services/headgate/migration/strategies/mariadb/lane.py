@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headgate.databases.mysql import catalogue
+from headgate.databases.mysql.key_ranges import among, within
 from headgate.databases.mysql.progress import feed_rows
 from headgate.databases.mysql.sql import quoted
 from headgate.formats.change import BINARY, CONNECTOR, Change
@@ -43,7 +44,7 @@ from headgate.migration.strategies.mariadb.mark import set_mark
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.mariadb.sessions import Session
 from headgate.migration.strategies.mariadb.swap import TableSwap
-from headgate.migration.strategies.mariadb.text import TEXT_SETTINGS, among, kind_of, literal_of, literals, within
+from headgate.migration.strategies.mariadb.text import TEXT_SETTINGS, kind_of, literal_of, literals
 from headgate.migration.strategies.online.lane import Mark, Row, key_type, key_value
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.online.range_work import position_of

@@ -7,10 +7,11 @@ would be two events as well; but who follows the topic with foreign keys that ca
 
 from typing import Final
 
+from headgate.databases.mysql.key_ranges import among
 from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import Column, RefusedError, Table
 from headgate.migration.strategies.mariadb.sessions import Session
-from headgate.migration.strategies.mariadb.text import among, kind_of, literal, literals, one, row_text
+from headgate.migration.strategies.mariadb.text import kind_of, literal, literals, one, row_text
 from headgate.migration.strategies.online.lane import LastChange, Mark, Row
 
 __all__ = ["markable", "set_mark"]

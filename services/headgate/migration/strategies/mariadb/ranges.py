@@ -7,11 +7,12 @@ type. Conversions to the new types are the writing server's, as in an INSERT …
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 
+from headgate.databases.mysql.key_ranges import within
 from headgate.databases.mysql.progress import feed_rows
 from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import Chunk
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
-from headgate.migration.strategies.mariadb.text import inserts, row_text, settings, texts, within
+from headgate.migration.strategies.mariadb.text import inserts, row_text, settings, texts
 from headgate.migration.strategies.online.range_work import WRITE_LOCK_SECONDS, RangeWork, check_may_write
 
 __all__ = ["read_range", "write_range"]

@@ -8,13 +8,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from headgate.databases.mysql.sql import quoted
-from headgate.migration.strategies.contract import Chunk, Column, RefusedError, Table
+from headgate.migration.strategies.contract import Column, RefusedError, Table
 from headgate.migration.strategies.mariadb.sessions import Session
 
 __all__ = [
     "TEXT_SETTINGS",
-    "among",
-    "beyond",
     "inserts",
     "kind_of",
     "literal",
@@ -24,7 +22,6 @@ __all__ = [
     "row_text",
     "settings",
     "texts",
-    "within",
 ]
 
 _SQL_MODE: Final = "NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES,NO_ENGINE_SUBSTITUTION"
@@ -97,39 +94,6 @@ def literals(table: Table, names: list[str], alias: str = "") -> str:
 def row_text(table: Table, names: list[str]) -> str:
     """An expression that gives a row as text, NULL if that would be longer than ``max_allowed_packet``."""
     return "CONCAT('(', " + ", ',', ".join(literal(_column(table, name)) for name in names) + ", ')')"
-
-
-def within(columns: list[str], chunk: Chunk, prefix: str = "") -> tuple[str, tuple[object, ...]]:
-    """The condition that a row is in the range, by these columns, and its parameters."""
-    above, first = beyond(columns, chunk.above, ">", ">", prefix)
-    upto, second = beyond(columns, chunk.upto, "<", "<=", prefix)
-    return f"{above} AND {upto}", first + second
-
-
-def beyond(
-    columns: list[str], bound: tuple[object, ...] | None, strict: str, last: str, prefix: str = ""
-) -> tuple[str, tuple[object, ...]]:
-    """(a, b) > (x, y) as (a > x OR (a = x AND b > y)), behind a condition on a alone that an index can use."""
-    if bound is None:
-        return "TRUE", ()
-    names = [prefix + quoted(column) for column in columns]
-    cases: list[str] = []
-    parameters: list[object] = []
-    for index, name in enumerate(names):
-        is_last = index == len(names) - 1
-        equal = [f"{before} = %s" for before in names[:index]]
-        cases.append(" AND ".join([*equal, f"{name} {last if is_last else strict} %s"]))
-        parameters += [*bound[:index], bound[index]]
-    if len(names) == 1:
-        return cases[0], tuple(parameters)
-    return f"{names[0]} {strict}= %s AND ({' OR '.join(cases)})", (bound[0], *parameters)
-
-
-def among(columns: list[str], keys: list[tuple[str, ...]], prefix: str = "") -> str:
-    """The condition that a row has one of these keys, which are literals."""
-    names = ", ".join(prefix + quoted(column) for column in columns)
-    rows = ", ".join(f"({', '.join(key)})" for key in keys)
-    return f"({names}) IN ({rows})"
 
 
 def one(session: Session, statement: str) -> tuple[str, ...] | None:

@@ -5,10 +5,11 @@ from typing import Any, Final
 
 from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
-from headgate.migration.strategies.contract import Chunk, Load, Plan, Table
+from headgate.databases.postgresql.key_ranges import bound_query, listed
+from headgate.migration.strategies.contract import Load, Plan, Table
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, translating
 
-__all__ = ["PostgresCopy", "casted", "listed", "table_of", "within"]
+__all__ = ["PostgresCopy", "casted", "table_of"]
 
 LOCK_MILLISECONDS: Final = 100
 """Reads wait no longer for a table that somebody alters: they are tried again."""
@@ -54,17 +55,8 @@ class PostgresCopy:
     def next_bound(self, plan: Plan, above: tuple[Any, ...] | None, rows: int) -> tuple[Any, ...] | None:
         """See contract."""
         columns = [old for old, _ in plan.key]
-        names = listed(columns)
         with translating("looking for the next range"):
-            found = (
-                self.session()
-                .execute(
-                    sql.SQL("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT 1 OFFSET {}").format(
-                        names, table_of(plan), within(columns, Chunk(above, None)), names, sql.Literal(rows - 1)
-                    )
-                )
-                .fetchone()
-            )
+            found = self.session().execute(bound_query(table_of(plan), columns, above, rows)).fetchone()
         return None if found is None else tuple(found)
 
     def load(self) -> Load:
@@ -88,11 +80,6 @@ def table_of(plan: Plan) -> sql.Identifier:
     return named(plan.before.schema, plan.before.name)
 
 
-def listed(columns: list[str]) -> sql.Composed:
-    """Names with commas between."""
-    return sql.SQL(", ").join(map(sql.Identifier, columns))
-
-
 def casted(plan: Plan, value: sql.Composable, new: str) -> sql.Composable:
     """The value as the new column's type, where that is another one."""
     old = next(name for name, theirs in plan.pairs if theirs == new)
@@ -108,14 +95,3 @@ def casted_back(plan: Plan, old: str, new: str) -> sql.Composable:
     if before is None or after is None or before.type == after.type:
         return sql.Identifier(new)
     return sql.SQL("{}::{}").format(sql.Identifier(new), sql.SQL(before.type))
-
-
-def within(columns: list[str], chunk: Chunk) -> sql.Composable:
-    """The condition that a row is in the range, by these columns."""
-    row = sql.SQL("({})").format(listed(columns))
-    conditions: list[sql.Composable] = []
-    for sign, bound in ((">", chunk.above), ("<=", chunk.upto)):
-        if bound is not None:
-            values = sql.SQL(", ").join(map(sql.Literal, bound))
-            conditions.append(sql.SQL("{} {} ({})").format(row, sql.SQL(sign), values))
-    return sql.SQL(" AND ").join(conditions) if conditions else sql.SQL("TRUE")

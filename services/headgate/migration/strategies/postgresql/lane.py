@@ -10,6 +10,7 @@ import msgspec
 
 from headgate.databases.postgresql import catalogue, sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
+from headgate.databases.postgresql.key_ranges import listed, within
 from headgate.databases.postgresql.progress import feed_rows
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.formats.change import BINARY, CONNECTOR, Change
@@ -21,7 +22,7 @@ from headgate.migration.strategies.online.lane import LastChange, Mark, Row, key
 from headgate.migration.strategies.online.lane_plan import LanePlan, aside_name
 from headgate.migration.strategies.online.range_work import position_of
 from headgate.migration.strategies.postgresql.access import hide
-from headgate.migration.strategies.postgresql.copy import casted, casted_back, listed, table_of, within
+from headgate.migration.strategies.postgresql.copy import casted, casted_back, table_of
 from headgate.migration.strategies.postgresql.fingerprint import FORMED
 from headgate.migration.strategies.postgresql.server import PostgresServer, make_altered
 from headgate.migration.strategies.postgresql.sessions import named, translating

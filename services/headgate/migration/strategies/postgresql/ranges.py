@@ -10,11 +10,12 @@ from typing import Final
 
 from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
+from headgate.databases.postgresql.key_ranges import listed, within
 from headgate.databases.postgresql.progress import feed_rows
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.strategies.contract import Chunk, Plan
 from headgate.migration.strategies.online.range_work import WRITE_LOCK_SECONDS, RangeWork, check_may_write
-from headgate.migration.strategies.postgresql.copy import casted, listed, table_of, within
+from headgate.migration.strategies.postgresql.copy import casted, table_of
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, translating
 
 __all__ = ["is_ordered_alike", "read_range", "write_range"]

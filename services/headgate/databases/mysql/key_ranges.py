@@ -1,0 +1,62 @@
+"""Conditions and statements for rows of a range of a key, or of some keys, at MySQL and MariaDB.
+
+Keys are compared column by column, since MariaDB does not use an index for (a, b) > (x, y).
+"""
+
+from collections.abc import Sequence
+
+from headgate.databases.key_ranges import Chunk
+from headgate.databases.mysql.sql import quoted
+
+__all__ = ["among", "bound_query", "within"]
+
+
+def within(columns: Sequence[str], chunk: Chunk, prefix: str = "") -> tuple[str, tuple[object, ...]]:
+    """The condition that a row is in the range, by these columns, and its parameters, for a statement that has some."""
+    above, first = _beyond(columns, chunk.above, ">", ">", prefix)
+    upto, second = _beyond(columns, chunk.upto, "<", "<=", prefix)
+    return f"{above} AND {upto}", first + second
+
+
+def _beyond(
+    columns: Sequence[str], bound: tuple[object, ...] | None, strict: str, last: str, prefix: str = ""
+) -> tuple[str, tuple[object, ...]]:
+    """(a, b) > (x, y) as (a > x OR (a = x AND b > y)), behind a condition on a alone that an index can use."""
+    if bound is None:
+        return "TRUE", ()
+    names = [prefix + _doubled(quoted(column)) for column in columns]
+    cases: list[str] = []
+    parameters: list[object] = []
+    for index, name in enumerate(names):
+        is_last = index == len(names) - 1
+        equal = [f"{before} = %s" for before in names[:index]]
+        cases.append(" AND ".join([*equal, f"{name} {last if is_last else strict} %s"]))
+        parameters += [*bound[:index], bound[index]]
+    if len(names) == 1:
+        return cases[0], tuple(parameters)
+    return f"{names[0]} {strict}= %s AND ({' OR '.join(cases)})", (bound[0], *parameters)
+
+
+def among(columns: Sequence[str], keys: Sequence[tuple[str, ...]], prefix: str = "") -> str:
+    """The condition that a row has one of these keys, which are literals."""
+    names = ", ".join(prefix + quoted(column) for column in columns)
+    rows = ", ".join(f"({', '.join(key)})" for key in keys)
+    return f"({names}) IN ({rows})"
+
+
+def bound_query(
+    table: str, columns: Sequence[str], above: tuple[object, ...] | None, rows: int
+) -> tuple[str, tuple[object, ...]]:
+    """The query for the key that ends a range of so many rows above a key, and its parameters.
+
+    It finds nothing if fewer rows are left.
+    """
+    where, parameters = _beyond(columns, above, ">", ">")
+    names = ", ".join(_doubled(quoted(column)) for column in columns)
+    query = f"SELECT {names} FROM {_doubled(table)} WHERE {where} ORDER BY {names} LIMIT 1 OFFSET {int(rows) - 1}"  # noqa: S608
+    return query, parameters
+
+
+def _doubled(name: str) -> str:
+    """A name in a statement with parameters, where ``%`` stands for one."""
+    return name.replace("%", "%%")
