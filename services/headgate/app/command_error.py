@@ -33,6 +33,7 @@ class ExitCode(IntEnum):
     DIFFERENCE = 50
     HELD = 51
     CHECK_FAILED = 52
+    UNSETTLED = 53
     STOPPED_HARD = 60
 
 

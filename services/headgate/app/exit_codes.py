@@ -200,6 +200,10 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
     ExitCode.CHECK_FAILED: Meaning(
         "`source check` or `doctor` found something that must be changed", "it prints what to type"
     ),
+    ExitCode.UNSETTLED: Meaning(
+        "`verify` found rows that kept changing, or that the feed has not reached, and none that is known to differ",
+        "run it again; a longer `--wait`; `headgate why`",
+    ),
     ExitCode.STOPPED_HARD: Meaning(
         "a clean stop took longer than allowed, so it was cut short", "`HEADGATE_SHUTDOWN_SECONDS`"
     ),

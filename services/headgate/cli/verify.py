@@ -1,7 +1,8 @@
 """``headgate verify``: are the target tables of a feed what the source tables are?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,6 +15,8 @@ from headgate.cli.lookup import find_feed, not_found
 from headgate.cli.names import FeedName, complete_tables
 from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, note, show_rows, show_value
+from headgate.cli.verify_feed import TableFeed
+from headgate.cli.verify_progress import compared_rows
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.databases.address import Options, Target
 from headgate.databases.connections import Use, named
@@ -25,8 +28,17 @@ from headgate.sinks.registry import target_of
 from headgate.sources.database import source_target
 from headgate.sources.origin import origins
 from headgate.sources.table_names import named_like, source_table
-from headgate.verify.comparing import Side, SideError, TableCompared, UncomparableError, compare_table
+from headgate.verify.comparing import Difference, TableCompared, compare_table
+from headgate.verify.contract import Side, SideError, UncomparableError
+from headgate.verify.pace import RowLimit
+from headgate.verify.settling import Settling
 from headgate.verify.sides import open_side
+
+SETTLE_SECONDS_DEFAULT: Final = 10.0
+"""A connector writes a change within a second or two. Until it has, nothing tells that the change is on its way."""
+
+WAIT_SECONDS_DEFAULT: Final = 60.0
+"""A feed that moves to another agent is behind for some ten seconds."""
 
 SOURCE: Final = Options("--source-dsn", "--source-password-file", "source")
 
@@ -59,12 +71,23 @@ def verify(
             autocompletion=complete_tables,
         ),
     ] = None,
+    settle: Annotated[
+        float,
+        typer.Option("--settle", min=0, help="seconds that a row must differ without a change before it is reported"),
+    ] = SETTLE_SECONDS_DEFAULT,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, help="seconds to wait for the feed, and for rows that keep changing")
+    ] = WAIT_SECONDS_DEFAULT,
+    max_rows_per_second: Annotated[
+        float | None, typer.Option("--max-rows-per-second", min=1, help="compare no more rows than this [no limit]")
+    ] = None,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Compare the rows of a feed's source and target tables.
+    """Compare a feed's source and target rows while both change.
 
-    Neither side may change until it is done. A table that cannot be compared is named and skipped. Exit code 0 only if
+    Rows that differ are read again until they are equal, or have differed without a change for --settle seconds after
+    the feed applied everything in its topic. A table that cannot be compared is named and skipped. Exit code 0 only if
     all tables were compared and are equal.
 
     Example: headgate verify shop --source-dsn postgresql://reader@db.example/shop --source-password-file reader
@@ -74,22 +97,47 @@ def verify(
         spec = parse_feed(record.spec)
         plans = _chosen(feed, wholes(record.spans), table or [])
         said = _said_by_events(log, spec, plans)
-    source = _source(spec, source_dsn, source_password_file, source_connection)
-    compared, skipped = _compare(spec, plans, said, source)
-    rows = sum(each.rows for each in compared)
-    differences = sum(each.differences for each in compared)
-    if output is not Output.TABLE:
-        facts = {"feed": feed, "rows": rows, "differences": differences, "tables": msgspec.to_builtins(compared)}
-        show_value(output, {**facts, "skipped": skipped})
-    else:
+        source = _source(spec, source_dsn, source_password_file, source_connection)
+        limit = RowLimit(max_rows_per_second)
+        with compared_rows(limit, output) as on_rows:
+
+            def compare(here: Side, there: Side, plan: SpanPlan) -> TableCompared:
+                progress = TableFeed(record, plan, log, there)
+                settling = Settling(progress, seconds=settle, timeout_seconds=wait)
+                name = _source_table(spec, here, said, plan)
+                told = partial(on_rows, plan.table)
+                return compare_table(here, there, name, plan.table, settling=settling, on_rows=told)
+
+            compared, skipped = _compare(spec, plans, source, compare)
+    if output is Output.TABLE:
         _show(compared)
-        note(f"{rows} rows compared in {len(compared)} tables, {differences} differ")
+    else:
+        show_value(
+            output, {"feed": feed, **_totals(compared), "tables": msgspec.to_builtins(compared), "skipped": skipped}
+        )
+    _end(compared, skipped)
+
+
+def _totals(compared: Sequence[TableCompared]) -> dict[str, int]:
+    return {name: sum(getattr(each, name) for each in compared) for name in ("rows", "differences", "unsettled")}
+
+
+def _end(compared: Sequence[TableCompared], skipped: Mapping[str, str]) -> None:
+    """Report what was not compared, and exit unless all is equal."""
     for name, reason in skipped.items():
         note(f"{name} was not compared: {reason}")
-    if differences:
+    totals = _totals(compared)
+    if totals["differences"]:
         raise typer.Exit(int(ExitCode.DIFFERENCE))
     if skipped:
-        raise CommandError(ExitCode.DATABASE, f"{len(skipped)} of {len(plans)} tables were not compared, see above")
+        tables = len(skipped) + len(compared)
+        raise CommandError(ExitCode.DATABASE, f"{len(skipped)} of {tables} tables were not compared, see above")
+    if totals["unsettled"]:
+        raise CommandError(
+            ExitCode.UNSETTLED,
+            f"{totals['unsettled']} rows differed whenever they were read, and may be changes on their way. Run the "
+            "command again, with a longer --wait if needed. `headgate why` shows what holds the feed",
+        )
 
 
 def _source(spec: FeedSpec, dsn: str | None, password_file: Path | None, connection: str | None) -> Target:
@@ -119,8 +167,8 @@ def _chosen(feed: str, plans: Sequence[SpanPlan], names: Sequence[str]) -> list[
 def _compare(
     spec: FeedSpec,
     plans: Sequence[SpanPlan],
-    said: Mapping[str, str],
     source_target: Target,
+    compare: Callable[[Side, Side, SpanPlan], TableCompared],
 ) -> tuple[list[TableCompared], dict[str, str]]:
     """What was compared, and why the other tables were not."""
     compared: list[TableCompared] = []
@@ -131,7 +179,7 @@ def _compare(
     ):
         for plan in plans:
             try:
-                compared.append(compare_table(source, target, _source_table(spec, source, said, plan), plan.table))
+                compared.append(compare(source, target, plan))
             except UncomparableError as error:
                 skipped[plan.table] = str(error)
             except SideError as error:
@@ -161,20 +209,32 @@ def _source_table(spec: FeedSpec, source: Side, said: Mapping[str, str], plan: S
     )
 
 
-def _show(compared: list[TableCompared]) -> None:
+def _show(compared: Sequence[TableCompared]) -> None:
     rows = [
         {
             "table": table.target,
             "rows": table.rows,
             "by": "row" if table.keyless else "key",
             "differences": table.differences,
+            "unsettled": table.unsettled,
             "columns": len(table.columns),
             "not_compared": ", ".join((*table.columns_missing, *table.columns_surplus)) or None,
         }
         for table in compared
     ]
-    show_rows(("table", "by", "rows", "differences", "columns", "not_compared"), rows, Output.TABLE)
+    show_rows(("table", "by", "rows", "differences", "unsettled", "columns", "not_compared"), rows, Output.TABLE)
     for table in compared:
         for example in table.examples:
-            what = f"{example.kind} in {', '.join(example.columns)}" if example.columns else example.kind
-            note(f"{table.target} {msgspec.json.encode(example.key).decode()}: {what}")
+            note(_described(table, example))
+        for example in table.unsettled_examples:
+            note(f"{_described(table, example)}, not settled")
+        if table.unsettled:
+            note(f"{table.target}: {table.unsettled} rows could not be settled: {table.unsettled_reason}")
+    totals = _totals(compared)
+    unsettled = f", {totals['unsettled']} could not be settled" if totals["unsettled"] else ""
+    note(f"{totals['rows']} rows compared in {len(compared)} tables, {totals['differences']} differ{unsettled}")
+
+
+def _described(table: TableCompared, example: Difference) -> str:
+    what = f"{example.kind} in {', '.join(example.columns)}" if example.columns else example.kind
+    return f"{table.target} {msgspec.json.encode(example.key).decode()}: {what}"

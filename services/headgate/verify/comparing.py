@@ -1,39 +1,52 @@
 """Two tables compared row by row, in constant memory, whatever databases they are in.
 
-Each side gives, in one snapshot, its rows in the order of the key, every value as the database's own text (so that
-nothing is lost in a conversion); the two streams are merged. Source and target must be at
-rest: with writes going on the two snapshots are of different moments.
+Each side gives its rows in the order of the key, every value as the database's own text (so that nothing is lost in a
+conversion), and the two streams are merged. A table whose key both databases order alike is read in ranges of it, each
+in a snapshot of its own; every other table is read whole.
 
 What two databases write differently is compared by value (forms.py): numbers always, times, bits and JSON where the
 databases are of different kinds. Where one has JSON and the other an array, they differ. A table without a key on
 either side is compared as a multiset of rows.
+
+Rows that differ are read again while both sides change (settling.py). Without a ``Settling`` both sides must be at
+rest, and a row that differs once is different.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Final, Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
-from headgate.verify.forms import Form, Nature, form_of
+from headgate.databases.key_ranges import Chunk
+from headgate.verify.columns import Columns, paired
+from headgate.verify.contract import WHOLE, Key, KeyRange, KeySet, Part, Row, Side
+from headgate.verify.merging import Finding, finding_of, merged
+from headgate.verify.settling import Settled, Settling
 
-ROWS_PER_FETCH: Final = 1_000
-"""Rows a cursor holds at a time, per side."""
+__all__ = ["Difference", "TableCompared", "compare_table"]
+
+ROWS_PER_RANGE: Final = 5_000
+"""Of a range of the key. A row that changes makes its range be read again, so ranges are small; each costs some
+statements, so they are not smaller."""
+
+ROWS_PER_STEP: Final = 1_000
+"""So often it is reported how many rows were compared."""
+
+KEYS_PER_LOOKUP: Final = 500
+"""Of rows that are read again: a statement of some ten kilobytes."""
 
 DIFFERENCES_KEPT_MAX: Final = 20
 """Differences kept with their keys, per table; all are counted."""
 
-Key = tuple[str, ...]
-Row = tuple[str | None, ...]
-
-
 UNMATCHED_ROWS_MAX: Final = 100_000
-"""Rows of a table without key that are kept until the end, because their texts differ and their values may not."""
+"""Rows kept to be read again, or until the end because their texts differ and their values may not: some megabytes.
+If ranges before have given so many, these are settled first; those of one range beyond that are not settled."""
 
+TOO_MANY: Final = f"more than {UNMATCHED_ROWS_MAX} rows differ, and no more are read again"
 
-class UncomparableError(Exception):
-    """A table cannot be compared: it is missing on one side, lacks a key column there, or may not be read."""
+Values = tuple[Any, ...]
+"""A row of a table without a key, as values that are equal if its texts say the same."""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -50,7 +63,8 @@ class Difference(msgspec.Struct, frozen=True):
 class TableCompared(msgspec.Struct, frozen=True):
     """One table's verdict. ``columns_missing`` stand in the source only, ``columns_surplus`` in the target only.
 
-    ``keyless``: it was compared as a multiset of rows.
+    ``keyless``: it was compared as a multiset of rows. ``unsettled``: rows that were different whenever they were read,
+    and of which it is not known whether they are only on their way; ``unsettled_reason`` says why.
     """
 
     source: str
@@ -62,183 +76,255 @@ class TableCompared(msgspec.Struct, frozen=True):
     columns_surplus: tuple[str, ...]
     examples: tuple[Difference, ...]
     keyless: bool = False
+    unsettled: int = 0
+    unsettled_examples: tuple[Difference, ...] = ()
+    unsettled_reason: str = ""
 
 
-class Shape(msgspec.Struct, frozen=True):
-    """A table's columns, in order, and its primary key."""
-
-    columns: dict[str, Nature]
-    key: tuple[str, ...]
-
-
-class SideError(Exception):
-    """A database cannot be read any further; the message names it and its user."""
-
-
-class Side(Protocol):
-    """One of two databases. ``kind`` is the same for databases that write values the same way.
-
-    ``name``: which database it is, and as which user it is read. Methods raise UncomparableError where the user may not
-    read a table, SideError where the database cannot be read at all.
-    """
-
-    kind: str
-    name: str
-
-    def shape(self, table: str) -> Shape | None:
-        """Of ``schema.table``; None if it does not exist, or may not be seen."""
-        ...
-
-    def snapshot(self) -> AbstractContextManager[object]:
-        """While it lasts, rows are of one moment."""
-        ...
-
-    def rows(self, table: str, key: Sequence[str], values: Sequence[str]) -> Iterator[Row]:
-        """Key and values as text, ordered by the key's text byte by byte: on both sides alike, and as Python does.
-
-        NULL in a key, which is the whole row of a table without one, is ordered as the empty text.
-        """
-        ...
-
-    def close(self) -> None:
-        """Let go. Idempotent."""
-        ...
-
-
-def compare_table(source: Side, target: Side, source_table: str, target_table: str) -> TableCompared:
+def compare_table(
+    source: Side,
+    target: Side,
+    source_table: str,
+    target_table: str,
+    *,
+    settling: Settling | None = None,
+    on_rows: Callable[[int], None] = lambda _rows: None,
+) -> TableCompared:
     """Compare all rows and the columns both sides have, by the target's primary key.
 
-    Tables are "schema.table". Raises UncomparableError, and what the databases raise.
+    Tables are "schema.table". ``on_rows`` is told of rows that were compared, some thousand at a time, and may pause.
+    Raises UncomparableError, SideError, and what ``settling`` raises.
     """
-    ours, theirs = _shape(source, source_table, "source"), _shape(target, target_table, "target")
-    own = _paired(ours.columns, theirs.columns, is_caseless=target.kind == "mysql")
-    target_names = {name: column for column, name in own.items()}
-    key = theirs.key or tuple(target_names.get(name, name) for name in ours.key)
-    lacking = sorted(set(key) - own.keys())
-    if lacking:
-        raise UncomparableError(f"{source_table} lacks the target's key column {', '.join(lacking)}")
-    values = tuple(column for column in own if column not in key)
-    columns = (*key, *values)
-    same_kind = source.kind == target.kind
-    forms = [form_of(ours.columns[own[column]], theirs.columns[column], same_kind=same_kind) for column in columns]
-    # Without a key the whole row is one.
-    order, rest = (key, values) if key else (values, ())
-    compared = _Compared(columns, forms)
-    with source.snapshot(), target.snapshot():
-        left = source.rows(source_table, [own[column] for column in order], [own[column] for column in rest])
-        right = target.rows(target_table, order, rest)
-        for found, here, there in _merged(left, right, len(order)):
-            compared.add(found, here, there, is_keyless=not key)
-    compared.end()
+    columns = paired(source, target, source_table, target_table)
+    tables = _Tables((source, source_table), (target, target_table), columns, on_rows)
+    verdict = _Verdict(columns)
+    rows = (_compare_multiset if columns.is_keyless else _compare_by_key)(tables, verdict, settling)
     return TableCompared(
         source=source_table,
         target=target_table,
-        rows=compared.rows,
-        differences=compared.differences,
-        columns=columns,
-        columns_missing=tuple(column for column in ours.columns if column not in target_names),
-        columns_surplus=tuple(column for column in theirs.columns if column not in own),
-        examples=tuple(compared.examples),
-        keyless=not key,
+        rows=rows,
+        differences=verdict.differences,
+        columns=columns.all,
+        columns_missing=columns.missing,
+        columns_surplus=columns.surplus,
+        examples=tuple(verdict.examples),
+        keyless=columns.is_keyless,
+        unsettled=verdict.unsettled,
+        unsettled_examples=tuple(verdict.unsettled_examples),
+        unsettled_reason=verdict.reason,
     )
 
 
-def _paired(ours: Iterable[str], theirs: Iterable[str], *, is_caseless: bool) -> dict[str, str]:
-    """The target's name of each column that both sides have → the source's, in the target's order.
+class _Tables:
+    """The two tables, to be read whole or in part."""
 
-    ``is_caseless``: the target's columns are found whatever the case of their names, as the sink finds them.
-    """
-    exact = set(ours)
-    folded = {name.lower(): name for name in exact} if is_caseless else {}
-    found = {column: column if column in exact else folded.get(column.lower()) for column in theirs}
-    return {column: name for column, name in found.items() if name is not None}
+    def __init__(
+        self,
+        source: tuple[Side, str],
+        target: tuple[Side, str],
+        columns: Columns,
+        on_rows: Callable[[int], None],
+    ) -> None:
+        """``source``, ``target``: the side and the table's name there."""
+        self.columns = columns
+        self._source, self._source_table = source
+        self._target, self._target_table = target
+        self._on_rows = on_rows
+
+    def ranges(self) -> Iterator[Chunk | None]:
+        """Ranges that have every row of both sides; None is the whole table, if there are no ranges."""
+        columns = self.columns.of_source(self.columns.ranged)
+        if not columns:
+            yield None
+            return
+        above: tuple[Any, ...] | None = None
+        while True:
+            upto = self._source.next_bound(self._source_table, columns, above, ROWS_PER_RANGE)
+            yield Chunk(above, upto)
+            if upto is None:
+                return
+            above = upto
+
+    def compared(self, chunk: Chunk | None) -> Iterator[tuple[Key, Row | None, Row | None]]:
+        """Every key of a range, with the rows that have it: None where a side has none."""
+        ours = theirs = WHOLE
+        if chunk is not None:
+            ours = KeyRange(self.columns.of_source(self.columns.ranged), chunk)
+            theirs = KeyRange(self.columns.ranged, chunk)
+        rows = 0
+        for each in self._merged(ours, theirs):
+            yield each
+            rows += 1
+            if rows == ROWS_PER_STEP:
+                self._on_rows(rows)
+                rows = 0
+        self._on_rows(rows)
+
+    def found(self, keys: Collection[Key]) -> Iterator[tuple[Key, Row | None, Row | None]]:
+        """The same for some keys."""
+        # NULL in a key reads as the empty text, and no index finds it by that.
+        for natives, some in (
+            (self.columns.natives, [key for key in keys if "" not in key]),
+            (tuple(False for _ in self.columns.order), [key for key in keys if "" in key]),
+        ):
+            for start in range(0, len(some), KEYS_PER_LOOKUP):
+                wanted = frozenset(some[start : start + KEYS_PER_LOOKUP])
+                part = KeySet(tuple(sorted(wanted)), natives)
+                yield from (each for each in self._merged(part, part) if each[0] in wanted)
+
+    def _merged(self, ours: Part, theirs: Part) -> Iterator[tuple[Key, Row | None, Row | None]]:
+        order, values = self.columns.order, self.columns.values
+        with self._source.snapshot(), self._target.snapshot():
+            left = self._source.rows(
+                self._source_table, self.columns.of_source(order), self.columns.of_source(values), ours
+            )
+            right = self._target.rows(self._target_table, order, values, theirs)
+            yield from merged(left, right, len(order))
 
 
-class _Compared:
-    """What the rows merged so far come to."""
+class _Verdict:
+    """What has been found to differ, or could not be settled."""
 
-    def __init__(self, columns: Sequence[str], forms: Sequence[Form | None]) -> None:
-        self.rows = self.differences = 0
+    def __init__(self, columns: Columns) -> None:
+        self.differences = self.unsettled = 0
         self.examples: list[Difference] = []
+        self.unsettled_examples: list[Difference] = []
+        self.reason = ""
         self._columns = columns
-        self._forms = forms
-        self._unmatched: Counter[Row] = Counter()
-        """Rows of a table without key, by value: how many more the source has than the target."""
 
-    def add(self, found: Key, here: Row | None, there: Row | None, *, is_keyless: bool) -> None:
-        """One key, and the rows that have it; None where a side has none."""
-        self.rows += 1
-        if here == there:
-            return
-        if is_keyless and len(self._unmatched) < UNMATCHED_ROWS_MAX:
-            if here is not None:
-                self._count(here, 1)
-            if there is not None:
-                self._count(there, -1)
-            return
-        differing = _differing(self._forms, here, there)
-        if differing or here is None or there is None:
-            self._note(_difference(self._columns, found, here, there, differing))
-
-    def end(self) -> None:
-        """All rows were added: those that no row of the other side is equal to are differences."""
-        for row, more in self._unmatched.items():
-            values = tuple("" if value is None else str(value) for value in row)
-            here, there = (row, None) if more > 0 else (None, row)
-            for _ in range(abs(more)):
-                self._note(_difference(self._columns, values, here, there, ()))
-
-    def _count(self, row: Row, by: int) -> None:
-        value = tuple(
-            part if part is None or form is None else form(part) for part, form in zip(row, self._forms, strict=True)
-        )
-        self._unmatched[value] += by
-        if not self._unmatched[value]:
-            del self._unmatched[value]
-
-    def _note(self, difference: Difference) -> None:
+    def add(self, key: Key, finding: Finding) -> None:
+        """A row that differs."""
         self.differences += 1
         if len(self.examples) < DIFFERENCES_KEPT_MAX:
-            self.examples.append(difference)
+            self.examples.append(self._difference(key, finding))
+
+    def add_unsettled(self, key: Key, finding: Finding, reason: str) -> None:
+        """A row that could not be settled."""
+        self.unsettled += 1
+        self.reason = self.reason or reason
+        if len(self.unsettled_examples) < DIFFERENCES_KEPT_MAX:
+            self.unsettled_examples.append(self._difference(key, finding))
+
+    def _difference(self, key: Key, finding: Finding) -> Difference:
+        columns = self._columns.all
+        named = dict(zip(columns, key, strict=False))
+        return Difference(named, finding.kind, tuple(columns[place] for place in finding.places))
 
 
-def _shape(side: Side, table: str, role: str) -> Shape:
-    shape = side.shape(table)
-    if shape is None:
-        raise UncomparableError(
-            f"table {table} does not exist in the {role} ({side.name}), or this user may not see it. Create it, or "
-            "grant SELECT on it and USAGE on its schema"
+# --- a table with a key ---
+
+_Findings = dict[Key, tuple[Finding, ...]]
+"""Several of a key where a side has no unique index on it."""
+
+
+def _compare_by_key(tables: _Tables, verdict: _Verdict, settling: Settling | None) -> int:
+    """How many rows were compared."""
+    rows = 0
+    found: _Findings = {}
+    for chunk in tables.ranges():
+        for key, here, there in tables.compared(chunk):
+            rows += 1
+            finding = finding_of(tables.columns.forms, here, there)
+            if finding is None:
+                continue
+            if settling is None:
+                verdict.add(key, finding)
+            elif len(found) < UNMATCHED_ROWS_MAX or key in found:
+                found[key] = (*found.get(key, ()), finding)
+            else:
+                verdict.add_unsettled(key, finding, TOO_MANY)
+        if settling is not None and len(found) + ROWS_PER_RANGE > UNMATCHED_ROWS_MAX:
+            _settle(found, tables, verdict, settling)
+            found = {}
+    if settling is not None:
+        _settle(found, tables, verdict, settling)
+    return rows
+
+
+def _settle(found: _Findings, tables: _Tables, verdict: _Verdict, settling: Settling) -> None:
+    def read(keys: Collection[Key]) -> _Findings:
+        still: _Findings = {}
+        for key, here, there in tables.found(keys):
+            if (finding := finding_of(tables.columns.forms, here, there)) is not None:
+                still[key] = (*still.get(key, ()), finding)
+        return still
+
+    settled = settling.settle(found, read)
+    for key, findings in settled.differing.items():
+        for finding in findings:
+            verdict.add(key, finding)
+    for key, findings in settled.unsettled.items():
+        for finding in findings:
+            verdict.add_unsettled(key, finding, settled.reason)
+
+
+# --- a table without one ---
+
+
+def _compare_multiset(tables: _Tables, verdict: _Verdict, settling: Settling | None) -> int:
+    """How many rows were compared."""
+    rows, unmatched = _unmatched(tables, verdict, is_settled=settling is not None)
+
+    def read(values: Collection[Values]) -> Mapping[Values, int]:
+        again: Counter[Values] = Counter()
+        for _, here, there in tables.compared(None):
+            if here != there:
+                _count(again, tables.columns, here, there, values)
+        return again
+
+    settled = Settled(dict(unmatched), {}, "") if settling is None else settling.settle(unmatched, read)
+    for values, more in settled.differing.items():
+        for _ in range(abs(more)):
+            verdict.add(_texts(values), _lonely(more))
+    for values, more in settled.unsettled.items():
+        for _ in range(abs(more)):
+            verdict.add_unsettled(_texts(values), _lonely(more), settled.reason)
+    return rows
+
+
+def _unmatched(tables: _Tables, verdict: _Verdict, *, is_settled: bool) -> tuple[int, Counter[Values]]:
+    """How many rows there are, and those that have no equal, as far as they are kept."""
+    unmatched: Counter[Values] = Counter()
+    rows = 0
+    for key, here, there in tables.compared(None):
+        rows += 1
+        if here == there:
+            continue
+        if len(unmatched) < UNMATCHED_ROWS_MAX:
+            _count(unmatched, tables.columns, here, there)
+        elif (finding := finding_of(tables.columns.forms, here, there)) is None:
+            continue
+        elif is_settled:
+            verdict.add_unsettled(key, finding, TOO_MANY)
+        else:
+            verdict.add(key, finding)
+    return rows, unmatched
+
+
+def _count(
+    unmatched: Counter[Values],
+    columns: Columns,
+    here: Row | None,
+    there: Row | None,
+    among: Collection[Values] | None = None,
+) -> None:
+    """By value, how many more the source has than the target; only of ``among``, if it is given."""
+    for row, by in ((here, 1), (there, -1)):
+        if row is None:
+            continue
+        value = tuple(
+            part if part is None or form is None else form(part) for part, form in zip(row, columns.forms, strict=True)
         )
-    return shape
+        if among is not None and value not in among:
+            continue
+        unmatched[value] += by
+        if not unmatched[value]:
+            del unmatched[value]
 
 
-def _differing(forms: Sequence[Form | None], here: Row | None, there: Row | None) -> list[int]:
-    """Places of the values that are not the same."""
-    if here is None or there is None:
-        return []
-    return [
-        place
-        for place, (form, one, other) in enumerate(zip(forms, here, there, strict=True))
-        if one != other and (form is None or one is None or other is None or form(one) != form(other))
-    ]
+def _texts(values: Values) -> Key:
+    return tuple("" if value is None else str(value) for value in values)
 
 
-def _merged(left: Iterator[Row], right: Iterator[Row], key_length: int) -> Iterator[tuple[Key, Row | None, Row | None]]:
-    """(key, row here, row there) for every key on either side; both sides come in the order of the key."""
-    here, there = next(left, None), next(right, None)
-    while here is not None or there is not None:
-        keys = [tuple(part or "" for part in row[:key_length]) for row in (here, there) if row is not None]
-        key = min(keys)
-        in_here, in_there = here is not None and keys[0] == key, there is not None and keys[-1] == key
-        yield key, here if in_here else None, there if in_there else None
-        here = next(left, None) if in_here else here
-        there = next(right, None) if in_there else there
-
-
-def _difference(
-    columns: Sequence[str], found: Key, here: Row | None, there: Row | None, differing: Sequence[int]
-) -> Difference:
-    named = dict(zip(columns, found, strict=False))
-    if here is None or there is None:
-        return Difference(named, "surplus" if here is None else "missing", ())
-    return Difference(named, "differs", tuple(columns[place] for place in differing))
+def _lonely(more: int) -> Finding:
+    return Finding("missing" if more > 0 else "surplus", (), b"")

@@ -1,18 +1,21 @@
 """A MySQL or MariaDB as one side of a comparison: rows as its own text, in one snapshot."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from headgate.databases.address import Target
 from headgate.databases.faults import Fault
 from headgate.databases.mysql.catalogue import read_form
 from headgate.databases.mysql.errors import MysqlError, fault_of, message
+from headgate.databases.mysql.key_ranges import bound_query, within
+from headgate.databases.mysql.progress import feed_rows
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import quoted
+from headgate.records.control import Positions
 from headgate.records.identifiers import split_table
 from headgate.sinks.relational.mysql.values import BYTES, NUMBERS_SENT
-from headgate.verify.comparing import Row, Shape, SideError, UncomparableError
+from headgate.verify.contract import WHOLE, KeyKind, KeyRange, Part, Row, Shape, SideError, UncomparableError
 from headgate.verify.forms import Nature
 
 __all__ = ["MysqlSide"]
@@ -28,12 +31,19 @@ _NATURES: Final = {
 }
 
 
+_KEY_KINDS: Final = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), KeyKind.INTEGER),
+    **dict.fromkeys(("char", "varchar"), KeyKind.TEXT),
+    "uuid": KeyKind.UUID,
+}
+
 _SETTINGS: Final = (
     "SET SESSION time_zone = '+00:00', sql_notes = 0, sql_mode = '', lock_wait_timeout = 10",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "SET SESSION TRANSACTION READ ONLY",
+    "SET SESSION net_write_timeout = 3600",
 )
-"""One snapshot per table, and no way to change anything."""
+"""One snapshot at a time, no way to change anything, and a comparison may be slower than the server sends rows."""
 
 
 class MysqlSide:
@@ -59,7 +69,11 @@ class MysqlSide:
         if not types:
             return None
         key = () if form.primary is None else form.primary.columns
-        return Shape({name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()}, key)
+        return Shape(
+            {name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()},
+            key,
+            {name: _KEY_KINDS[kind] for name, kind in types.items() if kind in _KEY_KINDS},
+        )
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -67,14 +81,31 @@ class MysqlSide:
         with self._reading(), self._session.transaction():
             yield
 
-    def rows(self, table: str, key: Sequence[str], values: Sequence[str]) -> Iterator[Row]:
+    def rows(self, table: str, key: Sequence[str], values: Sequence[str], part: Part = WHOLE) -> Iterator[Row]:
         """See Side."""
-        texts = {column: _text(quoted(column), self._types[table][column]) for column in (*key, *values)}
-        database, relation = split_table(table)
-        name = quoted(relation) if database is None else quoted(database, relation)
+        types = self._types[table]
+        texts = {column: _text(quoted(column), types[column]) for column in (*key, *values)}
         order = ", ".join(f"CAST(COALESCE({texts[column]}, '') AS BINARY)" for column in key)
+        columns = ", ".join(texts.values())
+        condition, parameters = _condition(key, [texts[column] for column in key], types, part)
+        # Names of columns may have a %, which stands for a parameter.
+        columns, order, name = (text.replace("%", "%%") for text in (columns, order, _name(table)))
+        query = f"SELECT {columns} FROM {name} WHERE {condition} ORDER BY {order}"  # noqa: S608
         with self._reading():
-            yield from self._session.stream(f"SELECT {', '.join(texts.values())} FROM {name} ORDER BY {order}")  # noqa: S608
+            yield from self._session.stream(query, parameters)
+
+    def next_bound(
+        self, table: str, columns: Sequence[str], above: tuple[Any, ...] | None, rows: int
+    ) -> tuple[Any, ...] | None:
+        """See Side."""
+        with self._reading():
+            found = self._session.execute(*bound_query(_name(table), columns, above, rows))
+        return found[0] if found else None
+
+    def applied(self, feed_id: str, table: str) -> Positions:
+        """See Side."""
+        with self._reading():
+            return {row.partition: row.next_offset for row in feed_rows(self._session.execute, feed_id, table)}
 
     def close(self) -> None:
         """See Side."""
@@ -89,6 +120,35 @@ class MysqlSide:
             if fault_of(error) is Fault.PERMISSION:
                 raise UncomparableError(f"{text}. Grant the user SELECT on the table") from error
             raise SideError(text) from error
+
+
+def _name(table: str) -> str:
+    database, relation = split_table(table)
+    return quoted(relation) if database is None else quoted(database, relation)
+
+
+def _condition(
+    key: Sequence[str], texts: Sequence[str], types: Mapping[str, str], part: Part
+) -> tuple[str, tuple[object, ...]]:
+    """``texts``: the key's columns as text. With parameters, so that ``%`` is doubled elsewhere."""
+    if part is None:
+        return "TRUE", ()
+    if isinstance(part, KeyRange):
+        return within(part.columns, part.chunk)
+    columns = [
+        quoted(column) if is_native else f"COALESCE({text}, '')"
+        for column, text, is_native in zip(key, texts, part.natives, strict=True)
+    ]
+    is_number = [
+        is_native and _KEY_KINDS[types[column]] is KeyKind.INTEGER
+        for column, is_native in zip(key, part.natives, strict=True)
+    ]
+    # A number is compared without quotes: with a text it is compared as a DOUBLE, which has 53 bits.
+    place = f"({', '.join('%s' for _ in key)})"
+    condition = f"({', '.join(columns).replace('%', '%%')}) IN ({', '.join(place for _ in part.keys)})"
+    return condition, tuple(
+        int(text) if number else text for one in part.keys for text, number in zip(one, is_number, strict=True)
+    )
 
 
 def _text(column: str, kind: str) -> str:

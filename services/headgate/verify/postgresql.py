@@ -1,29 +1,40 @@
 """A PostgreSQL as one side of a comparison: rows as its own text, in one snapshot."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from headgate.databases.address import Target
 from headgate.databases.faults import Fault
 from headgate.databases.postgresql.catalogue import read_form
 from headgate.databases.postgresql.errors import PostgresError, fault_of, message
+from headgate.databases.postgresql.key_ranges import bound_query, within
+from headgate.databases.postgresql.progress import feed_rows
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession, open_connection
-from headgate.databases.postgresql.sql import SQL, Composed, Identifier
-from headgate.records.identifiers import split_table
-from headgate.verify.comparing import ROWS_PER_FETCH, Row, Shape, SideError, UncomparableError
+from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier, Literal
+from headgate.records.control import Positions
+from headgate.verify.contract import (
+    WHOLE,
+    KeyKind,
+    KeyRange,
+    Part,
+    Row,
+    Shape,
+    SideError,
+    UncomparableError,
+)
 from headgate.verify.forms import Nature
 
 __all__ = ["PostgresSide"]
 
 _SETTINGS: Final = (
-    "SET LOCAL TimeZone TO 'UTC'",
-    "SET LOCAL DateStyle TO 'ISO'",
-    "SET LOCAL IntervalStyle TO 'postgres'",
-    "SET LOCAL extra_float_digits TO 3",
-    "SET LOCAL bytea_output TO 'hex'",
+    "SET LOCAL TimeZone TO 'UTC'; SET LOCAL DateStyle TO 'ISO'; SET LOCAL IntervalStyle TO 'postgres'; "
+    "SET LOCAL extra_float_digits TO 3; SET LOCAL bytea_output TO 'hex'"
 )
+"""One statement: it is sent with every range."""
 
 _NATURES: Final = {
     **dict.fromkeys(("bool", "int2", "int4", "int8", "oid", "numeric"), Nature.NUMBER),
@@ -35,6 +46,12 @@ _NATURES: Final = {
     **dict.fromkeys(("json", "jsonb"), Nature.JSON),
 }
 
+_KEY_KINDS: Final = {
+    **dict.fromkeys(("int2", "int4", "int8"), KeyKind.INTEGER),
+    **dict.fromkeys(("text", "varchar", "bpchar"), KeyKind.TEXT),
+    "uuid": KeyKind.UUID,
+}
+
 # What another database writes in another way, and no form of both can be made of it afterwards.
 _TEXTS: Final = {
     "bool": SQL("({}::int)::text"),
@@ -44,10 +61,20 @@ _TEXTS: Final = {
 }
 
 
+ROWS_PER_FETCH: Final = 1_000
+"""Rows a cursor holds at a time."""
+
 LOCK_SECONDS: Final = 10
 """A comparison waits no longer for whoever alters a table. Others who need the table then wait behind it."""
 
 _GRANT: Final = "Grant the user SELECT on the table and USAGE on its schema"
+
+
+class _Table(msgspec.Struct, frozen=True):
+    """A table as it was found: ``name`` with what FROM needs before it, and its columns' types."""
+
+    name: Composed
+    types: dict[str, str]
 
 
 class PostgresSide:
@@ -63,41 +90,62 @@ class PostgresSide:
         self._session = PostgresSession(connection)
         info = connection.info
         self.name = f"database {info.dbname} at {info.host}:{info.port}, user {info.user}"
-        self._types: dict[str, dict[str, str]] = {}
+        self._tables: dict[str, _Table] = {}
 
     def shape(self, table: str) -> Shape | None:
         """See Side."""
         with self._reading():
-            found = self._find(table)
+            found = find_table(self._session.execute, self._session.path, table)
             if found is None:
                 return None
-            form = read_form(self._session.execute, found[0])
-        types = self._types[table] = {column.name: column.kind for column in form.columns}
+            number, schema, name = found
+            form = read_form(self._session.execute, number)
+            is_partitioned = self._session.execute("SELECT 1 FROM pg_partitioned_table WHERE partrelid = %s", (number,))
+        types = {column.name: column.kind for column in form.columns}
         if not types:
             return None
-        key = () if form.primary is None else form.primary.columns
-        return Shape({name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()}, key)
+        # Rows of tables that inherit from this one are not its own. Those of partitions are.
+        only = SQL("" if is_partitioned else "ONLY ")
+        self._tables[table] = _Table(SQL("{}{}").format(only, Identifier(schema, name)), types)
+        return Shape(
+            {name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()},
+            () if form.primary is None else form.primary.columns,
+            {name: _KEY_KINDS[kind] for name, kind in types.items() if kind in _KEY_KINDS},
+        )
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """See Side."""
         with self._reading(), self._session.transaction():
+            self._session.execute(_SETTINGS)
             yield
 
-    def rows(self, table: str, key: Sequence[str], values: Sequence[str]) -> Iterator[Row]:
+    def rows(self, table: str, key: Sequence[str], values: Sequence[str], part: Part = WHOLE) -> Iterator[Row]:
+        """See Side."""
+        found = self._tables[table]
+        texts = {column: _text(found, column) for column in (*key, *values)}
+        ordered = [SQL("COALESCE({}, '') COLLATE \"C\"").format(texts[column]) for column in key]
+        query = SQL("SELECT {} FROM {} WHERE {} ORDER BY {}").format(
+            SQL(", ").join(texts.values()),
+            found.name,
+            _condition(key, ordered, found.types, part),
+            SQL(", ").join(ordered),
+        )
+        with self._reading():
+            yield from self._session.stream(query, ROWS_PER_FETCH)
+
+    def next_bound(
+        self, table: str, columns: Sequence[str], above: tuple[Any, ...] | None, rows: int
+    ) -> tuple[Any, ...] | None:
         """See Side."""
         with self._reading():
-            for setting in _SETTINGS:
-                self._session.execute(setting)
-            texts = {column: self._text(table, column) for column in (*key, *values)}
-            # Rows of tables that inherit from this one are not its own. Those of partitions are.
-            query = SQL("SELECT {columns} FROM {only}{table} ORDER BY {order}").format(
-                only=SQL("" if self._is_partitioned(table) else "ONLY "),
-                columns=SQL(", ").join(texts.values()),
-                table=self._identifier(table),
-                order=SQL(", ").join(SQL("COALESCE({}, '') COLLATE \"C\"").format(texts[column]) for column in key),
-            )
-            yield from self._session.stream(query, ROWS_PER_FETCH)
+            found = self._session.execute(bound_query(self._tables[table].name, columns, above, rows))
+        return found[0] if found else None
+
+    def applied(self, feed_id: str, table: str) -> Positions:
+        """See Side."""
+        with self._reading():
+            return {row.partition: row.next_offset for row in feed_rows(self._session.execute, feed_id, table)}
 
     def close(self) -> None:
         """See Side."""
@@ -112,18 +160,33 @@ class PostgresSide:
                 raise UncomparableError(f"{self.name}: {message(error)}. {_GRANT}") from error
             raise SideError(f"{self.name}: {error}".rstrip()) from error
 
-    def _text(self, table: str, column: str) -> Composed:
-        return _TEXTS.get(self._types[table][column], SQL("{}::text")).format(Identifier(column))
 
-    def _is_partitioned(self, table: str) -> bool:
-        found = self._find(table)
-        query = "SELECT 1 FROM pg_partitioned_table WHERE partrelid = %s"
-        return bool(self._session.execute(query, (None if found is None else found[0],)))
+def _text(table: _Table, column: str) -> Composed:
+    return _TEXTS.get(table.types[column], SQL("{}::text")).format(Identifier(column))
 
-    def _identifier(self, table: str) -> Identifier:
-        found = self._find(table)
-        schema, name = split_table(table) if found is None else found[1:]
-        return Identifier(name) if schema is None else Identifier(schema, name)
 
-    def _find(self, table: str) -> tuple[object, str, str] | None:
-        return find_table(self._session.execute, self._session.path, table)
+def _condition(key: Sequence[str], ordered: Sequence[Composable], types: Mapping[str, str], part: Part) -> Composable:
+    """``ordered``: the key's columns as text, as rows are ordered by them."""
+    if part is None:
+        return SQL("TRUE")
+    if isinstance(part, KeyRange):
+        return within(part.columns, part.chunk)
+    columns = [
+        Identifier(column) if is_native else text
+        for column, text, is_native in zip(key, ordered, part.natives, strict=True)
+    ]
+    # A number without quotes may be larger than the column's type.
+    is_number = [
+        is_native and _KEY_KINDS[types[column]] is KeyKind.INTEGER
+        for column, is_native in zip(key, part.natives, strict=True)
+    ]
+    keys = [
+        SQL("({})").format(
+            SQL(", ").join(Literal(int(text) if number else text) for text, number in zip(one, is_number, strict=True))
+        )
+        for one in part.keys
+        if "\0" not in "".join(one)  # no text has it at PostgreSQL, so no key has
+    ]
+    if not keys:
+        return SQL("FALSE")
+    return SQL("({}) IN ({})").format(SQL(", ").join(columns), SQL(", ").join(keys))

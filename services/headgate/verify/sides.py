@@ -4,7 +4,7 @@ from typing import Final
 
 from headgate.databases.address import Target
 from headgate.databases.kinds import kind_of
-from headgate.verify.comparing import Side
+from headgate.verify.contract import Side
 from headgate.verify.mysql import MysqlSide
 from headgate.verify.postgresql import PostgresSide
 

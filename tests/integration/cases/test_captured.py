@@ -16,7 +16,8 @@ import pytest
 from fixtures.capture import Sources
 from fixtures.services import mariadb_connect
 from headgate.databases.address import Target
-from headgate.verify.comparing import Side, compare_table
+from headgate.verify.comparing import compare_table
+from headgate.verify.contract import Side
 from headgate.verify.mysql import MysqlSide
 from headgate.verify.postgresql import PostgresSide
 from support.cases import CASES, Case, Player, records_of_topic

@@ -10,7 +10,8 @@ from psycopg.conninfo import make_conninfo
 
 from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.databases.address import Target
-from headgate.verify.comparing import TableCompared, UncomparableError, compare_table
+from headgate.verify.comparing import TableCompared, compare_table
+from headgate.verify.contract import UncomparableError
 from headgate.verify.mysql import MysqlSide
 from headgate.verify.postgresql import PostgresSide
 
@@ -149,7 +150,7 @@ def _fill(url: str, table: str) -> None:
 def test_mariadb_on_both_sides(mariadb_database: str) -> None:
     for table in ("here", "there"):
         _fill(mariadb_database, table)
-    sides = [MysqlSide(Target(mariadb_database)) for _ in range(2)]
+    sides = (MysqlSide(Target(mariadb_database)), MysqlSide(Target(mariadb_database)))
     name = mariadb_database.rsplit("/", 1)[1]
     compared = compare_table(*sides, f"{name}.here", f"{name}.there")
     assert (compared.rows, compared.differences) == (1199, 0)

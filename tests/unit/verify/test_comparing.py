@@ -1,13 +1,17 @@
 """Tables in memory, compared: with a key, without one, and which of two databases may not be read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
 
 import pytest
 
 from headgate.verify import comparing
-from headgate.verify.comparing import Row, Shape, TableCompared, UncomparableError, compare_table
+from headgate.verify.comparing import TableCompared, compare_table
+from headgate.verify.contract import WHOLE, KeyKind, KeyRange, KeySet, Part, Row, Shape, UncomparableError
 from headgate.verify.forms import Nature
+from headgate.verify.settling import Settling
 
 COLUMNS = {"a": Nature.OTHER, "n": Nature.NUMBER}
 
@@ -15,24 +19,77 @@ COLUMNS = {"a": Nature.OTHER, "n": Nature.NUMBER}
 class Memory:
     """A side with one table, whose rows are (a, n), however it calls its columns."""
 
-    def __init__(self, rows: Sequence[Row], key: tuple[str, ...] = (), kind: str = "x", names: str = "an") -> None:
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        key: tuple[str, ...] = (),
+        kind: str = "x",
+        *,
+        names: str = "an",
+        ranged: bool = False,
+    ) -> None:
         self.kind, self.name = kind, "database d at h:1, user u"
-        self._rows, self._key = rows, key
+        self.table = list(rows)
+        self._key = key
         self._columns = dict(zip(names, COLUMNS.values(), strict=True))
+        self._kinds = {names[0]: KeyKind.INTEGER} if ranged else {}
+        self.read: list[Part] = []
 
     def shape(self, table: str) -> Shape | None:
-        return Shape(self._columns, self._key) if table == "t" else None
+        return Shape(self._columns, self._key, self._kinds) if table == "t" else None
 
     def snapshot(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def rows(self, _table: str, key: Sequence[str], values: Sequence[str]) -> Iterator[Row]:
+    def rows(self, _table: str, key: Sequence[str], values: Sequence[str], part: Part = WHOLE) -> Iterator[Row]:
+        self.read.append(part)
         places = [list(self._columns).index(column) for column in (*key, *values)]
-        rows = [tuple(row[place] for place in places) for row in self._rows]
+        rows = [tuple(row[place] for place in places) for row in self.table if _is_in(row, part)]
         return iter(sorted(rows, key=lambda row: [part or "" for part in row[: len(key)]]))
+
+    def next_bound(
+        self, _table: str, _columns: Sequence[str], above: tuple[Any, ...] | None, rows: int
+    ) -> tuple[Any, ...] | None:
+        left = sorted(int(row[0] or 0) for row in self.table if above is None or int(row[0] or 0) > above[0])
+        return (left[rows - 1],) if len(left) >= rows else None
+
+    def applied(self, _feed_id: str, _table: str) -> dict[int, int]:
+        return {}
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _is_in(row: Row, part: Part) -> bool:
+    if isinstance(part, KeyRange):
+        number, (above, upto) = int(row[0] or 0), (part.chunk.above, part.chunk.upto)
+        return (above is None or number > above[0]) and (upto is None or number <= upto[0])
+    return part is None or (row[0] or "",) in part.keys
+
+
+class Clock:
+    """A feed that has applied everything, and time that passes by pauses only."""
+
+    is_running = True
+
+    def __init__(self, *changes: Callable[[], object]) -> None:
+        """Each change happens in one of the first pauses."""
+        self.seconds = 0.0
+        self.changes = list(changes)
+
+    def ends(self) -> dict[int, int]:
+        return {0: 7}
+
+    def why_behind(self, _ends: Mapping[int, int]) -> str:
+        return ""
+
+    def pause(self, seconds: float) -> None:
+        self.seconds += seconds
+        if self.changes:
+            self.changes.pop(0)()
+
+    def settling(self) -> Settling:
+        return Settling(self, seconds=1, timeout_seconds=9, now=lambda: self.seconds, pause=self.pause)
 
 
 def compared(here: Sequence[Row], there: Sequence[Row], key: tuple[str, ...] = ()) -> TableCompared:
@@ -90,3 +147,80 @@ def test_a_key_of_either_side_will_do() -> None:
 def test_a_table_that_cannot_be_seen_names_database_and_user() -> None:
     with pytest.raises(UncomparableError, match=r"the source \(database d at h:1, user u\)"):
         compare_table(Memory([]), Memory([]), "u", "t")
+
+
+def test_ranges_of_the_key_have_every_row_of_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of the target below, between and above all rows of the source."""
+    monkeypatch.setattr(comparing, "ROWS_PER_RANGE", 2)
+    here = Memory([(str(n), "1") for n in (3, 5, 7, 10, 12)], ("a",), ranged=True)
+    there = Memory([(str(n), "1") for n in (-1, 3, 5, 6, 7, 10, 99)], ("a",), ranged=True)
+    found = compare_table(here, there, "t", "t")
+    assert len(here.read) == 3
+    assert [(each.kind, each.key["a"]) for each in found.examples] == [
+        ("surplus", "-1"),
+        ("surplus", "6"),
+        ("missing", "12"),
+        ("surplus", "99"),
+    ]
+    assert found.rows == 8
+
+
+@pytest.mark.parametrize("ranged", [True, False])
+def test_a_row_on_its_way_is_equal_when_it_is_read_again(ranged: bool) -> None:
+    here = Memory([("1", "1"), ("2", "5"), ("3", "1")], ("a",), ranged=ranged)
+    there = Memory([("1", "1"), ("2", "4"), ("4", "1")], ("a",), ranged=ranged)
+    clock = Clock(lambda: there.table.remove(("2", "4")), lambda: there.table.append(("2", "5")))
+    found = compare_table(here, there, "t", "t", settling=clock.settling())
+    assert (found.differences, found.unsettled) == (2, 0)
+    assert [(each.kind, each.key["a"]) for each in found.examples] == [("missing", "3"), ("surplus", "4")]
+
+
+def test_a_row_that_keeps_changing_is_not_settled() -> None:
+    here, there = Memory([("1", "0"), ("2", "0")], ("a",)), Memory([("1", "x"), ("2", "x")], ("a",))
+    changes = [partial(here.table.__setitem__, 0, ("1", str(n))) for n in range(1, 99)]
+    found = compare_table(here, there, "t", "t", settling=Clock(*changes).settling())
+    assert (found.differences, found.unsettled) == (1, 1)
+    assert [each.key for each in found.examples] == [{"a": "2"}]
+    assert [(each.kind, each.columns) for each in found.unsettled_examples] == [("differs", ("n",))]
+    assert found.unsettled_reason == "they kept changing"
+
+
+def test_rows_of_one_key_are_settled_together() -> None:
+    """The target has no unique index, and one row too many: the other one is equal."""
+    here, there = Memory([("1", "0")], ("a",)), Memory([("1", "0"), ("1", "0")])
+    found = compare_table(here, there, "t", "t", settling=Clock().settling())
+    assert [each.kind for each in found.examples] == ["surplus"]
+
+
+def test_a_null_in_a_key_is_read_again_as_it_was_read_first() -> None:
+    here, there = Memory([("1", "0")], ("a",), ranged=True), Memory([("1", "0"), (None, "0")], ranged=True)
+    found = compare_table(here, there, "t", "t", settling=Clock().settling())
+    assert [(each.kind, each.key) for each in found.examples] == [("surplus", {"a": ""})]
+    assert there.read[-1] == KeySet((("",),), (False,)), "no index is asked for the empty text"
+
+
+def test_rows_without_key_are_settled_by_value() -> None:
+    here = Memory([("x", "1"), ("x", "1.0"), ("y", "2")])
+    there = Memory([("x", "1"), ("z", "2")])
+    clock = Clock(lambda: there.table.append(("y", "2.0")))
+    found = compare_table(here, there, "t", "t", settling=clock.settling())
+    assert sorted((each.kind, each.key["a"]) for each in found.examples) == [("missing", "x"), ("surplus", "z")]
+    assert (found.differences, found.unsettled) == (2, 0)
+
+
+@pytest.mark.parametrize("key", [("a",), ()])
+def test_more_rows_than_can_be_read_again_are_not_settled(
+    key: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparing, "UNMATCHED_ROWS_MAX", 3)
+    here, there = Memory([(str(n), "1") for n in range(9)], key), Memory([], key)
+    found = compare_table(here, there, "t", "t", settling=Clock().settling())
+    assert (found.differences, found.unsettled) == (3, 6)
+
+
+def test_many_rows_of_several_ranges_are_settled_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparing, "UNMATCHED_ROWS_MAX", 3)
+    monkeypatch.setattr(comparing, "ROWS_PER_RANGE", 2)
+    here, there = Memory([(str(n), "1") for n in range(8)], ("a",), ranged=True), Memory([], ("a",), ranged=True)
+    found = compare_table(here, there, "t", "t", settling=Clock().settling())
+    assert (found.differences, found.unsettled) == (8, 0)

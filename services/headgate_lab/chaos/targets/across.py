@@ -1,6 +1,7 @@
 """Rows of two kinds of databases compared as ``headgate verify`` does: each value brought to one form first."""
 
-from headgate.verify.comparing import Side, compare_table
+from headgate.verify.comparing import compare_table
+from headgate.verify.contract import Side
 from headgate_lab.demo.compare import Comparison, Difference
 from headgate_lab.demo.schema import Table
 

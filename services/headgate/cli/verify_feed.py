@@ -1,0 +1,41 @@
+"""How far a feed is in one table, for a comparison while it runs: the topic's end, and the sink's own positions."""
+
+from collections.abc import Mapping
+
+from headgate.eventlog.kafka import KafkaLog
+from headgate.records.control import FeedRecorded, FeedState, SpanPlan, WantedState
+from headgate.sources.offsets import end_offsets
+from headgate.verify.contract import Side
+
+__all__ = ["TableFeed"]
+
+
+class TableFeed:
+    """See settling.Feed. ``plan`` is of the whole table, ``target`` the sink's database."""
+
+    def __init__(self, record: FeedRecorded, plan: SpanPlan, log: KafkaLog, target: Side) -> None:
+        self._record = record
+        self._plan = plan
+        self._log = log
+        self._target = target
+
+    @property
+    def is_running(self) -> bool:
+        """As it was when the command began."""
+        return self._record.wanted is WantedState.RUNNING and self._record.state is not FeedState.FAILED
+
+    def ends(self) -> Mapping[int, int]:
+        """See Feed. Raises SourceError."""
+        topic = self._plan.topic
+        ends = end_offsets(self._log.connection, {topic: max(self._plan.start) + 1})[topic]
+        return {partition: ends[partition] for partition in self._plan.start}
+
+    def why_behind(self, ends: Mapping[int, int]) -> str:
+        """See Feed. Raises SideError."""
+        applied = self._target.applied(self._record.feed_id, self._plan.table)
+        for partition, end in sorted(ends.items()):
+            at = applied.get(partition, self._plan.start[partition])
+            if at < end:
+                stopped = "" if self.is_running else f"is {self._record.state.value} and "
+                return f"{stopped}has applied {self._plan.topic}/{partition} to offset {at} of {end}"
+        return ""

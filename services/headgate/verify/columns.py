@@ -1,0 +1,103 @@
+"""Which columns of two tables are compared with each other, how, and by which of them rows are found."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from headgate.verify.contract import KeyKind, Shape, Side, UncomparableError
+from headgate.verify.forms import Form, form_of
+
+__all__ = ["Columns", "paired"]
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """Columns that both tables have, by the target's names: those of the key, then the others.
+
+    ``order`` are the columns that rows are ordered by, ``values`` the rest: without a key the whole row is one.
+    ``ranged`` are the first columns of both primary keys, as far as both databases order them alike. ``natives``: of
+    each column of ``order``, whether rows are found by it with the help of an index.
+    """
+
+    own: dict[str, str]
+    """The target's name of each column → the source's."""
+    order: tuple[str, ...]
+    values: tuple[str, ...]
+    forms: tuple[Form | None, ...]
+    ranged: tuple[str, ...]
+    natives: tuple[bool, ...]
+    missing: tuple[str, ...]
+    surplus: tuple[str, ...]
+    is_keyless: bool
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """As rows have them."""
+        return (*self.order, *self.values)
+
+    def of_source(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The source's names of these columns."""
+        return tuple(self.own[name] for name in names)
+
+
+def paired(source: Side, target: Side, source_table: str, target_table: str) -> Columns:
+    """The columns of the two tables. Rows are found by the target's primary key, or by the source's.
+
+    Raises UncomparableError.
+    """
+    ours, theirs = _shape(source, source_table, "source"), _shape(target, target_table, "target")
+    own = _same_names(ours.columns, theirs.columns, is_caseless=target.kind == "mysql")
+    target_names = {name: column for column, name in own.items()}
+    key = theirs.key or tuple(target_names.get(name, name) for name in ours.key)
+    lacking = sorted(set(key) - own.keys())
+    if lacking:
+        raise UncomparableError(f"{source_table} lacks the target's key column {', '.join(lacking)}")
+    others = tuple(column for column in own if column not in key)
+    order, values = (key, others) if key else (others, ())
+    same_kind = source.kind == target.kind
+    kinds = {
+        column: kind
+        for column, name in own.items()
+        if (kind := theirs.kinds.get(column)) is not None and ours.kinds.get(name) is kind
+    }
+    ranged = []
+    for mine, other in zip(ours.key, theirs.key, strict=False):
+        kind = kinds.get(other)
+        is_ordered_alike = kind is KeyKind.INTEGER or (kind is KeyKind.UUID and same_kind)
+        if own.get(other) != mine or not is_ordered_alike:
+            break
+        ranged.append(other)
+    return Columns(
+        own=own,
+        order=order,
+        values=values,
+        forms=tuple(
+            form_of(ours.columns[own[column]], theirs.columns[column], same_kind=same_kind)
+            for column in (*order, *values)
+        ),
+        ranged=tuple(ranged),
+        natives=tuple(column in kinds for column in order),
+        missing=tuple(column for column in ours.columns if column not in target_names),
+        surplus=tuple(column for column in theirs.columns if column not in own),
+        is_keyless=not key,
+    )
+
+
+def _same_names(ours: Iterable[str], theirs: Iterable[str], *, is_caseless: bool) -> dict[str, str]:
+    """The target's name of each column that both sides have → the source's, in the target's order.
+
+    ``is_caseless``: the target's columns are found whatever the case of their names, as the sink finds them.
+    """
+    exact = set(ours)
+    folded = {name.lower(): name for name in exact} if is_caseless else {}
+    found = {column: column if column in exact else folded.get(column.lower()) for column in theirs}
+    return {column: name for column, name in found.items() if name is not None}
+
+
+def _shape(side: Side, table: str, role: str) -> Shape:
+    shape = side.shape(table)
+    if shape is None:
+        raise UncomparableError(
+            f"table {table} does not exist in the {role} ({side.name}), or this user may not see it. Create it, or "
+            "grant SELECT on it and USAGE on its schema"
+        )
+    return shape

@@ -1,0 +1,52 @@
+"""Two streams of rows, both in the order of the key, merged: which rows differ, and in which columns."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from headgate.verify.contract import Key, Row
+from headgate.verify.forms import Form
+
+__all__ = ["Finding", "finding_of", "merged"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A row that differs: ``missing`` (not in the target), ``surplus`` (only there), or ``differs`` in ``places``.
+
+    ``digest`` is of both rows: two findings are the same if nothing has changed on either side.
+    """
+
+    kind: str
+    places: tuple[int, ...]
+    digest: bytes
+
+
+def finding_of(forms: Sequence[Form | None], here: Row | None, there: Row | None) -> Finding | None:
+    """How two rows of one key differ; None if they are equal by value."""
+    if here == there:
+        return None
+    if here is None or there is None:
+        return Finding("surplus" if here is None else "missing", (), _digest(here, there))
+    places = tuple(
+        place
+        for place, (form, one, other) in enumerate(zip(forms, here, there, strict=True))
+        if one != other and (form is None or one is None or other is None or form(one) != form(other))
+    )
+    return Finding("differs", places, _digest(here, there)) if places else None
+
+
+def _digest(here: Row | None, there: Row | None) -> bytes:
+    return hashlib.blake2b(repr((here, there)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def merged(left: Iterator[Row], right: Iterator[Row], key_length: int) -> Iterator[tuple[Key, Row | None, Row | None]]:
+    """(key, row here, row there) for every key on either side; both sides come in the order of the key."""
+    here, there = next(left, None), next(right, None)
+    while here is not None or there is not None:
+        keys = [tuple(part or "" for part in row[:key_length]) for row in (here, there) if row is not None]
+        key = min(keys)
+        in_here, in_there = here is not None and keys[0] == key, there is not None and keys[-1] == key
+        yield key, here if in_here else None, there if in_there else None
+        here = next(left, None) if in_here else here
+        there = next(right, None) if in_there else there

@@ -1,0 +1,88 @@
+"""When a row that differs counts as different: not before the feed and time have passed, nor while it changes."""
+
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from headgate.verify.pace import RowLimit
+from headgate.verify.settling import Settled, Settling
+
+
+class World:
+    """Time passes by pauses; the feed applies one change in each pause until it is at ``stands_at``."""
+
+    def __init__(self, *, end: int = 0, stands_at: int = 99, is_running: bool = True) -> None:
+        self.seconds = 0.0
+        self.is_running = is_running
+        self.read_at: list[float] = []
+        self._applied, self._end, self._stands_at = 0, end, stands_at
+
+    def ends(self) -> Mapping[int, int]:
+        return {0: self._end}
+
+    def why_behind(self, ends: Mapping[int, int]) -> str:
+        return f"is at {self._applied}" if self._applied < ends[0] else ""
+
+    def pause(self, seconds: float) -> None:
+        self.seconds += seconds
+        self._applied = min(self._applied + 1, self._stands_at)
+
+    def settle(self, seconds: float, timeout_seconds: float = 60) -> Settled[str, int]:
+        settling = Settling(
+            self, seconds=seconds, timeout_seconds=timeout_seconds, now=lambda: self.seconds, pause=self.pause
+        )
+        return settling.settle({"row": 1}, self._read)
+
+    def _read(self, keys: Collection[str]) -> dict[str, int]:
+        self.read_at.append(self.seconds)
+        return dict.fromkeys(keys, 1)
+
+
+def test_a_row_differs_if_it_has_not_changed_for_long_enough() -> None:
+    world = World()
+    assert world.settle(seconds=10) == Settled({"row": 1}, {}, "")
+    assert world.read_at[-1] == 10
+
+
+def test_without_a_wait_the_second_reading_decides() -> None:
+    world = World()
+    assert world.settle(seconds=0).differing == {"row": 1}
+    assert world.read_at == [0]
+
+
+def test_nothing_is_read_again_before_the_feed_has_applied_what_the_topic_had() -> None:
+    world = World(end=20)
+    assert world.settle(seconds=0).differing == {"row": 1}
+    assert world.read_at == [10]
+
+
+def test_rows_are_not_settled_where_the_feed_stays_behind() -> None:
+    world = World(end=20, stands_at=5)
+    assert world.settle(seconds=2, timeout_seconds=30) == Settled({}, {"row": 1}, "the feed is at 5")
+    assert world.read_at == [32]
+
+
+def test_nobody_waits_for_a_feed_that_does_not_run() -> None:
+    world = World(end=20, is_running=False)
+    assert world.settle(seconds=2) == Settled({}, {"row": 1}, "the feed is at 0")
+    assert world.read_at == [0]
+    assert World(is_running=False).settle(seconds=2).differing == {"row": 1}, "it has applied everything"
+
+
+@pytest.mark.parametrize(("per_second", "seconds"), [(None, 0.0), (100, 7.0)])
+def test_no_more_rows_are_compared_than_allowed(per_second: float | None, seconds: float) -> None:
+    world = World()
+    limit = RowLimit(per_second, now=lambda: world.seconds, pause=world.pause)
+    for rows in (100, 500, 0, 100):
+        limit.compared(rows)
+    assert world.seconds == seconds
+
+
+def test_what_took_time_anyway_is_not_waited_for() -> None:
+    world = World()
+    limit = RowLimit(100, now=lambda: world.seconds, pause=world.pause)
+    world.seconds += 3
+    limit.compared(200)
+    assert world.seconds == 3
+    limit.compared(200)
+    assert world.seconds == 5
