@@ -28,6 +28,7 @@ from headgate.eventlog.log import (
     Partition,
     Placed,
 )
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.base import Fact
 from headgate.records.control import (
     Epoch,
@@ -36,12 +37,12 @@ from headgate.records.control import (
     TaskState,
 )
 from headgate.records.keys import AgentKey, RequestKey, SessionKey, TaskKey
-from support import build
+from support import build, waiting
 
 SHARDS = 2
 """Shards of the log that the fixture gives: more than one, so that partitions can be mixed up."""
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = scaled_seconds(waiting.DEADLINE_SECONDS)
 """For a fact to become true; far beyond any transaction timeout used in tests."""
 
 ANNOUNCE = Partition("announce", 0)

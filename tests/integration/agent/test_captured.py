@@ -10,7 +10,7 @@ import pytest
 from fixtures.capture import Sources
 from fixtures.services import mariadb_execute
 from headgate.agent.core.executor import SpanId, SpanTask
-from headgate.records.control import Epoch, SpanPlan
+from headgate.records.control import Epoch, SpanPlan, TaskState
 from headgate.replication.executor import SparkExecutor
 from headgate.replication.queries import ExecutorSettings
 from headgate.replication.spark import SparkRuntime
@@ -76,9 +76,11 @@ class Lanes:
         self.ids.append(task.id)
         self._executor.add_table(task, prepare=False)
 
-    def errors(self) -> list[str]:
+    def failures(self) -> list[str]:
+        """Of tables that have been given up. An error may pass: a sink that takes its time to answer has one."""
         found = [self._executor.status(span) for span in self.ids]
-        return [f"{status.error_code}: {status.error}" for status in found if status is not None and status.error]
+        failed = [status for status in found if status is not None and status.state is TaskState.FAILED]
+        return [f"{status.error_code}: {status.error}" for status in failed]
 
     def close(self) -> None:
         self._executor.close()
@@ -134,7 +136,7 @@ def test_databases_are_kept_in_step_whatever_they_are(
                 lanes.start(topic, table, spec)
 
             def all_equal() -> bool:
-                assert not lanes.errors()
+                assert not lanes.failures()
                 ours = [tuple(row) for row in mariadb_execute(mariadb_source, ROWS)]
                 return [tuple(row) for row in postgres.execute(ROWS).fetchall()] == [_bools(row) for row in ours] == [
                     tuple(row) for row in sink.execute(ROWS).fetchall()

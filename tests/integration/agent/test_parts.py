@@ -21,8 +21,8 @@ from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.eventlog.topics import create_topics
 from headgate.observability.probes import Probes
-from headgate.records.control import FeedProgressed, OperationKind, ReplicationState, SpanPlan
-from headgate.records.keys import FeedProgressKey, SpanKey
+from headgate.records.control import AgentAnnounced, FeedProgressed, OperationKind, ReplicationState, SpanPlan
+from headgate.records.keys import AgentKey, FeedProgressKey, SpanKey
 from headgate.records.spans import plan_of
 from headgate.replication.executor import SparkExecutor
 from headgate.runtime.service import ServiceSettings
@@ -118,6 +118,9 @@ class Cluster:
         """The outcome of a request that is done."""
         return ask(self.log, operation(kind, feed, **more), DEADLINE_SECONDS, Permit()).reason
 
+    def agents(self) -> set[str]:
+        return {key.agent for key, _ in read_snapshot(self.log).each(AgentKey, AgentAnnounced)}
+
     def holders(self, feed: str) -> dict[str, str]:
         """Which agent has which span, of all that the owner keeps a record of."""
         snapshot = read_snapshot(self.log)
@@ -152,6 +155,7 @@ def test_a_table_is_split_over_two_agents_and_made_whole_under_writes(
     feed, table = bed.feed, plan.table
     cluster.ask(OperationKind.CREATE_FEED, feed, spec=_spec(bed, plan, tmp_path / "password"))
     eventually(lambda: cluster.holders(feed), "an agent has the table")
+    eventually(lambda: cluster.agents() == {"a1", "a2"}, "both agents are there, so each gets a part")
     load = Load(bed, plan)
     try:
         eventually(lambda: bed.rows(plan), "rows")

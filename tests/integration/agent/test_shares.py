@@ -120,11 +120,12 @@ def test_a_sink_that_goes_away_is_waited_for_without_reading_and_gone_on_with(be
         ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND application_name LIKE %s"
         admin.execute(ended, (name, "headgate%"))
         bed.put(plan, {n: _row(n) for n in range(10, 500)})
-        eventually(lambda: executor.status(task.id).error_code is not None, "it is said")  # type: ignore[union-attr]
+        said = "sink_unavailable"
+        eventually(lambda: executor.status(task.id).error_code == said, "it is said")  # type: ignore[union-attr]
         eventually(lambda: executor.lanes == {}, "nothing is read meanwhile")
         status = executor.status(task.id)
         assert status is not None
-        assert (status.error_code, status.retryable) == ("sink_unavailable", True)
+        assert (status.error_code, status.retryable) == (said, True)
         assert status.state is not TaskState.FAILED
         admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
     eventually(lambda: sorted(bed.rows(plan)) == list(range(500)), "nothing was lost")

@@ -144,14 +144,17 @@ def test_beside_a_frozen_sink_a_healthy_one_goes_on(bed: Bed, freezing: Freezing
     freezing.freeze()
     for plan in plans:
         bed.put(plan, {number: {"name": "y", "qty": number} for number in range(100, 1_000)})
-    # While nobody has found out yet, which takes a task at least 30 s, and claims of other tables go on, too.
+    # Said after five seconds, and no more once all tasks have found out, which takes each at least 30 s.
+    eventually(
+        lambda: SINK_SLOW in errors(executor, tasks) and freezing.server in executor.silent_sinks,
+        "a table says for which server it waits",
+    )
+    # Meanwhile others are written, and claims of other tables go on, too.
     applied(bed, healthy, range(10, 20))
     late = bed.table("late")
     added(bed, executor, bed.task(late, 1))
     applied(bed, late, range(10))
 
-    eventually(lambda: SINK_SLOW in errors(executor, tasks), "a table says for which server it waits")
-    assert freezing.server in executor.silent_sinks
     eventually(
         lambda: errors(executor, tasks) == {"sink_unavailable"}, "the frozen sink's tables say why they stand still"
     )

@@ -13,7 +13,7 @@ from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
 from headgate.config.feed import parse_feed
 from headgate.eventlog.connection import KafkaConnection
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate.records.control import Epoch, SpanPlan
+from headgate.records.control import Epoch, SpanPlan, TaskState
 from headgate.records.ts import ts_of_ms
 from headgate.replication.executor import SparkExecutor
 from headgate.replication.queries import ExecutorSettings
@@ -102,7 +102,7 @@ class Feeds:
             statuses = self.statuses()
             if len(statuses) == len(TABLES) and all((one.resolved_ts or 0) >= ts for one in statuses.values()):
                 return statuses
-            assert not any(one.error for one in statuses.values()), statuses
+            assert not any(one.state is TaskState.FAILED for one in statuses.values()), statuses
             assert time.monotonic() < deadline, f"not complete up to {ts}: {statuses}"
             time.sleep(0.05)
 

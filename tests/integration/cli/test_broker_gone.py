@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.usefixtures("one_core_spark"),
 ]
 
-OUTAGE_SESSIONS = 12
+OUTAGE_SESSIONS = 6
 """Of an agent, each of which lives for a lease: 36 s, longer than any query, client or session waits for a broker."""
 
 LINES_MAX = 120

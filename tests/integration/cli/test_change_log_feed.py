@@ -248,7 +248,8 @@ def test_why_names_the_stream_that_others_wait_for(
         write(writer, 50)
 
     def is_measured() -> bool:
-        return all("it ends at " in reason["detail"] for reason in reasons() if reason["stage"] == "source")
+        waiting = [reason["detail"] for reason in reasons() if reason["stage"] == "source"]
+        return len(waiting) == 2 and all("it ends at " in detail for detail in waiting)
 
     eventually(is_measured, "the end of the first stream is measured")
     missing, *waiting = reasons()

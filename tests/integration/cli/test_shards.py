@@ -14,15 +14,12 @@ from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.time_scale import scaled_seconds
-from integration.cli.conftest import Service, headgate
+from integration.cli.conftest import LEASE_SECONDS, Service, headgate
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
 SHARDS = 4
-
-LEASE_SECONDS = 5.0
-"""The default: on a busy machine a shorter one runs out by itself, and shards move that nobody has killed."""
 
 SETTLED_SECONDS_MAX = scaled_seconds(400)
 """Three processes that start, and elections that must be over for two leases: minutes where others keep the machine."""
@@ -36,7 +33,6 @@ Owners = dict[int, tuple[str, int | None]]
 def four(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaLog]:
     """The log of a cluster with four shards."""
     monkeypatch.setenv("HEADGATE_SHARDS", str(SHARDS))
-    monkeypatch.setenv("HEADGATE_LEASE_SECONDS", str(LEASE_SECONDS))
     ours = load_settings({})
     create_topics(ours)
     log = open_log(ours)

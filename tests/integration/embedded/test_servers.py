@@ -16,6 +16,7 @@ import pymysql
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from fixtures.servers import CALM
 from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.provisioning.errors import EmbeddedError, PortTakenError
 from headgate.provisioning.time_scale import scaled_seconds
@@ -233,7 +234,10 @@ def _family(process: psutil.Process) -> list[psutil.Process]:
 
 
 def test_connect_says_why_a_connector_is_refused_and_captures_a_table(folder: Path) -> None:
-    with EmbeddedPostgres(folder / "source", logical=True) as source, EmbeddedKafka(folder / "kafka") as kafka:
+    with (
+        EmbeddedPostgres(folder / "source", logical=True) as source,
+        EmbeddedKafka(folder / "kafka", settings=CALM) as kafka,
+    ):
         with psycopg.connect(source.dsn()) as connection:
             connection.execute("CREATE TABLE item (id int PRIMARY KEY, name text)")
             connection.execute("INSERT INTO item VALUES (1, 'é')")

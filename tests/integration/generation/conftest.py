@@ -11,11 +11,13 @@ from confluent_kafka.admin import AdminClient
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
 from headgate.generation.owner.shell.service import GenerationService
+from headgate.provisioning.time_scale import scaled_seconds
 from support.generation_owner import running_owner
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
 from support.topic_changes import delete_topics
+from support.waiting import DEADLINE_SECONDS
 
-WAIT_SECONDS = 90.0
+WAIT_SECONDS = scaled_seconds(DEADLINE_SECONDS)
 
 
 @pytest.fixture

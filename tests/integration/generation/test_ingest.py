@@ -293,9 +293,12 @@ def test_a_partition_that_cannot_be_written_makes_the_process_unready_until_it_c
     eventually(one.is_ready, "it copies")
     _let_be_read_only(log, operator.topic)
     source.write(200)
-    eventually(lambda: one.get("/readyz")[0] == 503, "its probe fails")
-    status, said = one.get("/readyz")
-    assert (status, "partitions wait" in said) == (503, True), said
+
+    def says_so() -> bool:
+        status, said = one.get("/readyz")
+        return (status, "partitions wait" in said) == (503, True)
+
+    eventually(says_so, lambda: f"its probe fails: {one.get('/readyz')}")
     assert '"event": "partition waits"' in one.said
     revoke_all(log.connection.admin, operator.topic)
     found: list[ReadChange] = []

@@ -13,12 +13,13 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from msgspec.structs import replace
 
 from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
+from headgate.eventlog.connection import GROUP_PASSING_CODES
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.replay import read_to_end
 from headgate.eventlog.snapshot import all_partitions
@@ -56,7 +57,9 @@ def any_port(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
 def ask(views: Service, path: str) -> tuple[int, Any]:
     rebuilt = eventually(lambda: views.said("rebuilt"), "the views have been rebuilt")
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{rebuilt['views_port']}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{rebuilt['views_port']}{path}", timeout=ANSWER_SECONDS
+        ) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         with error:
@@ -102,10 +105,12 @@ def committed(settings: Settings, feed: str, topic: str, partitions: int) -> lis
     """A feed's positions as a tool that shows lag sees them. Empty while no broker answers for the group."""
     consumer = Consumer({"bootstrap.servers": settings.bootstrap, "group.id": f"{settings.prefix}feed.{feed}"})
     try:
-        found = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=30)
+        found = consumer.committed(
+            [TopicPartition(topic, number) for number in range(partitions)], timeout=ANSWER_SECONDS
+        )
         return [each.offset for each in found]
     except KafkaException as error:
-        if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+        if error.args[0].code() not in GROUP_PASSING_CODES:
             raise
         return []
     finally:
