@@ -29,7 +29,7 @@ COLUMNS = "id int PRIMARY KEY, v int NOT NULL, label {} DEFAULT 'new', note varc
 @pytest.fixture
 def cluster(sources: Sources, monkeypatch: pytest.MonkeyPatch, spark_jars: tuple[Path, ...]) -> Iterator[KafkaLog]:
     """Control topics on the broker that the capture writes to; services that are started find them."""
-    cluster_settings(monkeypatch, sources.bootstrap, spark_jars, LEASE_SECONDS=f"{scaled_seconds(3):g}")
+    cluster_settings(monkeypatch, sources.bootstrap, spark_jars, LEASE_SECONDS=f"{scaled_seconds(5):g}")
     settings = load_settings({"shards": 1})
     create_topics(settings)
     log = open_log(settings)

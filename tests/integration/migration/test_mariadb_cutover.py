@@ -21,7 +21,7 @@ from headgate.migration.strategies.mariadb.swap import TableSwap
 from headgate.migration.strategies.online.lane import FeedBehindError
 from headgate.migration.strategies.planning import shadow_name
 from integration.migration.mariadb_change import WHOLE, Change, Tail, cut_over_until_the_rename, opened
-from support.waiting import eventually
+from support.waiting import DEADLINE_SECONDS, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -113,8 +113,14 @@ def before_the_rename(monkeypatch: pytest.MonkeyPatch, do: Any) -> None:
     monkeypatch.setattr(TableSwap, "rename", do_and_rename)
 
 
-def cut_over_beside_a_reader_of_the_copy(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody reads the copy, so that the rename waits for that; a client writes meanwhile."""
+def cut_over_beside_a_reader_of_the_copy(
+    change: Change, monkeypatch: pytest.MonkeyPatch, *, writes_first: bool
+) -> None:
+    """Somebody reads the copy, so that the rename waits for that; a client writes meanwhile.
+
+    ``writes_first``: it is expected to write before the rename, so the reader goes on until it has. One that must not
+    is given a second in which to do so.
+    """
     writer = Writer(change.url, "INSERT INTO items (id, v) VALUES (1000, 0)")
     old = f"{change.plan.plan.shadow}_old"
     with closing(mariadb_connect(change.url)) as session, session.cursor() as reader:
@@ -128,7 +134,7 @@ def cut_over_beside_a_reader_of_the_copy(change: Change, monkeypatch: pytest.Mon
 
         def end() -> None:
             eventually(lambda: old not in tables(change), "the sentry is gone, the lock is about to go")
-            writer.join(1)
+            writer.join(DEADLINE_SECONDS if writes_first else 1)
             reader.execute("ROLLBACK")
 
         ending = threading.Thread(target=end)
@@ -162,7 +168,7 @@ def test_a_rename_that_waits_for_the_copy_lets_no_client_write_to_the_table_befo
 ) -> None:
     with opened(url, tmp_path, ADD) as change:
         change.copied()
-        cut_over_beside_a_reader_of_the_copy(change, monkeypatch)
+        cut_over_beside_a_reader_of_the_copy(change, monkeypatch, writes_first=False)
         assert change.run("SELECT id, extra FROM items WHERE id = 1000") == [(1000, 7)]
 
 
@@ -174,7 +180,7 @@ def test_with_names_that_come_before_the_tables_the_same_loses_the_row(
         change.server.shadow_prefix = "_"
         change.make().copied()
         assert change.plan.plan.shadow == shadow_name("items", "m", 64, "_")
-        cut_over_beside_a_reader_of_the_copy(change, monkeypatch)
+        cut_over_beside_a_reader_of_the_copy(change, monkeypatch, writes_first=True)
         assert change.is_changed
         assert change.run("SELECT id FROM items WHERE id = 1000") == []
 

@@ -271,7 +271,7 @@ def test_a_table_that_lacks_a_column_goes_on_once_it_has_it(table: Table, feed: 
     assert change.row is not None
     change.row["extra"] = 9
     waiting = Step(lambda: feed.put([change]))
-    eventually(lambda: feed.retries, "the table waits", 20)
+    eventually(lambda: feed.retries, "the table waits")
     changed(table.spec(MigrationStrategy.DIRECT, "ADD COLUMN extra int NOT NULL DEFAULT 7"))
     waiting.end()
     assert "no column extra" in feed.retries[0]

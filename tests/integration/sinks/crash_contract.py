@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 from headgate.config.crash_points import ArmedPoints, CrashPoint
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     ChangeBatch,
@@ -34,7 +35,7 @@ from integration.sinks.contract import upsert
 from support import build
 
 WRITER = Path(__file__).with_name("crashing_writer.py")
-SECONDS_MAX = 30.0
+SECONDS_MAX = scaled_seconds(120.0)
 
 HISTORY = ["a", "b", "c"]
 """What row 1 goes through, one offset each, from 5 on."""

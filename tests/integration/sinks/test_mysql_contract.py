@@ -133,7 +133,7 @@ def test_a_stranger_that_holds_the_lock_is_waited_for_then_named(mysql_bench: My
             impatient.claim(claim_of(mysql_bench, 2))
         assert cursor.execute("SELECT 1") == 1
         cursor.execute("ROLLBACK")
-    assert impatient.claim(claim_of(mysql_bench, 2)) == {0: 5, 1: 0}
+    assert mysql_bench.sink.claim(claim_of(mysql_bench, 2)) == {0: 5, 1: 0}
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_only_lower_epochs_of_the_same_feed_and_table_are_ended(
             impatient.claim(claim_of(mysql_bench, 2))
         assert holding.execute("SELECT 1") == [(1,)]
     else:
-        assert impatient.claim(claim_of(mysql_bench, 2)) == {0: 5, 1: 0}
+        assert mysql_bench.sink.claim(claim_of(mysql_bench, 2)) == {0: 5, 1: 0}
 
 
 @pytest.mark.parametrize(("locks", "survives"), [("tables", True), ("progress", False)])
@@ -208,7 +208,7 @@ def test_a_session_of_another_user_that_cannot_be_ended_is_named(mysql_bench: My
         for scope in (database, "headgate"):
             mysql_bench.execute(f"GRANT ALL ON {scope}.* TO clerk")
         host = mysql_bench.url.rsplit("@", 1)[1]
-        clerk = MysqlSink(RelationalSettings(f"mysql://clerk:pen@{host}", lock_wait_seconds=1))
+        clerk = MysqlSink(RelationalSettings(f"mysql://clerk:pen@{host}"))
         first = claim_of(mysql_bench, 1)
         mysql_bench.sink.claim(first)
         with mysql_bench.freeze_while_applying(batch_of(first, 5, upsert(5, 1, "frozen"))) as frozen:
