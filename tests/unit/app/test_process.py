@@ -51,17 +51,18 @@ def test_a_part_that_does_not_end_is_named() -> None:
 
 
 def test_what_a_stuck_part_has_started_ends_with_it_and_nothing_else() -> None:
-    never, started = threading.Event(), []
-    stranger = subprocess.Popen(["sleep", "60"])
+    never, begun, started = threading.Event(), threading.Event(), []
+    stranger = subprocess.Popen(["sleep", "600"])
 
     def run() -> None:
-        started.append(subprocess.Popen(["sleep", "60"]))
+        started.append(subprocess.Popen(["sleep", "600"]))
+        begun.set()
         never.wait()
 
     try:
         with pytest.raises(CommandError, match="stuck"):
-            run_parts([Part("stuck", run, lambda: None), Part("done", lambda: None, lambda: None)], 0.2)
-        assert started[0].wait(10) == -signal.SIGKILL
+            run_parts([Part("stuck", run, lambda: None), Part("done", begun.wait, lambda: None)], 0.2)
+        assert started[0].wait(60) == -signal.SIGKILL
         assert stranger.poll() is None
     finally:
         never.set()

@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from headgate.config.crash_points import VARIABLE, ArmedPoints, CrashPoint, reach
+from headgate.provisioning.time_scale import scaled_seconds
+
+SECONDS = scaled_seconds(120)
+"""For a process to start and get somewhere."""
 
 WALK = """
 from headgate.config.crash_points import CrashPoint, reach
@@ -27,12 +31,12 @@ def test_one_process_stands_still_at_an_armed_point_until_it_is_woken_up(tmp_pat
     armed = ArmedPoints(tmp_path)
     armed.arm(point)
     with walk(armed.variables) as first:
-        assert armed.await_reached(point, 20) == first.pid
+        assert armed.await_reached(point, SECONDS) == first.pid
         with walk(armed.variables) as second:
-            assert second.communicate(timeout=20)[0] == "through\n"
+            assert second.communicate(timeout=SECONDS)[0] == "through\n"
         assert first.poll() is None
         first.send_signal(signal.SIGCONT)
-        assert first.communicate(timeout=20)[0] == "through\n"
+        assert first.communicate(timeout=SECONDS)[0] == "through\n"
 
 
 def test_nobody_stops_at_a_point_that_is_not_armed(tmp_path: Path) -> None:
@@ -40,7 +44,7 @@ def test_nobody_stops_at_a_point_that_is_not_armed(tmp_path: Path) -> None:
     armed.arm(CrashPoint.COMMITTED)
     armed.disarm()
     with walk(armed.variables) as process:
-        assert process.communicate(timeout=20)[0] == "through\n"
+        assert process.communicate(timeout=SECONDS)[0] == "through\n"
     with pytest.raises(TimeoutError, match="committed"):
         armed.await_reached(CrashPoint.COMMITTED, 0)
 
