@@ -23,6 +23,7 @@ from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
 from headgate.generation import ChangeReader
 from headgate.generation.shell.tail import GenerationTail
+from headgate.provisioning.time_scale import scaled_seconds
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
 from support.topic_changes import add_partitions, delete_topics, make_topics
 
@@ -34,7 +35,7 @@ KEYS = 40
 COUNT = 1_500
 PER_SECOND = 20
 SET = "orders"
-WAIT_SECONDS = 400.0
+WAIT_SECONDS = scaled_seconds(800)
 
 
 class Processes:
@@ -51,8 +52,6 @@ class Processes:
             self.cluster.cluster,
             "--http-port",
             "0",
-            "--lease-seconds",
-            "2",
             "--log-level",
             "error",
         ]
@@ -96,7 +95,7 @@ def processes(cluster: Cluster, log: KafkaLog) -> Iterator[Processes]:
 def headgate(cluster: Cluster, *arguments: str) -> str:
     command = [sys.executable, "-m", "headgate", "generation", *arguments, "--bootstrap", cluster.bootstrap]
     command += ["--cluster", cluster.cluster]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=scaled_seconds(300), check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
@@ -202,7 +201,7 @@ def _read(bootstrap: str, topic: str, partition: int) -> list[tuple[int, int]]:
     consumer = Consumer({**settings, "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, partition, 0)])
     found: list[tuple[int, int]] = []
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + ANSWER_SECONDS
     while True:
         assert time.monotonic() < deadline
         message = consumer.poll(0.5)

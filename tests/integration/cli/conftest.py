@@ -27,6 +27,7 @@ from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.time_scale import TIME_SCALE_VARIABLE, scaled_seconds
 from support import topic_changes
+from support.log_file import log_lines
 from support.waiting import eventually
 
 DEADLINE_SECONDS = 180.0
@@ -104,11 +105,7 @@ class Service:
             self.process = subprocess.Popen([sys.executable, "-m", "headgate", "serve", *arguments], stderr=out)
 
     def lines(self) -> list[dict[str, Any]]:
-        return [
-            json.loads(line)
-            for line in self.log_file.read_text(encoding="utf-8").splitlines()
-            if line.startswith("{") and line.endswith("}")
-        ]
+        return log_lines(self.log_file)
 
     def said(self, event: str) -> dict[str, Any] | None:
         assert self.process.poll() is None, f"it has ended: {self.log_file.read_text(encoding='utf-8')}"

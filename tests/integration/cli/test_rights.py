@@ -244,7 +244,7 @@ def test_the_documented_rights_suffice(
     fed = headgate("feed", "create", str(shop_file))
     assert fed.exit_code == 0, fed.stderr
 
-    eventually(lambda: (table()["state"], table()["rows"]) == ("replicating", ROWS), "all rows are applied", 120)
+    eventually(lambda: (table()["state"], table()["rows"]) == ("replicating", ROWS), "all rows are applied")
     # The lane is at rest now, and it is Spark's Java client that hears of the next row.
     key, value = change(ROWS + 1)
     producer.produce(topic, key=key, value=value)

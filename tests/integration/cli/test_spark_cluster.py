@@ -47,7 +47,7 @@ def test_tasks_run_on_executors_that_are_sent_the_package(
     monkeypatch.setenv("HEADGATE_SPARK__CORES", "2")
 
     node = serve("node", "node", "--name", "n1")
-    eventually(lambda: node.get("/readyz")[0] == 200, "the coordinator is ready", seconds=180)
+    eventually(lambda: node.get("/readyz")[0] == 200, "the coordinator is ready", seconds=300)
     created = headgate("feed", "create", str(shop_file))
     assert created.exit_code == 0, created.stderr
 

@@ -106,7 +106,7 @@ def test_killed_executors_and_workers_are_gone_on_without(
         monkeypatch.setenv("HEADGATE_SPARK__MASTER", LOCAL_CLUSTER if cluster is None else cluster.master)
         monkeypatch.setenv("HEADGATE_SPARK__CORES", "2")
         node = serve("node", "node", "--name", "n1")
-        eventually(lambda: node.get("/readyz")[0] == 200, "the coordinator is ready", seconds=180)
+        eventually(lambda: node.get("/readyz")[0] == 200, "the coordinator is ready", seconds=300)
         created = headgate("feed", "create", str(shop_file))
         assert created.exit_code == 0, created.stderr
 

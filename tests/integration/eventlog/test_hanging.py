@@ -178,7 +178,7 @@ def test_a_fenced_successor_ends_nothing(lost: Lost) -> None:
 
 def test_a_role_begins_its_term_over_a_hanging_transaction(lost: Lost) -> None:
     log = lost.logs["role"]
-    settings = role_settings(COORDINATOR_KIND, "one", transactional_id=OWNER, lease_seconds=2.0)
+    settings = role_settings(COORDINATOR_KIND, "one", transactional_id=OWNER)
     with closing(Role(settings, TOY, log, run_effect=lambda _effect: None)) as role:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while role.status.state is not RoleState.SERVING:

@@ -1,6 +1,5 @@
 """``headgate serve ingest`` on a broker: processes that share a topic are killed, and a change log is switched."""
 
-import json
 import os
 import subprocess
 import sys
@@ -34,6 +33,7 @@ from headgate.records.control import OutcomeStatus
 from headgate_lab.embedded.broker import EmbeddedKafka
 from support.access import grant, revoke_all
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
+from support.log_file import log_lines
 from support.topic_changes import add_partitions, make_topics
 from support.waiting import eventually
 
@@ -72,12 +72,11 @@ class Ingest:
         return self._file.read_text(encoding="utf-8")
 
     def get(self, path: str) -> tuple[int, str]:
-        lines = [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
-        port = next((line["http_port"] for line in reversed(lines) if line["event"] == "started"), None)
+        port = next((line["http_port"] for line in reversed(log_lines(self._file)) if line["event"] == "started"), None)
         if port is None:
             return 0, "not started"
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=ANSWER_SECONDS) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:

@@ -43,7 +43,8 @@ from headgate.records.timestamps import (
     TimestampsRequestKey,
     TimestampsRequestKind,
 )
-from support.kafka_cluster import Cluster
+from support.kafka_cluster import ANSWER_SECONDS, Cluster
+from support.log_file import log_lines
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -120,13 +121,13 @@ class Owner:
     def owns(self) -> set[int]:
         """Shards, as the last lines of its log say."""
         assert self.process.poll() is None, self._file.read_text()
-        lines = [json.loads(line) for line in self._file.read_text().splitlines() if line.startswith("{")]
-        states = {line["shard"]: line["state"] for line in lines if line.get("event") == "role"}
+        lines = [line for line in log_lines(self._file) if line.get("event") == "role"]
+        states = {line["shard"]: line["state"] for line in lines}
         return {shard for shard, state in states.items() if state == "serving"}
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(ANSWER_SECONDS)
 
 
 class StartOwner(Protocol):
@@ -183,7 +184,7 @@ def test_an_owner_that_is_killed_between_the_rows_is_gone_on_with(
         check_whole(asker.records)
         (seen,) = reader.generations()
         assert len(seen.streams) == LARGE_STREAMS
-        streams.wait(60)
+        streams.wait(ANSWER_SECONDS)
         whole = topology_for(SET, timestamp_ms, LARGE)
         assert streams.stream_of(7, now_us()) == whole.stream_of(7)
         assert whole.streams == seen.streams
@@ -197,7 +198,7 @@ def test_writes_of_clocks_that_differ_get_the_stream_of_their_time_or_none(log: 
     clock: list[int] = []
     """What the writer's clock shows, once it stands still."""
     with TimestampStreams(log, SET, now_ms=lambda: clock[-1] if clock else now_us() // 1_000) as streams:
-        streams.wait(30)
+        streams.wait(ANSWER_SECONDS)
         first = topology_for(SET, one, SMALL)
         assert streams.stream_of(b"key", now_us()) == first.stream_of(token_of_key(b"key"))
         assert streams.stream_of(7, now_us()) == first.stream_of(7)
@@ -237,7 +238,7 @@ def test_writes_of_a_generation_that_cannot_be_read_are_refused_until_it_can(log
             streams.stream_of(7, now_us())
         done = asker.ask(TimestampsRequestKind.REPAIR)
         assert f"1 rows were missing or wrong and are written again, the first are: {lost.text()}" in done.reason
-        streams.wait(30)
+        streams.wait(ANSWER_SECONDS)
         assert streams.stream_of(7, now_us()) == topology_for(SET, one, SMALL).stream_of(7)
     assert "nothing is wrong" in asker.ask(TimestampsRequestKind.REPAIR).reason
     assert asker.timestamps == [one], "no generation was made for it"

@@ -79,7 +79,7 @@ def test_a_change_is_made_at_once(table: Table) -> None:
         record = msgspec.structs.replace(recorded(written(spec)), is_immediate=True)
         assert isinstance(strategy.start(fx.StartMigration("m", record, None, 1)), fx.Progressed)
         watch = fx.WatchMigration("m", record, 1)
-        eventually(lambda: isinstance(strategy.watch(watch), fx.Completed), "it is in force", 20)
+        eventually(lambda: isinstance(strategy.watch(watch), fx.Completed), "it is in force")
     assert table.run("SELECT id, w FROM items ORDER BY id") == [(1, None), (2, None)]
 
 
