@@ -3,6 +3,8 @@
 from contextlib import closing
 
 import pytest
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.eventlog.kafka import KafkaLog
@@ -10,8 +12,8 @@ from headgate.generation import ChangeWriter
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.records.generation import GenerationRequestKind
 from headgate.sources.change_logs import ChangeLogMissingError, ChangeLogUnavailableError, NotAChangeLogError
-from headgate.sources.offsets import end_offsets
 from headgate.sources.topics import plan_spans
+from support.kafka_cluster import ANSWER_SECONDS
 from support.waiting import eventually
 
 from .test_change_log import SET, Operator
@@ -38,7 +40,22 @@ def written(log: KafkaLog, operator: Operator) -> dict[int, int]:
             writer.write(f"k{number}".encode(), b"x", number)
         writer.flush()
     eventually(lambda: operator.phases()[1] not in ("committed", "closing"), "the END markers are written")
-    return dict(end_offsets(log.connection, {operator.topic: PARTITIONS})[operator.topic])
+    return settled_ends(log, operator.topic)
+
+
+def settled_ends(log: KafkaLog, topic: str) -> dict[int, int]:
+    """Where its partitions end once nothing is open there: a broker writes a commit's marker behind its answer."""
+
+    def ends(isolation: IsolationLevel) -> dict[int, int]:
+        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}
+        found = log.connection.admin.list_offsets(asked, isolation_level=isolation)
+        return {place.partition: future.result(ANSWER_SECONDS).offset for place, future in found.items()}
+
+    def settled() -> dict[int, int] | None:
+        stable, written = ends(IsolationLevel.READ_COMMITTED), ends(IsolationLevel.READ_UNCOMMITTED)
+        return written if stable == written else None
+
+    return eventually(settled, "nothing is open") or {}
 
 
 def test_a_feed_begins_with_the_oldest_generation_that_is_not_retired(log: KafkaLog) -> None:
@@ -46,7 +63,7 @@ def test_a_feed_begins_with_the_oldest_generation_that_is_not_retired(log: Kafka
     operator.create(PARTITIONS)
     written(log, operator)
     eventually(lambda: operator.phases()[1] == "drained", "nobody is waited for")
-    ends = dict(end_offsets(log.connection, {operator.topic: PARTITIONS})[operator.topic])
+    ends = settled_ends(log, operator.topic)
 
     def start(**source: object) -> dict[int, int]:
         (plan,) = plan_spans(log.connection, spec_of(change_log=SET, **source), "headgate.", change_logs)
