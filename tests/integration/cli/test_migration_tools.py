@@ -19,7 +19,7 @@ import pytest
 
 from headgate.eventlog.kafka import KafkaLog
 from headgate.migration.shell.reports import PATH
-from integration.cli.conftest import Service, headgate
+from integration.cli.conftest import ANSWER_SECONDS, Service, headgate
 from integration.cli.test_migration import Database, done, state_of, submit
 from integration.migration.tool_change import Brake
 from support.waiting import eventually
@@ -144,7 +144,7 @@ def test_a_killed_owners_program_is_ended_and_begun_once_more(
     assert first.get(f"{PATH}?uuid=p1")[0] == 400
 
     os.kill(first.process.pid, signal.SIGKILL)
-    first.process.wait(60)
+    first.process.wait(ANSWER_SECONDS)
     eventually(lambda: state_of("p1")["retries"] == 1, "it is tried once more")
     assert not program.is_running() or program.status() == psutil.STATUS_ZOMBIE
     done("throttle", "p1", "--ratio", "0")

@@ -274,7 +274,7 @@ def test_an_aborted_record_garbage_and_tombstones(settings: Settings, log: Kafka
         "what is written later is seen, and a tombstone is no event",
     )
     views.process.send_signal(signal.SIGTERM)
-    assert views.process.wait(60) == ExitCode.DONE
+    assert views.process.wait(ANSWER_SECONDS) == ExitCode.DONE
     groups = log.connection.admin.list_consumer_groups().result(ANSWER_SECONDS).valid
     assert not [group for group in groups if group.group_id.startswith(f"{settings.prefix}views.")]
     names = set(log.connection.admin.list_topics(timeout=ANSWER_SECONDS).topics)
@@ -310,11 +310,11 @@ def test_what_the_views_cannot_go_on_from_ends_them(
         taken.listen()
         monkeypatch.setenv("HEADGATE_VIEWS__PORT", str(taken.getsockname()[1]))
         refused = serve("refused", "views")
-        assert refused.process.wait(120) == ExitCode.PORT_TAKEN
+        assert refused.process.wait(ANSWER_SECONDS) == ExitCode.PORT_TAKEN
         assert "HEADGATE_VIEWS__PORT" in refused.log_file.read_text(encoding="utf-8")
     monkeypatch.setenv("HEADGATE_VIEWS__PORT", "0")
     views = serve("views", "views")
     assert answer(views, "/v1/feeds") == []
     put(settings, "announce", b"agent/a/s", b"\x00" + (1099).to_bytes(4, "big") + b"whatever")
-    assert views.process.wait(60) == ExitCode.NEWER_SCHEMA
+    assert views.process.wait(ANSWER_SECONDS) == ExitCode.NEWER_SCHEMA
     assert "Traceback" not in views.log_file.read_text(encoding="utf-8")
