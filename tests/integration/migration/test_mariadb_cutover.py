@@ -226,7 +226,7 @@ def test_an_empty_table_changes_places_once_its_copy_is_empty(url: str, tmp_path
         change.copied()
         items.execute("DELETE FROM items")
         with pytest.raises(LockUnavailableError, match="has not caught up"):
-            change.cut_over(seconds=1)
+            change.cut_over(seconds=5)
         items.execute(f"DELETE FROM {change.plan.plan.shadow}")
         change.cut_over()
         assert change.is_changed
