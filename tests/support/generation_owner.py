@@ -11,7 +11,7 @@ from headgate.generation.owner.shell.effect_runner import GenerationEffects
 from headgate.generation.owner.shell.service import GenerationService
 from headgate.observability.probes import Probes
 from headgate.runtime.service import ServiceSettings
-from support.kafka_cluster import Cluster
+from support.kafka_cluster import ANSWER_SECONDS, Cluster
 from support.waiting import eventually
 
 
@@ -23,7 +23,7 @@ def running_owner(log: KafkaLog, cluster: Cluster) -> Iterator[GenerationService
         shards=tuple(range(log.shards)),
         lease_seconds=5.0,
         holder_lease_seconds=5.0,
-        shutdown_seconds=20.0,
+        shutdown_seconds=ANSWER_SECONDS,
     )
     effects = GenerationEffects(log, 1)
     service = GenerationService(settings, log, effects, probes=Probes(60.0), registry=CollectorRegistry())
@@ -34,7 +34,7 @@ def running_owner(log: KafkaLog, cluster: Cluster) -> Iterator[GenerationService
         yield service
     finally:
         service.stop()
-        thread.join(30)
+        thread.join(2 * ANSWER_SECONDS)
 
 
 def is_elected(service: GenerationService) -> bool:

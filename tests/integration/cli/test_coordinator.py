@@ -211,7 +211,7 @@ def owner(settings: Settings, log: KafkaLog) -> Iterator[CoordinatorService]:
             shards=(0,),
             lease_seconds=settings.lease_seconds,
             holder_lease_seconds=settings.lease_seconds,
-            shutdown_seconds=20,
+            shutdown_seconds=ANSWER_SECONDS,
         ),
         log,
         FeedWork(log.connection, cluster_id=log.cluster_id, own_prefix=settings.prefix),
@@ -227,7 +227,7 @@ def owner(settings: Settings, log: KafkaLog) -> Iterator[CoordinatorService]:
     eventually(lambda: service.roles[0].status.state is RoleState.SERVING, "it owns the shard")
     yield service
     service.stop()
-    thread.join(30)
+    thread.join(2 * ANSWER_SECONDS)
     structlog.reset_defaults()
     assert results == [True], "it did not resign in time"
 
