@@ -51,7 +51,7 @@ def verify(
         typer.Option(
             "--source-dsn",
             help="the source database: a libpq connection string, or mysql://user@host/database "
-            "[the feed's source.database]",
+            "(by default the feed's source.database)",
         ),
     ] = None,
     source_connection: Annotated[
@@ -79,7 +79,8 @@ def verify(
         float, typer.Option("--wait", min=0, help="seconds to wait for the feed, and for rows that keep changing")
     ] = WAIT_SECONDS_DEFAULT,
     max_rows_per_second: Annotated[
-        float | None, typer.Option("--max-rows-per-second", min=1, help="compare no more rows than this [no limit]")
+        float | None,
+        typer.Option("--max-rows-per-second", min=1, help="compare no more rows than this (by default no limit)"),
     ] = None,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,

@@ -1,8 +1,9 @@
 """Two tables compared row by row, in constant memory, whatever databases they are in.
 
 Each side gives its rows in the order of the key, every value as the database's own text (so that nothing is lost in a
-conversion), and the two streams are merged. A table whose key both databases order alike is read in ranges of it, each
-in a snapshot of its own; every other table is read whole.
+conversion), and the two streams are merged. A table whose key both databases order alike is compared in ranges of it,
+each in a snapshot of its own, and a range is only read if the checksums that the databases make of the same texts
+differ. So a checksum never takes values for equal that are not. Every other table is read whole.
 
 What two databases write differently is compared by value (forms.py): numbers always, times, bits and JSON where the
 databases are of different kinds. Where one has JSON and the other an array, they differ. A table without a key on
@@ -29,6 +30,10 @@ __all__ = ["Difference", "TableCompared", "compare_table"]
 ROWS_PER_RANGE: Final = 5_000
 """Of a range of the key. A row that changes makes its range be read again, so ranges are small; each costs some
 statements, so they are not smaller."""
+
+CHECKSUMS_WASTED_MAX: Final = 3
+"""After so many ranges in a row with values that were equal though their texts were not, no more are made: the two
+databases write some column's values differently."""
 
 ROWS_PER_STEP: Final = 1_000
 """So often it is reported how many rows were compared."""
@@ -130,6 +135,8 @@ class _Tables:
         self._source, self._source_table = source
         self._target, self._target_table = target
         self._on_rows = on_rows
+        self._wasted = 0
+        """Ranges in a row with values that differed as texts only."""
 
     def ranges(self) -> Iterator[Chunk | None]:
         """Ranges that have every row of both sides; None is the whole table, if there are no ranges."""
@@ -145,12 +152,30 @@ class _Tables:
                 return
             above = upto
 
+    def equal_rows(self, chunk: Chunk | None) -> int | None:
+        """How many rows a range has, if the checksums of both sides are equal; None if it must be read."""
+        if chunk is None or self._wasted >= CHECKSUMS_WASTED_MAX:
+            return None
+        ours, theirs = self._parts(chunk)
+        here = self._source.checksum(self._source_table, self.columns.of_source(self.columns.all), ours)
+        there = here and self._target.checksum(self._target_table, self.columns.all, theirs)
+        if here is None or here != there:
+            return None
+        self._wasted = 0
+        self._on_rows(here.rows)
+        return here.rows
+
+    def was_read(self, *, is_spelled_otherwise: bool) -> None:
+        """A range was read, and whether a row of it was equal by value though not as text."""
+        self._wasted = self._wasted + 1 if is_spelled_otherwise else 0
+
+    def _parts(self, chunk: Chunk) -> tuple[KeyRange, KeyRange]:
+        ranged = self.columns.ranged
+        return KeyRange(self.columns.of_source(ranged), chunk), KeyRange(ranged, chunk)
+
     def compared(self, chunk: Chunk | None) -> Iterator[tuple[Key, Row | None, Row | None]]:
         """Every key of a range, with the rows that have it: None where a side has none."""
-        ours = theirs = WHOLE
-        if chunk is not None:
-            ours = KeyRange(self.columns.of_source(self.columns.ranged), chunk)
-            theirs = KeyRange(self.columns.ranged, chunk)
+        ours, theirs = (WHOLE, WHOLE) if chunk is None else self._parts(chunk)
         rows = 0
         for each in self._merged(ours, theirs):
             yield each
@@ -222,10 +247,15 @@ def _compare_by_key(tables: _Tables, verdict: _Verdict, settling: Settling | Non
     rows = 0
     found: _Findings = {}
     for chunk in tables.ranges():
+        if (equal := tables.equal_rows(chunk)) is not None:
+            rows += equal
+            continue
+        is_spelled_otherwise = False
         for key, here, there in tables.compared(chunk):
             rows += 1
             finding = finding_of(tables.columns.forms, here, there)
             if finding is None:
+                is_spelled_otherwise = is_spelled_otherwise or here != there
                 continue
             if settling is None:
                 verdict.add(key, finding)
@@ -233,6 +263,7 @@ def _compare_by_key(tables: _Tables, verdict: _Verdict, settling: Settling | Non
                 found[key] = (*found.get(key, ()), finding)
             else:
                 verdict.add_unsettled(key, finding, TOO_MANY)
+        tables.was_read(is_spelled_otherwise=is_spelled_otherwise)
         if settling is not None and len(found) + ROWS_PER_RANGE > UNMATCHED_ROWS_MAX:
             _settle(found, tables, verdict, settling)
             found = {}

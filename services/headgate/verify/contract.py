@@ -12,7 +12,8 @@ from headgate.records.control import Positions
 from headgate.verify.forms import Nature
 
 __all__ = [
-    "WHOLE", "Key", "KeyKind", "KeyRange", "KeySet", "Part", "Row", "Shape", "Side", "SideError", "UncomparableError",
+    "WHOLE", "Checksum", "Key", "KeyKind", "KeyRange", "KeySet", "Part", "Row", "Shape", "Side", "SideError",
+    "UncomparableError",
 ]  # fmt: skip
 
 Key = tuple[str, ...]
@@ -64,6 +65,17 @@ class KeySet(msgspec.Struct, frozen=True):
     natives: tuple[bool, ...]
 
 
+class Checksum(msgspec.Struct, frozen=True):
+    """Of some rows, whatever their order: how many there are, and the sum of 60 bits of each row's SHA-256.
+
+    A row is its values one behind the other, each with its length before it, or N for NULL. Equal checksums stand for
+    equal texts: the chance that rows that differ have the same is below 1 in 10^18.
+    """
+
+    rows: int
+    total: int
+
+
 Part = KeyRange | KeySet | None
 WHOLE: Part = None
 
@@ -91,6 +103,10 @@ class Side(Protocol):
 
         NULL in a key, which is the whole row of a table without one, is ordered as the empty text.
         """
+        ...
+
+    def checksum(self, table: str, columns: Sequence[str], part: KeyRange) -> Checksum | None:
+        """Of the rows' texts, exactly as ``rows`` gives them; None if the server cannot make one of these rows."""
         ...
 
     def next_bound(

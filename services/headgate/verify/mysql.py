@@ -15,7 +15,7 @@ from headgate.databases.mysql.sql import quoted
 from headgate.records.control import Positions
 from headgate.records.identifiers import split_table
 from headgate.sinks.relational.mysql.values import BYTES, NUMBERS_SENT
-from headgate.verify.contract import WHOLE, KeyKind, KeyRange, Part, Row, Shape, SideError, UncomparableError
+from headgate.verify.contract import WHOLE, Checksum, KeyKind, KeyRange, Part, Row, Shape, SideError, UncomparableError
 from headgate.verify.forms import Nature
 
 __all__ = ["MysqlSide"]
@@ -36,6 +36,12 @@ _KEY_KINDS: Final = {
     **dict.fromkeys(("char", "varchar"), KeyKind.TEXT),
     "uuid": KeyKind.UUID,
 }
+
+_LONG: Final = BYTES | {"tinytext", "text", "mediumtext", "longtext", "json"}
+"""Types whose values may be longer than a text that the server returns."""
+
+_FRACTIONS: Final = frozenset({"decimal", "datetime", "timestamp", "time"})
+"""Types whose texts have as many digits behind the point as the column: PostgreSQL leaves zeros at the end out."""
 
 _SETTINGS: Final = (
     "SET SESSION time_zone = '+00:00', sql_notes = 0, sql_mode = '', lock_wait_timeout = 10",
@@ -93,6 +99,29 @@ class MysqlSide:
         query = f"SELECT {columns} FROM {name} WHERE {condition} ORDER BY {order}"  # noqa: S608
         with self._reading():
             yield from self._session.stream(query, parameters)
+
+    def checksum(self, table: str, columns: Sequence[str], part: KeyRange) -> Checksum | None:
+        """See Side. None where a text is longer than max_allowed_packet: the server gives NULL for it."""
+        types = self._types[table]
+        texts = {column: _text(quoted(column), types[column]) for column in columns}
+        row = ", ".join(f"COALESCE(CONCAT(CHAR_LENGTH({text}), ':', {text}), 'N')" for text in texts.values())
+        lost = [
+            f"({quoted(column)} IS NOT NULL AND {text} IS NULL)"
+            for column, text in texts.items()
+            if types[column] in _LONG
+        ]
+        # The limit keeps the server from putting the expression in the place of each of its names.
+        query = (
+            "SELECT COUNT(*), COALESCE(SUM(d.number), 0), COUNT(d.number), COALESCE(SUM(d.lost), 0) FROM ("  # noqa: S608
+            f"SELECT CAST(CONV(LEFT(SHA2(CONCAT({row}), 256), 15), 16, 10) AS UNSIGNED) AS number, "
+            f"{' OR '.join(lost) or '0'} AS lost FROM {_name(table)}"
+        ).replace("%", "%%")
+        condition, parameters = within(part.columns, part.chunk)
+        with self._reading():
+            ((rows, total, hashed, lost_texts),) = self._session.execute(
+                f"{query} WHERE {condition} LIMIT 1000000000) d", parameters
+            )
+        return Checksum(int(rows), int(total)) if rows == hashed and not lost_texts else None
 
     def next_bound(
         self, table: str, columns: Sequence[str], above: tuple[Any, ...] | None, rows: int
@@ -156,7 +185,7 @@ def _text(column: str, kind: str) -> str:
         return f"LOWER(HEX({column}))"
     if kind in NUMBERS_SENT:
         return f"BIN({column})"
-    if kind == "decimal":  # 22.0000 is 22, also as a part of a key
+    if kind in _FRACTIONS:  # 22.0000 is 22, also as a part of a key
         text = f"CAST({column} AS CHAR)"
         trimmed = f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text}))"
         return f"CONVERT(IF(LOCATE('.', {text}), {trimmed}, {text}) USING utf8mb4)"

@@ -18,6 +18,7 @@ from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identif
 from headgate.records.control import Positions
 from headgate.verify.contract import (
     WHOLE,
+    Checksum,
     KeyKind,
     KeyRange,
     Part,
@@ -63,6 +64,9 @@ _TEXTS: Final = {
 
 ROWS_PER_FETCH: Final = 1_000
 """Rows a cursor holds at a time."""
+
+_TOO_LONG: Final = ("54000", "53200", "XX000")
+"""What PostgreSQL answers where a text would be larger than a gigabyte, or than its memory."""
 
 LOCK_SECONDS: Final = 10
 """A comparison waits no longer for whoever alters a table. Others who need the table then wait behind it."""
@@ -133,6 +137,26 @@ class PostgresSide:
         )
         with self._reading():
             yield from self._session.stream(query, ROWS_PER_FETCH)
+
+    def checksum(self, table: str, columns: Sequence[str], part: KeyRange) -> Checksum | None:
+        """See Side. None for rows that are longer as one text than PostgreSQL can hold."""
+        found = self._tables[table]
+        texts = [_text(found, column) for column in columns]
+        row = SQL(" || ").join(SQL("COALESCE(length({0}) || ':' || {0}, 'N')").format(text) for text in texts)
+        query = SQL(
+            "SELECT count(*), COALESCE(sum(('x' || left(encode(sha256(convert_to({}, 'UTF8')), 'hex'), 15))"
+            "::bit(60)::bigint), 0) FROM {} WHERE {}"
+        ).format(row, found.name, within(part.columns, part.chunk))
+        with self._reading():
+            try:
+                with self._session.transaction():
+                    self._session.execute(_SETTINGS)
+                    ((rows, total),) = self._session.execute(query)
+            except PostgresError as error:
+                if error.sqlstate in _TOO_LONG:
+                    return None
+                raise
+        return Checksum(int(rows), int(total))
 
     def next_bound(
         self, table: str, columns: Sequence[str], above: tuple[Any, ...] | None, rows: int

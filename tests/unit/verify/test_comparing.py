@@ -9,7 +9,7 @@ import pytest
 
 from headgate.verify import comparing
 from headgate.verify.comparing import TableCompared, compare_table
-from headgate.verify.contract import WHOLE, KeyKind, KeyRange, KeySet, Part, Row, Shape, UncomparableError
+from headgate.verify.contract import WHOLE, Checksum, KeyKind, KeyRange, KeySet, Part, Row, Shape, UncomparableError
 from headgate.verify.forms import Nature
 from headgate.verify.settling import Settling
 
@@ -34,6 +34,7 @@ class Memory:
         self._columns = dict(zip(names, COLUMNS.values(), strict=True))
         self._kinds = {names[0]: KeyKind.INTEGER} if ranged else {}
         self.read: list[Part] = []
+        self.has_checksums = True
 
     def shape(self, table: str) -> Shape | None:
         return Shape(self._columns, self._key, self._kinds) if table == "t" else None
@@ -46,6 +47,11 @@ class Memory:
         places = [list(self._columns).index(column) for column in (*key, *values)]
         rows = [tuple(row[place] for place in places) for row in self.table if _is_in(row, part)]
         return iter(sorted(rows, key=lambda row: [part or "" for part in row[: len(key)]]))
+
+    def checksum(self, _table: str, columns: Sequence[str], part: KeyRange) -> Checksum | None:
+        places = [list(self._columns).index(column) for column in columns]
+        rows = [tuple(row[place] for place in places) for row in self.table if _is_in(row, part)]
+        return Checksum(len(rows), sum(map(hash, rows))) if self.has_checksums else None
 
     def next_bound(
         self, _table: str, _columns: Sequence[str], above: tuple[Any, ...] | None, rows: int
@@ -155,7 +161,7 @@ def test_ranges_of_the_key_have_every_row_of_both_sides(monkeypatch: pytest.Monk
     here = Memory([(str(n), "1") for n in (3, 5, 7, 10, 12)], ("a",), ranged=True)
     there = Memory([(str(n), "1") for n in (-1, 3, 5, 6, 7, 10, 99)], ("a",), ranged=True)
     found = compare_table(here, there, "t", "t")
-    assert len(here.read) == 3
+    assert len(here.read) == 3, "each differs somewhere"
     assert [(each.kind, each.key["a"]) for each in found.examples] == [
         ("surplus", "-1"),
         ("surplus", "6"),
@@ -224,3 +230,33 @@ def test_many_rows_of_several_ranges_are_settled_as_they_come(monkeypatch: pytes
     here, there = Memory([(str(n), "1") for n in range(8)], ("a",), ranged=True), Memory([], ("a",), ranged=True)
     found = compare_table(here, there, "t", "t", settling=Clock().settling())
     assert (found.differences, found.unsettled) == (8, 0)
+
+
+def ranges_read(here: Memory, there: Memory) -> int:
+    assert compare_table(here, there, "t", "t").differences == 0
+    return len(here.read)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"), [("1", 0), ("1.0", comparing.CHECKSUMS_WASTED_MAX)], ids=["same texts", "same values"]
+)
+def test_ranges_with_equal_checksums_are_not_read(text: str, read: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And none are made any more where they are of no use."""
+    monkeypatch.setattr(comparing, "ROWS_PER_RANGE", 2)
+    made: list[Part] = []
+    here, there = (Memory([(str(n), value) for n in range(20)], ("a",), ranged=True) for value in ("1", text))
+    checksum = here.checksum
+
+    def counted(table: str, columns: Sequence[str], part: KeyRange) -> Checksum | None:
+        made.append(part)
+        return checksum(table, columns, part)
+
+    monkeypatch.setattr(here, "checksum", counted)
+    assert ranges_read(here, there) == (0 if read == 0 else 11)
+    assert len(made) == (11 if read == 0 else read)
+
+
+def test_rows_without_a_checksum_are_read() -> None:
+    here, there = (Memory([("1", "1")], ("a",), ranged=True) for _ in range(2))
+    there.has_checksums = False
+    assert ranges_read(here, there) == 1
