@@ -15,9 +15,9 @@ from msgspec.structs import asdict
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, permitted
 from headgate.cli.generation_requests import SetName, ask_policy, map_of, opened, record_of, show_done, switch
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout
+from headgate.cli.options import ClusterOptions, CommandGroup, Format
 from headgate.cli.output import Output, note, show_object
-from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
+from headgate.cli.requests import OutcomeOptions
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.leaders import offsets_of
@@ -57,8 +57,7 @@ def rebalance(
         ),
     ] = None,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Split and merge streams based on their load.
@@ -82,7 +81,7 @@ def rebalance(
             note(f"{what}: {', '.join(map(str, each.streams))} ({each.why})")
         for left in made.left:
             note(f"left: {left}")
-        switch(log, tail, name, made.changes, change, timeout=timeout, output=output)
+        switch(log, tail, name, made.changes, change, outcome=outcome)
 
 
 @autoscale.command("show")
@@ -107,8 +106,7 @@ def enable(
     cool_down: Annotated[float, typer.Option("--cool-down", help="seconds between two automatic switches")] = 120.0,
     changes_max: Annotated[int, typer.Option("--changes-max", min=1, help="most splits and merges in one switch")] = 8,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Enable autoscaling, or change its limits: the owner splits and merges streams by their load.
@@ -118,9 +116,9 @@ def enable(
     with opened(name, cluster) as (log, tail):
         most = streams_max or max(1, record_of(tail, name).partitions // 2)
         policy = _policy(Policy(split_above, merge_below, most, streams_min, settle, changes_max, cool_down))
-        permit = permitted(change, f"set {msgspec.json.encode(policy).decode()}", output, {"set": name})
+        permit = permitted(change, f"set {msgspec.json.encode(policy).decode()}", outcome.output, {"set": name})
         if permit is not None:
-            show_done(output, name, ask_policy(log, name, policy, timeout, permit))
+            show_done(outcome.output, name, ask_policy(log, name, policy, outcome.timeout, permit))
 
 
 @autoscale.command()
@@ -128,16 +126,15 @@ def disable(
     name: SetName,
     *,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Disable autoscaling."""
     with opened(name, cluster) as (log, tail):
         record_of(tail, name)
-        permit = permitted(change, f"disable autoscaling of {name}", output, {"set": name})
+        permit = permitted(change, f"disable autoscaling of {name}", outcome.output, {"set": name})
         if permit is not None:
-            show_done(output, name, ask_policy(log, name, None, timeout, permit))
+            show_done(outcome.output, name, ask_policy(log, name, None, outcome.timeout, permit))
 
 
 def _policy(policy: Policy) -> LoadPolicy:

@@ -13,7 +13,7 @@ from headgate.cli.lookup import not_found
 from headgate.cli.names import complete_change_logs
 from headgate.cli.options import ClusterOptions, connected
 from headgate.cli.output import Output, note, show_value
-from headgate.cli.requests import CLIENT, requester
+from headgate.cli.requests import CLIENT, OutcomeOptions, requester
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Log
@@ -92,12 +92,12 @@ def waits_for(record: SetRecorded, generation: GenerationRecorded, readers: Mapp
 
 
 def settle(
-    log: Log, name: str, request: GenerationRequested, what: str, change: Change, *, timeout: float, output: Output
+    log: Log, name: str, request: GenerationRequested, what: str, change: Change, *, outcome: OutcomeOptions
 ) -> None:
     """Ask for ``what`` if the user agrees, and show the outcome. Raises CommandError, RequestError, LogError."""
-    permit = permitted(change, what, output, {"set": name})
+    permit = permitted(change, what, outcome.output, {"set": name})
     if permit is not None:
-        show_done(output, name, ask(log, name, request, timeout, permit))
+        show_done(outcome.output, name, ask(log, name, request, outcome.timeout, permit))
 
 
 def show_done(output: Output, name: str, reason: str) -> None:
@@ -115,12 +115,11 @@ def switch(
     changes: tuple[Recut, ...],
     change: Change,
     *,
-    timeout: float,
-    output: Output,
+    outcome: OutcomeOptions,
 ) -> None:
     """Ask for a switch that makes these changes, if the user agrees. Raises CommandError, RequestError, LogError."""
     if not changes:
-        show_done(output, name, "nothing to change")
+        show_done(outcome.output, name, "nothing to change")
         return
     opened = sum(len(each.cuts) + 1 for each in changes)
     closed = sum(len(each.streams) for each in changes)
@@ -128,7 +127,7 @@ def switch(
     current = current_of(record_of(tail, name))
     epoch = 0 if current is None else current.epoch
     request = request_of(GenerationRequestKind.SWITCH, epoch=epoch, changes=asked)
-    settle(log, name, request, f"close {closed} streams and open {opened}", change, timeout=timeout, output=output)
+    settle(log, name, request, f"close {closed} streams and open {opened}", change, outcome=outcome)
 
 
 def delete_reader(
@@ -183,22 +182,23 @@ def ask_policy(log: Log, name: str, policy: LoadPolicy | None, timeout: float, p
     return _ask(log, "policy", PolicyRequestKey(name, uuid4().hex), request, timeout, permit)
 
 
-def ask_timestamps(
+def change_timestamps(
     log: Log,
     name: str,
     kind: TimestampsRequestKind,
     permit: Permit,
     nodes: Sequence[RingNode] = (),
     *,
-    timeout: float,
+    outcome: OutcomeOptions,
     based_on_ms: int = 0,
     ring_delay_ms: int = 0,
     kept_ms: int = 0,
-) -> str:
-    """Ask for a change of a timestamp set, wait until it is done. Raises RequestError, LogError."""
+) -> None:
+    """Ask for a change of a timestamp set, wait until it is done, show the outcome. Raises RequestError, LogError."""
     now_ms = wall_ms()
     request = TimestampsRequested(kind, tuple(nodes), based_on_ms, ring_delay_ms, kept_ms, requester(), now_ms)
-    return _ask(log, kind.value, TimestampsRequestKey(name, uuid4().hex), request, timeout, permit)
+    key = TimestampsRequestKey(name, uuid4().hex)
+    show_done(outcome.output, name, _ask(log, kind.value, key, request, outcome.timeout, permit))
 
 
 _WHOLE_LOG: Final = (GenerationRequestKind.CREATE, GenerationRequestKind.GROW, GenerationRequestKind.DELETE)

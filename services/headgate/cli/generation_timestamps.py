@@ -8,12 +8,12 @@ import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Destruction, permitted
-from headgate.cli.generation_requests import ask_timestamps, delete_reader, opened, show_done
+from headgate.cli.generation_requests import change_timestamps, delete_reader, opened
 from headgate.cli.lookup import not_found
 from headgate.cli.names import complete_nodes, complete_timestamp_readers, complete_timestamp_sets, complete_timestamps
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, show_rows, show_value
-from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
+from headgate.cli.requests import OutcomeOptions
 from headgate.cli.timestamp_rings import IGNORE_MSB, draw_node, read_ring, ring_of, shown_ring, with_node, without_node
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import read_snapshot
@@ -162,8 +162,7 @@ def create(
     ] = 30.0,
     kept: Annotated[float, typer.Option("--kept", help="seconds for which changes are kept; 0: for ever")] = 86_400.0,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Create a timestamp set: its first generation operates at once."""
@@ -177,12 +176,13 @@ def create(
         )
     chosen = read_ring(ring) if ring is not None else ring_of(nodes, vnodes or 0, shards or 0, ignore_msb)
     with connected(cluster) as (_, log):
-        permit = permitted(change, f"create timestamp set {name} with {_described(chosen)}", output, {"set": name})
+        what = f"create timestamp set {name} with {_described(chosen)}"
+        permit = permitted(change, what, outcome.output, {"set": name})
         if permit is None:
             return
         times = {"ring_delay_ms": round(ring_delay * 1000), "kept_ms": round(kept * 1000)}
         kind = TimestampsRequestKind.CREATE
-        show_done(output, name, ask_timestamps(log, name, kind, permit, chosen, timeout=timeout, **times))
+        change_timestamps(log, name, kind, permit, chosen, outcome=outcome, **times)
 
 
 @app.command()
@@ -198,8 +198,7 @@ def update(
     shards: Shards = None,
     ignore_msb: IgnoreMsb = IGNORE_MSB,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Change a timestamp set's ring, which begins a new generation.
@@ -218,12 +217,12 @@ def update(
             wanted = with_node(present, draw_node(present, add_node, vnodes or 0, Sharding(shards or 0, ignore_msb)))
         else:
             wanted = without_node(present, remove_node or "")
-        permit = permitted(change, _would(present, wanted), output, {"set": name})
+        permit = permitted(change, _would(present, wanted), outcome.output, {"set": name})
         if permit is None:
             return
         based_on = record.generations[-1].timestamp_ms
         kind = TimestampsRequestKind.SWITCH
-        show_done(output, name, ask_timestamps(log, name, kind, permit, wanted, timeout=timeout, based_on_ms=based_on))
+        change_timestamps(log, name, kind, permit, wanted, outcome=outcome, based_on_ms=based_on)
 
 
 @app.command()
@@ -232,8 +231,7 @@ def repair(
     *,
     ring: RingFile = None,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Check every row of a timestamp set, and rewrite those that are wrong.
@@ -246,11 +244,9 @@ def repair(
         wanted = () if ring is None else read_ring(ring)
         problems = _problems(tail.state.timestamps, name, record) or ["every row is there"]
         what = f"{_would(present, wanted or present)} ({'; '.join(problems)})"
-        permit = permitted(change, what, output, {"set": name, "problems": problems})
+        permit = permitted(change, what, outcome.output, {"set": name, "problems": problems})
         if permit is not None:
-            show_done(
-                output, name, ask_timestamps(log, name, TimestampsRequestKind.REPAIR, permit, wanted, timeout=timeout)
-            )
+            change_timestamps(log, name, TimestampsRequestKind.REPAIR, permit, wanted, outcome=outcome)
 
 
 @app.command()
@@ -258,8 +254,7 @@ def gc(
     name: SetName,
     *,
     change: Destruction,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Remove the generations that are no longer needed."""
@@ -268,9 +263,9 @@ def gc(
         removal = removal_of(tail.state.timestamps, name, record, wall_ms())
         what = f"remove the generations of {name} that nobody needs ({', '.join(map(str, removal.due)) or 'none'})"
         held = {str(ms): list(why) for ms, why in removal.held.items()}
-        permit = permitted(change, what, output, {"set": name, "due": list(removal.due), "held_by": held})
+        permit = permitted(change, what, outcome.output, {"set": name, "due": list(removal.due), "held_by": held})
         if permit is not None:
-            show_done(output, name, ask_timestamps(log, name, TimestampsRequestKind.CLEAN, permit, timeout=timeout))
+            change_timestamps(log, name, TimestampsRequestKind.CLEAN, permit, outcome=outcome)
 
 
 reader = CommandGroup(help="List and delete the readers of a timestamp set.", no_args_is_help=True)

@@ -26,9 +26,9 @@ from headgate.cli.generation_requests import (
 )
 from headgate.cli.generation_timestamps import app as timestamps
 from headgate.cli.names import complete_change_logs, complete_generations, complete_readers
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, show_rows
-from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT
+from headgate.cli.requests import OutcomeOptions
 from headgate.cli.source_topics import positions_of
 from headgate.config.feed import parse_feed
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
@@ -85,8 +85,7 @@ def create(
     ],
     streams: Annotated[int, typer.Option("--streams", min=1, help="of the first generation")] = 1,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Create a change log: its topics and its first generation.
@@ -102,7 +101,7 @@ def create(
     with connected(cluster) as (_, log):
         request = request_of(GenerationRequestKind.CREATE, topic=topic or name, partitions=partitions, streams=streams)
         what = f"create change log {name} on topic {topic or name} with {partitions} partitions and {streams} streams"
-        settle(log, name, request, what, change, timeout=timeout, output=output)
+        settle(log, name, request, what, change, outcome=outcome)
 
 
 @app.command()
@@ -111,8 +110,7 @@ def grow(
     *,
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="the new number of partitions")],
     change: Destruction,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Add partitions to a change log's topic, for more streams.
@@ -124,7 +122,7 @@ def grow(
         record = record_of(tail, name)
         what = f"grow topic {record.topic} from {record.partitions} to {partitions} partitions"
         request = request_of(GenerationRequestKind.GROW, partitions=partitions)
-        settle(log, name, request, what, change, timeout=timeout, output=output)
+        settle(log, name, request, what, change, outcome=outcome)
 
 
 @app.command()
@@ -132,8 +130,7 @@ def delete(
     name: SetName,
     *,
     change: Destruction,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Delete a change log with its topics and all changes in them.
@@ -149,7 +146,7 @@ def delete(
             f"delete change log {name} with {len(record.generations)} generations, its topic {record.topic} and all "
             f"changes in it (writers: {', '.join(writers) or 'none'})"
         )
-        settle(log, name, request_of(GenerationRequestKind.DELETE), what, change, timeout=timeout, output=output)
+        settle(log, name, request_of(GenerationRequestKind.DELETE), what, change, outcome=outcome)
 
 
 @app.command("list")
@@ -246,8 +243,7 @@ def resize_streams(
     *,
     streams: Annotated[int, typer.Option("--streams", min=1, help="number of equal ranges")],
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Switch to a generation with another number of streams, of equal ranges.
@@ -257,7 +253,7 @@ def resize_streams(
     Example: headgate generation resize orders --streams 16 --dry-run
     """
     with opened(name, cluster) as (log, tail):
-        switch(log, tail, name, resize(map_of(tail, name, None), streams), change, timeout=timeout, output=output)
+        switch(log, tail, name, resize(map_of(tail, name, None), streams), change, outcome=outcome)
 
 
 @app.command()
@@ -265,15 +261,14 @@ def abort(
     name: SetName,
     *,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Abort a switch that is prepared and not committed."""
     with opened(name, cluster) as (log, tail):
         record_of(tail, name)
         request = request_of(GenerationRequestKind.ABORT)
-        settle(log, name, request, f"abort the prepared switch of {name}", change, timeout=timeout, output=output)
+        settle(log, name, request, f"abort the prepared switch of {name}", change, outcome=outcome)
 
 
 @app.command()
@@ -281,22 +276,13 @@ def repair(
     name: SetName,
     *,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Check the topic and every generation, show why a switch does not proceed, and resume it."""
     with opened(name, cluster) as (log, tail):
         record_of(tail, name)
-        settle(
-            log,
-            name,
-            request_of(GenerationRequestKind.REPAIR),
-            f"repair {name}",
-            change,
-            timeout=timeout,
-            output=output,
-        )
+        settle(log, name, request_of(GenerationRequestKind.REPAIR), f"repair {name}", change, outcome=outcome)
 
 
 @app.command()
@@ -304,15 +290,14 @@ def gc(
     name: SetName,
     *,
     change: Destruction,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Retire the generations that every reader has left."""
     with opened(name, cluster) as (log, tail):
         drained = [str(each.epoch) for each in record_of(tail, name).generations if each.phase.value == "drained"]
         what = f"retire the generations of {name} that every reader has left ({', '.join(drained) or 'none'})"
-        settle(log, name, request_of(GenerationRequestKind.RETIRE), what, change, timeout=timeout, output=output)
+        settle(log, name, request_of(GenerationRequestKind.RETIRE), what, change, outcome=outcome)
 
 
 @reader.command("delete")

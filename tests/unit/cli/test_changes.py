@@ -129,7 +129,7 @@ WRITES = {
     "ask_shards",
     "ask_while_paused",
     "ask_policy",
-    "ask_timestamps",
+    "change_timestamps",
     "_ask",
     "_settle",
     "resend",
