@@ -16,7 +16,10 @@ MAXWELL: Final = "maxwell"
 
 
 class SinkTable(msgspec.Struct, frozen=True):
-    """A table of the sink: column → type as the sink names it, and columns that may be NULL and have a default."""
+    """A table of the sink: column → type as the sink names it, and columns that may be NULL and have a default.
+
+    For one that is still to be created: as the source names it.
+    """
 
     topic: str
     table: str

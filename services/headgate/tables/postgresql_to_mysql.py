@@ -12,7 +12,7 @@ from headgate.databases.postgresql.catalogue import EnumType, PostgresColumn
 from headgate.databases.postgresql.sql import NAME_BYTES_MAX
 from headgate.databases.postgresql.types import PostgresType, parse_type
 from headgate.tables.mapped import Default, LeftOut, Mapped, Outcome, Unmapped
-from headgate.tables.postgresql_to_postgresql import unknown, unwritten
+from headgate.tables.postgresql_to_postgresql import changed, unknown, unwritten
 
 __all__ = ["EXACT", "to_mysql"]
 
@@ -89,7 +89,14 @@ def to_mysql(column: PostgresColumn, enum: EnumType | None, sink: Product) -> Ou
     return unknown(column) if found is None else _of(found, sink)
 
 
+_INSTEAD: Final = {"bit varying": "bit(64)", "time with time zone": "time(6)"}
+"""Type whose values the connector changes → what a user may choose all the same."""
+
+
 def _of(found: PostgresType, sink: Product) -> Outcome:
+    reason = changed(found)
+    if reason is not None:
+        return Unmapped(reason, "json" if found.is_array else _INSTEAD[found.name])
     if found.is_array:
         return _JSON if found.name in _ARRAYS else Unmapped(f"arrays of {found.name} do not arrive whole", "json")
     if found.name in _TEXTS:
@@ -140,11 +147,6 @@ def _bit(found: PostgresType, sink: Product) -> Outcome:
     return Mapped(type=MysqlType(name="bit", numbers=(width,)))
 
 
-def _bit_varying(found: PostgresType, sink: Product) -> Outcome:
-    del found, sink
-    return Unmapped("the connector drops zeros at the front of a bit varying", "bit(64)")
-
-
 def _time(kind: str, default: Default, lacks: str) -> Callable[[PostgresType, Product], Outcome]:
     def mapped(found: PostgresType, sink: Product) -> Outcome:
         del sink
@@ -158,9 +160,7 @@ _SPECIAL: Final[dict[str, Callable[[PostgresType, Product], Outcome]]] = {
     "character": _character,
     "numeric": _numeric,
     "bit": _bit,
-    "bit varying": _bit_varying,
     "time without time zone": _time("time", Default.TIME, ""),
-    "time with time zone": _time("time", Default.NONE, ""),
     "timestamp without time zone": _time("datetime", Default.TIME, _NO_YEARS),
     "timestamp with time zone": _time("datetime", Default.NONE, _NO_YEARS),
 }

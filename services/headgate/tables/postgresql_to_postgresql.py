@@ -10,11 +10,19 @@ from headgate.records.identifiers import NotAnIdentifierError, parse_identifier
 from headgate.sources.connector_warnings import LOST_TYPES, without_length
 from headgate.tables.mapped import Default, LeftOut, Mapped, Outcome, Unmapped
 
-__all__ = ["to_postgresql", "unknown", "unwritten"]
+__all__ = ["changed", "to_postgresql", "unknown", "unwritten"]
 
 _BUILT_IN: Final = "pg_catalog"
 _BY_SETTING: Final = frozenset({"money"})
 """Types whose texts depend on a setting of the session, so a default is left out."""
+
+_CHANGED: Final = {
+    ("bit varying", False): "the connector drops zeros at the front of a bit varying",
+    ("time with time zone", False): "the connector writes a time with time zone in UTC, and 24:00:00 as 00:00:00",
+    ("time without time zone", True): "the connector cuts times in arrays to milliseconds",
+    ("time with time zone", True): "the connector cuts times in arrays to seconds, and writes them in UTC",
+}
+"""(type, whether an array of it) → what the connector does to its values. No type of the sink makes up for that."""
 
 
 def to_postgresql(column: PostgresColumn, enum: EnumType | None) -> Outcome:
@@ -28,6 +36,9 @@ def to_postgresql(column: PostgresColumn, enum: EnumType | None) -> Outcome:
     found = parse_type(column.base)
     if found is None:
         return unknown(column)
+    reason = changed(found)
+    if reason is not None:
+        return Unmapped(reason, found.sql)
     default = Default.NONE if found.name in _BY_SETTING else Default.ANY
     return Mapped(type=msgspec.structs.replace(found, collation=_collation(column)), default=default)
 
@@ -39,6 +50,11 @@ def unwritten(column: PostgresColumn) -> LeftOut | None:
     if without_length(column.base) in LOST_TYPES:
         return LeftOut(f"the connector does not write values of type {column.base}")
     return None
+
+
+def changed(found: PostgresType) -> str | None:
+    """What the connector does to values of that type, None if they arrive as they are."""
+    return _CHANGED.get((found.name, found.is_array))
 
 
 def unknown(column: PostgresColumn) -> Unmapped:

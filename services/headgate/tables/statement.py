@@ -50,11 +50,14 @@ class CreateTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table's statements, without semicolons: the CREATE TABLE first, then those of comments.
 
     ``needs``: enums that must exist before. ``notes``: what the table does not have of the source's.
+    ``columns``: name → the source's type. ``defaults``: columns that may be NULL and have a default at the source.
     """
 
     name: str
     schema: str
     statements: tuple[str, ...]
+    columns: Mapping[str, str] = {}
+    defaults: tuple[str, ...] = ()
     needs: tuple[EnumType, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -104,10 +107,13 @@ def table_statement(
         return RefusedTable(name=name, refusals=tuple(refusals))
     build = _postgresql if sink is Product.POSTGRESQL else _mysql
     keys = creatable_keys(table, columns) if unique_keys else []
+    there = [column for column in table.form.columns if column.name in columns]
     return CreateTable(
         name=name,
         schema=table.schema,
         statements=tuple(build(table, kept, keys)),
+        columns={column.name: column.type for column in there},
+        defaults=tuple(column.name for column in there if column.is_nullable and column.default is not None),
         needs=tuple(dict.fromkeys(column.mapped.needs for column in kept if column.mapped.needs is not None)),
         notes=(*_notes(table, outcomes, kept), *(left_out_keys(table, columns) if unique_keys else ())),
     )

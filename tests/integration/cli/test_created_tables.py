@@ -131,3 +131,11 @@ def test_a_database_that_the_events_do_not_come_from_is_refused(shop: Shop, post
     dry = headgate("feed", "create", str(shop.file), "--dry-run")
     assert dry.exit_code == ExitCode.SOURCE, dry.stderr
     assert f"come from database {conninfo_to_dict(postgres_database)['dbname']}" in " ".join(dry.stderr.split())
+
+
+def test_what_the_connector_changes_is_told_before_the_tables_exist(shop: Shop) -> None:
+    shop.source.execute("ALTER TABLE shop.orders ADD COLUMN sizes numeric[]")
+    dry = headgate("feed", "create", str(shop.file), "--dry-run", "-o", "json")
+    assert dry.exit_code == 0, dry.stderr
+    warned = [warning for warning in json.loads(dry.stdout)["warnings"] if "does not touch a large array" in warning]
+    assert [("shop.orders: sizes (numeric[])" in warning) for warning in warned] == [True]

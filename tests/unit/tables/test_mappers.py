@@ -41,7 +41,9 @@ FROM_POSTGRESQL = {
     "date": "date",
     "time": "time(6)",
     "time(3)": "time(3)",
-    "timetz": "time(6)",
+    "timetz": None,
+    "time[]": None,
+    "timetz[]": None,
     "timestamp": "datetime(6)",
     "timestamp(3)": "datetime(3)",
     "timestamptz": "datetime(6)",
@@ -153,7 +155,19 @@ def test_mariadb_to_postgresql(declared: str, becomes: str | None) -> None:
     assert told(from_mariadb(declared, Product.POSTGRESQL)) == becomes
 
 
-@pytest.mark.parametrize("declared", documented("postgresql"))
+CHANGED = ("bit varying(10)", "timetz", "time[]", "timetz[]")
+"""Types whose values the connector changes, whatever the sink is."""
+
+
+@pytest.mark.parametrize("declared", CHANGED)
+def test_what_the_connector_changes_is_refused_with_the_type_that_may_be_chosen(declared: str) -> None:
+    outcome = from_postgresql(declared, Product.POSTGRESQL)
+    assert isinstance(outcome, Unmapped)
+    assert outcome.instead
+    assert "the connector" in outcome.reason
+
+
+@pytest.mark.parametrize("declared", [each for each in documented("postgresql") if each not in CHANGED])
 def test_postgresql_keeps_its_types(declared: str) -> None:
     outcome = from_postgresql(declared, Product.POSTGRESQL)
     assert isinstance(outcome, Mapped)

@@ -49,6 +49,9 @@ def test_postgresql_to_postgresql() -> None:
     assert about == 'COMMENT ON TABLE "shop"."or""ders" IS \'all o\'\'rders\''
     assert note == 'COMMENT ON COLUMN "shop"."or""ders"."Note" IS \'line 1\nline 2\''
     assert found.needs == (MOOD,)
+    assert found.columns["Note"] == "character varying(20)"
+    assert "twice" not in found.columns
+    assert found.defaults == ("Note", "mood", "seen", "active")
     assert found.notes == (
         "column twice is left out: PostgreSQL computes it, and the connector does not write its values",
     )

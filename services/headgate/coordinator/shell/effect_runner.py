@@ -333,10 +333,11 @@ class FeedWork:
                 sink_id = sink.own_id()
                 self._check_circle(spec, there, sink)
             shapes = sink.check([plan.table for plan in there], nobody)
+        planned = {table.name: table for table in missing.tables.created}
         known = [
             SinkTable(plan.topic, plan.table, shape.columns, shape.defaults)
             for plan in spans
-            if (shape := shapes.get(plan.table)) is not None
+            if (shape := shapes.get(plan.table) or planned.get(plan.table)) is not None
         ]
         warnings = (*trigger_warnings(accepted, shapes.values()), *connector_warnings(known, seen))
         return spec.model_copy(update={"sink": accepted}), sink_id, warnings
