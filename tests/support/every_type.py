@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["AS_TEXT", "MARIADB", "POSTGRESQL", "POSTGRESQL_ONLY", "Type", "columns"]
+__all__ = ["AS_TEXT", "ENUMS", "MARIADB", "POSTGRESQL", "POSTGRESQL_ONLY", "Type", "columns"]
 
 AS_TEXT = "CAST({} AS CHAR)"
 """How MariaDB gives a value as text."""
@@ -29,6 +29,9 @@ def in_bits(width: int) -> dict[str, Any]:
 JSON: dict[str, Any] = {"out": "to_jsonb({})::text"}
 WALL: dict[str, Any] = {"out": "({} AT TIME ZONE 'UTC')::text", "read": lambda text: text.partition(".000000")[0]}
 TIME: dict[str, Any] = {"read": lambda text: text.partition(".000000")[0]}
+
+ENUMS = ("CREATE TYPE mood AS ENUM ('glad', 'so, so')", "CREATE TYPE tone AS ENUM ('low', 'high')")
+"""What a PostgreSQL needs for these types, with a domain ``short``."""
 
 POSTGRESQL = [
     Type("smallint", ("-32768", "32767")),
@@ -63,7 +66,7 @@ POSTGRESQL = [
     Type("bit(1)", ("B'1'",), **in_bits(1)),
     Type("bit(64)", (f"B'{'1' * 64}'",), **in_bits(64)),
     Type("mood", ("'glad'", "'so, so'")),
-    Type("mood[]", ("'{glad,NULL}'",), **JSON),
+    Type("tone[]", ("'{low,NULL}'", "'{}'"), **JSON),
     Type("integer[]", ("'{}'", "'{1,NULL,-2147483648}'"), **JSON),
     Type("text[]", ('\'{"x\\"y","",NULL}\'',), **JSON),
     Type("numeric(12,2)[]", ("'{1.50,NULL}'",), **JSON),

@@ -7,7 +7,9 @@ from headgate.databases.mysql.catalogue import MysqlColumn
 from headgate.databases.mysql.types import GEOMETRIES, MysqlType, parse_type
 from headgate.tables.mapped import Default, LeftOut, Mapped, Outcome, Unmapped
 
-__all__ = ["NUMBERS", "same_type", "unfit"]
+__all__ = ["DOUBLED", "NUMBERS", "has_backslash", "same_type", "unfit"]
+
+DOUBLED: Final = "the connector writes a backslash in a label twice"
 
 NUMBERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year"})
 _TEXTS: Final = frozenset({"char", "varchar", "enum", "set"})
@@ -30,9 +32,16 @@ def same_type(column: MysqlColumn, source: Product, sink: Product) -> Outcome:
         return Mapped(type=MysqlType(name="json"))
     if found is None:
         return Unmapped(f"{column.type} is not a type that Headgate can create")
+    if has_backslash(found):
+        return Unmapped(DOUBLED, found.sql.partition(" CHARACTER")[0])
     if source is not sink:
         return _other_product(found, sink)
     return Mapped(type=found, default=_default(found))
+
+
+def has_backslash(found: MysqlType) -> bool:
+    """Whether one of its labels has one, which the connector's snapshot and log write differently."""
+    return any("\\" in label for label in found.labels)
 
 
 def unfit(column: MysqlColumn) -> LeftOut | None:

@@ -7,7 +7,7 @@ from headgate.databases.mysql.catalogue import MysqlColumn
 from headgate.databases.mysql.types import MysqlType, parse_type
 from headgate.databases.postgresql.types import PostgresType
 from headgate.tables.mapped import Default, Mapped, Outcome, Unmapped
-from headgate.tables.mysql_to_mysql import unfit
+from headgate.tables.mysql_to_mysql import DOUBLED, has_backslash, unfit
 
 __all__ = ["to_postgresql"]
 
@@ -24,11 +24,13 @@ _INTEGERS: Final = {
 """Type → what holds it, and what holds it unsigned."""
 
 _BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
-_TEXTS: Final = ("tinytext", "text", "mediumtext", "longtext", "enum", "set")
+_TEXTS: Final = ("tinytext", "text", "mediumtext", "longtext")
+
+_TEXT: Final = Mapped(type=PostgresType(name="text"), default=Default.TEXT, lacks=_NO_NUL)
 
 _PLAIN: Final = {
     **dict.fromkeys(_BYTES, Mapped(type=PostgresType(name="bytea"))),
-    **dict.fromkeys(_TEXTS, Mapped(type=PostgresType(name="text"), default=Default.TEXT, lacks=_NO_NUL)),
+    **dict.fromkeys(_TEXTS, _TEXT),
     "float": Mapped(type=PostgresType(name="real"), default=Default.NUMBER),
     "double": Mapped(type=PostgresType(name="double precision"), default=Default.NUMBER),
     "date": Mapped(type=PostgresType(name="date"), default=Default.TIME),
@@ -88,6 +90,10 @@ def _interval(found: MysqlType) -> Outcome:
     return Mapped(type=PostgresType(name="interval"))
 
 
+def _labeled(found: MysqlType) -> Outcome:
+    return Unmapped(DOUBLED, "text") if has_backslash(found) else _TEXT
+
+
 def _time(name: str, default: Default) -> Callable[[MysqlType], Outcome]:
     def mapped(found: MysqlType) -> Outcome:
         return Mapped(type=PostgresType(name=name, numbers=found.numbers or (0,)), default=default)
@@ -102,6 +108,8 @@ _SPECIAL: Final[dict[str, Callable[[MysqlType], Outcome]]] = {
     "varchar": _characters("character varying"),
     "bit": _bit,
     "time": _interval,
+    "enum": _labeled,
+    "set": _labeled,
     "datetime": _time("timestamp without time zone", Default.TIME),
     # A timestamp's default is shown in the time zone of the session that asks.
     "timestamp": _time("timestamp with time zone", Default.NONE),

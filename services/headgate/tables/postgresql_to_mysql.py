@@ -12,7 +12,7 @@ from headgate.databases.postgresql.catalogue import EnumType, PostgresColumn
 from headgate.databases.postgresql.sql import NAME_BYTES_MAX
 from headgate.databases.postgresql.types import PostgresType, parse_type
 from headgate.tables.mapped import Default, LeftOut, Mapped, Outcome, Unmapped
-from headgate.tables.postgresql_to_postgresql import changed, unknown, unwritten
+from headgate.tables.postgresql_to_postgresql import changed, lost_labels, unknown, unwritten
 
 __all__ = ["EXACT", "to_mysql"]
 
@@ -84,6 +84,9 @@ def to_mysql(column: PostgresColumn, enum: EnumType | None, sink: Product) -> Ou
         return never
     if enum is not None:
         # A label is a name, and new ones may be added: a text takes them without an ALTER.
+        lost = lost_labels(column, enum)
+        if lost is not None:
+            return Unmapped(lost, "json")
         return _JSON if column.type.endswith("[]") else _text(NAME_BYTES_MAX, sink)
     found = parse_type(column.base)
     return unknown(column) if found is None else _of(found, sink)

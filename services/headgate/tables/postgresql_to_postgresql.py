@@ -1,5 +1,6 @@
 """PostgreSQL → PostgreSQL: the same types. A domain becomes the type that it is made of, which holds its values."""
 
+import re
 from typing import Final
 
 import msgspec
@@ -10,11 +11,14 @@ from headgate.records.identifiers import NotAnIdentifierError, parse_identifier
 from headgate.sources.connector_warnings import LOST_TYPES, without_length
 from headgate.tables.mapped import Default, LeftOut, Mapped, Outcome, Unmapped
 
-__all__ = ["changed", "to_postgresql", "unknown", "unwritten"]
+__all__ = ["changed", "lost_labels", "to_postgresql", "unknown", "unwritten"]
 
 _BUILT_IN: Final = "pg_catalog"
 _BY_SETTING: Final = frozenset({"money"})
 """Types whose texts depend on a setting of the session, so a default is left out."""
+
+_IN_QUOTES: Final = re.compile(r'[\s{},"\\]')
+"""What a text may not have in it to stand in an array without quotes."""
 
 _CHANGED: Final = {
     ("bit varying", False): "the connector drops zeros at the front of a bit varying",
@@ -31,6 +35,9 @@ def to_postgresql(column: PostgresColumn, enum: EnumType | None) -> Outcome:
     if never is not None:
         return never
     if enum is not None:
+        lost = lost_labels(column, enum)
+        if lost is not None:
+            return Unmapped(lost, "text[]")
         own = PostgresType(own=(enum.schema, enum.name), is_array=column.type.endswith("[]"))
         return Mapped(type=own, default=Default.ANY, needs=enum)
     found = parse_type(column.base)
@@ -55,6 +62,14 @@ def unwritten(column: PostgresColumn) -> LeftOut | None:
 def changed(found: PostgresType) -> str | None:
     """What the connector does to values of that type, None if they arrive as they are."""
     return _CHANGED.get((found.name, found.is_array))
+
+
+def lost_labels(column: PostgresColumn, enum: EnumType) -> str | None:
+    """Why an array of the enum does not arrive whole from a snapshot, None if it does."""
+    quoted = [label for label in enum.labels if _IN_QUOTES.search(label) or not label or label.upper() == "NULL"]
+    if not quoted or not column.type.endswith("[]"):
+        return None
+    return f"the connector's snapshot writes NULL for an array with a label that needs quotes, such as {quoted[0]!r}"
 
 
 def unknown(column: PostgresColumn) -> Unmapped:

@@ -34,7 +34,7 @@ from headgate.tables.plan import Sink as SinkHas
 from headgate.tables.plan import target_tables
 from headgate.tables.postgresql_to_mysql import to_mysql
 from headgate.tables.statement import CreateTable, Definition, table_statement
-from support.every_type import AS_TEXT, MARIADB, POSTGRESQL, columns
+from support.every_type import AS_TEXT, ENUMS, MARIADB, POSTGRESQL, columns
 
 pytestmark = pytest.mark.integration
 
@@ -64,7 +64,8 @@ def source(postgres_database: str) -> Iterator["psycopg.Connection[tuple[Any, ..
     """A PostgreSQL that has a table of every type, ``shop.everything``."""
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         connection.execute("SET TimeZone = 'UTC'; SET lc_monetary = 'C'; CREATE SCHEMA shop")
-        connection.execute("CREATE TYPE mood AS ENUM ('glad', 'so, so')")
+        for enum in ENUMS:
+            connection.execute(enum.encode())
         connection.execute("CREATE DOMAIN short AS varchar(5) CHECK (VALUE <> 'x')")
         connection.execute(f"CREATE TABLE shop.everything (id bigint PRIMARY KEY, {columns(POSTGRESQL)})")
         yield connection
@@ -117,7 +118,8 @@ def test_postgresql_to_postgresql_is_exact(
         "COMMENT ON TABLE shop.\"Odd 'Names'\" IS 'all'; COMMENT ON COLUMN shop.\"Odd 'Names'\".n IS 'it''s'"
     )
     with psycopg.connect(sink_database, autocommit=True) as sink:
-        sink.execute("CREATE TYPE mood AS ENUM ('glad', 'so, so')")
+        for enum in ENUMS:
+            sink.execute(enum.encode())
     for table in ("everything", "Odd 'Names'"):
         wanted = definition_at(postgres_database, "shop", table)
         with psycopg.connect(sink_database, autocommit=True) as sink:

@@ -24,7 +24,7 @@ from headgate.tables.catalogues import open_catalogue
 from headgate.tables.plan import needed_first, session_settings, target_tables
 from headgate.tables.statement import Definition
 from support import build
-from support.every_type import AS_TEXT, MARIADB, POSTGRESQL, POSTGRESQL_ONLY, Type, columns
+from support.every_type import AS_TEXT, ENUMS, MARIADB, POSTGRESQL, POSTGRESQL_ONLY, Type, columns
 
 # Two connectors are started, and each type has a table of its own at each sink.
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900)]
@@ -224,7 +224,8 @@ def postgres_source(
     _, schema = postgres_schema
     with closing(PostgresEnd(sources.postgres.dsn())) as end:
         end.run(f"SET search_path = {schema}")
-        end.run("CREATE TYPE mood AS ENUM ('glad', 'so, so')")
+        for enum in ENUMS:
+            end.run(enum)
         end.run("CREATE DOMAIN short AS varchar(5) CHECK (VALUE <> 'x')")
         for table, types in (("every", POSTGRESQL), ("own", POSTGRESQL_ONLY)):
             end.run(f"CREATE TABLE {table} (id bigint PRIMARY KEY, {columns(types)})")
