@@ -22,6 +22,7 @@ CHANGEABLE = {
     ("sink", "keyless"),
     ("sink", "tables"),
     ("sink", "types"),
+    ("sink", "unique_keys"),
     ("sink", "not_the_source"),
     ("batch_rows_max",),
     ("batch_interval_seconds",),
