@@ -86,7 +86,7 @@ POSTGRESQL_ONLY = [
     Type("real", ("'NaN'", "'-Infinity'", "3.4028235e38")),
     Type("double precision", ("'NaN'", "'-Infinity'", "5e-324")),
     Type("date", ("'infinity'", "'-infinity'", "'4713-01-01 BC'", "'5874897-12-31'")),
-    Type("timestamp", ("'infinity'", "'-infinity'", "'4713-01-01 00:00:00 BC'", "'294276-12-31 23:59:59.999999'")),
+    Type("timestamp", ("'infinity'", "'-infinity'", "'4713-01-01 00:00:00 BC'", "'294246-12-31 23:59:59.999999'")),
     Type("timestamptz", ("'infinity'", "'-infinity'", "'4713-01-01 00:00:00+00 BC'", "'294276-12-31 23:59:59+00'")),
     Type("interval(3)", ("'1 mon -2 days 03:04:05.006'",)),
     Type("bit(70)", (f"B'{'01' * 35}'",)),
