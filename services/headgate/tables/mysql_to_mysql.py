@@ -9,7 +9,7 @@ from headgate.tables.mapped import Default, LeftOut, Mapped, Outcome, Unmapped
 
 __all__ = ["DOUBLED", "NUMBERS", "has_backslash", "same_type", "unfit"]
 
-DOUBLED: Final = "the connector writes a backslash in a label twice"
+DOUBLED: Final = "the connector adds backslashes to labels where one of them has a backslash or a quote"
 
 NUMBERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year"})
 _TEXTS: Final = frozenset({"char", "varchar", "enum", "set"})
@@ -40,8 +40,8 @@ def same_type(column: MysqlColumn, source: Product, sink: Product) -> Outcome:
 
 
 def has_backslash(found: MysqlType) -> bool:
-    """Whether one of its labels has one, which the connector's snapshot and log write differently."""
-    return any("\\" in label for label in found.labels)
+    """Whether one of its labels has one, or a quote: the connector's snapshot and log then write labels differently."""
+    return any("\\" in label or "'" in label for label in found.labels)
 
 
 def unfit(column: MysqlColumn) -> LeftOut | None:

@@ -84,10 +84,10 @@ def to_mysql(column: PostgresColumn, enum: EnumType | None, sink: Product) -> Ou
         return never
     if enum is not None:
         # A label is a name, and new ones may be added: a text takes them without an ALTER.
-        lost = lost_labels(column, enum)
+        lost = lost_labels(column)
         if lost is not None:
             return Unmapped(lost, "json")
-        return _JSON if column.type.endswith("[]") else _text(NAME_BYTES_MAX, sink)
+        return _text(NAME_BYTES_MAX, sink)
     found = parse_type(column.base)
     return unknown(column) if found is None else _of(found, sink)
 

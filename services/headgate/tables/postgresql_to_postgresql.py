@@ -1,6 +1,5 @@
 """PostgreSQL → PostgreSQL: the same types. A domain becomes the type that it is made of, which holds its values."""
 
-import re
 from typing import Final
 
 import msgspec
@@ -17,9 +16,6 @@ _BUILT_IN: Final = "pg_catalog"
 _BY_SETTING: Final = frozenset({"money"})
 """Types whose texts depend on a setting of the session, so a default is left out."""
 
-_IN_QUOTES: Final = re.compile(r'[\s{},"\\]')
-"""What a text may not have in it to stand in an array without quotes."""
-
 _CHANGED: Final = {
     ("bit varying", False): "the connector drops zeros at the front of a bit varying",
     ("time with time zone", False): "the connector writes a time with time zone in UTC, and 24:00:00 as 00:00:00",
@@ -35,10 +31,10 @@ def to_postgresql(column: PostgresColumn, enum: EnumType | None) -> Outcome:
     if never is not None:
         return never
     if enum is not None:
-        lost = lost_labels(column, enum)
+        lost = lost_labels(column)
         if lost is not None:
             return Unmapped(lost, "text[]")
-        own = PostgresType(own=(enum.schema, enum.name), is_array=column.type.endswith("[]"))
+        own = PostgresType(own=(enum.schema, enum.name))
         return Mapped(type=own, default=Default.ANY, needs=enum)
     found = parse_type(column.base)
     if found is None:
@@ -64,12 +60,11 @@ def changed(found: PostgresType) -> str | None:
     return _CHANGED.get((found.name, found.is_array))
 
 
-def lost_labels(column: PostgresColumn, enum: EnumType) -> str | None:
-    """Why an array of the enum does not arrive whole from a snapshot, None if it does."""
-    quoted = [label for label in enum.labels if _IN_QUOTES.search(label) or not label or label.upper() == "NULL"]
-    if not quoted or not column.type.endswith("[]"):
+def lost_labels(column: PostgresColumn) -> str | None:
+    """Why an array of an enum does not arrive whole, None for a column that is not an array."""
+    if not column.type.endswith("[]"):
         return None
-    return f"the connector's snapshot writes NULL for an array with a label that needs quotes, such as {quoted[0]!r}"
+    return "the connector's snapshot writes NULL for an array of an enum that has a NULL, or a label that needs quotes"
 
 
 def unknown(column: PostgresColumn) -> Unmapped:
