@@ -34,7 +34,7 @@ INSERT INTO public.copy VALUES (1, 'ä');
 def made(
     settings: Settings, log: KafkaLog, serve: Callable[..., Service], postgres_database: str, tmp_path: Path
 ) -> Callable[..., Any]:
-    """Makes a feed from topic …-Odd_Sch.select into public.copy; the result of verify."""
+    """Makes a feed from topic …-Odd_Sch.select into public.copy; the result of verify, with ``more`` options."""
     coordinator = serve("owner", "coordinator")
     eventually(lambda: coordinator.get("/readyz")[0] == 200, "the owner is ready")
     with psycopg.connect(postgres_database, autocommit=True) as database:
@@ -45,7 +45,7 @@ def made(
     password = tmp_path / "password"
     password.write_text(str(given.pop("password", "")), encoding="utf-8")
 
-    def make(name: str, **source: Any) -> Any:
+    def make(name: str, *more: str, **source: Any) -> Any:
         sink = {"type": "postgresql", "dsn": make_conninfo("", **given), "password_file": str(password)}
         spec = {
             "feed": name,
@@ -59,7 +59,7 @@ def made(
         created = headgate("feed", "create", str(file))
         assert created.exit_code == 0, created.stderr
         # No agent runs, so the feed applies nothing: rows that differ are not settled.
-        verified = headgate("verify", name, "--source-dsn", postgres_database, "-o", "json", "--wait", "0")
+        verified = headgate("verify", name, "--source-dsn", postgres_database, "-o", "json", "--wait", "0", *more)
         assert headgate("feed", "delete", name, "--yes").exit_code == 0
         return verified
 
@@ -88,3 +88,16 @@ def test_by_the_feeds_word_by_the_events_and_neither(made: Any) -> None:
     by_feed = made("said", topic_tables='"a.b"."c.d"')
     assert by_feed.exit_code == ExitCode.UNSETTLED, "another table, as the feed says"
     assert [table["source"] for table in json.loads(by_feed.stdout)["tables"]] == ['"a.b"."c.d"']
+
+
+def test_mistakes_name_what_was_meant_and_what_to_do(made: Any, postgres_database: str) -> None:
+    misspelled = made("table", "--table", "public.cpy")
+    assert misspelled.exit_code == ExitCode.NOT_FOUND
+    assert "Did you mean 'public.copy'?" in misspelled.stderr
+    stranger = made("user", "--source-dsn", make_conninfo(postgres_database, user="nobody_here"))
+    assert stranger.exit_code == ExitCode.DATABASE
+    assert "nobody_here" in stranger.stderr
+    assert "--source-dsn" in stranger.stderr
+    away = made("port", "--source-dsn", "host=127.0.0.1 port=1 dbname=shop user=reader")
+    assert away.exit_code == ExitCode.DATABASE
+    assert "port 1" in away.stderr
