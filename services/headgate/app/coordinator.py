@@ -41,8 +41,8 @@ def coordinator_part(around: Surroundings, owner: ServiceSettings) -> Part:
     )
 
     def run() -> bool:
-        # Not fatal: tables are replicated without it. It is not waited for, as it may wait for a broker.
-        BackgroundThread(retention.run, name="deadletter-retention", on_crash=lambda _error: None).start()
+        # It is not waited for, as it may wait for a broker.
+        BackgroundThread(retention.run, name="deadletter-retention").start()
         try:
             return service.run()
         finally:

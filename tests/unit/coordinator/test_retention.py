@@ -1,12 +1,16 @@
 """How long dead letters are kept."""
 
+from collections.abc import Iterator
+from typing import Any, cast
+
 import pytest
 
 from headgate.config.feed import FeedSpecError, parse_feed
-from headgate.coordinator.shell.retention import DAY_MS, DEFAULT_DAYS, expired
+from headgate.coordinator.shell.retention import DAY_MS, DEFAULT_DAYS, DeadLetterRetention, expired
 from headgate.eventlog.dead_letters import DeadLetters
 from headgate.records.control import ChangeQuarantined, Epoch
 from headgate.records.keys import DeadLetterKey
+from headgate.supervision.threads import SUPERVISOR
 
 NOW_MS = 100 * DAY_MS
 FEED = "{feed: shop, source: {topics: [a]}, sink: {type: postgresql, dsn: host=db}, deadletter_retention_days: %s}"
@@ -45,3 +49,28 @@ def test_the_option(given: str, days: int | None) -> None:
 def test_a_retention_of_less_than_a_day_is_refused() -> None:
     with pytest.raises(FeedSpecError, match="deadletter_retention_days"):
         parse_feed(FEED % "0")
+
+
+@pytest.fixture
+def crashes() -> Iterator[None]:
+    """Crashes that a test causes on purpose, which fail no other test."""
+    yield
+    SUPERVISOR.reset()
+
+
+@pytest.mark.usefixtures("crashes")
+def test_a_crash_is_counted_and_keeps_neither_another_shard_nor_the_next_sweep_from_running() -> None:
+    asked = []
+
+    def why_not() -> str | None:
+        asked.append(len(asked))
+        if len(asked) == 1:
+            raise RuntimeError("made up")
+        return "there is nothing to do"
+
+    retention = DeadLetterRetention(cast("Any", None), lambda: [0, 1], why_not, lambda: NOW_MS)
+    retention.sweep_all()
+    retention.sweep_all()
+    assert len(asked) == 4, "two shards in each of two sweeps"
+    assert SUPERVISOR.counts["deadletter-sweep"] == 1
+    assert SUPERVISOR.fatal == ()

@@ -15,6 +15,7 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.observability.logs import logger
 from headgate.records.control import FeedRecorded
 from headgate.records.keys import DeadLetterKey, FeedKey
+from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["DeadLetterRetention", "expired"]
 
@@ -56,12 +57,24 @@ class DeadLetterRetention:
         self._stop.set()
 
     def run(self) -> None:
-        """Sweep until stopped. What fails is logged, and tried again at the next sweep."""
+        """Sweep until stopped. A sweep that fails or crashes is logged; the other shards and the next sweep follow."""
         pause = FIRST_SECONDS
         while not self._stop.wait(pause):
             pause = SWEEP_SECONDS
-            for shard in self._owned():
-                self.sweep(shard)
+            self.sweep_all()
+
+    def sweep_all(self) -> None:
+        """Sweep each shard in a thread of its own, so that a crash ends the sweep of one shard only.
+
+        The supervisor logs and counts it. It is not fatal, because tables are replicated without it, and a record that
+        crashes each sweep would otherwise end each coordinator.
+        """
+        for shard in self._owned():
+            thread = BackgroundThread(
+                self.sweep, shard, name="deadletter-sweep", detail=str(shard), on_crash=lambda _error: None
+            )
+            thread.start()
+            thread.join()
 
     def sweep(self, shard: int) -> None:
         """Remove what has expired in one shard."""
