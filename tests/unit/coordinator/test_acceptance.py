@@ -24,6 +24,7 @@ CHANGEABLE = {
     ("sink", "types"),
     ("sink", "unique_keys"),
     ("sink", "not_the_source"),
+    ("sink", "unique_keys"),
     ("batch_rows_max",),
     ("batch_interval_seconds",),
     ("on_bad_change",),
