@@ -28,7 +28,11 @@ def list_agents(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """List agents with their sessions, tables, load and last heartbeat."""
+    """List agents with their sessions, tables, load and last heartbeat.
+
+    An agent's own clock stamps its heartbeat, and this machine's clock gives its age. So the age is wrong by as much as
+    the two clocks differ.
+    """
     columns = ("agent", "session", "state", "tables", "capacity", "heartbeat", "version", "address")
     with connected(cluster) as (_, log):
 

@@ -21,7 +21,10 @@ app = CommandGroup(help="List coordinators and hand over their shards.", no_args
 
 @app.command("list")
 def list_owners(*, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """List shards with their owners and standbys."""
+    """List shards with their owners and standbys.
+
+    An owner's own clock stamps its announcement, and this machine's clock gives its age.
+    """
     with connected(cluster) as (_, log):
         snapshot = read_snapshot(log, [ANNOUNCE])
     now_ms = wall_ms()

@@ -55,7 +55,10 @@ def list_letters(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """List changes that were set aside, oldest first within a table."""
+    """List changes that were set aside, oldest first within a table.
+
+    A change that was set aside twice is listed once.
+    """
     with connected(cluster) as (_, log):
         letters = read_letters(log, feed)
         if feed is not None and not letters:
@@ -90,7 +93,10 @@ def show(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Show one change: why it was set aside, its content, and its raw bytes."""
+    """Show one change: why it was set aside, its content, and its raw bytes.
+
+    Bytes that are not text are shown in hex.
+    """
     with connected(cluster) as (_, log):
         key, letter = one_letter(read_letters(log, feed), feed, place)
     facts: dict[str, Any] = {

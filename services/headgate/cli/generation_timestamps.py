@@ -257,7 +257,10 @@ def gc(
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Remove the generations that are no longer needed."""
+    """Remove the generations that are no longer needed.
+
+    The owner also does it by itself after a while.
+    """
     with opened(name, cluster) as (log, tail):
         record = record_of(tail, name)
         removal = removal_of(tail.state.timestamps, name, record, wall_ms())

@@ -57,7 +57,10 @@ app.add_typer(reader, name="reader")
 
 @reader.command("list")
 def list_readers(name: SetName, *, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
-    """List the readers of a change log and their positions."""
+    """List the readers of a change log and their positions.
+
+    For a feed, the list names the streams that it has yet to read.
+    """
     with opened(name, cluster) as (log, tail):
         record_of(tail, name)
         found = tail.state.readers.get(name, {})
