@@ -24,10 +24,9 @@ def cluster_settings(flags: Mapping[str, Any]) -> Settings:
     if "shards" in given_settings(flags):
         return settings
     topics = _topics(settings)
-    present = topics.get(topic_name(settings.cluster, SHARDED_TOPICS[0]))
-    if present is None or not present.partitions:
-        return settings
-    return load_settings({**flags, "shards": len(present.partitions)})
+    named = (topics.get(topic_name(settings.cluster, topic)) for topic in SHARDED_TOPICS)
+    found = next((len(topic.partitions) for topic in named if topic is not None and topic.partitions), None)
+    return settings if found is None else load_settings({**flags, "shards": found})
 
 
 def topics_of_others(flags: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from headgate.app.cluster import cluster_settings
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Permit, permitted
 from headgate.cli.names import complete_feeds
@@ -16,7 +17,7 @@ from headgate.cli.rights import grant, rights
 from headgate.cli.source_topics import SOURCE_COLUMNS, source_rows
 from headgate.cli.topic_delete import delete
 from headgate.cli.topic_register import register_schemas
-from headgate.config.settings import Settings, load_settings
+from headgate.config.settings import Settings
 from headgate.config.wording import one_of
 from headgate.eventlog.log import Delivery, Garbage, Log, Partition
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
@@ -116,7 +117,10 @@ def tail(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Print records as they are committed, until Ctrl-C."""
+    """Print records as they are committed, until Ctrl-C.
+
+    Each record is one line; with -o json each line is one object.
+    """
     topics = _topics(topic)
     deadline = time.monotonic() + seconds if seconds is not None else None
     with connected(cluster) as (_, log):
@@ -140,7 +144,10 @@ def _follow(log: Log, start: dict[Partition, int], deadline: float | None, outpu
 @app.command()
 def create(
     *,
-    shards: Annotated[int | None, typer.Option("--shards", help="[HEADGATE_SHARDS]")] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option("--shards", help="number of shards of a new cluster [HEADGATE_SHARDS, else 8]"),
+    ] = None,
     replication_factor: Annotated[
         int | None, typer.Option("--replication-factor", help="[HEADGATE_REPLICATION_FACTOR]")
     ] = None,
@@ -150,10 +157,12 @@ def create(
 ) -> None:
     """Create the control topics that are missing, with the settings they need, and check the others.
 
+    A cluster that exists keeps its number of shards, and another number is refused.
+
     Example: headgate topic create --bootstrap broker:9092 --replication-factor 1
     """
-    flags = cluster_flags(cluster)
-    settings = load_settings({**flags, "shards": shards, "replication_factor": replication_factor})
+    flags = {**cluster_flags(cluster), "shards": shards, "replication_factor": replication_factor}
+    settings = cluster_settings(flags)
     facts = {"prefix": settings.prefix, "bootstrap": settings.bootstrap, "shards": settings.shards}
     what = f"create the control topics {settings.prefix}… that are missing on {settings.bootstrap}"
     permit = permitted(change, f"{what}, for {settings.shards} shards", output, facts)

@@ -30,6 +30,10 @@ def test_topics_missing_then_created(settings: Settings) -> None:
     assert missing.exit_code == ExitCode.TOPICS_MISSING
     assert f"{settings.prefix}announce" in missing.stderr
     assert headgate("topic", "create", "--shards", "3").exit_code == 0
+    again = headgate("topic", "create", "-o", "json")
+    assert (again.exit_code, json.loads(again.stdout)["shards"]) == (0, 3), again.stderr
+    refused = headgate("topic", "create", "--shards", "4")
+    assert refused.exit_code == ExitCode.TOPICS_WRONG, refused.stderr
     # The number of shards is the cluster's: nobody has to say it again.
     listed = headgate("topic", "list", "-o", "json")
     assert listed.exit_code == 0, listed.stderr
