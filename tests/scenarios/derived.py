@@ -53,7 +53,7 @@ def derived(state: CoordinatorState) -> dict[str, Any]:
     planned = [SpanKey(name, plan.span) for name, feed in state.feeds.items() for plan in feed.spans]
     keys = sorted({*state.spans, *planned})
     records = {key: state.spans.get(key) for key in keys}
-    wanted = {key for key in planned if state.feeds[key.feed].wanted is WantedState.RUNNING}
+    wanted = {key for key in planned if _is_to_run(state.feeds[key.feed], key.span)}
     live = sorted(session for session in state.agents if session not in state.ended)
     holders = [(key, role, record) for key, record in records.items() if record for role in _roles(record)]
     words = {(session, key) for said in (state.tasks, state.progress) for key, of in said.items() for session in of}
@@ -114,6 +114,10 @@ def derived(state: CoordinatorState) -> dict[str, Any]:
 def _roles(record: SpanDispatched) -> list[tuple[tuple[str, str], str]]:
     roles = (("primary", record.primary), ("secondary", record.secondary))
     return [((role.agent, role.session), name) for name, role in roles if role is not None]
+
+
+def _is_to_run(feed: FeedRecorded, span: str) -> bool:
+    return feed.wanted is WantedState.RUNNING and table_of(span) not in {paused.table for paused in feed.paused}
 
 
 def _is_needy(record: SpanDispatched | None, *, is_wanted: bool) -> bool:

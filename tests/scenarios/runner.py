@@ -55,6 +55,8 @@ KINDS: Final = {
     "move": OperationKind.MOVE_TABLE,
     "split": OperationKind.SPLIT_TABLE,
     "merge": OperationKind.MERGE_TABLE,
+    "pause_table": OperationKind.PAUSE_TABLE,
+    "resume_table": OperationKind.RESUME_TABLE,
     "rebalance": OperationKind.REBALANCE_FEED,
     "drain": OperationKind.DRAIN_AGENT,
     "resign": OperationKind.RESIGN_OWNER,
@@ -351,6 +353,12 @@ class World(Script[State]):
 
     def do_request_merge(self, request: str, feed: str, table: str) -> None:
         self.ask(request, "merge", feed, table=table)
+
+    def do_request_pause_table(self, request: str, feed: str, table: str) -> None:
+        self.ask(request, "pause_table", feed, table=table)
+
+    def do_request_resume_table(self, request: str, feed: str, table: str) -> None:
+        self.ask(request, "resume_table", feed, table=table)
 
     def do_request_rebalance(self, request: str, feed: str = "") -> None:
         """``request rebalance b1 [f]``: without a feed every one that runs."""

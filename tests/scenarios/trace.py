@@ -138,6 +138,7 @@ def _recorded(value: FeedRecorded) -> str:
     spans = [plan.span for plan in value.spans]
     form += f", divided {' '.join(sorted(spans))}" if any(table_of(span) != span for span in spans) else ""
     form += f", pinned {' '.join(value.pinned)}" if value.pinned else ""
+    form += f", paused {' '.join(paused.table for paused in value.paused)}" if value.paused else ""
     form += f", notices: {'; '.join(value.notices)}" if value.notices else ""
     return f"{value.feed_id} wanted {value.wanted}, is {value.state}{form}{error}"
 

@@ -12,6 +12,7 @@ TIMES: Final = frozenset(
         "ended_ms",
         "left_ms",
         "live_ms",
+        "paused_since_ms",
         "quarantined_ms",
         "ready_ms",
         "reported_ms",

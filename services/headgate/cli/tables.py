@@ -1,4 +1,4 @@
-"""``headgate table``: where each table, or each part of one, runs, and how to move, split and merge it."""
+"""``headgate table``: where each table, or each part of one, runs, and how to pause, move, split and merge it."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -6,18 +6,20 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from headgate.cli.ages import age
 from headgate.cli.changes import Change, permitted
 from headgate.cli.lookup import find_agent, find_feed, find_table
 from headgate.cli.names import FeedName, complete_agents, complete_feeds, complete_parts, complete_tables
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
 from headgate.cli.output import Output, again, show_rows
 from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation, show_settled
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import FeedRecorded, OperationKind
 from headgate.records.keys import FeedKey
 from headgate.views.rows import table_rows
 
-app = CommandGroup(help="Inspect, move and split the tables of feeds.", no_args_is_help=True)
+app = CommandGroup(help="Inspect, pause, move and split the tables of feeds.", no_args_is_help=True)
 
 WholeTable = Annotated[
     str,
@@ -55,9 +57,74 @@ def list_tables(
         again(show_now, watch)
 
 
+@app.command()
+def pause(
+    feed: FeedName,
+    table: WholeTable,
+    *,
+    change: Change,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Pause one table of a running feed. Done when it is not written any more.
+
+    The other tables of the feed continue. The feed's checkpoint does not pass changes that the table has not applied.
+
+    Example: headgate table pause shop public.orders
+    """
+    _ask_about(OperationKind.PAUSE_TABLE, "pause", feed, table, change, timeout=timeout, output=output, cluster=cluster)
+
+
+@app.command()
+def resume(
+    feed: FeedName,
+    table: WholeTable,
+    *,
+    change: Change,
+    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Resume a paused table from its checkpoint.
+
+    Example: headgate table resume shop public.orders
+    """
+    _ask_about(
+        OperationKind.RESUME_TABLE, "resume", feed, table, change, timeout=timeout, output=output, cluster=cluster
+    )
+
+
+def _ask_about(
+    kind: OperationKind,
+    verb: str,
+    feed: str,
+    table: str,
+    change: Change,
+    *,
+    timeout: float,
+    output: Output,
+    cluster: ClusterOptions,
+) -> None:
+    """Pause or resume a table that exists, if the user agrees."""
+    facts = {"feed": feed, "table": table, "operation": kind.value}
+    with connected(cluster) as (_, log):
+
+        def check() -> None:
+            find_table(read_snapshot(log), feed, table)
+
+        permit = permitted(change, f"{verb} table {table} of feed {feed}", output, facts, check=check)
+        if permit is None:
+            return
+        outcome = ask(log, operation(kind, feed, table=table), timeout, permit)
+    show_settled(f"{feed}/{table}", facts, outcome, output)
+
+
 def _state(row: Mapping[str, Any]) -> str:
-    """The owner's word, and beside it the agent's where that is another one."""
+    """The owner's word, and beside it who has paused the table, or the agent's word where that is another one."""
     state, task = row["state"], row.get("task")
+    if row["paused_by"] is not None:
+        return f"{state} (paused by {row['paused_by']}, {age(wall_ms(), row['paused_since_ms'])} ago)"
     return state if task in (None, state) else f"{state} ({task})"
 
 

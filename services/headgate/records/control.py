@@ -90,6 +90,8 @@ class OperationKind(StrEnum):
     MOVE_TABLE = "move_table"
     SPLIT_TABLE = "split_table"
     MERGE_TABLE = "merge_table"
+    PAUSE_TABLE = "pause_table"
+    RESUME_TABLE = "resume_table"
     REBALANCE_FEED = "rebalance_feed"
     DRAIN_AGENT = "drain_agent"
     RESIGN_OWNER = "resign_owner"
@@ -336,6 +338,14 @@ class RequestSettled(msgspec.Struct, frozen=True):
     settled_ms: int
 
 
+class PausedTable(msgspec.Struct, frozen=True):
+    """A table of a running feed that an operator has paused. ``by`` and ``since_ms`` are for people."""
+
+    table: str
+    by: str
+    since_ms: int
+
+
 class FeedRecorded(msgspec.Struct, frozen=True):
     """``<feed>`` on changefeed: the feed as accepted, what is wanted of it and what it is.
 
@@ -345,7 +355,7 @@ class FeedRecorded(msgspec.Struct, frozen=True):
     under every address; null if it cannot tell. ``spans`` is how its tables are divided now; ``pinned`` names the
     tables that an operator has divided, or made whole: the split scheduler leaves them alone. ``notices`` is what the
     last look at the source found of which no table can tell: topics that cannot join, or are gone. ``abandoned``: it is
-    removed without being sealed at its sink, which an operator has given up.
+    removed without being sealed at its sink, which an operator has given up. ``paused`` are its paused tables, sorted.
     """
 
     feed_id: str
@@ -365,6 +375,7 @@ class FeedRecorded(msgspec.Struct, frozen=True):
     pinned: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     abandoned: bool = False
+    paused: tuple[PausedTable, ...] = ()
 
 
 # --- deadletter -----------------------------------------------------------------------------------------------

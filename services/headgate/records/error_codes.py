@@ -31,6 +31,7 @@ class Stage(StrEnum):
     SCHEDULING = "scheduling"
     AGENT_MISSING = "agent missing"
     BARRIER = "barrier"
+    PAUSED = "paused"
 
 
 class ErrorCode(msgspec.Struct, frozen=True):

@@ -30,7 +30,7 @@ FIELDS: Final[dict[type[msgspec.Struct], dict[str, int]]] = {
     AgentAnnounced: {"lease_seconds": 2},
     ChangeQuarantined: {"topic_id": 2},
     FeedProgressed: {"resolved_ts": 2, "unapplied": 2},
-    FeedRecorded: {"target_ts": 2, "sink_id": 2, "pinned": 2, "notices": 2, "abandoned": 2},
+    FeedRecorded: {"target_ts": 2, "sink_id": 2, "pinned": 2, "notices": 2, "abandoned": 2, "paused": 2},
     MigrationRecorded: {
         "server": 2,
         "throttle_until_ms": 2,
@@ -57,6 +57,8 @@ WORDS: Final[dict[StrEnum, int]] = {
     MigrationState.AWAITING_APPROVAL: 2,
     OperationKind.SPLIT_TABLE: 2,
     OperationKind.MERGE_TABLE: 2,
+    OperationKind.PAUSE_TABLE: 2,
+    OperationKind.RESUME_TABLE: 2,
     WantedState.FINISHED: 2,
 }
 """Words that an enum did not have from the beginning."""

@@ -33,6 +33,8 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True):
 
     ``applied``: offsets of its partitions applied since the feed's start, which moving the table does not change.
 
+    ``paused_by``: who has paused the table, null if nobody has; ``state`` is paused once it is sealed at the sink.
+
     ``lag_ms``: how old its oldest change is that is not applied, if it does not get on; else as its agent reports it.
     """
 
@@ -56,6 +58,8 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True):
     passed_over_table: str | None = None
     failures: int = 0
     error: str | None = None
+    paused_by: str | None = None
+    paused_since_ms: int | None = None
 
 
 class FeedRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,10 +183,20 @@ def table_rows(snapshot: Snapshot, feed: str) -> list[TableRow]:
     for plan in sorted(record.spans, key=lambda plan: plan.span):
         row, since_ms = _table_row(snapshot, feed, plan), unapplied.get(plan.span)
         row = msgspec.structs.replace(row, applied=_applied(plan, row, {} if said is None else said.positions))
+        row = _paused(row, record)
         if since_ms is not None:
             row = msgspec.structs.replace(row, lag_ms=max(row.lag_ms or 0, now_ms - since_ms))
         rows.append(row)
     return rows
+
+
+def _paused(row: TableRow, record: FeedRecorded) -> TableRow:
+    """The row, with who has paused its table. Nobody writes the table any more once it is without an agent."""
+    paused = next((each for each in record.paused if each.table == row.table), None)
+    if paused is None:
+        return row
+    state = "paused" if row.state == ReplicationState.ABSENT.value else row.state
+    return msgspec.structs.replace(row, state=state, paused_by=paused.by, paused_since_ms=paused.since_ms)
 
 
 def _applied(plan: SpanPlan, row: TableRow, by_table: dict[str, dict[int, int]]) -> int:

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING
 
 from headgate.agent.core.executor import SpanId
 from headgate.coordinator.core.machine import State
-from headgate.records.control import FeedRecorded, FeedState, OutcomeStatus, ReplicationState, TaskState, WantedState
+from headgate.coordinator.core.span_predicates import paused_table
+from headgate.records.control import (
+    FeedRecorded,
+    FeedState,
+    OutcomeStatus,
+    ReplicationState,
+    SpanPlan,
+    TaskState,
+    WantedState,
+)
 from headgate.records.keys import SpanKey
 from headgate_lab.simulation.agents import AgentProcess
 
@@ -56,32 +65,46 @@ def _missing_of_feed(
     taken = {plan.table for other, held in state.feeds.items() if other != name for plan in held.spans}
     unseen = world.operator.unseen(name, feed.spec, feed.spans)
     missing += [f"{table} has not joined {name}" for table in unseen if table not in taken]
-    said = state.feed_progress.get(name)
     for plan in feed.spans:
-        key = SpanKey(name, plan.span)
-        record = state.spans.get(key)
-        if record is None or record.state is not ReplicationState.REPLICATING or record.primary is None:
-            missing.append(f"{key.text()} is {record}")
-            continue
-        process = agents.get((record.primary.agent, record.primary.session))
-        if process is None or process.session is None:
-            missing.append(f"{key.text()} is on {record.primary}, which is not there")
-            continue
-        status = process.session.executor.status(SpanId(name, plan.span))
-        if status is None or status.state is not TaskState.REPLICATING or status.epoch != record.primary.epoch:
-            missing.append(f"{key.text()} runs as {status}")
-        ends = {partition: max(world.source_end(plan.topic, partition), at) for partition, at in plan.start.items()}
-        written = world.sink_audit.applied_to.get((feed.feed_id, plan.table), {})
-        reached = {} if said is None else said.positions.get(plan.table, {})
-        if not ends.items() <= written.items():
-            missing.append(f"{key.text()} is written to {written} of {ends}")
-        elif not ends.items() <= reached.items():
-            missing.append(f"the checkpoint of {key.text()} is {reached}, not {ends}")
+        is_paused = paused_table(feed, plan.span) is not None
+        missing += (
+            _missing_of_paused(world, feed, plan)
+            if is_paused
+            else _missing_of_span(world, state, SpanKey(name, plan.span), plan, agents)
+        )
     planned = {plan.span for plan in feed.spans}
     missing += [f"{key.text()} is left of a table divided otherwise" for key in _unplanned(state.spans, name, planned)]
     for key in _unplanned(state.tasks, name, planned):
         missing += [f"a word of {session} about {key.text()}" for session in state.tasks[key] if state.is_live(session)]
     return missing
+
+
+def _missing_of_span(
+    world: "World", state: State, key: SpanKey, plan: SpanPlan, agents: dict[tuple[str, str], AgentProcess]
+) -> list[str]:
+    record = state.spans.get(key)
+    if record is None or record.state is not ReplicationState.REPLICATING or record.primary is None:
+        return [f"{key.text()} is {record}"]
+    process = agents.get((record.primary.agent, record.primary.session))
+    if process is None or process.session is None:
+        return [f"{key.text()} is on {record.primary}, which is not there"]
+    missing = []
+    status = process.session.executor.status(SpanId(key.feed, plan.span))
+    if status is None or status.state is not TaskState.REPLICATING or status.epoch != record.primary.epoch:
+        missing.append(f"{key.text()} runs as {status}")
+    said = state.feed_progress.get(key.feed)
+    ends = {partition: max(world.source_end(plan.topic, partition), at) for partition, at in plan.start.items()}
+    written = world.sink_audit.applied_to.get((state.feeds[key.feed].feed_id, plan.table), {})
+    reached = {} if said is None else said.positions.get(plan.table, {})
+    if not ends.items() <= written.items():
+        missing.append(f"{key.text()} is written to {written} of {ends}")
+    elif not ends.items() <= reached.items():
+        missing.append(f"the checkpoint of {key.text()} is {reached}, not {ends}")
+    return missing
+
+
+def _missing_of_paused(world: "World", feed: FeedRecorded, plan: SpanPlan) -> list[str]:
+    return [f"{plan.span} is paused, but open"] if world.sink_audit.is_open(feed.feed_id, plan.table) else []
 
 
 def _missing_of_finished(world: "World", name: str, feed: FeedRecorded) -> list[str]:

@@ -126,6 +126,12 @@ class Operator:
             self.ask(self._chance.choice(KINDS), feed)
         self._tidy()
 
+    def pause_or_resume_a_table(self) -> None:
+        """Drawn apart from the other requests (profile.py)."""
+        feed = f"f{self._chance.randint(1, self._profile.feeds)}"
+        self.ask(self._chance.choice((OperationKind.PAUSE_TABLE, OperationKind.RESUME_TABLE)), feed)
+        self._tidy()
+
     def ask(self, kind: OperationKind, feed: str) -> None:
         """A request of this kind."""
         spec = table = agent = parts = None
@@ -139,6 +145,8 @@ class Operator:
         elif kind in (OperationKind.SPLIT_TABLE, OperationKind.MERGE_TABLE):
             table = self._chance.choice(self._tables(feed))
             parts = self._chance.choice((None, 2, 2, 2, 3)) if kind is OperationKind.SPLIT_TABLE else None
+        elif kind in (OperationKind.PAUSE_TABLE, OperationKind.RESUME_TABLE):
+            table = self._chance.choice(self._tables(feed))
         elif kind is OperationKind.DRAIN_AGENT:
             agent = f"a{self._chance.randint(1, self._profile.agents)}"
         shard = shard_of(feed, self._broker.shards)
@@ -175,10 +183,12 @@ class Operator:
             self.ask(OperationKind.CREATE_FEED, f"f{number}")
 
     def repair(self) -> None:
-        """Resume what waits for a person, and take back what cannot be: see the two rules."""
+        """Resume what waits for a person, and take back what cannot be: see the three rules."""
         for shard, state in sorted(self._states.items()):
             self._take_back_hopeless_drains(shard, state)
             for name, feed in sorted(state.feeds.items()):
+                if feed.paused and feed.target_ts is not None:
+                    self.ask(OperationKind.RESUME_TABLE, name)  # its end needs every table; one at a time, drawn
                 # Tables whose error is not tried again by itself.
                 is_waiting = any(
                     record.state is ReplicationState.ABSENT and record.failures

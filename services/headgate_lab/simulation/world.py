@@ -148,6 +148,8 @@ class World:
         if not self.faults.stopped:
             if chance.random() < profile.request_rate:
                 self.operator.ask_something()
+            if self.strikes("table_paused"):
+                self.operator.pause_or_resume_a_table()
             if self.sink_audit.abandoned and chance.random() < DELETING_RATE:
                 self._delete_abandoned()
             self.faults.strike()

@@ -147,7 +147,7 @@ def cluster(bed: Bed) -> Iterator[Cluster]:
     made.close()
 
 
-def test_a_table_is_split_over_two_agents_and_made_whole_under_writes(
+def test_a_table_is_split_over_two_agents_made_whole_paused_and_resumed_under_writes(
     bed: Bed, cluster: Cluster, tmp_path: Path
 ) -> None:
     plan = bed.table("hot", partitions=4)
@@ -173,6 +173,14 @@ def test_a_table_is_split_over_two_agents_and_made_whole_under_writes(
         merged = cluster.ask(OperationKind.MERGE_TABLE, feed, table=table)
         assert merged == "replicating as one"
         assert list(cluster.holders(feed)) == [table]
+        paused = cluster.ask(OperationKind.PAUSE_TABLE, feed, table=table)
+        assert paused == "paused: the table is sealed at the sink"
+        assert cluster.holders(feed) == {}
+        sealed_at = _written(bed)
+        assert _closed_count(bed) == len(sealed_at), "nobody can write a partition of a paused table"
+        resumed = cluster.ask(OperationKind.RESUME_TABLE, feed, table=table)
+        assert resumed == "the table resumes from its checkpoint"
+        eventually(lambda: _grown(_written(bed), sealed_at), "it is written again")
     finally:
         load.stop()
     eventually(lambda: bed.rows(plan) == load.expected, "target = source")
@@ -180,7 +188,7 @@ def test_a_table_is_split_over_two_agents_and_made_whole_under_writes(
         lambda: sum(cluster.checkpoint(feed, table).values()) == load.events, "the checkpoint has passed every event"
     )
     assert sum(_written(bed).values()) == load.events
-    assert bed.database.execute("SELECT count(*) FROM headgate.progress WHERE closed").fetchone() == (0,)
+    assert _closed_count(bed) == 0
     history = _history(bed)
     assert history, "nobody took notes"
     for number, turns in history.items():
@@ -190,6 +198,12 @@ def test_a_table_is_split_over_two_agents_and_made_whole_under_writes(
 def _written(bed: Bed) -> dict[int, int]:
     """The next offset of each partition at the sink."""
     return dict(bed.database.execute("SELECT partition, next_offset FROM headgate.progress").fetchall())
+
+
+def _closed_count(bed: Bed) -> int:
+    """Partitions that are sealed at the sink."""
+    (count,) = bed.database.execute("SELECT count(*) FROM headgate.progress WHERE closed").fetchone() or (0,)
+    return int(count)
 
 
 def _grown(now: dict[int, int], before: dict[int, int]) -> bool:

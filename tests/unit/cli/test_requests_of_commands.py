@@ -31,6 +31,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "feed skip": ("shop", "shop.public.items/0/3"),
     "feed rebalance": (),
     "table move": ("shop", "public.items", "a1"),
+    "table pause": ("shop", "public.items"),
+    "table resume": ("shop", "public.items"),
     "table split": ("shop", "public.items", "--parts", "2"),
     "table merge": ("shop", "public.items"),
     "agent drain": ("a1",),

@@ -56,6 +56,29 @@ def test_nothing_is_said_of_a_feed_that_is_well(world: World) -> None:
     assert [row.error for row in tables.values()] == [None, None]
 
 
+def test_a_paused_table_is_told_everywhere(world: World) -> None:
+    world.run("progress a1 shop/t1 pos=3 ts=40 rows=3")
+    world.run("progress a1 shop/t2 pos=5 ts=90 rows=5")
+    world.run("request pause_table p1 shop t1")
+    world.run("status a1 shop/t1 stopped pos=3")
+    world.run("advance 2s")
+    why, feed, tables = seen_by_commands(world)
+    (reason,) = why.reasons
+    assert (reason.span, reason.stage, reason.agent) == ("t1", "paused", None)
+    assert reason.detail == "paused by tester"
+    assert "headgate table resume shop t1" in reason.advice
+    assert (feed.state, feed.replicating, feed.held_by, feed.error) == ("normal", 1, "t1 (paused)", None)
+    paused = tables["t1"]
+    assert (paused.state, paused.paused_by, paused.agent) == ("paused", "tester", None)
+    assert paused.paused_since_ms == reason.since_ms
+    assert (tables["t2"].state, tables["t2"].paused_by) == ("replicating", None)
+    world.run("request resume_table p2 shop t1")
+    world.run("status a1 shop/t1 replicating pos=3")
+    world.run("advance 2s")
+    why, feed, tables = seen_by_commands(world)
+    assert (why.reasons, feed.replicating, tables["t1"].paused_by) == ((), 2, None)
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_an_error_that_the_agent_retries_by_itself_is_told_everywhere(world: World, code: str) -> None:
     world.run(f"status a1 shop/t1 replicating error={code}:{REASON}")

@@ -9,11 +9,12 @@ from headgate.coordinator.core.span_predicates import (
     is_moving,
     is_open,
     is_starting,
+    is_to_run,
     takes_agent,
 )
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.coordinator.core.term import SessionId, TermMemory, TimerPurpose
-from headgate.records.control import FeedRecorded, Liveness, OutcomeStatus, RequestSettled, SpanDispatched, WantedState
+from headgate.records.control import FeedRecorded, Liveness, OutcomeStatus, RequestSettled, SpanDispatched
 from headgate.records.keys import FeedKey, OutcomeKey, ProgressKey, SessionKey, SpanKey, TaskKey
 from headgate.runtime import draft
 from headgate.runtime.draft import timer_name
@@ -49,9 +50,9 @@ class Draft(draft.Draft[CoordinatorState, TermMemory]):
         return self.decided(OutcomeKey(request), self.state.outcomes.get(request))
 
     def is_wanted(self, key: SpanKey) -> bool:
-        """Whether the span's feed runs and plans it."""
+        """Whether the span's feed runs and plans it, and its table is not paused."""
         feed = self.feed(key.feed)
-        if feed is None or feed.wanted is not WantedState.RUNNING:
+        if feed is None or not is_to_run(feed, key.span):
             return False
         index = self.state.index.feeds.get(key.feed)
         return index is not None and key.span in index.plans

@@ -18,6 +18,7 @@ from headgate.coordinator.core.span_predicates import (
     is_moving,
     is_open,
     is_starting,
+    is_to_run,
     takes_agent,
 )
 from headgate.records.control import (
@@ -29,7 +30,6 @@ from headgate.records.control import (
     SpanDispatched,
     SpanPlan,
     SpanProgressed,
-    WantedState,
 )
 from headgate.records.identifiers import normal_table
 from headgate.records.keys import SpanKey
@@ -176,7 +176,7 @@ class Indexes:
         if (
             old is not None
             and new is not None
-            and (old.wanted, old.abandoned) == (new.wanted, new.abandoned)
+            and (old.wanted, old.abandoned, old.paused) == (new.wanted, new.abandoned, new.paused)
             and old.spans is new.spans
         ):
             return ()
@@ -195,6 +195,7 @@ class Indexes:
         else:
             index.carry_over(before)
         changed = before.keys() ^ index.plans.keys() if is_same else before.keys() | index.plans.keys()
+        changed |= _of_tables(index.plans, _paused_names(old) ^ _paused_names(new))
         keys = {SpanKey(name, span) for span in changed}
         for key in list(keys):
             # Records of spans that are not planned any more may have been read before the plan.
@@ -323,7 +324,7 @@ class Indexes:
 
     def _place(self, key: SpanKey, record: SpanDispatched | None, feed: FeedRecorded | None, index: FeedIndex) -> None:
         is_planned = key.span in index.plans
-        is_wanted = feed is not None and feed.wanted is WantedState.RUNNING and is_planned
+        is_wanted = feed is not None and is_to_run(feed, key.span) and is_planned
         state = ReplicationState.ABSENT if record is None else record.state
         has_failed = record is not None and record.failures > 0
         is_abandoned = feed is not None and feed.abandoned
@@ -351,6 +352,15 @@ class Indexes:
                 roles.discard(key)
             if is_starting(record, role):
                 self.starting[session] = self.starting.get(session, 0) + by
+
+
+def _paused_names(feed: FeedRecorded | None) -> frozenset[str]:
+    return frozenset() if feed is None else frozenset(paused.table for paused in feed.paused)
+
+
+def _of_tables(plans: Mapping[str, SpanPlan], tables: frozenset[str]) -> set[str]:
+    """The spans of these tables; most feeds have no paused table, so nothing is searched for them."""
+    return {span for span, plan in plans.items() if plan.table in tables} if tables else set()
 
 
 def _mark(ranking: Ranking[SpanKey], key: SpanKey, wanted: bool) -> None:

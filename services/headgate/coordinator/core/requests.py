@@ -6,6 +6,9 @@ having read the outcome, the owner deletes the outcome. A create whose request i
 taken back.
 """
 
+from collections.abc import Callable, Mapping
+from typing import Final
+
 from msgspec.structs import replace
 
 from headgate.coordinator.core.draft import Draft
@@ -23,7 +26,7 @@ from headgate.coordinator.core.outcomes import (
 )
 from headgate.coordinator.core.scheduling import relocation
 from headgate.coordinator.core.scheduling.round_view import capacity_of
-from headgate.coordinator.core.spans import dividing, span_lifecycle
+from headgate.coordinator.core.spans import dividing, pausing, span_lifecycle
 from headgate.coordinator.schedulers.move import session_with_capacity
 from headgate.records.control import (
     FeedRecorded,
@@ -45,29 +48,7 @@ def answer_request(draft: Draft, request: str) -> None:
     if placed is None or draft.outcome(request) is not None:
         return
     requested = placed.request
-    match requested.kind:
-        case OperationKind.CREATE_FEED:
-            acceptance.create(draft, request, requested)
-        case OperationKind.UPDATE_FEED:
-            acceptance.update(draft, request, requested)
-        case OperationKind.PAUSE_FEED:
-            _want(draft, request, requested, WantedState.STOPPED)
-        case OperationKind.REMOVE_FEED:
-            _want(draft, request, requested, WantedState.REMOVED)
-        case OperationKind.RESUME_FEED:
-            _resume(draft, request, requested)
-        case OperationKind.MOVE_TABLE:
-            _move(draft, request, requested)
-        case OperationKind.SPLIT_TABLE | OperationKind.MERGE_TABLE:
-            dividing.ask(draft, request, requested)
-        case OperationKind.REBALANCE_FEED:
-            relocation.ask_rebalance(draft, request, requested)
-        case OperationKind.DRAIN_AGENT:
-            relocation.ask_drain(draft, request, requested)
-        case OperationKind.RESIGN_OWNER:
-            reason = f"the owner of term {draft.term.owner_rev} gives shard {draft.state.shard} back"
-            draft.settle(request, OutcomeStatus.DONE, reason)
-            draft.add_effect(ResignOwner(request))
+    _ANSWERS[requested.kind](draft, request, requested)
 
 
 def forget_outcome(draft: Draft, request: str) -> None:
@@ -98,6 +79,8 @@ def _take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
             acceptance.ask_again(draft, request)
         case OperationKind.SPLIT_TABLE | OperationKind.MERGE_TABLE:
             dividing.take_up(draft, request, requested)
+        case OperationKind.PAUSE_TABLE:
+            pausing.take_up(draft, request, requested)
         case OperationKind.REBALANCE_FEED:
             relocation.ask_rebalance(draft, request, requested)
         case OperationKind.DRAIN_AGENT:
@@ -200,6 +183,9 @@ def _what_is_unknown(
 def _why_not_movable(draft: Draft, requested: OperationRequested, plans: list[SpanPlan]) -> str | None:
     if len(plans) > 1:
         return f"table {requested.table!r} has several spans; name one: {', '.join(plan.span for plan in plans)}"
+    paused = dividing.why_paused(draft, requested.feed, plans[0].span)
+    if paused is not None:
+        return paused
     record = draft.span(SpanKey(requested.feed, plans[0].span))
     if not span_lifecycle.is_movable(record):
         where = "waiting for an agent" if record is None or record.primary is None else f"in {record.state}"
@@ -219,3 +205,35 @@ def _why_no_target(draft: Draft, requested: OperationRequested, plan: SpanPlan) 
 
 def _sessions_of(draft: Draft, agent: str | None) -> list[tuple[str, str]]:
     return [session for session in draft.state.index.live.in_order() if session[0] == agent and draft.is_live(session)]
+
+
+def _pause(draft: Draft, request: str, requested: OperationRequested) -> None:
+    _want(draft, request, requested, WantedState.STOPPED)
+
+
+def _remove(draft: Draft, request: str, requested: OperationRequested) -> None:
+    _want(draft, request, requested, WantedState.REMOVED)
+
+
+def _resign(draft: Draft, request: str, _requested: OperationRequested) -> None:
+    reason = f"the owner of term {draft.term.owner_rev} gives shard {draft.state.shard} back"
+    draft.settle(request, OutcomeStatus.DONE, reason)
+    draft.add_effect(ResignOwner(request))
+
+
+_ANSWERS: Final[Mapping[OperationKind, Callable[[Draft, str, OperationRequested], None]]] = {
+    OperationKind.CREATE_FEED: acceptance.create,
+    OperationKind.UPDATE_FEED: acceptance.update,
+    OperationKind.PAUSE_FEED: _pause,
+    OperationKind.REMOVE_FEED: _remove,
+    OperationKind.RESUME_FEED: _resume,
+    OperationKind.MOVE_TABLE: _move,
+    OperationKind.SPLIT_TABLE: dividing.ask,
+    OperationKind.MERGE_TABLE: dividing.ask,
+    OperationKind.PAUSE_TABLE: pausing.pause,
+    OperationKind.RESUME_TABLE: pausing.resume,
+    OperationKind.REBALANCE_FEED: relocation.ask_rebalance,
+    OperationKind.DRAIN_AGENT: relocation.ask_drain,
+    OperationKind.RESIGN_OWNER: _resign,
+}
+"""What answers each request, for every kind."""

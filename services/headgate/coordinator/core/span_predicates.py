@@ -1,6 +1,28 @@
 """How a span stands, read off its record: the few questions that indexes, drafts and schedulers ask at every change."""
 
-from headgate.records.control import Assignment, ReplicationState, SpanDispatched, TaskReported
+from headgate.records.control import (
+    Assignment,
+    FeedRecorded,
+    PausedTable,
+    ReplicationState,
+    SpanDispatched,
+    TaskReported,
+    WantedState,
+)
+from headgate.records.spans import table_of
+
+
+def paused_table(feed: FeedRecorded, span: str) -> PausedTable | None:
+    """Who has paused the table of ``span``, and when; None if it is not paused."""
+    if not feed.paused:
+        return None  # asked for every span of a feed
+    table = table_of(span)
+    return next((paused for paused in feed.paused if paused.table == table), None)
+
+
+def is_to_run(feed: FeedRecorded, span: str) -> bool:
+    """The feed runs, and the table of ``span`` is not paused: a span that it plans needs an agent."""
+    return feed.wanted is WantedState.RUNNING and paused_table(feed, span) is None
 
 
 def is_open(record: SpanDispatched | None) -> bool:

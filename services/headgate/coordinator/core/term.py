@@ -136,6 +136,8 @@ class TermMemory:
     """Who had a span last and overran its time, or was refused by the sink: others come first."""
     divisions: dict[tuple[str, str], str | None] = field(default_factory=dict)
     """(feed, table) that is being divided otherwise: for which request, None for the split scheduler."""
+    pauses: dict[tuple[str, str], str] = field(default_factory=dict)
+    """(feed, table) that is being sealed because of a pause_table: for which request."""
 
     def issue(self) -> Epoch:
         """The next epoch: numbers are the term's, so no two assignments of a term share one."""

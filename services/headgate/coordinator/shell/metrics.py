@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from headgate.coordinator.core.span_predicates import paused_table
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.eventlog.clock import wall_ms
 from headgate.records.control import FeedState, WantedState
@@ -52,7 +53,7 @@ class CoordinatorMetrics(OwnerObserver[CoordinatorState], Collector):
         held = GaugeMetricFamily(
             "headgate_feed_held_tables",
             "tables (or parts) of a feed that do not get on: failed, not assigned, with an error that the agent "
-            "retries, or silent although changes wait; by the shard's owner",
+            "retries, paused by themselves, or silent although changes wait; by the shard's owner",
             labels=["feed"],
         )
         oldest = GaugeMetricFamily(
@@ -79,6 +80,8 @@ def figures_of(state: CoordinatorState, name: str) -> FeedFigures:
     if feed.wanted is not WantedState.RUNNING:
         return FeedFigures()
     held = {key.span for ranking in (index.waiting, index.erring) for key in ranking.in_order()}
+    if feed.paused:
+        held.update(span for span in index.plans if paused_table(feed, span) is not None)
     return FeedFigures(len(held.union(index.unapplied.in_order())), _oldest(state, name))
 
 

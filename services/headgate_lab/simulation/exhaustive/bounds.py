@@ -14,6 +14,8 @@ COMMANDS: Final = {
     "move": OperationRequested(OperationKind.MOVE_TABLE, FEED, None, "t1", "a2", "operator", 0),
     "split": OperationRequested(OperationKind.SPLIT_TABLE, FEED, None, "t1", None, "operator", 0, 2),
     "merge": OperationRequested(OperationKind.MERGE_TABLE, FEED, None, "t1", None, "operator", 0),
+    "pause_table": OperationRequested(OperationKind.PAUSE_TABLE, FEED, None, "t1", None, "operator", 0),
+    "resume_table": OperationRequested(OperationKind.RESUME_TABLE, FEED, None, "t1", None, "operator", 0),
     "pause": OperationRequested(OperationKind.PAUSE_FEED, FEED, None, None, None, "operator", 0),
     "resume": OperationRequested(OperationKind.RESUME_FEED, FEED, None, None, None, "operator", 0),
     "remove": OperationRequested(OperationKind.REMOVE_FEED, FEED, None, None, None, "operator", 0),

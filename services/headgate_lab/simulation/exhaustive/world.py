@@ -10,6 +10,7 @@ from typing import Final
 
 from headgate.agent.core.executor import SpanId
 from headgate.coordinator.core.machine import COORDINATOR, State
+from headgate.coordinator.core.span_predicates import is_open, paused_table
 from headgate.records.base import Fact
 from headgate.records.control import FeedRecorded, FeedState, ReplicationState, SpanPlan, WantedState
 from headgate.records.keys import FeedKey, RequestKey, SpanKey
@@ -71,7 +72,7 @@ class World:
             yield f"operator: {name}", True, after
 
     def is_good(self, frame: Frame) -> bool:
-        """What is wanted is so: every table replicates and is written to its end, or is sealed."""
+        """What is wanted is so: every table replicates and is written to its end, or is sealed or paused."""
         found: bool = self.parts.once(
             ("good", frame.log, frame.sink, frame.first, frame.second, frame.owner),
             lambda: self._look(frame),
@@ -87,7 +88,12 @@ class World:
             return True
         if feed.wanted is not WantedState.RUNNING:
             return feed.state is FeedState.STOPPED
-        return all(self._replicates(frame, log, sink, plan) for plan in feed.spans)
+        return all(
+            not is_open(log.spans.get(SpanKey(FEED, plan.span)))
+            if paused_table(feed, plan.span)
+            else self._replicates(frame, log, sink, plan)
+            for plan in feed.spans
+        )
 
     def _replicates(self, frame: Frame, log: State, sink: WatchedSink, plan: SpanPlan) -> bool:
         span = SpanId(FEED, plan.span)

@@ -96,15 +96,27 @@ def _unapplied(draft: Draft, name: str, index: FeedIndex, said: FeedProgressed |
     return {span: append_ms for append_ms, span in sorted(worst, key=lambda each: each[1])}
 
 
+def _paused(draft: Draft, name: str) -> SpanKey | None:
+    """A paused table that had changes to apply at the last look at the source, or may have had."""
+    feed, (complete, _) = draft.feed(name), draft.term.complete.get(name, (frozenset(), 0))
+    tables = () if feed is None else feed.paused
+    return next((SpanKey(name, paused.table) for paused in tables if paused.table not in complete), None)
+
+
 def _held_by(
     draft: Draft, name: str, index: FeedIndex, said: FeedProgressed | None, unapplied: Mapping[str, int]
 ) -> HeldBy | None:
-    """What holds the checkpoint: a span that nobody replicates, else one that fails, does not get on, or lags most."""
+    """What holds the checkpoint: a span that nobody replicates, else one that fails, does not get on, or lags most.
+
+    If there is none, a paused table.
+    """
     waiting, erring, lagging = index.waiting.first(), draft.first_erring(name), index.lagging.first()
     late = min(unapplied, key=lambda span: (unapplied[span], span), default=lagging)
     key = waiting if waiting is not None else erring
     if key is None and late is not None:
         key = SpanKey(name, late)
+    if key is None:
+        key = _paused(draft, name)
     if key is None:
         return None
     standing = standing_of(draft.state, key, unapplied)

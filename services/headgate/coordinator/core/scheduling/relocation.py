@@ -263,13 +263,15 @@ def make_plans(draft: Draft) -> None:
 
 
 def _even_plan(draft: Draft, name: str) -> deque[tuple[SpanKey, SessionId]] | None:
-    """None while a span of the feed does not replicate: it would be counted where it does not stay."""
+    """None while a span of the feed that should replicate does not: it would be counted where it does not stay."""
     index = draft.state.index.feed(name)
     if index.waiting or draft.moving_count(name):
         return None
     held = []
     for span in sorted(index.plans):
         record = draft.span(SpanKey(name, span))
+        if not draft.is_wanted(SpanKey(name, span)):
+            continue  # its table is paused
         if record is None or record.primary is None or not span_lifecycle.is_movable(record):
             return None
         held.append((SpanKey(name, span), (record.primary.agent, record.primary.session)))

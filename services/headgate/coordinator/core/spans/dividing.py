@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.outcomes import no_such_feed, no_such_table, refuse, waits_for_upgrade
+from headgate.coordinator.core.span_predicates import paused_table
 from headgate.coordinator.core.spans import span_lifecycle
 from headgate.coordinator.core.term import SessionId
 from headgate.coordinator.schedulers import split
@@ -46,6 +47,7 @@ __all__ = [
     "take_up",
     "try_division",
     "why_not_now",
+    "why_paused",
 ]
 
 _WITH_OTHERS: Final = (
@@ -109,12 +111,22 @@ def why_not_now(draft: Draft, name: str, plans: list[SpanPlan]) -> str | None:
     rebalance = draft.term.rebalances.get(name)
     return (
         _why_under_way(draft, name, plans[0].table)
+        or why_paused(draft, name, plans[0].span)
         # Agents that read less find the plan of a span only under its name: they could not close what is not planned.
         or waits_for_upgrade(draft, replace(feed, pinned=("any",)))
         or (f"feed {name!r} is being rebalanced, by request {rebalance.request}: ask later" if rebalance else None)
         or (f"{count} tables of feed {name!r} are being divided already: ask again later" if is_full else None)
         or next(filter(None, (_why_not_still(draft, SpanKey(name, plan.span)) for plan in plans)), None)
     )
+
+
+def why_paused(draft: Draft, name: str, span: str) -> str | None:
+    """Why a span of a paused table can be neither moved nor divided; None if its table is not paused."""
+    feed = draft.feed(name)
+    paused = None if feed is None else paused_table(feed, span)
+    if paused is None:
+        return None
+    return f"table {paused.table!r} is paused by {paused.by}. Resume it first: headgate table resume"
 
 
 def _why_not_still(draft: Draft, key: SpanKey) -> str | None:

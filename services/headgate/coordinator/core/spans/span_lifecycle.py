@@ -28,9 +28,17 @@ from headgate.coordinator.core.signals import (
     session_of,
     signals,
 )
+from headgate.coordinator.core.span_predicates import paused_table
 from headgate.coordinator.core.spans import abandoning, waiting
 from headgate.coordinator.core.term import SessionId
-from headgate.records.control import FeedRecorded, FeedState, ReplicationState, SpanDispatched, TaskState
+from headgate.records.control import (
+    FeedRecorded,
+    FeedState,
+    ReplicationState,
+    SpanDispatched,
+    TaskState,
+    WantedState,
+)
 from headgate.records.keys import SpanKey
 
 PREPARE_SECONDS_MAX: Final = 60.0
@@ -162,7 +170,10 @@ def begin_move(draft: Draft, key: SpanKey, target: SessionId, request: str | Non
 
 def close(draft: Draft, key: SpanKey) -> None:
     """Let the span be sealed, by whoever has it or whoever comes."""
-    act(draft, key, _known(draft, key), Signal.CLOSE, cause(draft, reason="the feed is being stopped or removed"))
+    feed = draft.feed(key.feed)
+    is_paused = feed is not None and feed.wanted is WantedState.RUNNING and paused_table(feed, key.span) is not None
+    what = "table is being paused" if is_paused else "feed is being stopped or removed"
+    act(draft, key, _known(draft, key), Signal.CLOSE, cause(draft, reason=f"the {what}"))
 
 
 def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:

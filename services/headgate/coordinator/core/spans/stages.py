@@ -4,7 +4,8 @@ The checkpoint record, ``headgate why`` and whoever else tells people about a sp
 The answer follows from the log alone, so that it can be given by a process that is no owner.
 
 Stages (records/error_codes.py): **agent missing**, **barrier** (a new owner waits for agents to answer), **scheduling**
-(given out, or on its way between agents), **source**, **decode**, **sink**. A failed span stands where its error says.
+(given out, or on its way between agents), **source**, **decode**, **sink**, **paused** (by an operator). A failed span
+stands where its error says.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from typing import Final
 import msgspec
 
 from headgate.coordinator.core.index import LAG_HOLDS_MS
-from headgate.coordinator.core.span_predicates import is_erring, is_open
+from headgate.coordinator.core.span_predicates import is_erring, is_open, paused_table
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.records.control import (
     Assignment,
@@ -47,6 +48,12 @@ class Standing(msgspec.Struct, frozen=True):
 def standing_of(state: CoordinatorState, key: SpanKey, unapplied: Mapping[str, int] | None = None) -> Standing:
     """Where the span stands. ``unapplied``: instead of what the feed's checkpoint says (records/control.py)."""
     record = state.spans.get(key)
+    feed = state.feeds.get(key.feed)
+    paused = None if feed is None else paused_table(feed, key.span)
+    if feed is not None and paused is not None and not is_open(record):
+        detail = f"paused by {paused.by}"
+        advice = f"`headgate table resume {key.feed} {paused.table}` resumes it"
+        return Standing(Stage.PAUSED, None, detail, advice, since_ms=paused.since_ms)
     if record is None or record.primary is None:
         return _of_unassigned(state, key, record)
     role = record.primary

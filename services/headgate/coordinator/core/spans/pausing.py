@@ -1,0 +1,103 @@
+"""Pausing one table of a running feed, and resuming it (docs/adr/0108).
+
+The feed's record names its paused tables. Their spans are not wanted, so they end as those of a paused feed do: they
+are closed, sealed at the sink, and assigned to nobody until the table is resumed. There is no other transition.
+
+A request to pause is done when every span of the table is sealed. The term remembers who waits for that; a new owner
+resumes what was accepted.
+"""
+
+from msgspec.structs import replace
+
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.outcomes import no_such_feed, no_such_table, refuse, waits_for_upgrade
+from headgate.coordinator.core.span_predicates import is_open, paused_table
+from headgate.records.control import FeedRecorded, OperationRequested, OutcomeStatus, PausedTable, WantedState
+from headgate.records.fitting import fitted_text
+from headgate.records.keys import FeedKey, SpanKey
+
+__all__ = ["pause", "resume", "settle", "take_up"]
+
+
+def pause(draft: Draft, request: str, requested: OperationRequested) -> None:
+    """Start a pause_table."""
+    feed, reason = _feed_of(draft, requested)
+    if feed is None or reason is not None:
+        return refuse(draft, request, reason or no_such_feed(draft, requested.feed))
+    table = requested.table or ""
+    paused = paused_table(feed, table)
+    if paused is not None:
+        return refuse(draft, request, f"table {table!r} is paused already, by {paused.by}")
+    if (requested.feed, table) in draft.term.divisions:
+        return refuse(draft, request, f"table {table!r} is being split or merged. Pause it when that is done")
+    entry = PausedTable(table, fitted_text(requested.requested_by), draft.now.wall_ms)
+    changed = replace(feed, paused=tuple(sorted((*feed.paused, entry), key=lambda each: each.table)))
+    reason = waits_for_upgrade(draft, changed)
+    if reason is not None:
+        return refuse(draft, request, reason)
+    _write(draft, requested.feed, changed)
+    draft.term.pauses[requested.feed, table] = request
+    draft.settle(request, OutcomeStatus.ACCEPTED, "the table is being drained and sealed")
+    return None
+
+
+def resume(draft: Draft, request: str, requested: OperationRequested) -> None:
+    """Answer a resume_table."""
+    feed, reason = _feed_of(draft, requested)
+    if feed is None or reason is not None:
+        return refuse(draft, request, reason or no_such_feed(draft, requested.feed))
+    table = requested.table or ""
+    if paused_table(feed, table) is None:
+        return refuse(draft, request, f"table {table!r} is not paused")
+    _write(draft, requested.feed, replace(feed, paused=tuple(each for each in feed.paused if each.table != table)))
+    waiting = draft.term.pauses.pop((requested.feed, table), None)
+    if waiting is not None:
+        draft.settle(waiting, OutcomeStatus.FAILED, f"superseded by request {request}")
+    draft.settle(request, OutcomeStatus.DONE, "the table resumes from its checkpoint")
+    return None
+
+
+def take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
+    """An owner before me accepted a pause_table; what it asks for is in the feed's record."""
+    draft.term.pauses[requested.feed, requested.table or ""] = request
+
+
+def settle(draft: Draft) -> None:
+    """After a round: which tables are sealed, and which pauses nothing is left of."""
+    for (name, table), request in sorted(draft.term.pauses.items()):
+        feed = draft.feed(name)
+        if feed is None or feed.wanted is WantedState.REMOVED:
+            draft.settle(request, OutcomeStatus.FAILED, "the feed is being removed")
+        elif paused_table(feed, table) is None:
+            draft.settle(request, OutcomeStatus.FAILED, "the table was resumed")
+        elif _is_written(draft, name, feed, table):
+            continue
+        else:
+            draft.settle(request, OutcomeStatus.DONE, "paused: the table is sealed at the sink")
+        del draft.term.pauses[name, table]
+
+
+def _feed_of(draft: Draft, requested: OperationRequested) -> tuple[FeedRecorded | None, str | None]:
+    """The feed, and why none of its tables can be paused or resumed."""
+    feed = draft.feed(requested.feed)
+    if feed is None:
+        return None, no_such_feed(draft, requested.feed)
+    if feed.wanted is not WantedState.RUNNING:
+        return feed, f"feed {requested.feed!r} is {feed.state}, wanted {feed.wanted}: resume it first"
+    if all(plan.table != requested.table for plan in feed.spans):
+        return feed, no_such_table(feed, requested.feed, requested.table)
+    return feed, None
+
+
+def _is_written(draft: Draft, name: str, feed: FeedRecorded, table: str) -> bool:
+    """Whether somebody may still write a span of the table, also one that it was divided into before."""
+    whole = SpanKey(name, table)
+    planned = [SpanKey(name, plan.span) for plan in feed.spans if plan.table == table]
+    return any(is_open(draft.span(key)) for key in (whole, *planned, *draft.state.index.overlapping(whole)))
+
+
+def _write(draft: Draft, name: str, feed: FeedRecorded) -> None:
+    draft.put(FeedKey(name), replace(feed, owner_rev=draft.term.owner_rev, changed_ms=draft.now.wall_ms))
+    draft.feeds_touched.add(name)
+    # The spans concerned are in the index once this is evolved; the next round, at once, takes them from there.
+    draft.set_timer("schedule", "", 0.0)
