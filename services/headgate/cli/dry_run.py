@@ -10,9 +10,9 @@ from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of_refusal
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.cli.rendering import print_plain
 from headgate.cli.shard_state import replayed
-from headgate.config.feed import FeedSpec, parse_feed
+from headgate.config.feed import FeedSpec
 from headgate.coordinator.core.effects import FeedRefused, FeedResolved, ResolveFeed
-from headgate.coordinator.core.feeds.dry_run import would_refuse_create, would_refuse_update
+from headgate.coordinator.core.feeds.dry_run import would_refuse_create, would_refuse_name, would_refuse_update
 from headgate.coordinator.shell.effect_runner import FeedWork
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import shard_of
@@ -21,8 +21,6 @@ from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.records.control import FeedRecorded, OperationKind, SpanPlan
 from headgate.records.keys import FeedKey
 from headgate.runtime.machine import EffectFailed
-from headgate.sources.said import tables_said
-from headgate.tables.missing import MissingTables, plan_missing
 
 __all__ = ["rehearse", "rehearsed"]
 
@@ -30,7 +28,7 @@ __all__ = ["rehearse", "rehearsed"]
 def rehearse(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpec, output: Output) -> None:
     """Say what would become of a create_feed or update_feed. Raises CommandError where it would be refused."""
     result = rehearsed(log, own_prefix, kind, spec)
-    _show(kind, spec.feed, result, _missing(log, result), output)
+    _show(kind, spec.feed, result, output)
 
 
 def rehearsed(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpec) -> FeedResolved:
@@ -38,6 +36,10 @@ def rehearsed(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpe
     name = spec.feed
     work = FeedWork(log.connection, cluster_id=log.cluster_id, own_prefix=own_prefix, change_logs=FeedChangeLogs(log))
     snapshot = read_snapshot(log)
+    state = replayed(snapshot, shard_of(name, log.shards))
+    taken = would_refuse_name(state, name) if kind is OperationKind.CREATE_FEED else None
+    if taken is not None:  # before the sink is asked, which would only report that the feed's tables are taken
+        raise _refused(kind, name, taken)
     feed = snapshot.get(FeedKey(name), FeedRecorded) if kind is OperationKind.UPDATE_FEED else None
     result: FeedResolved | FeedRefused | EffectFailed = work.run(
         ResolveFeed("", name, spec.to_json(), () if feed is None else feed.spans)
@@ -46,7 +48,6 @@ def rehearsed(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpe
         raise CommandError(ExitCode.REQUEST_TIMED_OUT, f"{kind.value} of {name} would have to wait: {result.reason}")
     if isinstance(result, FeedRefused):
         raise _refused(kind, name, result.reason)
-    state = replayed(snapshot, shard_of(name, log.shards))
     judge = would_refuse_create if kind is OperationKind.CREATE_FEED else would_refuse_update
     reason = judge(state, name, result)
     if reason is not None:
@@ -58,22 +59,16 @@ def _refused(kind: OperationKind, name: str, reason: str) -> CommandError:
     return CommandError(exit_code_of_refusal(reason), f"{kind.value} of {name} would be refused: {reason}")
 
 
-def _missing(log: KafkaLog, result: FeedResolved) -> MissingTables:
-    """The tables that would be created."""
-    spec = parse_feed(result.spec)
-    return plan_missing(spec, result.spans, tables_said(log.connection, spec, result.spans))
-
-
-def _show(kind: OperationKind, name: str, result: FeedResolved, missing: MissingTables, output: Output) -> None:
-    rows = [_row(plan, "missing" if plan.table in missing.lacking else "exists") for plan in result.spans]
-    statements = missing.tables.text
+def _show(kind: OperationKind, name: str, result: FeedResolved, output: Output) -> None:
+    rows = [_row(plan, "missing" if plan.table in result.missing else "exists") for plan in result.spans]
+    statements = result.statements
     if output is Output.TABLE:
         show_rows(("table", "at_sink", "topic", "partitions", "start"), rows, output)
         if statements:
             print_plain(f"\n{statements}")
         note(f"{name}: {kind.value} would be accepted with {len(rows)} tables; nothing was written")
-        if missing.lacking:
-            note(f"{name}: Headgate would create {len(missing.lacking)} of them by the statements above")
+        if result.missing:
+            note(f"{name}: Headgate would create {len(result.missing)} of them by the statements above")
         if result.note:
             note(f"{name}: {result.note}")
         for warning in result.warnings:

@@ -521,7 +521,7 @@ def test_a_dry_run_says_what_would_become_of_it_and_writes_nothing(
 
     assert headgate("feed", "create", file).exit_code == 0
     again = headgate("feed", "create", file, "--dry-run")
-    assert (again.exit_code, "feed 'shop' exists" in again.stderr) == (ExitCode.REQUEST_REFUSED, True)
+    assert (again.exit_code, "feed 'shop' already exists" in again.stderr) == (ExitCode.REQUEST_REFUSED, True)
     other = headgate("feed", "create", shop.file("other"), "--dry-run")
     assert (other.exit_code, "already written by feed 'shop'" in other.stderr) == (ExitCode.SINK_REFUSED, True)
     assert headgate("feed", "update", file, "--dry-run").exit_code == 0, "it would be paused and resumed"

@@ -30,7 +30,7 @@ def meaning(spec: str = SPEC, plans: tuple[SpanPlan, ...] = PLANS, sink_id: str 
 def test_a_feed_is_judged_by_what_is_there_and_nothing_of_it_stays() -> None:
     there = state()
     before = digest(there)
-    assert "feed 'shop' exists" in str(would_refuse_create(there, "shop", meaning()))
+    assert "feed 'shop' already exists" in str(would_refuse_create(there, "shop", meaning()))
     assert "t1 is already written by feed 'shop': a table" in str(would_refuse_create(there, "new", meaning()))
     elsewhere = meaning(SPEC.replace("host=a", "host=b"))
     assert would_refuse_create(there, "new", elsewhere) is None

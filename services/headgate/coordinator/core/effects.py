@@ -84,7 +84,8 @@ class FeedResolved(msgspec.Struct, frozen=True):
     ``spec`` is the feed's JSON as accepted. In it ``sink.dsn`` must be spelled the same for the same database: two
     feeds with equal ``sink.type`` and ``sink.dsn`` (or ``sink.connection``), or with equal ``sink_id``, may not share a
     table. ``target_ts`` is the spec's. Without ``spans`` the feed waits for its first table; ``note`` says what for.
-    ``warnings``: what whoever makes the feed should know, a sentence each.
+    ``warnings``: what whoever makes the feed should know, a sentence each. ``missing``: tables that the sink does not
+    have yet, and ``statements`` the SQL by which agents will create them.
     """
 
     spec: str
@@ -93,6 +94,8 @@ class FeedResolved(msgspec.Struct, frozen=True):
     sink_id: str | None = None
     note: str = ""
     warnings: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    statements: str = ""
 
 
 class TablesDiscovered(msgspec.Struct, frozen=True):

@@ -94,6 +94,15 @@ class StartImpossibleError(Exception):
     """The feed cannot go on from the time asked for."""
 
 
+class _Checked(msgspec.Struct, frozen=True):
+    """``spec`` has the sink's one spelling of its address, ``sink_id`` is what the sink calls itself."""
+
+    spec: FeedSpec
+    sink_id: str | None
+    warnings: tuple[str, ...]
+    missing: MissingTables
+
+
 class FeedWork:
     """Runs ResolveFeed, ResolveStart, DiscoverTables and ForgetFeed; may be called from several threads.
 
@@ -148,7 +157,7 @@ class FeedWork:
             if spec.source.registry is not None:
                 SchemaRegistry(spec.source.registry).check()
             check_source_database(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
-            accepted, sink_id, warnings = self._check(spec, spans)
+            checked = self._check(spec, spans)
             note = "" if spans else no_match(spec.source.topic_pattern or "", present_topics(self._connection))
         except (SourceUnreachableError, ChangeLogUnavailableError) as error:
             return EffectFailed(str(error))
@@ -156,13 +165,21 @@ class FeedWork:
             return _refused("feed_spec", str(error))
         except (SourceError, SinkError, SchemasUnavailableError) as error:
             return _refused(error.code, str(error))
-        return FeedResolved(accepted.to_json(), spans, accepted.source.target_ts, sink_id, note, warnings)
+        return FeedResolved(
+            checked.spec.to_json(),
+            spans,
+            checked.spec.source.target_ts,
+            checked.sink_id,
+            note,
+            checked.warnings,
+            tuple(sorted(checked.missing.lacking)),
+            checked.missing.tables.text,
+        )
 
-    def _check(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> tuple[FeedSpec, str | None, tuple[str, ...]]:
+    def _check(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> _Checked:
         """All that is checked of tables before they are a feed's, when it is created and when they join it later.
 
-        The spec and what the sink calls itself as from ``_check_sink``, and warnings. Raises SourceError, SinkError,
-        SchemasUnavailableError.
+        Raises SourceError, SinkError, SchemasUnavailableError.
         """
         return self._check_seen(spec, spans, self._preview(spec, spans))
 
@@ -171,18 +188,16 @@ class FeedWork:
         seen = self._preview(spec, spans)
         if empty := {plan.topic for plan in spans} - seen.keys():
             raise NoRecordsError(empty)
-        return self._check_seen(spec, spans, seen)[2]
+        return self._check_seen(spec, spans, seen).warnings
 
     def _preview(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> dict[str, Seen]:
         return preview(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
 
-    def _check_seen(
-        self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: dict[str, Seen]
-    ) -> tuple[FeedSpec, str | None, tuple[str, ...]]:
+    def _check_seen(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: dict[str, Seen]) -> _Checked:
         unread = check_formats(spec, seen)
-        accepted, sink_id, changed = self._check_sink(spec, spans, seen)
+        checked = self._check_sink(spec, spans, seen)
         compacted = compaction_warnings(self._connection, spec, (plan.topic for plan in spans))
-        return accepted, sink_id, (*unread, *compacted, *changed)
+        return replace(checked, warnings=(*unread, *compacted, *checked.warnings))
 
     def _discover(self, effect: DiscoverTables) -> TablesDiscovered | FeedRefused | EffectFailed:
         try:
@@ -314,10 +329,8 @@ class FeedWork:
         check_retention(self._connection, topic, given.offsets)
         return replace(plan, start=given.offsets)
 
-    def _check_sink(
-        self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: Mapping[str, Seen]
-    ) -> tuple[FeedSpec, str | None, tuple[str, ...]]:
-        """The spec with the sink's one spelling of its address, what the sink calls itself, and warnings on its tables.
+    def _check_sink(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: Mapping[str, Seen]) -> _Checked:
+        """What is found at the sink, with warnings on its tables.
 
         Raises SinkError, also where a feed that runs holds a table (under whatever address), and where the sink is the
         source; SourceError.
@@ -340,7 +353,7 @@ class FeedWork:
             if (shape := shapes.get(plan.table) or planned.get(plan.table)) is not None
         ]
         warnings = (*trigger_warnings(accepted, shapes.values()), *connector_warnings(known, seen))
-        return spec.model_copy(update={"sink": accepted}), sink_id, warnings
+        return _Checked(spec.model_copy(update={"sink": accepted}), sink_id, warnings, missing)
 
     def _missing(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> MissingTables:
         """Tables that agents will create. Raises SinkError where one of them cannot be created, SourceError."""

@@ -52,7 +52,17 @@ from headgate.records.spans import table_of
 from headgate.records.ts import TS_MAX
 from headgate.runtime.machine import EffectFailed
 
-__all__ = ["FIXED", "ask_again", "create", "finish", "rewind", "update", "why_not_created", "why_not_updated"]
+__all__ = [
+    "FIXED",
+    "ask_again",
+    "create",
+    "finish",
+    "rewind",
+    "update",
+    "why_name_taken",
+    "why_not_created",
+    "why_not_updated",
+]
 
 EFFECT_RETRY_SECONDS: Final = 5.0
 """Pause before an effect that could not be run is asked for again."""
@@ -81,7 +91,7 @@ def create(draft: Draft, request: str, requested: OperationRequested) -> None:
         return refuse(draft, request, coded("feed_spec", str(error)))
     if requested.spec is None:
         return refuse(draft, request, "the request has no spec: say what to read and where to write")
-    reason = _name_is_taken(draft, request, requested.feed)
+    reason = why_name_taken(draft, request, requested.feed)
     if reason is not None:
         return refuse(draft, request, reason)
     draft.settle(request, OutcomeStatus.ACCEPTED, "looking at the source topics and the sink")
@@ -89,12 +99,13 @@ def create(draft: Draft, request: str, requested: OperationRequested) -> None:
     return None
 
 
-def _name_is_taken(draft: Draft, request: str, name: str) -> str | None:
+def why_name_taken(draft: Draft, request: str, name: str) -> str | None:
+    """Why no feed of this name can be created now; None if one can."""
     feed = draft.feed(name)
     if feed is not None and feed.wanted is WantedState.REMOVED:
         return f"feed {name!r} is still being removed: try again when it is gone"
     if feed is not None:
-        return f"feed {name!r} exists: choose another name, or remove it first"
+        return f"feed {name!r} already exists. Change it with `headgate feed update`, or choose another name"
     for other, placed in sorted(draft.state.requests.items()):
         outcome = draft.outcome(other)
         is_under_way = outcome is not None and outcome.status is OutcomeStatus.ACCEPTED
@@ -236,7 +247,7 @@ def _made(draft: Draft, request: str, result: FeedResolved, offset: int) -> Feed
 
 def why_not_created(draft: Draft, request: str, name: str, result: FeedResolved) -> str | None:
     """Why there cannot be such a feed; None if there can."""
-    reason = _name_is_taken(draft, request, name) or _why_not(draft, name, result)
+    reason = why_name_taken(draft, request, name) or _why_not(draft, name, result)
     return reason or waits_for_upgrade(draft, _made(draft, request, result, 0))
 
 

@@ -17,6 +17,11 @@ NO_REQUEST: Final = ""
 """No request of an operator has this id."""
 
 
+def would_refuse_name(state: CoordinatorState, feed: str) -> str | None:
+    """Why no feed of this name could be created, whatever it means; None if one could."""
+    return acceptance.why_name_taken(_draft(state), NO_REQUEST, feed)
+
+
 def would_refuse_create(state: CoordinatorState, feed: str, result: FeedResolved) -> str | None:
     """Why ``feed`` could not be created as ``result`` means it; None if it could."""
     return acceptance.why_not_created(_draft(state), NO_REQUEST, feed, result)
