@@ -94,6 +94,8 @@ CHANGES = {
     "migration throttle",
     "table merge",
     "table move",
+    "table pause",
+    "table resume",
     "table split",
     "topic create",
     "topic grant",
