@@ -41,7 +41,9 @@ def list_owners(*, output: Format = Output.TABLE, cluster: ClusterOptions) -> No
 @app.command()
 def resign(
     *,
-    shard: Annotated[int | None, typer.Option("--shard", min=0, help="only the owner of this shard [all]")] = None,
+    shard: Annotated[
+        int | None, typer.Option("--shard", min=0, help="only the owner of this shard", show_default="all")
+    ] = None,
     change: Change,
     timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
     output: Format = Output.TABLE,

@@ -39,7 +39,8 @@ def doctor(
         typer.Option(
             "--for",
             metavar="SERVICE",
-            help="check the Kafka rights of this service [default: agent]",
+            help="check the Kafka rights of this service",
+            show_default="agent",
             autocompletion=complete_services,
         ),
     ] = None,

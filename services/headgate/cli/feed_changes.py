@@ -53,7 +53,8 @@ def resume(
             "--from",
             metavar="earliest|latest|TIME|FILE",
             help="position to resume from, while the feed is stopped. TIME: RFC 3339 or a ts, for feeds with "
-            "resolved_ts. FILE: JSON with offsets by topic and partition [its checkpoint]",
+            "resolved_ts. FILE: JSON with offsets by topic and partition",
+            show_default="its checkpoint",
         ),
     ] = None,
     change: Destruction,
@@ -135,7 +136,12 @@ def delete(
 def rebalance(
     feed: Annotated[
         str | None,
-        typer.Argument(metavar="[FEED]", help="name of the feed [every feed that runs]", autocompletion=complete_feeds),
+        typer.Argument(
+            metavar="[FEED]",
+            help="name of the feed",
+            show_default="every feed that runs",
+            autocompletion=complete_feeds,
+        ),
     ] = None,
     *,
     change: Change,

@@ -35,7 +35,7 @@ _SINK: Final = Options("--sink", "--sink-password-file", "sink")
 
 def init(
     feed: Annotated[
-        str | None, typer.Argument(metavar="[FEED]", help="name of the feed [default: the source database's]")
+        str | None, typer.Argument(metavar="[FEED]", help="name of the feed", show_default="the source database's")
     ] = None,
     *,
     source: Annotated[

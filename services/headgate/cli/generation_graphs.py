@@ -40,7 +40,10 @@ def graph(
     name: SetName,
     *,
     width: Annotated[
-        int | None, typer.Option("--width", min=WIDTH_MIN, max=WIDTH_MAX, help="columns of the ring [as the terminal]")
+        int | None,
+        typer.Option(
+            "--width", min=WIDTH_MIN, max=WIDTH_MAX, help="columns of the ring", show_default="as the terminal"
+        ),
     ] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="write it to this file, as SVG")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="write it to this file, as HTML")] = None,

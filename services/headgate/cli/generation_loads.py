@@ -98,7 +98,9 @@ def enable(
     *,
     split_above: Annotated[float, typer.Option("--split-above", help="changes per second of one stream")],
     merge_below: Annotated[float, typer.Option("--merge-below", help="changes per second of neighbours together")] = 0,
-    streams_max: Annotated[int | None, typer.Option("--streams-max", min=1, help="[half of the partitions]")] = None,
+    streams_max: Annotated[
+        int | None, typer.Option("--streams-max", min=1, help="most streams", show_default="half of the partitions")
+    ] = None,
     streams_min: Annotated[int, typer.Option("--streams-min", min=1)] = 1,
     settle: Annotated[
         float, typer.Option("--settle", help="seconds before a new stream can be split or merged")

@@ -40,7 +40,9 @@ SetName = Annotated[
 ]
 GenerationOf = Annotated[
     int | None,
-    typer.Option("--generation", help="its timestamp in ms [the latest]", autocompletion=complete_timestamps),
+    typer.Option(
+        "--generation", help="its timestamp in ms", show_default="the latest", autocompletion=complete_timestamps
+    ),
 ]
 RingFile = Annotated[
     Path | None, typer.Option("--ring", help="YAML or JSON: nodes, each with name, shards, tokens (and ignore_msb)")

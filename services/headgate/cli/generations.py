@@ -82,7 +82,7 @@ def list_readers(name: SetName, *, output: Format = Output.TABLE, cluster: Clust
 def create(
     name: Annotated[str, typer.Argument(metavar="SET", help="name of the new change log")],
     *,
-    topic: Annotated[str | None, typer.Option("--topic", help="Kafka topic [the set's name]")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Kafka topic", show_default="the set's name")] = None,
     partitions: Annotated[
         int, typer.Option("--partitions", min=1, help="the maximum of streams at once; `grow` adds partitions")
     ],
@@ -192,7 +192,9 @@ def show(
     *,
     generation: Annotated[
         int | None,
-        typer.Option("--generation", help="its number [the one in force]", autocompletion=complete_generations),
+        typer.Option(
+            "--generation", help="its number", show_default="the one in force", autocompletion=complete_generations
+        ),
     ] = None,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,

@@ -173,6 +173,12 @@ def test_each_command_is_known_for_what_it_does() -> None:
     assert sorted(ALL) == sorted(name for kind in kinds for name in kind)
 
 
+def test_no_help_has_words_in_brackets_which_a_terminal_does_not_show() -> None:
+    """rich takes them for a style. A default that is not a value is said by ``show_default``."""
+    texts = {(name, each.help) for name, command in ALL.items() for each in (command, *command.params)}
+    assert [text for text in sorted(texts, key=str) if re.search(r"\[[a-z/#@]", text[1] or "")] == []
+
+
 @pytest.mark.parametrize("name", sorted(ALL))
 def test_a_command_has_the_options_of_its_kind_and_no_other_way_to_act(name: str) -> None:
     options = {option for each in ALL[name].params for option in each.opts}
