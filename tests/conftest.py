@@ -27,19 +27,11 @@ os.environ["HEADGATE_CONNECTIONS"] = str(Path(tempfile.mkdtemp(prefix="headgate-
 # start takes 8 s of CPU instead of 13, its first jobs 4 instead of 9.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
 
-pytest_plugins = ["fixtures.parallel", "fixtures.services", "fixtures.capture"]
+pytest_plugins = ["fixtures.parallel", "fixtures.services", "fixtures.capture", "fixtures.left_by_spark"]
 
 # No test asserts a time, and neither does the library that makes its examples: a busy machine is not a finding.
 settings.register_profile("headgate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headgate")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def leaks_stay_here(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collect the sockets that PySpark leaves open in the modules that start it, which ignore them."""
-    yield
-    if any("ResourceWarning" in str(mark.args) for mark in request.node.iter_markers("filterwarnings")):
-        gc.collect()
 
 
 _open_loops: dict[int, str] = {}

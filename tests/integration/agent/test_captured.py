@@ -20,8 +20,6 @@ pytestmark = [
     pytest.mark.timeout(900),  # two connectors, a Spark and four databases start here, on a machine that may be busy
     pytest.mark.spark,
     pytest.mark.integration,
-    # PySpark leaves the sockets of collect() to the garbage collector.
-    pytest.mark.filterwarnings("ignore:unclosed <socket.socket .*family=2:ResourceWarning"),
 ]
 
 Run = Callable[[str], object]

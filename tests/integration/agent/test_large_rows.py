@@ -23,8 +23,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
     pytest.mark.long,
-    # PySpark leaves the sockets of collect() to the garbage collector.
-    pytest.mark.filterwarnings("ignore:unclosed <socket.socket .*family=2:ResourceWarning"),
 ]
 
 ROW_BYTES = 10 << 20

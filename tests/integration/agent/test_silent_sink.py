@@ -27,8 +27,6 @@ from .conftest import Bed, reached
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
-    # PySpark leaves the sockets of collect() to the garbage collector.
-    pytest.mark.filterwarnings("ignore:unclosed <socket.socket .*family=2:ResourceWarning"),
 ]
 
 TABLES = 6

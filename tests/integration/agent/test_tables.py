@@ -28,8 +28,6 @@ __all__ = ["log"]
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
-    # PySpark leaves the sockets of collect() to the garbage collector.
-    pytest.mark.filterwarnings("ignore:unclosed <socket.socket .*family=2:ResourceWarning"),
 ]
 
 PARTITIONS = 2

@@ -24,8 +24,6 @@ pytestmark = [
     pytest.mark.timeout(600),  # a connector, a Spark and two databases start here, on a machine that may be busy
     pytest.mark.spark,
     pytest.mark.integration,
-    # PySpark leaves the sockets of collect() to the garbage collector.
-    pytest.mark.filterwarnings("ignore:unclosed <socket.socket .*family=2:ResourceWarning"),
 ]
 
 Session = psycopg.Connection[tuple]

@@ -10,8 +10,6 @@ from headgate.replication.spark import WORKER_DAEMON, WORKER_MEMORY_ARENAS, Spar
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.integration,
-    # PySpark leaves the sockets of collect() to the garbage collector.
-    pytest.mark.filterwarnings("ignore:unclosed <socket.socket .*family=2:ResourceWarning"),
 ]
 
 
