@@ -141,7 +141,7 @@ MARIADB = [
     Type("datetime(6)", ("'9999-12-31 23:59:59.999999'",)),
     Type("timestamp(6) NULL", ("'2038-01-19 03:14:07.999999'",), get="({} AT TIME ZONE 'UTC')::text"),
     Type("year", ("1901", "2155")),
-    Type("enum('glad','so, so')", ("'so, so'", "'glad'")),
+    Type("enum('glad','so so')", ("'so so'", "'glad'")),
     Type("set('a','b','c')", ("'a,c'", "''")),
     Type("json", ("'{\"a\": [1, null]}'",)),
     Type("uuid", ("'5e045c13-0000-4000-8000-000000000001'",)),

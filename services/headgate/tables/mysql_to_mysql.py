@@ -7,11 +7,12 @@ from headgate.databases.mysql.catalogue import MysqlColumn
 from headgate.databases.mysql.types import GEOMETRIES, MysqlType, parse_type
 from headgate.tables.mapped import Default, LeftOut, Mapped, Outcome, Unmapped
 
-__all__ = ["DOUBLED", "NUMBERS", "has_backslash", "same_type", "unfit"]
+__all__ = ["NUMBERS", "REWRITTEN", "has_rewritten_label", "same_type", "unfit"]
 
-DOUBLED: Final = "the connector adds backslashes to labels where one of them has a backslash or a quote"
+REWRITTEN: Final = "the connector adds backslashes to labels where one of them has a backslash, a quote or a comma"
 
 NUMBERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year"})
+_REWRITES: Final = ("\\", "'", ",")
 _TEXTS: Final = frozenset({"char", "varchar", "enum", "set"})
 _TIMES: Final = frozenset({"date", "time", "datetime"})
 """A timestamp's default is shown in the time zone of the session that asks, so it is left out."""
@@ -32,16 +33,16 @@ def same_type(column: MysqlColumn, source: Product, sink: Product) -> Outcome:
         return Mapped(type=MysqlType(name="json"))
     if found is None:
         return Unmapped(f"{column.type} is not a type that Headgate can create")
-    if has_backslash(found):
-        return Unmapped(DOUBLED, found.sql.partition(" CHARACTER")[0])
+    if has_rewritten_label(found):
+        return Unmapped(REWRITTEN, found.sql.partition(" CHARACTER")[0])
     if source is not sink:
         return _other_product(found, sink)
     return Mapped(type=found, default=_default(found))
 
 
-def has_backslash(found: MysqlType) -> bool:
-    """Whether one of its labels has one, or a quote: the connector's snapshot and log then write labels differently."""
-    return any("\\" in label or "'" in label for label in found.labels)
+def has_rewritten_label(found: MysqlType) -> bool:
+    """Whether the connector's snapshot and its log write one of the labels differently."""
+    return any(mark in label for label in found.labels for mark in _REWRITES)
 
 
 def unfit(column: MysqlColumn) -> LeftOut | None:

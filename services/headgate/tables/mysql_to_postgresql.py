@@ -7,7 +7,7 @@ from headgate.databases.mysql.catalogue import MysqlColumn
 from headgate.databases.mysql.types import MysqlType, parse_type
 from headgate.databases.postgresql.types import PostgresType
 from headgate.tables.mapped import Default, Mapped, Outcome, Unmapped
-from headgate.tables.mysql_to_mysql import DOUBLED, has_backslash, unfit
+from headgate.tables.mysql_to_mysql import REWRITTEN, has_rewritten_label, unfit
 
 __all__ = ["to_postgresql"]
 
@@ -91,7 +91,7 @@ def _interval(found: MysqlType) -> Outcome:
 
 
 def _labeled(found: MysqlType) -> Outcome:
-    return Unmapped(DOUBLED, "text") if has_backslash(found) else _TEXT
+    return Unmapped(REWRITTEN, "text") if has_rewritten_label(found) else _TEXT
 
 
 def _time(name: str, default: Default) -> Callable[[MysqlType], Outcome]:

@@ -75,6 +75,9 @@ FROM_POSTGRESQL = {
 }
 """Type → the sink's; None: refused; empty: left out."""
 
+REWRITTEN_LABEL = "enum('glad','so, so')"
+"""The connector changes its values."""
+
 FROM_MARIADB = {
     "tinyint": "smallint",
     "tinyint unsigned": "smallint",
@@ -107,7 +110,8 @@ FROM_MARIADB = {
     "datetime(6)": "timestamp(6) without time zone",
     "timestamp(6) NULL": "timestamp(6) with time zone",
     "year": "integer",
-    "enum('glad','so, so')": "text",
+    "enum('glad','so so')": "text",
+    REWRITTEN_LABEL: None,
     "set('a','b','c')": "text",
     "json": "json",
     "uuid": "uuid",
@@ -175,7 +179,7 @@ def test_postgresql_keeps_its_types(declared: str) -> None:
     assert again == outcome or declared == "mood", "the type's text is one that the server prints"
 
 
-@pytest.mark.parametrize("declared", documented("mariadb"))
+@pytest.mark.parametrize("declared", [each for each in documented("mariadb") if each != REWRITTEN_LABEL])
 def test_mariadb_keeps_its_types(declared: str) -> None:
     expected = declared.removesuffix(" NULL").replace("boolean", "tinyint(1)")
     assert told(from_mariadb(declared, Product.MARIADB)) == ("" if declared == "point" else expected)
@@ -196,12 +200,13 @@ def test_a_collation_of_the_servers_own_is_kept() -> None:
 
 
 @pytest.mark.parametrize("sink", Product)
-def test_a_backslash_in_a_label_is_refused(sink: Product) -> None:
+def test_a_label_that_the_connector_rewrites_is_refused(sink: Product) -> None:
     outcome = from_mariadb(r"enum('a','b\\c')", sink)
     assert isinstance(outcome, Unmapped)
     assert "backslash" in outcome.reason
     assert isinstance(from_mariadb("set('a','it''s')", sink), Unmapped)
-    assert isinstance(from_mariadb("enum('a','b, c')", sink), Mapped)
+    assert isinstance(from_mariadb("enum('a','b, c')", sink), Unmapped)
+    assert isinstance(from_mariadb("enum('a','b c')", sink), Mapped)
 
 
 @pytest.mark.parametrize("sink", Product)
