@@ -64,11 +64,12 @@ test-containers: $(READY) ## docker-compose.yml with kills, and the integration 
 test-long: $(READY) ## what make test leaves out: campaigns of real faults, hundreds of simulated histories
 	$(PYTEST) -m long
 
-lint: $(READY) types ## ruff, formatter, import contracts, mypy, words that are not plain English
+lint: $(READY) types ## ruff, formatter, import contracts, mypy, words and lines of the pages
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/lint-imports
 	$(RUN)/python infra/lint/words.py
+	$(RUN)/python infra/lint/columns.py
 
 types: $(READY) ## mypy, strict, of the product, the lab and what tests share
 	$(RUN)/mypy

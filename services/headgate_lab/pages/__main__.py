@@ -2,10 +2,10 @@
 
 import sys
 
-from headgate_lab.pages.made import DOCS, PAGES
+from headgate_lab.pages.made import DOCS, PAGES, page
 
-for name, make in PAGES.items():
+for name in PAGES:
     path = DOCS / name
     path.parent.mkdir(exist_ok=True)
-    path.write_text(make(), encoding="utf-8")
+    path.write_text(page(name), encoding="utf-8")
     sys.stdout.write(f"{path}\n")

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Final
 
 from headgate_lab.pages import clauses, codes, imports, metrics, rights, settings, topics, transitions
+from headgate_lab.pages.prose import filled
 
 DOCS: Final = Path(__file__).parents[3] / "docs"
 
-PAGES: Final[Mapping[str, Callable[[], str]]] = {
+_MAKERS: Final[Mapping[str, Callable[[], str]]] = {
     "error-codes.md": codes.error_codes_page,
     "exit-codes.md": codes.exit_codes_page,
     "metrics.md": metrics.page,
@@ -19,4 +20,11 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "reference/topics.md": topics.page,
     "reference/transitions.md": transitions.page,
 }
-"""What makes each, by its path below docs/. All that is in docs/reference is made."""
+
+PAGES: Final = tuple(_MAKERS)
+"""Their paths below docs/. All that is in docs/reference is made."""
+
+
+def page(name: str) -> str:
+    """The text of one of PAGES."""
+    return filled(_MAKERS[name]())
