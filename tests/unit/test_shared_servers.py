@@ -103,3 +103,9 @@ def calls() -> Mapping[str, set[str]]:
 @pytest.mark.parametrize(("call", "place"), CHANGES.items())
 def test_who_changes_something_at_a_broker_waits_until_it_is_so(call: str, place: str) -> None:
     assert [path for path, methods in calls().items() if call in methods] == [place]
+
+
+def test_whether_a_process_has_ended_is_asked_in_one_step() -> None:
+    """``is_running()`` and then ``status()`` raised NoSuchProcess for one that was collected in between."""
+    asking = [path for path in (ROOT / "tests").rglob("*.py") if "STATUS_ZOMBIE" in path.read_text(encoding="utf-8")]
+    assert [path.name for path in asking if path != Path(__file__)] == ["test_demo.py"], "use support.ended"

@@ -129,7 +129,7 @@ class ServiceProcess:
             with suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
                 if os.getsid(pid) == self.pid:
                     members.add(psutil.Process(pid))
-        self._seen = {process for process in members if _lives(process)}
+        self._seen = {process for process in members if lives(process)}
         self._is_gone = not self._seen and self._process.returncode is not None
         return sorted(self._seen, key=lambda process: (process.pid != self.pid, process.pid))
 
@@ -265,7 +265,7 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _lives(process: psutil.Process) -> bool:
+def lives(process: psutil.Process) -> bool:
     """Whether it can still do something; a zombie only waits to be collected by its parent."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

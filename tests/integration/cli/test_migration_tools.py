@@ -22,6 +22,7 @@ from headgate.migration.shell.reports import PATH
 from integration.cli.conftest import ANSWER_SECONDS, Service, headgate
 from integration.cli.test_migration import Database, done, state_of, submit
 from integration.migration.tool_change import Brake
+from support.ended import has_ended
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -146,7 +147,7 @@ def test_a_killed_owners_program_is_ended_and_begun_once_more(
     os.kill(first.process.pid, signal.SIGKILL)
     first.process.wait(ANSWER_SECONDS)
     eventually(lambda: state_of("p1")["retries"] == 1, "it is tried once more")
-    assert not program.is_running() or program.status() == psutil.STATUS_ZOMBIE
+    assert has_ended(program)
     done("throttle", "p1", "--ratio", "0")
     shown = ended("p1")
     assert (shown["state"], shown["attempt"]) == ("complete", 2), shown

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from headgate.provisioning.time_scale import scaled_seconds
+from support.ended import has_ended
 
 pytestmark = pytest.mark.integration
 
@@ -53,14 +54,7 @@ def start(folder: Path, guarded: str, then: str) -> "subprocess.Popen[str]":
 
 
 def living(pids: list[int]) -> list[int]:
-    found = []
-    for pid in pids:
-        try:
-            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                found.append(pid)
-        except psutil.NoSuchProcess:
-            continue
-    return found
+    return [pid for pid in pids if not has_ended(pid)]
 
 
 def test_a_killed_command_takes_everything_with_it(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.processes import Fate, ServiceError, ServiceProcess, interrupts_deferred, stop_all
+from support.ended import has_ended
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -59,7 +60,7 @@ def test_a_killed_service_leaves_nothing_behind(services: list[ServiceProcess], 
     assert tree[0].pid == service.pid
     service.kill()
     assert service.exit_code == -9
-    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in tree)
+    assert all(map(has_ended, tree))
     service.check()
     assert service.fate is Fate.KILLED
 

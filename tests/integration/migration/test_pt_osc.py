@@ -18,6 +18,7 @@ from headgate.migration.strategies.tools.tool import said_by_tool
 from headgate.records.migration import MigrationStrategy
 from integration.migration.tool_change import BRAKED, Brake, Owner, Table, owned, pid_of
 from support.connections import described
+from support.ended import has_ended
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -110,7 +111,7 @@ def test_a_cancelled_one_is_gone_with_its_triggers_and_its_copy(table: Table, ow
     assert len(table.names("trigger")) == 3
     table.run("UPDATE items SET v = v + 1 WHERE id <= 10")
     assert one.stop() == fx.Stopped()
-    assert not psutil.pid_exists(pid_of(found)) or psutil.Process(pid_of(found)).status() == psutil.STATUS_ZOMBIE
+    assert has_ended(pid_of(found))
     assert (table.names("trigger"), table.names("table")) == ([], ["items"])
     table.run("UPDATE items SET v = v + 1 WHERE id <= 10")
     assert table.run("SELECT SUM(v) FROM items") == [(20,)]
@@ -141,7 +142,7 @@ def test_the_next_owner_ends_what_the_last_one_has_left_and_begins_anew(table: T
     os.killpg(left.pid, signal.SIGSTOP)  # it would not notice that its session was ended
     second = owner(spec_of(table), 2)
     assert second.stop() == fx.Stopped(), "by its folder: its number is not known to this one"
-    assert not left.is_running() or left.status() == psutil.STATUS_ZOMBIE
+    assert has_ended(left)
     assert (table.names("trigger"), table.names("table")) == ([], ["items"])
     second.stands(replace(second.record, attempt=2))
     second.start()
@@ -171,9 +172,7 @@ def test_one_that_runs_elsewhere_can_change_nothing_any_more(
         second.watched(lambda found: found.throttle_reason)
         brake.release()
         os.killpg(pid, signal.SIGCONT)
-        eventually(
-            lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, "it ends"
-        )
+        eventually(lambda: has_ended(pid), "it ends")
         assert len(table.names("trigger")) == 3, "those of the second attempt"
         table.run("UPDATE items SET v = v + 1")
         second.throttle(0.0)
