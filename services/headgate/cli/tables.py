@@ -10,12 +10,12 @@ from headgate.cli.ages import age
 from headgate.cli.changes import Change, permitted
 from headgate.cli.lookup import find_agent, find_feed, find_table
 from headgate.cli.names import FeedName, complete_agents, complete_feeds, complete_parts, complete_tables
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, connected
 from headgate.cli.output import Output, again, show_rows
-from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation, show_settled
+from headgate.cli.requests import OutcomeOptions, ask, operation, show_settled
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import read_snapshot
-from headgate.records.control import FeedRecorded, OperationKind
+from headgate.records.control import FeedRecorded, OperationKind, OperationRequested
 from headgate.records.keys import FeedKey
 from headgate.views.rows import table_rows
 
@@ -63,8 +63,7 @@ def pause(
     table: WholeTable,
     *,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Pause one table of a running feed. Done when it is not written any more.
@@ -73,7 +72,9 @@ def pause(
 
     Example: headgate table pause shop public.orders
     """
-    _ask_about(OperationKind.PAUSE_TABLE, "pause", feed, table, change, timeout=timeout, output=output, cluster=cluster)
+    request = operation(OperationKind.PAUSE_TABLE, feed, table=table)
+    facts = {"operation": request.kind.value}
+    _ask_about(request, f"pause table {table} of feed {feed}", change, facts=facts, outcome=outcome, cluster=cluster)
 
 
 @app.command()
@@ -82,42 +83,16 @@ def resume(
     table: WholeTable,
     *,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Resume a paused table from its checkpoint.
 
     Example: headgate table resume shop public.orders
     """
-    _ask_about(
-        OperationKind.RESUME_TABLE, "resume", feed, table, change, timeout=timeout, output=output, cluster=cluster
-    )
-
-
-def _ask_about(
-    kind: OperationKind,
-    verb: str,
-    feed: str,
-    table: str,
-    change: Change,
-    *,
-    timeout: float,
-    output: Output,
-    cluster: ClusterOptions,
-) -> None:
-    """Pause or resume a table that exists, if the user agrees."""
-    facts = {"feed": feed, "table": table, "operation": kind.value}
-    with connected(cluster) as (_, log):
-
-        def check() -> None:
-            find_table(read_snapshot(log), feed, table)
-
-        permit = permitted(change, f"{verb} table {table} of feed {feed}", output, facts, check=check)
-        if permit is None:
-            return
-        outcome = ask(log, operation(kind, feed, table=table), timeout, permit)
-    show_settled(f"{feed}/{table}", facts, outcome, output)
+    request = operation(OperationKind.RESUME_TABLE, feed, table=table)
+    facts = {"operation": request.kind.value}
+    _ask_about(request, f"resume table {table} of feed {feed}", change, facts=facts, outcome=outcome, cluster=cluster)
 
 
 def _state(row: Mapping[str, Any]) -> str:
@@ -143,27 +118,21 @@ def move(
     ],
     *,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Move a table to another agent. Done when it replicates there.
 
     Example: headgate table move shop public.orders agent-2
     """
-    facts = {"feed": feed, "table": table, "agent": agent}
-    with connected(cluster) as (_, log):
-
-        def check() -> None:
-            snapshot = read_snapshot(log)
-            find_table(snapshot, feed, table)
-            find_agent(snapshot, agent)
-
-        permit = permitted(change, f"move table {table} of feed {feed} to agent {agent}", output, facts, check=check)
-        if permit is None:
-            return
-        outcome = ask(log, operation(OperationKind.MOVE_TABLE, feed, table=table, agent=agent), timeout, permit)
-    show_settled(f"{feed}/{table} → {agent}", facts, outcome, output)
+    _ask_about(
+        operation(OperationKind.MOVE_TABLE, feed, table=table, agent=agent),
+        f"move table {table} of feed {feed} to agent {agent}",
+        change,
+        facts={"agent": agent},
+        outcome=outcome,
+        cluster=cluster,
+    )
 
 
 @app.command()
@@ -175,8 +144,7 @@ def split(
         int | None, typer.Option(min=2, help="number of parts; if left out, the load decides from now on")
     ] = None,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Split a table by its source partitions, so that several agents share it.
@@ -184,15 +152,8 @@ def split(
     Example: headgate table split shop public.orders --parts 4
     """
     what = f"split table {table} of feed {feed}" + (f" into {parts} parts" if parts else " by its load")
-    _divide(
-        OperationKind.SPLIT_TABLE,
-        what,
-        {"feed": feed, "table": table, "parts": parts},
-        change,
-        timeout=timeout,
-        output=output,
-        cluster=cluster,
-    )
+    request = operation(OperationKind.SPLIT_TABLE, feed, table=table, parts=parts)
+    _ask_about(request, what, change, facts={"parts": parts}, outcome=outcome, cluster=cluster)
 
 
 @app.command()
@@ -201,39 +162,37 @@ def merge(
     table: WholeTable,
     *,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Merge the parts of a split table on one agent. Done when it replicates as one."""
+    request = operation(OperationKind.MERGE_TABLE, feed, table=table)
     what = f"merge the parts of table {table} of feed {feed}"
-    _divide(
-        OperationKind.MERGE_TABLE,
-        what,
-        {"feed": feed, "table": table, "parts": 1},
-        change,
-        timeout=timeout,
-        output=output,
-        cluster=cluster,
-    )
+    _ask_about(request, what, change, facts={"parts": 1}, outcome=outcome, cluster=cluster)
 
 
-def _divide(
-    kind: OperationKind,
+def _ask_about(
+    request: OperationRequested,
     what: str,
-    facts: Mapping[str, Any],
     change: Change,
     *,
-    timeout: float,
-    output: Output,
+    facts: Mapping[str, Any],
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Split or merge the table in ``facts``, if the user agrees."""
-    feed, table = facts["feed"], facts["table"]
-    parts = facts["parts"] if kind is OperationKind.SPLIT_TABLE else None
+    """Ask for what changes a table that exists, if the user agrees. ``facts``: what programs are shown beside it."""
+    feed, table, agent = request.feed, request.table or "", request.agent
+    shown = {"feed": feed, "table": table, **facts}
     with connected(cluster) as (_, log):
-        permit = permitted(change, what, output, facts, check=lambda: find_table(read_snapshot(log), feed, table))
+
+        def check() -> None:
+            snapshot = read_snapshot(log)
+            find_table(snapshot, feed, table)
+            if agent is not None:
+                find_agent(snapshot, agent)
+
+        permit = permitted(change, what, outcome.output, shown, check=check)
         if permit is None:
             return
-        outcome = ask(log, operation(kind, feed, table=table, parts=parts), timeout, permit)
-    show_settled(f"{feed}/{table}", facts, outcome, output)
+        settled = ask(log, request, outcome.timeout, permit)
+    show_settled(f"{feed}/{table}" + (f" → {agent}" if agent else ""), shown, settled, outcome.output)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from headgate.eventlog.kafka import KafkaLog
 from headgate.records.control import FeedRecorded, FeedState, SpanPlan, WantedState
+from headgate.records.spans import paused_table
 from headgate.sources.offsets import end_offsets
 from headgate.verify.contract import Side
 
@@ -18,11 +19,12 @@ class TableFeed:
         self._plan = plan
         self._log = log
         self._target = target
+        self._stopped = _why_stopped(record, plan.table)
 
     @property
     def is_running(self) -> bool:
         """As it was when the command began."""
-        return self._record.wanted is WantedState.RUNNING and self._record.state is not FeedState.FAILED
+        return not self._stopped
 
     def ends(self) -> Mapping[int, int]:
         """See Feed. Raises SourceError."""
@@ -36,6 +38,13 @@ class TableFeed:
         for partition, end in sorted(ends.items()):
             at = applied.get(partition, self._plan.start[partition])
             if at < end:
-                stopped = "" if self.is_running else f"is {self._record.state.value} and "
-                return f"{stopped}has applied {self._plan.topic}/{partition} to offset {at} of {end}"
+                return f"{self._stopped}has applied {self._plan.topic}/{partition} to offset {at} of {end}"
         return ""
+
+
+def _why_stopped(record: FeedRecorded, table: str) -> str:
+    """Why changes of the table are not waited for, as the beginning of a clause; empty if they are applied."""
+    if record.wanted is not WantedState.RUNNING or record.state is FeedState.FAILED:
+        return f"is {record.state.value} and "
+    paused = paused_table(record, table)
+    return "" if paused is None else f"does not write the table, which {paused.by} has paused, and "

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.records.control import SpanPlan
+from headgate.records.control import FeedRecorded, PausedTable, SpanPlan
 
 _PART: Final = re.compile(r"(?P<table>.+)~(?P<runs>\d+(?:-\d+)?(?:\.\d+(?:-\d+)?)*)\Z", re.DOTALL)
 
@@ -129,3 +129,11 @@ def divide(plan: SpanPlan, parts: int) -> tuple[SpanPlan, ...]:
         )
         for start, stop in pairwise(edges)
     )
+
+
+def paused_table(feed: FeedRecorded, span: str) -> PausedTable | None:
+    """Who has paused the table of ``span``, and when; None if it is not paused."""
+    if not feed.paused:
+        return None  # asked for every span of a feed
+    table = table_of(span)
+    return next((paused for paused in feed.paused if paused.table == table), None)

@@ -22,7 +22,7 @@ from headgate.records.control import (
     SpanPlan,
 )
 from headgate.records.keys import AgentKey, FeedKey, FeedProgressKey, MemberKey, SpanKey
-from headgate.records.spans import table_of
+from headgate.records.spans import paused_table, table_of
 
 HEARD_LEASES_MAX: Final = 2.0
 """A coordinator not heard for so many of its leases is no standby: its clock may differ from ours by one."""
@@ -192,7 +192,7 @@ def table_rows(snapshot: Snapshot, feed: str) -> list[TableRow]:
 
 def _paused(row: TableRow, record: FeedRecorded) -> TableRow:
     """The row, with who has paused its table. Nobody writes the table any more once it is without an agent."""
-    paused = next((each for each in record.paused if each.table == row.table), None)
+    paused = paused_table(record, row.span)
     if paused is None:
         return row
     state = "paused" if row.state == ReplicationState.ABSENT.value else row.state

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from headgate.agent.core.executor import SpanId
 from headgate.coordinator.core.machine import State
-from headgate.coordinator.core.span_predicates import paused_table
 from headgate.records.control import (
     FeedRecorded,
     FeedState,
@@ -16,6 +15,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import SpanKey
+from headgate.records.spans import paused_table
 from headgate_lab.simulation.agents import AgentProcess
 
 if TYPE_CHECKING:

@@ -3,21 +3,12 @@
 from headgate.records.control import (
     Assignment,
     FeedRecorded,
-    PausedTable,
     ReplicationState,
     SpanDispatched,
     TaskReported,
     WantedState,
 )
-from headgate.records.spans import table_of
-
-
-def paused_table(feed: FeedRecorded, span: str) -> PausedTable | None:
-    """Who has paused the table of ``span``, and when; None if it is not paused."""
-    if not feed.paused:
-        return None  # asked for every span of a feed
-    table = table_of(span)
-    return next((paused for paused in feed.paused if paused.table == table), None)
+from headgate.records.spans import paused_table
 
 
 def is_to_run(feed: FeedRecorded, span: str) -> bool:

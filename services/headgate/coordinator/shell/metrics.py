@@ -12,11 +12,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from headgate.coordinator.core.span_predicates import paused_table
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.eventlog.clock import wall_ms
 from headgate.records.control import FeedState, WantedState
 from headgate.records.error_codes import PARTITIONS_GROWN
+from headgate.records.spans import paused_table
 from headgate.runtime.service import OwnerObserver
 
 FIGURES_SECONDS: Final = 5.0

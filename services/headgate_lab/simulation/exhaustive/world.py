@@ -10,10 +10,11 @@ from typing import Final
 
 from headgate.agent.core.executor import SpanId
 from headgate.coordinator.core.machine import COORDINATOR, State
-from headgate.coordinator.core.span_predicates import is_open, paused_table
+from headgate.coordinator.core.span_predicates import is_open
 from headgate.records.base import Fact
 from headgate.records.control import FeedRecorded, FeedState, ReplicationState, SpanPlan, WantedState
 from headgate.records.keys import FeedKey, RequestKey, SpanKey
+from headgate.records.spans import paused_table
 from headgate_lab.simulation.exhaustive.agent_steps import AgentSteps
 from headgate_lab.simulation.exhaustive.bounds import AGENTS, COMMANDS, FEED, FEED_ID, NOBODY, Bounds, Frame, Step
 from headgate_lab.simulation.exhaustive.owner import WatchedSink, adopt

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.outcomes import no_such_feed, no_such_table, refuse, waits_for_upgrade
-from headgate.coordinator.core.span_predicates import paused_table
 from headgate.coordinator.core.spans import span_lifecycle
 from headgate.coordinator.core.term import SessionId
 from headgate.coordinator.schedulers import split
@@ -35,7 +34,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import FeedKey, SpanKey
-from headgate.records.spans import SpanName, divide, table_of, unite
+from headgate.records.spans import SpanName, divide, paused_table, table_of, unite
 
 __all__ = [
     "add_partitions",

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.outcomes import no_such_feed, no_such_table, refuse, waits_for_upgrade
-from headgate.coordinator.core.span_predicates import is_open, paused_table
+from headgate.coordinator.core.span_predicates import is_open
 from headgate.records.control import FeedRecorded, OperationRequested, OutcomeStatus, PausedTable, WantedState
 from headgate.records.fitting import fitted_text
 from headgate.records.keys import FeedKey, SpanKey
+from headgate.records.spans import paused_table
 
 __all__ = ["pause", "resume", "settle", "take_up"]
 

@@ -28,7 +28,6 @@ from headgate.coordinator.core.signals import (
     session_of,
     signals,
 )
-from headgate.coordinator.core.span_predicates import paused_table
 from headgate.coordinator.core.spans import abandoning, waiting
 from headgate.coordinator.core.term import SessionId
 from headgate.records.control import (
@@ -40,6 +39,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import SpanKey
+from headgate.records.spans import paused_table
 
 PREPARE_SECONDS_MAX: Final = 60.0
 """Opening a source and warming up takes seconds; a target that needs a minute would not serve the table well."""

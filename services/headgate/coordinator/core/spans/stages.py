@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from headgate.coordinator.core.index import LAG_HOLDS_MS
-from headgate.coordinator.core.span_predicates import is_erring, is_open, paused_table
+from headgate.coordinator.core.span_predicates import is_erring, is_open
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.records.control import (
     Assignment,
@@ -29,6 +29,7 @@ from headgate.records.error_codes import PARTITIONS_GROWN, Stage, error_code_of
 from headgate.records.keys import SpanKey
 from headgate.records.name_lists import shown_names
 from headgate.records.refusals import is_warning
+from headgate.records.spans import paused_table
 
 FLOWING: Final = "replicating"
 """The stage that holds nothing."""

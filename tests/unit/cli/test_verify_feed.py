@@ -1,0 +1,52 @@
+"""What a comparison waits for: changes that the feed is going to apply, and no others."""
+
+from typing import Any, cast
+
+import pytest
+
+from headgate.cli.verify_feed import TableFeed
+from headgate.eventlog.kafka import KafkaLog
+from headgate.records.control import FeedState, PausedTable, SpanPlan, WantedState
+from headgate.verify.contract import Side
+from support.build import feed_recorded
+
+PLAN = SpanPlan("public.t", "topic", "public.t", {0: 0, 1: 5})
+PAUSED = PausedTable("public.t", "ann@shop", 1)
+
+
+class Target:
+    """The sink's positions are those of partition 0 only."""
+
+    def applied(self, feed_id: str, table: str) -> dict[int, int]:
+        del feed_id, table
+        return {0: 7}
+
+
+def feed(**fields: Any) -> TableFeed:
+    record = feed_recorded(spans=(PLAN,), **fields)
+    return TableFeed(record, PLAN, cast("KafkaLog", None), cast("Side", Target()))
+
+
+def test_it_is_behind_where_a_partition_has_more_than_was_applied() -> None:
+    running = feed(wanted=WantedState.RUNNING)
+    assert running.is_running
+    assert running.why_behind({0: 7, 1: 5}) == ""
+    assert running.why_behind({0: 7, 1: 6}) == "has applied topic/1 to offset 5 of 6"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"wanted": WantedState.STOPPED, "state": FeedState.STOPPED}, "is stopped and has applied"),
+        ({"wanted": WantedState.RUNNING, "state": FeedState.FAILED}, "is failed and has applied"),
+        ({"wanted": WantedState.RUNNING, "paused": (PAUSED,)}, "which ann@shop has paused, and has applied"),
+    ],
+)
+def test_what_nobody_applies_is_not_waited_for(fields: dict[str, Any], said: str) -> None:
+    stopped = feed(**fields)
+    assert not stopped.is_running
+    assert said in stopped.why_behind({0: 8})
+
+
+def test_another_table_that_is_paused_does_not_count() -> None:
+    assert feed(wanted=WantedState.RUNNING, paused=(PausedTable("public.other", "ann@shop", 1),)).is_running
