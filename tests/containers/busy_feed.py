@@ -122,8 +122,8 @@ def create_shop(compose: Compose) -> None:
 def busy_feed(compose: Compose) -> Iterator[Load]:
     """Writers at the source from here on; at its end all rows are the same, and none was written twice."""
     with psycopg.connect(SOURCE, autocommit=True) as source, psycopg.connect(TARGET, autocommit=True) as target:
-        create_target(target)
         install_target_audit(target)
+        create_target(target)
         create_source(source)
         install_source_audit(source)
         keys = fill(source, 1)

@@ -6,12 +6,12 @@ row, and of one holder after the other, are in the order in which they became fa
 transaction, which commits when it wakes up, is thereby seen where it belongs: behind its successor's claim.
 """
 
-from typing import Final, LiteralString
+from typing import Final
 
 from psycopg import Connection
-from psycopg.sql import SQL, Identifier, Literal
+from psycopg.sql import SQL, Literal
 
-from headgate_lab.demo.schema import SCHEMA, TABLES, Table
+from headgate_lab.demo.schema import TABLES
 
 __all__ = ["AUDIT_SCHEMA", "install_source_audit", "install_target_audit"]
 
@@ -67,7 +67,8 @@ BEGIN
 END $$
 """
 
-_HOLDERS: Final = """
+_NEW_TABLES: Final = """
+CREATE TABLE audit.keys (table_name text PRIMARY KEY, columns text[] NOT NULL);
 CREATE FUNCTION audit.note_holder() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
   IF TG_OP = 'INSERT' OR (NEW.owner_rev, NEW.n, NEW.closed) <> (OLD.owner_rev, OLD.n, OLD.closed) THEN
@@ -76,7 +77,8 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
-CREATE FUNCTION audit.watch_holders() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE FUNCTION audit.watch_tables() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE made record;
 BEGIN
   IF to_regclass('headgate.progress') IS NOT NULL
      AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'note_holder') THEN
@@ -84,41 +86,46 @@ BEGIN
       FOR EACH ROW EXECUTE FUNCTION audit.note_holder();
     ALTER TABLE headgate.progress ENABLE ALWAYS TRIGGER note_holder;
   END IF;
+  FOR made IN
+    SELECT objid::regclass AS name, string_agg(quote_literal(part.name), ', ' ORDER BY part.place) AS key
+    FROM pg_event_trigger_ddl_commands() JOIN pg_class ON pg_class.oid = objid
+    JOIN audit.keys ON table_name = schema_name || '.' || relname
+    CROSS JOIN unnest(columns) WITH ORDINALITY AS part(name, place)
+    WHERE object_type = 'table' GROUP BY objid
+  LOOP
+    EXECUTE format(
+      'CREATE CONSTRAINT TRIGGER note_change AFTER INSERT OR UPDATE OR DELETE ON %s DEFERRABLE INITIALLY DEFERRED '
+      'FOR EACH ROW EXECUTE FUNCTION audit.note_change(%s)', made.name, made.key);
+    EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER note_change', made.name);
+  END LOOP;
 END $$;
-CREATE EVENT TRIGGER watch_holders ON ddl_command_end WHEN TAG IN ('CREATE TABLE')
-  EXECUTE FUNCTION audit.watch_holders()
+CREATE EVENT TRIGGER watch_tables ON ddl_command_end WHEN TAG IN ('CREATE TABLE')
+  EXECUTE FUNCTION audit.watch_tables()
 """
-"""Needs a superuser, as the embedded database gives."""
+"""Whoever creates a table, Headgate or a test, its triggers are there before its first row. Needs a superuser."""
 
 
 def install_source_audit(source: Connection) -> None:
     """Write down deletions in the source; after create_source, before the first row."""
     source.execute(_SOURCE)
     for table in TABLES:
-        _create_trigger(source, table, "note_deletion", "CREATE TRIGGER {name} AFTER UPDATE OR DELETE ON {table}")
+        names = {
+            "table": table.identifier,
+            "arguments": SQL(", ").join(Literal(column) for column in table.key),
+        }
+        source.execute(
+            SQL(
+                "CREATE TRIGGER note_deletion AFTER UPDATE OR DELETE ON {table}"
+                " FOR EACH ROW EXECUTE FUNCTION audit.note_deletion({arguments})"
+            ).format(**names)
+        )
+        source.execute(SQL("ALTER TABLE {table} ENABLE ALWAYS TRIGGER note_deletion").format(**names))
 
 
 def install_target_audit(target: Connection) -> None:
-    """Write down changes, claims and seals in the target; after create_target, before the feed. Needs a superuser."""
+    """Write down changes, claims and seals in the target, before its tables are created. Needs a superuser."""
     target.execute(_TARGET)
-    target.execute(_HOLDERS)
-    for table in TABLES:
-        _create_trigger(target, table, "note_change", _AT_COMMIT)
-
-
-_AT_COMMIT: Final = (
-    "CREATE CONSTRAINT TRIGGER {name} AFTER INSERT OR UPDATE OR DELETE ON {table} DEFERRABLE INITIALLY DEFERRED"
-)
-
-
-def _create_trigger(connection: Connection, table: Table, function: str, create: LiteralString) -> None:
-    names = {
-        "name": Identifier(function),
-        "table": Identifier(SCHEMA, table.name),
-        "function": Identifier(AUDIT_SCHEMA, function),
-        "arguments": SQL(", ").join(Literal(column) for column in table.key),
-    }
-    connection.execute(
-        SQL(create).format(**names) + SQL(" FOR EACH ROW EXECUTE FUNCTION {function}({arguments})").format(**names)
-    )
-    connection.execute(SQL("ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}").format(**names))
+    target.execute(_NEW_TABLES)
+    with target.cursor() as cursor:
+        keys = [(table.full_name, list(table.key)) for table in TABLES]
+        cursor.executemany("INSERT INTO audit.keys VALUES (%s, %s)", keys)

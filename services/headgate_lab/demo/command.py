@@ -31,7 +31,7 @@ from headgate_lab.demo.load import LoadError
 from headgate_lab.demo.processes import ServiceError, ServiceProcess
 from headgate_lab.demo.report import show_report
 from headgate_lab.demo.scenario import Options, Shop, demonstrate, running_shop
-from headgate_lab.demo.services import CONNECTION, Services
+from headgate_lab.demo.services import LEASE_SECONDS, Services
 from headgate_lab.demo.stack import FEED
 from headgate_lab.demo.watch import WatchError
 
@@ -96,6 +96,9 @@ def demo(
     seed: Seed = None,
     keep: Keep = False,
     short: Annotated[bool, typer.Option("--short", help="two agents and little time between faults")] = False,
+    lease_seconds: Annotated[
+        float, typer.Option("--lease-seconds", min=2, max=60, help="the services' lease; a take-over begins after it")
+    ] = LEASE_SECONDS,
     fault: Annotated[list[FaultKind] | None, typer.Option(help="only this fault; may be given several times")] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="table or json")] = Output.TABLE,
 ) -> None:
@@ -111,6 +114,7 @@ def demo(
         seed=_seed(seed),
         keep=keep,
         faults=tuple(kind for kind in FaultKind if not fault or kind in fault),
+        lease_seconds=lease_seconds,
     )
     display = Display(to_stderr=output is not Output.TABLE)
     try:
@@ -273,8 +277,8 @@ def _show_addresses(display: Display, shop: Shop) -> None:
         "  headgate feed show shop",
         "  headgate topic tail dispatch",
         *_to_another_agent([service for service in shop.services.all if service.name.startswith("agent-")]),
-        f"Write a feed of your own as in {shop.scratch.folder / f'{FEED}.yaml'}. The target is",
-        f"connection {CONNECTION}, which HEADGATE_CONNECTIONS describes.",
+        f"Write a feed of your own as in {shop.scratch.folder / f'{FEED}.yaml'}. It names the databases as",
+        "HEADGATE_CONNECTIONS describes them, and may create tables in any schema of the target.",
         "",
         "Ctrl-C stops everything.",
     ]

@@ -15,7 +15,7 @@ import msgspec
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.demo.audit import LABEL
 from headgate_lab.demo.processes import Fate, ServiceError, ServiceProcess
-from headgate_lab.demo.services import COORDINATORS, LEASE_SECONDS, Services, sessions_lost
+from headgate_lab.demo.services import COORDINATORS, Services, sessions_lost
 from headgate_lab.demo.tables import busiest_agent, holders
 from headgate_lab.demo.watch import Chronicle, Watch, WatchError
 from headgate_lab.embedded.clients import postgres_client
@@ -138,7 +138,7 @@ class Faults:
         if held:
             self._say(f"frozen inside a transaction: {agent} holds its locks on {', '.join(sorted(held))} for ever")
         takeover = self._await_others(FaultKind.AGENT_FROZEN, agent, moved, began)
-        self._pause_until(began + FREEZE_LEASES * LEASE_SECONDS)
+        self._pause_until(began + FREEZE_LEASES * self._services.lease_seconds)
         former = self._watch.seen.sessions[agent][-1]
         thawed = time.monotonic()
         self._say(
@@ -272,7 +272,7 @@ class Faults:
             fault=fault,
             victim=victim,
             seconds=seconds,
-            goal=LEASE_SECONDS + 2,
+            goal=self._services.lease_seconds + 2,
             detail=detail,
             tables=tuple(sorted(tables)),
             begin=begin,

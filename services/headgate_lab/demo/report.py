@@ -25,6 +25,15 @@ class Figure(msgspec.Struct, frozen=True):
     must: bool = False
 
 
+class Verified(msgspec.Struct, frozen=True):
+    """What `headgate verify` counted while the writers wrote; the whole command took ``seconds``."""
+
+    rows: int
+    differences: int
+    unsettled: int
+    seconds: float = 0.0
+
+
 class Report(msgspec.Struct, frozen=True):
     """Everything found. Lags and rates are of the time when the writers wrote; times in seconds.
 
@@ -36,6 +45,7 @@ class Report(msgspec.Struct, frozen=True):
     faults: tuple[FaultKind, ...]
     comparisons: tuple[Comparison, ...]
     audited: AuditReport
+    verified: Verified
     takeovers: tuple[Takeover, ...]
     pauses: dict[str, dict[str, float]]
     false_losses: tuple[str, ...]
@@ -52,6 +62,10 @@ class Report(msgspec.Struct, frozen=True):
         found = {
             "rows_compared": Figure(sum(one.rows for one in self.comparisons), "rows"),
             "differences": Figure(sum(one.differences for one in self.comparisons), "rows", goal=0, must=True),
+            "verify_rows": Figure(self.verified.rows, "rows"),
+            "verify_differences": Figure(self.verified.differences, "rows", goal=0, must=True),
+            "verify_unsettled": Figure(self.verified.unsettled, "rows", goal=0),
+            "verify_seconds": Figure(round(self.verified.seconds, 2), "s"),
             "changes_audited": Figure(self.audited.changes, "changes"),
             "double_writes": Figure(self.audited.double_writes, "changes", goal=0, must=True),
             "false_lease_losses": Figure(len(self.false_losses), "losses", goal=0, must=True),

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.app.command_error import ExitCode
 from headgate.eventlog.kafka import open_log
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.time_scale import scaled_seconds
@@ -21,8 +22,8 @@ from headgate_lab.demo.folder import ClusterAt, Scratch, scratch_parts
 from headgate_lab.demo.load import Load
 from headgate_lab.demo.pauses import longest_pauses
 from headgate_lab.demo.processes import stop_all
-from headgate_lab.demo.report import Report
-from headgate_lab.demo.services import Services, create_feed, postgresql_sink
+from headgate_lab.demo.report import Report, Verified
+from headgate_lab.demo.services import LEASE_SECONDS, Services, create_feed, postgresql_address, run_command
 from headgate_lab.demo.stack import FEED, Stack, running_stack
 from headgate_lab.demo.tables import all_apply, all_replicate, views
 from headgate_lab.demo.watch import Watch
@@ -36,6 +37,11 @@ FIRST_ROWS_SECONDS_MAX: Final = 300.0
 
 SILENCE_SECONDS_MAX: Final = 60.0
 """For a broker on a busy machine to answer again who reads the control topics."""
+
+VERIFY_WAIT_SECONDS: Final = 120.0
+"""For rows that keep changing to settle, while a feed that is a batch behind catches up."""
+
+VERIFY_ANSWERS: Final = (int(ExitCode.DONE), int(ExitCode.DIFFERENCE), int(ExitCode.UNSETTLED))
 
 WRITERS: Final = 2
 TITLES: Final = {
@@ -59,6 +65,7 @@ class Options(msgspec.Struct, frozen=True):
     seed: int
     keep: bool
     faults: tuple[FaultKind, ...] = tuple(FaultKind)
+    lease_seconds: float = LEASE_SECONDS
 
 
 class Shop(msgspec.Struct, frozen=True):
@@ -91,7 +98,7 @@ def _start(options: Options, display: Display, scratch: Scratch, left_over: list
     parts.callback(log.close)
     watch = Watch(log, silence_seconds_max=scaled_seconds(SILENCE_SECONDS_MAX))
     parts.callback(watch.close)
-    services = Services(stack.bootstrap, options.agents, folder / "logs")
+    services = Services(stack.bootstrap, options.agents, folder / "logs", lease_seconds=options.lease_seconds)
     parts.callback(lambda: left_over.extend(stop_all(services.all)))
     load = Load(stack.source_dsn, seed=options.seed, writers=WRITERS, rate=options.rate, keys=stack.keys)
     parts.callback(load.stop)
@@ -105,8 +112,9 @@ def _start(options: Options, display: Display, scratch: Scratch, left_over: list
     with display.stage("waiting for an owner, and for a Spark in each agent") as tell:
         faults.await_services(tell)
     began = time.monotonic()
-    with display.stage(f"headgate feed create {FEED}.yaml"):
-        create_feed(postgresql_sink(stack.sink_dsn), services, folder)
+    with display.stage(f"headgate feed create {FEED}.yaml: it creates the tables that the target lacks"):
+        source = postgresql_address(stack.reader_dsn)
+        create_feed(postgresql_address(stack.sink_dsn), services, folder, source=source)
     parts.enter_context(display.status(watch, load))
 
     def check() -> None:
@@ -150,6 +158,7 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
         takeovers.append(shop.faults.inflict(kind))
         _write_quietly(shop, quiet, lags)
     seconds, rows = time.monotonic() - began, shop.watch.rows_applied() - rows_before
+    verified = _verify(shop, display)
     display.head("The writers stop; waiting until the feed has passed their last commit")
     shop.load.stop()
     with postgres_client(shop.stack.target_dsn) as target:
@@ -171,6 +180,7 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
         faults=options.faults,
         comparisons=comparisons,
         audited=audited,
+        verified=verified,
         takeovers=tuple(takeovers),
         pauses=pauses,
         false_losses=tuple(false_losses),
@@ -182,6 +192,21 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
         lag_seconds_quiet=tuple(lags),
         drain_seconds=drain_seconds,
     )
+
+
+def _verify(shop: Shop, display: Display) -> Verified:
+    """What `headgate verify` finds while the writers write. Raises ServiceError."""
+    shop.load.check()
+    began = time.monotonic()
+    with display.stage(f"headgate verify {FEED}, while the writers write"):
+        wait = f"{scaled_seconds(VERIFY_WAIT_SECONDS):g}"
+        command = ("verify", FEED, "--wait", wait, "-o", "json")
+        answer = run_command(shop.services.settings, *command, accepted=VERIFY_ANSWERS)
+    found = msgspec.convert(answer, Verified)
+    display.say(
+        f"verify compared {found.rows} rows: {found.differences} differ, {found.unsettled} could not be settled"
+    )
+    return msgspec.structs.replace(found, seconds=time.monotonic() - began)
 
 
 def _write_quietly(shop: Shop, seconds: float, lags: list[float]) -> None:

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +33,7 @@ from headgate_lab.embedded.ports import HOST, free_ports
 COORDINATORS: Final = ("coordinator-1", "coordinator-2")
 
 LEASE_SECONDS: Final = 5.0
-"""Headgate's default; the goals of the take-overs are counted from it."""
+"""Headgate's default."""
 
 SHUTDOWN_SECONDS: Final = 6.0
 """All agents are stopped at once, so there is nobody to whom tables could be moved before."""
@@ -51,12 +51,13 @@ OUTCOME_SECONDS_MAX: Final = 240.0
 """For an owner to look at topics and sink and to answer: a second, on a quiet machine."""
 
 
-PASSWORD_FILE: Final = "target.password"  # noqa: S105 - the name of a file
-"""In the folder for secrets."""
-
 CONNECTIONS_FILE: Final = "connections.yaml"
 CONNECTION: Final = "target"
-"""The target's name in it, which feeds use."""
+SOURCE_CONNECTION: Final = "source"
+"""Their names in it, which feeds use."""
+
+PASSWORD_FILE: Final = f"{CONNECTION}.password"
+"""The target's, in the folder for secrets."""
 
 SESSIONS_LOST: Final = re.compile(r"^headgate_agent_sessions_lost_total (\S+)$", re.MULTILINE)
 
@@ -72,12 +73,14 @@ class Services:
         agents: int,
         log_folder: Path,
         *,
+        lease_seconds: float = LEASE_SECONDS,
         own: Mapping[str, Mapping[str, str]] | None = None,
         homes: Mapping[str, Path] | None = None,
     ) -> None:
         """Per service's name: ``own`` are further settings, ``homes`` the folders to run in (ours if not named)."""
         self.log_folder = log_folder
-        self.settings = _settings(bootstrap, log_folder.parent / "spark", log_folder.parent)
+        self.lease_seconds = lease_seconds
+        self.settings = _settings(bootstrap, log_folder.parent / "spark", log_folder.parent, lease_seconds)
         self._own = dict(own or {})
         self._homes = dict(homes or {})
         self.running: dict[str, ServiceProcess] = {}
@@ -133,14 +136,14 @@ class Services:
         return service
 
 
-def _settings(bootstrap: str, scratch: Path, secrets_dir: Path) -> dict[str, str]:
+def _settings(bootstrap: str, scratch: Path, secrets_dir: Path, lease_seconds: float) -> dict[str, str]:
     # A killed agent cannot remove its scratch folder: it goes with the demo's.
     scratch.mkdir()
     return {
         "HEADGATE_BOOTSTRAP": bootstrap,
         "HEADGATE_SHARDS": "1",
         "HEADGATE_REPLICATION_FACTOR": "1",
-        "HEADGATE_LEASE_SECONDS": f"{LEASE_SECONDS:g}",
+        "HEADGATE_LEASE_SECONDS": f"{lease_seconds:g}",
         "HEADGATE_SHUTDOWN_SECONDS": f"{SHUTDOWN_SECONDS:g}",
         "HEADGATE_LOG__FORMAT": "console",
         "HEADGATE_SPARK__MASTER": "local[2]",
@@ -153,47 +156,58 @@ def _settings(bootstrap: str, scratch: Path, secrets_dir: Path) -> dict[str, str
     }
 
 
-class SinkAddress(msgspec.Struct, frozen=True):
-    """A feed's sink: its ``type`` and ``dsn`` as feeds have them, without the ``password``."""
+class DatabaseAddress(msgspec.Struct, frozen=True):
+    """A database as feeds name it: its ``type``, and its ``dsn`` without the ``password``."""
 
     type: str
     dsn: str
     password: str
 
 
-def postgresql_sink(target_dsn: str) -> SinkAddress:
-    """A PostgreSQL as a sink."""
-    target = conninfo_to_dict(target_dsn)
-    dsn = make_conninfo("", **{name: value for name, value in target.items() if name != "password"})
-    return SinkAddress("postgresql", dsn, str(target["password"]))
+def postgresql_address(dsn: str) -> DatabaseAddress:
+    """A PostgreSQL, from an address with a password."""
+    parts = conninfo_to_dict(dsn)
+    without = make_conninfo("", **{name: value for name, value in parts.items() if name != "password"})
+    return DatabaseAddress("postgresql", without, str(parts["password"]))
 
 
-def connections_text(sink: SinkAddress) -> str:
-    """The file with the target as a named connection, as an operator would write it."""
-    target = {"kind": sink.type, "address": sink.dsn, "password_file": PASSWORD_FILE, "use": ["sink"]}
-    return yaml.safe_dump({"connections": {CONNECTION: target}}, sort_keys=False)
+def connections_text(databases: Mapping[str, DatabaseAddress]) -> str:
+    """The file of named connections, as an operator would write it. A database's name is what it is used for."""
+    described = {
+        name: {
+            "kind": database.type,
+            "address": database.dsn,
+            "password_file": _password_file(name),
+            "use": ["sink" if name == CONNECTION else "source"],
+        }
+        for name, database in databases.items()
+    }
+    return yaml.safe_dump({"connections": described}, sort_keys=False)
 
 
-def feed_text(sink: SinkAddress) -> str:
-    """The feed over all tables, as a user would write it: it names the target's connection."""
-    return yaml.safe_dump(
-        {
-            "feed": FEED,
-            "source": {"topics": [f"{TOPIC_PREFIX}.{table.full_name}" for table in TABLES], "format": "debezium-json"},
-            "sink": {"type": sink.type, "connection": CONNECTION},
-        },
-        sort_keys=False,
-    )
+def feed_text(sink: DatabaseAddress, source: DatabaseAddress | None) -> str:
+    """The feed over all tables, as a user would write it: it names connections. With a source it creates the tables."""
+    topics = [f"{TOPIC_PREFIX}.{table.full_name}" for table in TABLES]
+    read: dict[str, object] = {"topics": topics, "format": "debezium-json"}
+    written: dict[str, object] = {"type": sink.type, "connection": CONNECTION}
+    if source is not None:
+        read["database"] = {"connection": SOURCE_CONNECTION}
+        written |= {"tables": "create", "unique_keys": "create"}
+    return yaml.safe_dump({"feed": FEED, "source": read, "sink": written}, sort_keys=False)
 
 
-def create_feed(sink: SinkAddress, services: Services, folder: Path) -> Path:
+def create_feed(
+    sink: DatabaseAddress, services: Services, folder: Path, *, source: DatabaseAddress | None = None
+) -> Path:
     """Write the feed's file and run ``headgate feed create`` on it; the file. Raises ServiceError."""
-    password_file = folder / PASSWORD_FILE
-    password_file.touch(mode=0o600)
-    password_file.write_text(sink.password, encoding="utf-8")
+    databases = {CONNECTION: sink} if source is None else {CONNECTION: sink, SOURCE_CONNECTION: source}
+    for name, database in databases.items():
+        password_file = folder / _password_file(name)
+        password_file.touch(mode=0o600)
+        password_file.write_text(database.password, encoding="utf-8")
     file = folder / f"{FEED}.yaml"
-    (folder / CONNECTIONS_FILE).write_text(connections_text(sink), encoding="utf-8")
-    file.write_text(feed_text(sink), encoding="utf-8")
+    (folder / CONNECTIONS_FILE).write_text(connections_text(databases), encoding="utf-8")
+    file.write_text(feed_text(sink, source), encoding="utf-8")
     try:
         timeout = f"{scaled_seconds(OUTCOME_SECONDS_MAX):g}"
         answer = run_command(services.settings, "feed", "create", str(file), "-o", "json", "--timeout", timeout)
@@ -206,8 +220,16 @@ def create_feed(sink: SinkAddress, services: Services, folder: Path) -> Path:
     return file
 
 
-def run_command(settings: Mapping[str, str], *arguments: str) -> dict[str, object]:
-    """Run a ``headgate … -o json`` command; its answer. Raises ServiceError with what it said."""
+def _password_file(name: str) -> str:
+    """In the folder for secrets."""
+    return f"{name}.password"
+
+
+def run_command(settings: Mapping[str, str], *arguments: str, accepted: Collection[int] = (0,)) -> dict[str, object]:
+    """Run a ``headgate … -o json`` command; its answer. Raises ServiceError with what it said.
+
+    ``accepted`` are the exit codes with which it gives an answer.
+    """
     command = [*HEADGATE, *arguments]
     seconds = scaled_seconds(COMMAND_SECONDS_MAX)
     typed = f"headgate {' '.join(arguments)}"
@@ -217,7 +239,7 @@ def run_command(settings: Mapping[str, str], *arguments: str) -> dict[str, objec
         )
     except subprocess.TimeoutExpired as error:
         raise ServiceError(f"{typed} did not end within {seconds:.0f} s") from error
-    if done.returncode != 0:
+    if done.returncode not in accepted:
         raise ServiceError(f"{typed} ended with exit code {done.returncode}: {done.stderr.strip()}")
     answer: dict[str, object] = json.loads(done.stdout)
     return answer

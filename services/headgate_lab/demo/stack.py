@@ -14,8 +14,8 @@ import msgspec
 from headgate.provisioning.artifacts import ArtifactSet, ensure
 from headgate_lab.demo.audit_triggers import install_source_audit, install_target_audit
 from headgate_lab.demo.load import Key, fill
-from headgate_lab.demo.schema import SCHEMA, TABLES, create_source, create_target
-from headgate_lab.demo.sink_role import create_sink_role
+from headgate_lab.demo.roles import create_sink_role, create_source_role
+from headgate_lab.demo.schema import SCHEMA, TABLES, create_source
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.connect import ConnectWorker
@@ -43,7 +43,7 @@ Stage = Callable[[str], AbstractContextManager[Callable[[str], None]]]
 class Stack(msgspec.Struct, frozen=True):
     """The parts and where they are. ``keys`` are the rows the source begins with, per table's name.
 
-    ``target_dsn`` is the superuser's, ``sink_dsn`` Headgate's own.
+    ``source_dsn`` and ``target_dsn`` are the superuser's, ``reader_dsn`` and ``sink_dsn`` Headgate's own.
     """
 
     kafka: EmbeddedKafka
@@ -52,6 +52,7 @@ class Stack(msgspec.Struct, frozen=True):
     target: EmbeddedPostgres
     source_dsn: str
     target_dsn: str
+    reader_dsn: str
     sink_dsn: str
     keys: dict[str, list[Key]]
 
@@ -81,15 +82,15 @@ def running_stack(folder: Path, seed: int, stage: Stage) -> Iterator[Stack]:
             source = parts.enter_context(EmbeddedPostgres(folder / "source", logical=True))
             target = parts.enter_context(EmbeddedPostgres(folder / "target"))
             source_dsn, target_dsn = make_database(source), make_database(target)
-        with stage(f"creating {len(TABLES)} tables in both, with the audit's triggers, and filling the source"):
-            keys, sink_dsn = _prepare(source_dsn, target_dsn, seed)
+        with stage(f"creating and filling {len(TABLES)} tables in the source; the target stays empty"):
+            keys, reader_dsn, sink_dsn = _prepare(source_dsn, target_dsn, seed)
         with stage("starting a Kafka broker (KRaft), and Kafka Connect with Debezium, in one JVM"):
             kafka = parts.enter_context(EmbeddedKafka(folder / "kafka", settings=BROKER_SETTINGS))
             connect = kafka.start_connect("debezium-postgres")
         with stage("capturing: snapshot of the source, then its changes"):
             connect.put_connector(CONNECTOR, _connector(source))
             connect.wait_until_running(CONNECTOR)
-        yield Stack(kafka, connect, source, target, source_dsn, target_dsn, sink_dsn, keys)
+        yield Stack(kafka, connect, source, target, source_dsn, target_dsn, reader_dsn, sink_dsn, keys)
 
 
 def make_database(server: EmbeddedPostgres) -> str:
@@ -99,16 +100,15 @@ def make_database(server: EmbeddedPostgres) -> str:
     return server.dsn(DATABASE)
 
 
-def _prepare(source_dsn: str, target_dsn: str, seed: int) -> tuple[dict[str, list[Key]], str]:
-    """The source's rows, and the target's address for Headgate."""
+def _prepare(source_dsn: str, target_dsn: str, seed: int) -> tuple[dict[str, list[Key]], str, str]:
+    """The source's rows, and the addresses of source and target for Headgate. The audit waits for the tables."""
     with postgres_client(target_dsn) as target:
-        create_target(target)
-        sink_dsn = create_sink_role(target, target_dsn)
         install_target_audit(target)
+        sink_dsn = create_sink_role(target, target_dsn, creates_tables=True)
     with postgres_client(source_dsn) as source:
         create_source(source)
         install_source_audit(source)
-        return fill(source, seed), sink_dsn
+        return fill(source, seed), create_source_role(source, source_dsn), sink_dsn
 
 
 def _connector(source: EmbeddedPostgres) -> dict[str, str]:

@@ -21,7 +21,7 @@ from headgate_lab.chaos.targets import SinkType, make_target
 from headgate_lab.chaos.targets.mysql import SOCKET
 from headgate_lab.chaos.targets.target import Target
 from headgate_lab.demo.schema import TABLES
-from headgate_lab.demo.services import SinkAddress
+from headgate_lab.demo.services import DatabaseAddress
 from support import build
 from support.waiting import eventually
 
@@ -63,7 +63,7 @@ def session_of(target: Target, password: str) -> AbstractContextManager[object]:
     return closing(mariadb_connect(mariadb_url_of(address, password)))
 
 
-def mariadb_url_of(address: SinkAddress, password: str) -> str:
+def mariadb_url_of(address: DatabaseAddress, password: str) -> str:
     return address.dsn.replace(f"?unix_socket={SOCKET}", "").replace("@", f":{password}@")
 
 

@@ -42,8 +42,8 @@ def shop(postgres_database: str) -> Iterator[Shop]:
             with psycopg.connect(target_dsn, autocommit=True) as target:
                 create_source(source)
                 install_source_audit(source)
-                create_target(target)
                 install_target_audit(target)
+                create_target(target)
                 yield Shop(source, target, postgres_database, target_dsn)
         finally:
             source.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(name))

@@ -12,7 +12,7 @@ from headgate_lab.demo.audit import AuditReport, Finding, FindingKind
 from headgate_lab.demo.command import EXIT_FAILED
 from headgate_lab.demo.compare import Comparison, Difference
 from headgate_lab.demo.faults import FaultKind, Takeover
-from headgate_lab.demo.report import Report, show_report
+from headgate_lab.demo.report import Report, Verified, show_report
 
 
 def takeover(fault: str, seconds: float = 5.0) -> Takeover:
@@ -24,6 +24,7 @@ GOOD = Report(
     faults=tuple(FaultKind),
     comparisons=(Comparison("shop.orders", 100, 0, ()), Comparison("shop.stock", 50, 0, ())),
     audited=AuditReport(changes=400, claims=6, counts={}, findings=()),
+    verified=Verified(rows=150, differences=0, unsettled=0, seconds=6.0),
     takeovers=(takeover("agent_killed"), takeover("agent_frozen"), takeover("owner_killed")),
     pauses={"agent_killed": {"shop.orders": 6.0, "shop.stock": 6.5}, "agent_frozen": {}},
     false_losses=(),
@@ -48,6 +49,7 @@ DIFFERENCE = Difference("shop.orders", ("7",), "missing in the target")
         ({"audited": AuditReport(400, 6, {FindingKind.VERSION_BACK: 1}, (FINDING,))}, "version 2 after version 3"),
         ({"audited": AuditReport(0, 6, {}, ())}, None),
         ({"audited": AuditReport(400, 0, {}, ())}, None),
+        ({"verified": Verified(rows=150, differences=1, unsettled=0)}, None),
         ({"false_losses": ("session s1 of agent-2",)}, "session s1 of agent-2"),
         ({"left_over": ("agent-1: 17 java",)}, "agent-1: 17 java"),
         ({"takeovers": GOOD.takeovers[:2]}, None),

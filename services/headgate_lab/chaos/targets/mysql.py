@@ -32,7 +32,7 @@ from headgate_lab.chaos.targets.target import NO_VARIABLES, Span, Way
 from headgate_lab.demo.audit import AuditReport, examine, read_deletions
 from headgate_lab.demo.compare import Comparison
 from headgate_lab.demo.schema import SCHEMA, TABLES, Row, Table
-from headgate_lab.demo.services import SinkAddress
+from headgate_lab.demo.services import DatabaseAddress
 from headgate_lab.embedded.clients import mariadb_client, postgres_client
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.ports import HOST
@@ -70,10 +70,10 @@ class MysqlTarget:
             plant(lambda statement: _rows(target, statement), (SCHEMA, "headgate"))
 
     @property
-    def sink(self) -> SinkAddress:
+    def sink(self) -> DatabaseAddress:
         """See Target."""
         dsn = f"mysql://{SINK_USER}@{HOST}:{self._server.port}/{SCHEMA}?unix_socket={SOCKET}"
-        return SinkAddress("mysql", dsn, self._password)
+        return DatabaseAddress("mysql", dsn, self._password)
 
     def step_down(self) -> None:
         """See Target. MariaDB has no standby of its own: the server becomes read-only."""

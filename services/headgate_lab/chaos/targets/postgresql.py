@@ -14,9 +14,9 @@ from headgate_lab.demo.audit_triggers import install_target_audit
 from headgate_lab.demo.compare import Comparison
 from headgate_lab.demo.ending import examine_all, row_stands
 from headgate_lab.demo.pauses import longest_pauses
+from headgate_lab.demo.roles import SINK_ROLE, create_sink_role, set_password
 from headgate_lab.demo.schema import TABLES, Row, Table, create_target
-from headgate_lab.demo.services import SinkAddress, postgresql_sink
-from headgate_lab.demo.sink_role import SINK_ROLE, create_sink_role, set_password
+from headgate_lab.demo.services import DatabaseAddress, postgresql_address
 from headgate_lab.demo.stack import DATABASE, make_database
 from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.postgres import EmbeddedPostgres
@@ -36,16 +36,16 @@ class PostgresTarget:
         """See Target."""
         self._server.start()
         with postgres_client(make_database(self._server)) as target:
+            install_target_audit(target)
             create_target(target)
             self._sink_dsn = create_sink_role(target, self._dsn)
-            install_target_audit(target)
             plant(lambda statement: _rows(target, statement))
             target.execute(put_first(SINK_ROLE).encode())
 
     @property
-    def sink(self) -> SinkAddress:
+    def sink(self) -> DatabaseAddress:
         """See Target."""
-        return postgresql_sink(self._sink_dsn)
+        return postgresql_address(self._sink_dsn)
 
     def step_down(self) -> None:
         """See Target. It comes back as a hot standby."""

@@ -15,7 +15,7 @@ from headgate_lab.chaos.proxy import Proxies, Proxy
 from headgate_lab.demo.audit import AuditReport
 from headgate_lab.demo.compare import Comparison
 from headgate_lab.demo.schema import Row, Table
-from headgate_lab.demo.services import SinkAddress
+from headgate_lab.demo.services import DatabaseAddress
 
 NO_VARIABLES: Final[Mapping[str, str]] = {}
 
@@ -84,7 +84,7 @@ class Target(Protocol):
         ...
 
     @property
-    def sink(self) -> SinkAddress:
+    def sink(self) -> DatabaseAddress:
         """For the feed: the same for every service."""
         ...
 
