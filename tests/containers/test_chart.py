@@ -1,5 +1,7 @@
 """The Helm chart: rendered by helm, its objects checked against the schemas that Kubernetes publishes."""
 
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 import yaml
 
 from containers.conftest import ROOT, run
+from support.commands import commands
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
 
@@ -196,3 +199,36 @@ def test_alerts_are_those_that_are_tested(helm: str) -> None:
     assert rule["spec"] == yaml.safe_load((ROOT / "infra/monitoring/alerts.yml").read_text(encoding="utf-8"))
     (endpoint,) = found["PodMonitor", "prod-headgate"]["spec"]["podMetricsEndpoints"]
     assert [each["targetLabel"] for each in endpoint["relabelings"]] == ["job", "role"], "which the alerts name"
+
+
+NOTES = """\
+kind: Notes
+metadata: {name: notes}
+text: |
+{{ tpl (.Files.Get "notes.txt") . | indent 2 }}
+"""
+"""`helm template` leaves NOTES.txt out, and `helm install --dry-run` wants a cluster: so an object has its text."""
+
+
+@pytest.mark.parametrize(
+    "options", [(), EVERYTHING, ("--set", "views.enabled=false")], ids=["plain", "all", "no views"]
+)
+def test_notes_have_commands_that_exist(helm: str, tmp_path: Path, options: tuple[str, ...]) -> None:
+    chart = tmp_path / "headgate"
+    shutil.copytree(CHART, chart)
+    shutil.move(chart / "templates/NOTES.txt", chart / "notes.txt")
+    (chart / "templates/notes.yaml").write_text(NOTES, encoding="utf-8")
+    command = (helm, "template", "prod", str(chart), "--namespace", "data", "--kube-version", KUBERNETES, *options)
+    found = objects(run(*command))
+    text = found["Notes", "notes"]["text"]
+    for kubectl in (line.strip() for line in text.splitlines() if line.startswith("  ")):
+        assert kubectl.startswith("kubectl -n data "), kubectl
+        subprocess.run(["bash", "-n", "-c", kubectl], check=True)
+    named = re.findall(r"headgate ((?:[a-z]+ ?)+)", "\n".join(re.findall(r"-- (headgate .*)", text)))
+    assert named, "commands"
+    known = {name for name, _ in commands()}
+    assert [each for each in named if not any(f"{each} ".startswith(f"{name} ") for name in known)] == []
+    deployments = {name for kind, name in found if kind == "Deployment"}
+    assert set(re.findall(r"deploy/(\S+)", text)) <= deployments
+    assert ("https://headgate.example/" in text) == (options is EVERYTHING)
+    assert ("prod-views" in text) == (options == ())

@@ -9,9 +9,9 @@ from headgate.cli.ages import age
 from headgate.cli.changes import Change, permitted
 from headgate.cli.lookup import find_agent
 from headgate.cli.names import complete_agents
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, Watch, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, connected
 from headgate.cli.output import Output, again, show_rows
-from headgate.cli.requests import MOVES_SECONDS_DEFAULT, ask_shards, operation, show_done
+from headgate.cli.requests import MovesOptions, ask_shards, operation, show_done
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind
@@ -55,8 +55,7 @@ def drain(
     ],
     *,
     change: Change,
-    timeout: Timeout = MOVES_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: MovesOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Move every table away from an agent, so that it can be stopped.
@@ -68,11 +67,10 @@ def drain(
     """
     with connected(cluster) as (_, log):
         facts = {"agent": agent}
-        permit = permitted(
-            change, f"drain agent {agent}", output, facts, check=lambda: find_agent(read_snapshot(log), agent)
-        )
+        what, output = f"drain agent {agent}", outcome.output
+        permit = permitted(change, what, output, facts, check=lambda: find_agent(read_snapshot(log), agent))
         if permit is None:
             return
         asked = operation(OperationKind.DRAIN_AGENT, "", agent=agent)
-        outcomes = ask_shards(log, asked, range(log.shards), timeout, permit)
+        outcomes = ask_shards(log, asked, range(log.shards), outcome.timeout, permit)
     show_done(agent, facts, outcomes, output)

@@ -7,9 +7,9 @@ import typer
 
 from headgate.cli.ages import age
 from headgate.cli.changes import Change, permitted
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, Timeout, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, connected
 from headgate.cli.output import Output, note, show_rows, show_value
-from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask_shards, operation
+from headgate.cli.requests import OutcomeOptions, ask_shards, operation
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.sharding import ANNOUNCE
 from headgate.eventlog.snapshot import read_snapshot
@@ -45,8 +45,7 @@ def resign(
         int | None, typer.Option("--shard", min=0, help="only the owner of this shard", show_default="all")
     ] = None,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Hand over shards: another coordinator takes over at once, and tables continue.
@@ -58,14 +57,13 @@ def resign(
             raise typer.BadParameter(f"there are shards 0 to {log.shards - 1}", param_hint="--shard")
         shards = range(log.shards) if shard is None else [shard]
         what = "hand over " + ("all shards" if shard is None else f"shard {shard}")
-        permit = permitted(change, what, output, {"shards": list(shards)})
+        permit = permitted(change, what, outcome.output, {"shards": list(shards)})
         if permit is None:
             return
-        outcomes = ask_shards(log, operation(OperationKind.RESIGN_OWNER, ""), shards, timeout, permit)
-    if output is not Output.TABLE:
-        show_value(
-            output, {"shards": [{"shard": number, "reason": outcome.reason} for number, outcome in outcomes.items()]}
-        )
+        outcomes = ask_shards(log, operation(OperationKind.RESIGN_OWNER, ""), shards, outcome.timeout, permit)
+    if outcome.output is not Output.TABLE:
+        rows = [{"shard": number, "reason": settled.reason} for number, settled in outcomes.items()]
+        show_value(outcome.output, {"shards": rows})
         return
-    for number, outcome in outcomes.items():
-        note(f"shard {number}: {outcome.reason}")
+    for number, settled in outcomes.items():
+        note(f"shard {number}: {settled.reason}")

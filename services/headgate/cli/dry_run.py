@@ -45,7 +45,7 @@ def rehearsed(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpe
         ResolveFeed("", name, spec.to_json(), () if feed is None else feed.spans)
     )
     if isinstance(result, EffectFailed):
-        raise CommandError(ExitCode.REQUEST_TIMED_OUT, f"{kind.value} of {name} would have to wait: {result.reason}")
+        raise CommandError(ExitCode.REQUEST_TIMED_OUT, f"{_asked(kind, name)} would have to wait: {result.reason}")
     if isinstance(result, FeedRefused):
         raise _refused(kind, name, result.reason)
     judge = would_refuse_create if kind is OperationKind.CREATE_FEED else would_refuse_update
@@ -56,7 +56,11 @@ def rehearsed(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpe
 
 
 def _refused(kind: OperationKind, name: str, reason: str) -> CommandError:
-    return CommandError(exit_code_of_refusal(reason), f"{kind.value} of {name} would be refused: {reason}")
+    return CommandError(exit_code_of_refusal(reason), f"{_asked(kind, name)} would be refused: {reason}")
+
+
+def _asked(kind: OperationKind, name: str) -> str:
+    return f"the request to {'create' if kind is OperationKind.CREATE_FEED else 'update'} feed {name}"
 
 
 def _show(kind: OperationKind, name: str, result: FeedResolved, output: Output) -> None:
@@ -66,7 +70,7 @@ def _show(kind: OperationKind, name: str, result: FeedResolved, output: Output) 
         show_rows(("table", "at_sink", "topic", "partitions", "start"), rows, output)
         if statements:
             print_plain(f"\n{statements}")
-        note(f"{name}: {kind.value} would be accepted with {len(rows)} tables; nothing was written")
+        note(f"{_asked(kind, name)} would be accepted with {len(rows)} tables; nothing was written")
         if result.missing:
             note(f"{name}: Headgate would create {len(result.missing)} of them by the statements above")
         if result.note:

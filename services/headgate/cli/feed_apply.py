@@ -12,10 +12,10 @@ from headgate.cli.changes import WOULD_BE_DONE, Destruction, Permit, agreed
 from headgate.cli.dry_run import rehearsed
 from headgate.cli.feed_files import ask_for
 from headgate.cli.feed_folder import Act, Step, planned, read_folder
-from headgate.cli.options import ClusterOptions, Format, Timeout, connected
+from headgate.cli.options import ClusterOptions, connected
 from headgate.cli.output import Output, note, show_value
 from headgate.cli.rendering import print_plain
-from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, operation
+from headgate.cli.requests import OutcomeOptions, ask, operation
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Log
 from headgate.eventlog.snapshot import read_snapshot
@@ -47,8 +47,7 @@ def apply(
     *,
     prune: Annotated[bool, typer.Option("--prune", help="delete the feeds that are not in FOLDER")] = False,
     change: Destruction,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Create and change feeds until they are what the files of a folder say.
@@ -63,13 +62,13 @@ def apply(
     with connected(cluster) as (settings, log):
         known = {key.feed: record for key, record in read_snapshot(log).each(FeedKey, FeedRecorded)}
         steps = planned(wanted, known, prune=prune)
-        _show_steps(steps, output)
+        _show_steps(steps, outcome.output)
         permit = _agreed(change, steps)
         if permit is None:
             results = [_rehearsed(log, settings.prefix, step) for step in steps]
         else:
-            results = [_done(log, step, timeout, permit) for step in steps]
-    _show_results(results, output)
+            results = [_done(log, step, outcome.timeout, permit) for step in steps]
+    _show_results(results, outcome.output)
     _fail_if_refused(results)
 
 

@@ -9,11 +9,10 @@ import typer
 from headgate.cli.changes import Change, Destruction, Permit, permitted
 from headgate.cli.lookup import find_feed
 from headgate.cli.names import FeedName, complete_feeds
-from headgate.cli.options import ClusterOptions, Format, Timeout, connected
-from headgate.cli.output import Output
+from headgate.cli.options import ClusterOptions, connected
 from headgate.cli.requests import (
-    MOVES_SECONDS_DEFAULT,
-    OUTCOME_SECONDS_DEFAULT,
+    MovesOptions,
+    OutcomeOptions,
     ask,
     ask_shards,
     operation,
@@ -32,8 +31,7 @@ def pause(
     feed: FeedName,
     *,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Pause a feed. Done when none of its tables is written any more.
@@ -41,7 +39,7 @@ def pause(
     Example: headgate feed pause shop
     """
     with connected(cluster) as (_, log):
-        _change(log, OperationKind.PAUSE_FEED, feed, change, timeout=timeout, output=output)
+        _change(log, OperationKind.PAUSE_FEED, feed, change, outcome=outcome)
 
 
 def resume(
@@ -58,8 +56,7 @@ def resume(
         ),
     ] = None,
     change: Destruction,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Resume a paused or failed feed, from its checkpoint or from another position (--from).
@@ -77,8 +74,7 @@ def resume(
             OperationKind.RESUME_FEED,
             feed,
             change.only_if(spec is not None),
-            timeout=timeout,
-            output=output,
+            outcome=outcome,
             spec=spec,
             start=start,
         )
@@ -121,8 +117,7 @@ def delete(
         ),
     ] = False,
     change: Destruction,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Delete a feed and its positions in the sink. Its tables keep their rows.
@@ -130,7 +125,7 @@ def delete(
     Example: headgate feed delete shop --dry-run
     """
     with connected(cluster) as (_, log):
-        _change(log, OperationKind.REMOVE_FEED, feed, change, timeout=timeout, output=output, abandon_sink=abandon_sink)
+        _change(log, OperationKind.REMOVE_FEED, feed, change, outcome=outcome, abandon_sink=abandon_sink)
 
 
 def rebalance(
@@ -145,19 +140,20 @@ def rebalance(
     ] = None,
     *,
     change: Change,
-    timeout: Timeout = MOVES_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: MovesOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Spread each feed's tables evenly over the agents, with the fewest moves."""
     with connected(cluster) as (_, log):
         if feed is not None:
-            return _change(log, OperationKind.REBALANCE_FEED, feed, change, timeout=timeout, output=output)
-        permit = permitted(change, "rebalance all feeds", output)
+            return _change(log, OperationKind.REBALANCE_FEED, feed, change, outcome=outcome)
+        permit = permitted(change, "rebalance all feeds", outcome.output)
         if permit is None:
             return None
-        outcomes = ask_shards(log, operation(OperationKind.REBALANCE_FEED, ""), range(log.shards), timeout, permit)
-    return show_done("all feeds", {}, outcomes, output)
+        outcomes = ask_shards(
+            log, operation(OperationKind.REBALANCE_FEED, ""), range(log.shards), outcome.timeout, permit
+        )
+    return show_done("all feeds", {}, outcomes, outcome.output)
 
 
 _VERBS: Final = {
@@ -175,8 +171,7 @@ def _change(
     feed: str,
     change: Change,
     *,
-    timeout: float,
-    output: Output,
+    outcome: OutcomeOptions,
     spec: str | None = None,
     start: str | None = None,
     abandon_sink: bool = False,
@@ -184,9 +179,9 @@ def _change(
     """Ask for an operation on a feed that exists, if the user agrees."""
     what = f"{_VERBS[kind]} feed {feed}" + (f" from {start}" if start else "")
     facts = {"feed": feed, "operation": kind.value}
-    permit = permitted(change, what, output, facts, check=lambda: find_feed(read_snapshot(log), feed))
+    permit = permitted(change, what, outcome.output, facts, check=lambda: find_feed(read_snapshot(log), feed))
     if permit is not None:
-        _settle(log, kind, feed, permit, timeout=timeout, output=output, spec=spec, abandon_sink=abandon_sink)
+        _settle(log, kind, feed, permit, outcome=outcome, spec=spec, abandon_sink=abandon_sink)
 
 
 def _settle(
@@ -195,10 +190,9 @@ def _settle(
     feed: str,
     permit: Permit,
     *,
-    timeout: float,
-    output: Output,
+    outcome: OutcomeOptions,
     spec: str | None = None,
     abandon_sink: bool = False,
 ) -> None:
-    outcome = ask(log, operation(kind, feed, spec=spec, abandon_sink=abandon_sink), timeout, permit)
-    show_settled(feed, {"feed": feed, "operation": kind.value}, outcome, output)
+    settled = ask(log, operation(kind, feed, spec=spec, abandon_sink=abandon_sink), outcome.timeout, permit)
+    show_settled(feed, {"feed": feed, "operation": kind.value}, settled, outcome.output)

@@ -8,9 +8,8 @@ import typer
 from headgate.cli.changes import Change, Permit, agreed
 from headgate.cli.dry_run import rehearse
 from headgate.cli.lookup import find_feed
-from headgate.cli.options import ClusterOptions, Format, Timeout, connected
-from headgate.cli.output import Output
-from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask, ask_while_paused, operation, show_settled
+from headgate.cli.options import ClusterOptions, connected
+from headgate.cli.requests import OutcomeOptions, ask, ask_while_paused, operation, show_settled
 from headgate.config.feed import FeedSpec, load_feed
 from headgate.eventlog.log import Log
 from headgate.eventlog.snapshot import read_snapshot
@@ -24,8 +23,7 @@ def create(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the feed's YAML, see docs/configuration.md")],
     *,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Create a feed from a file.
@@ -35,15 +33,14 @@ def create(
 
     Example: headgate feed create shop.yaml --dry-run
     """
-    _propose(OperationKind.CREATE_FEED, file, change, timeout=timeout, output=output, cluster=cluster)
+    _propose(OperationKind.CREATE_FEED, file, change, outcome=outcome, cluster=cluster)
 
 
 def update(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the feed's new YAML, under the same name")],
     *,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Change a feed: its limits, its password file, or more tables.
@@ -53,11 +50,11 @@ def update(
 
     Example: headgate feed update shop.yaml --dry-run
     """
-    _propose(OperationKind.UPDATE_FEED, file, change, timeout=timeout, output=output, cluster=cluster)
+    _propose(OperationKind.UPDATE_FEED, file, change, outcome=outcome, cluster=cluster)
 
 
 def _propose(
-    kind: OperationKind, file: Path, change: Change, *, timeout: float, output: Output, cluster: ClusterOptions
+    kind: OperationKind, file: Path, change: Change, *, outcome: OutcomeOptions, cluster: ClusterOptions
 ) -> None:
     """Ask for the feed of ``file``, or for a dry run only check it from here."""
     spec = load_feed(file)
@@ -68,10 +65,10 @@ def _propose(
     with connected(cluster) as (settings, log):
         permit = agreed(change, f"change feed {name}")
         if permit is None:
-            rehearse(log, settings.prefix, kind, spec, output)
+            rehearse(log, settings.prefix, kind, spec, outcome.output)
         else:
-            outcome = ask_for(log, kind, spec, timeout, permit)
-            show_settled(name, {"feed": name, "operation": kind.value}, outcome, output)
+            settled = ask_for(log, kind, spec, outcome.timeout, permit)
+            show_settled(name, {"feed": name, "operation": kind.value}, settled, outcome.output)
 
 
 def ask_for(log: Log, kind: OperationKind, spec: FeedSpec, timeout: float, permit: Permit) -> RequestSettled:

@@ -8,9 +8,8 @@ import typer
 from headgate.cli.changes import Change, permitted
 from headgate.cli.lookup import find_feed
 from headgate.cli.names import FeedName
-from headgate.cli.options import ClusterOptions, Format, Timeout, connected
-from headgate.cli.output import Output
-from headgate.cli.requests import OUTCOME_SECONDS_DEFAULT, ask_while_paused, operation, show_settled
+from headgate.cli.options import ClusterOptions, connected
+from headgate.cli.requests import OutcomeOptions, ask_while_paused, operation, show_settled
 from headgate.config.feed import FeedSpec, SkippedRecord, parse_feed
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import OperationKind, SpanPlan
@@ -27,8 +26,7 @@ def skip(
     places: Places,
     *,
     change: Change,
-    timeout: Timeout = OUTCOME_SECONDS_DEFAULT,
-    output: Format = Output.TABLE,
+    outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
     """Set aside single records that stop a table, and resume the feed.
@@ -47,12 +45,12 @@ def skip(
         spec = _skipping(parse_feed(record.spec), named, record.spans)
         records = [each.record for each in named]
         facts = {"feed": feed, "operation": "skip", "records": records}
-        permit = permitted(change, f"skip {', '.join(records)} of feed {feed}", output, facts)
+        permit = permitted(change, f"skip {', '.join(records)} of feed {feed}", outcome.output, facts)
         if permit is None:
             return
         update = operation(OperationKind.UPDATE_FEED, feed, spec=spec.to_json())
-        outcome = ask_while_paused(log, record, update, timeout, permit)
-        show_settled(feed, facts, outcome, output)
+        settled = ask_while_paused(log, record, update, outcome.timeout, permit)
+        show_settled(feed, facts, settled, outcome.output)
 
 
 def _skipping(spec: FeedSpec, named: Sequence[SkippedRecord], plans: Sequence[SpanPlan]) -> FeedSpec:

@@ -173,13 +173,15 @@ def ask(log: Log, name: str, request: GenerationRequested, timeout: float, permi
     topics must be finished. The owner deletes such a request a day after it is settled.
     """
     key = GenerationRequestKey(name, uuid4().hex)
-    return _ask(log, request.kind.value, key, request, timeout, permit, stays=request.kind in _WHOLE_LOG)
+    what = f"{_VERBS[request.kind]} change log"
+    return _ask(log, what, key, request, timeout, permit, stays=request.kind in _WHOLE_LOG)
 
 
 def ask_policy(log: Log, name: str, policy: LoadPolicy | None, timeout: float, permit: Permit) -> str:
     """Set the policy of autoscaling, or disable it. Raises RequestError, LogError."""
     request = PolicyRequested(policy, requester(), wall_ms())
-    return _ask(log, "policy", PolicyRequestKey(name, uuid4().hex), request, timeout, permit)
+    key = PolicyRequestKey(name, uuid4().hex)
+    return _ask(log, "change the autoscaling of change log", key, request, timeout, permit)
 
 
 def change_timestamps(
@@ -198,15 +200,26 @@ def change_timestamps(
     now_ms = wall_ms()
     request = TimestampsRequested(kind, tuple(nodes), based_on_ms, ring_delay_ms, kept_ms, requester(), now_ms)
     key = TimestampsRequestKey(name, uuid4().hex)
-    show_done(outcome.output, name, _ask(log, kind.value, key, request, outcome.timeout, permit))
+    show_done(outcome.output, name, _ask(log, f"{kind.value} timestamp set", key, request, outcome.timeout, permit))
 
+
+_VERBS: Final = {
+    GenerationRequestKind.CREATE: "create",
+    GenerationRequestKind.SWITCH: "switch streams of",
+    GenerationRequestKind.ABORT: "abort the switch of",
+    GenerationRequestKind.REPAIR: "repair",
+    GenerationRequestKind.RETIRE: "retire generations of",
+    GenerationRequestKind.GROW: "add partitions to",
+    GenerationRequestKind.DELETE: "delete",
+}
+"""What each request asks for, before the words "change log"."""
 
 _WHOLE_LOG: Final = (GenerationRequestKind.CREATE, GenerationRequestKind.GROW, GenerationRequestKind.DELETE)
 
 
 def _ask(
     log: Log,
-    kind: str,
+    what: str,
     key: GenerationRequestKey | PolicyRequestKey | TimestampsRequestKey,
     record: GenerationRequested | PolicyRequested | TimestampsRequested,
     timeout: float,
@@ -216,7 +229,7 @@ def _ask(
 ) -> str:
     partition = partition_of_set(log, key.set)
     request = Request(
-        what=f"{kind} of {key.set}",
+        what=f"{what} {key.set}",
         partition=partition,
         key=key,
         record=record,

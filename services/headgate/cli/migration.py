@@ -62,6 +62,8 @@ _VERBS: Final = {
     MigrationRequestKind.FORCE_CUTOVER: "force the cut-over of",
     MigrationRequestKind.CLEANUP: "drop the old tables of",
     MigrationRequestKind.THROTTLE: "throttle",
+    MigrationRequestKind.SUBMIT: "submit",
+    MigrationRequestKind.REVERT: "revert by",
 }
 """What each operation does, for a prompt or a dry run: "cancel migration 7"."""
 
@@ -286,13 +288,15 @@ def _change(
     expires: float | None = None,
 ) -> None:
     """Ask for an operation on a migration that exists, if the user agrees."""
-    what = "all migrations" if migration == ALL else f"migration {migration}"
     with connected(cluster) as (_, log):
-        permit = permitted(
-            change, f"{_VERBS[kind]} {what}", outcome.output, {"id": migration}, check=lambda: _known(log, migration)
-        )
+        what, facts = _described(kind, migration), {"id": migration}
+        permit = permitted(change, what, outcome.output, facts, check=lambda: _known(log, migration))
         if permit is not None:
             _ask(log, kind, migration, permit, outcome, ratio=ratio, expires=expires)
+
+
+def _described(kind: MigrationRequestKind, migration: str) -> str:
+    return f"{_VERBS[kind]} " + ("all migrations" if migration == ALL else f"migration {migration}")
 
 
 def _known(log: Log, migration: str) -> None:
@@ -436,7 +440,7 @@ def _ask(
     )
     key = (MigrationApprovalKey if kind is MigrationRequestKind.APPROVE else MigrationRequestKey)(request)
     asked = Request(
-        what=f"{kind.value} of {migration}",
+        what=_described(kind, migration),
         partition=TOPIC,
         asked_on=Partition(key.topic, TOPIC.number),
         key=key,

@@ -34,6 +34,12 @@ class OutcomeOptions(OptionGroup, frozen=True):
     output: Format = Output.TABLE
 
 
+class MovesOptions(OutcomeOptions, frozen=True):
+    """The same for requests that move many tables."""
+
+    timeout: Timeout = MOVES_SECONDS_DEFAULT
+
+
 def requester() -> str:
     """Who runs this command, as ``user@host``. A user without a passwd entry is shown as its numeric id."""
     try:

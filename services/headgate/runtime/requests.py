@@ -41,7 +41,7 @@ class RequestRefusedError(RequestError):
     """The owner changed nothing. ``reason`` may begin with a code (records/refusals.py)."""
 
     def __init__(self, what: str, reason: str) -> None:
-        super().__init__(f"{what} was refused, nothing was changed: {reason}")
+        super().__init__(f"the request to {what} was refused, nothing was changed: {reason}")
         self.reason = reason
 
 
@@ -52,10 +52,10 @@ class RequestFailedError(RequestError):
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request, and what its errors say.
 
-    ``what`` names it: ``cancel of m1``. ``partition`` stores the outcome, and the request unless it is ``asked_on``
-    another. ``owner`` is the key on
-    announce of the owner that answers, and ``service`` what `headgate serve` calls it. ``if_unfinished`` is the advice
-    for a request that was accepted and is not done in time. Such a request is withdrawn unless it ``stays``.
+    ``what`` is what is asked for: ``cancel migration m1``. ``partition`` stores the outcome, and the request unless it
+    is ``asked_on`` another. ``owner`` is the key on announce of the owner that answers, and ``service`` what `headgate
+    serve` calls it. ``if_unfinished`` is the advice for a request that was accepted and is not done in time. Such a
+    request is withdrawn unless it ``stays``.
     """
 
     what: str
@@ -82,7 +82,7 @@ def feed_request(record: OperationRequested, shard: int, request: str) -> Reques
     else:
         advice = f"it continues; see `headgate feed show {record.feed}`, or give a longer --timeout"
     return Request(
-        what=f"{record.kind.value} of {record.feed or record.agent or f'shard {shard}'}",
+        what=described(record, shard),
         partition=Partition("changefeed", shard),
         key=RequestKey(request),
         record=record,
@@ -91,6 +91,30 @@ def feed_request(record: OperationRequested, shard: int, request: str) -> Reques
         service="coordinator",
         if_unfinished=advice,
     )
+
+
+def described(record: OperationRequested, shard: int) -> str:
+    """What a request to a coordinator asks for, as its errors name it."""
+    feed = f"feed {record.feed}" if record.feed else "all feeds"
+    table = f"table {record.table} of {feed}"
+    return _ASKED[record.kind].format(feed=feed, table=table, agent=f"agent {record.agent}", shard=f"shard {shard}")
+
+
+_ASKED: Final = {
+    OperationKind.CREATE_FEED: "create {feed}",
+    OperationKind.UPDATE_FEED: "update {feed}",
+    OperationKind.PAUSE_FEED: "pause {feed}",
+    OperationKind.RESUME_FEED: "resume {feed}",
+    OperationKind.REMOVE_FEED: "delete {feed}",
+    OperationKind.REBALANCE_FEED: "rebalance {feed}",
+    OperationKind.PAUSE_TABLE: "pause {table}",
+    OperationKind.RESUME_TABLE: "resume {table}",
+    OperationKind.MOVE_TABLE: "move {table} to {agent}",
+    OperationKind.SPLIT_TABLE: "split {table}",
+    OperationKind.MERGE_TABLE: "merge {table}",
+    OperationKind.DRAIN_AGENT: "drain {agent}",
+    OperationKind.RESIGN_OWNER: "hand over {shard}",
+}
 
 
 def ask(log: Log, request: Request, timeout_seconds: float, *, client: str) -> RequestSettled:
@@ -189,13 +213,13 @@ def _answer(
             return outcome
         case OutcomeStatus.ACCEPTED:
             return RequestTimedOutError(
-                f"{request.what} was accepted, but is not done after {timeout_seconds:g} s: {outcome.reason}; "
-                f"{request.if_unfinished}"
+                f"the request to {request.what} was accepted, but is not done after {timeout_seconds:g} s: "
+                f"{outcome.reason}; {request.if_unfinished}"
             )
         case OutcomeStatus.REFUSED:
             return RequestRefusedError(request.what, outcome.reason)
         case OutcomeStatus.FAILED:
-            return RequestFailedError(f"{request.what} failed: {outcome.reason}")
+            return RequestFailedError(f"the request to {request.what} failed: {outcome.reason}")
 
 
 def _owner(log: Log, request: Request) -> OwnerAnnounced | None:
@@ -208,12 +232,12 @@ def _unanswered(log: Log, request: Request, timeout_seconds: float) -> RequestTi
     owner, shard = _owner(log, request), request.partition.number
     if owner is None:
         return RequestTimedOutError(
-            f"{request.what} was not answered within {timeout_seconds:g} s, because shard {shard} has no owner. The "
-            f"request was withdrawn. Start an owner with `headgate serve {request.service}`"
+            f"the request to {request.what} was not answered within {timeout_seconds:g} s, because shard {shard} has "
+            f"no owner. The request was withdrawn. Start an owner with `headgate serve {request.service}`"
         )
     heard = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(owner.announced_ms / 1000))
     return RequestTimedOutError(
-        f"{request.what} was not answered within {timeout_seconds:g} s by {owner.owner_id}, the owner of shard "
-        f"{shard}, which was last heard at {heard}. The request was withdrawn. Check that process (/readyz and its "
-        f"log), or start another with `headgate serve {request.service}`"
+        f"the request to {request.what} was not answered within {timeout_seconds:g} s by {owner.owner_id}, the owner "
+        f"of shard {shard}, which was last heard at {heard}. The request was withdrawn. Check that process (/readyz "
+        f"and its log), or start another with `headgate serve {request.service}`"
     )

@@ -1,20 +1,18 @@
 """What does not exist ends every command alike: each one that takes a name is called with one that nobody has."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from confluent_kafka.admin import NewTopic
-from typer.main import get_command
 
 from headgate.app.exit_codes import ExitCode
-from headgate.cli.main import LAB_COMMANDS, app
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import Service, headgate, make_topics
+from support.commands import commands
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -31,23 +29,10 @@ WELL_FORMED = {"feed skip": {"places": "no-topic/0/0"}}
 """Names that are checked before anybody is asked."""
 
 
-def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Command line → command, of all that answer without Spark."""
-    context = group.context_class(group)
-    for name in group.list_commands(context):
-        if not path and name in LAB_COMMANDS:
-            continue
-        command = group.get_command(context, name)
-        if hasattr(command, "list_commands"):
-            yield from commands(command, (*path, name))
-        else:
-            yield " ".join((*path, name)), command
-
-
 def calls() -> list[tuple[str, ...]]:
     """Command lines with names that nobody has, one for each command that takes a name."""
     found = []
-    for path, command in commands(get_command(app)):
+    for path, command in commands():
         names = [one.name for one in command.params if one.param_type_name == "argument" and one.name in NAMES]
         spelled = WELL_FORMED.get(path, {})
         if names and path not in NEW_NAMES:

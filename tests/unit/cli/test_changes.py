@@ -9,17 +9,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from headgate import cli
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli import changes
 from headgate.cli.changes import Change, Destruction, Permit, agreed, permitted
-from headgate.cli.main import LAB_COMMANDS, app
 from headgate.cli.output import Output
+from support.commands import commands
 
 READS = {
     "agent list",
@@ -151,20 +149,7 @@ WRITES = {
 """What writes to a cluster, and what makes something that could, as it is called in this folder."""
 
 
-def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Command line → command, of the product. (The lab's commands make and drop their own servers.)"""
-    context = group.context_class(group)
-    for name in group.list_commands(context):
-        if not path and name in LAB_COMMANDS:
-            continue
-        command = group.get_command(context, name)
-        if hasattr(command, "list_commands"):
-            yield from commands(command, (*path, name))
-        else:
-            yield " ".join((*path, name)), command
-
-
-ALL = dict(commands(get_command(app)))
+ALL = dict(commands())
 
 
 def test_each_command_is_known_for_what_it_does() -> None:

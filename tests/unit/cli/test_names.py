@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,13 @@ import pytest
 from typer.main import get_command
 
 from headgate.cli import names
-from headgate.cli.main import LAB_COMMANDS, app
+from headgate.cli.main import app
 from headgate.config.secrets import CONNECTIONS
 from headgate.eventlog.sharding import DEADLETTER
 from headgate.records.control import ChangeQuarantined, Epoch
 from headgate.records.keys import DeadLetterKey
 from support.answering_owners import Owners, answering_owners
+from support.commands import commands
 
 FEEDS, TABLES, AGENTS = {"shop"}, {"public.items"}, {"a1"}
 DATABASES = {"orders"}
@@ -88,18 +88,6 @@ FREE_TEXTS = {
 """Arguments that are no names."""
 
 
-def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    context = group.context_class(group)
-    for name in group.list_commands(context):
-        if not path and name in LAB_COMMANDS:
-            continue
-        command = group.get_command(context, name)
-        if hasattr(command, "list_commands"):
-            yield from commands(command, (*path, name))
-        else:
-            yield " ".join((*path, name)), command
-
-
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy with other tests has all the time it needs."""
@@ -131,7 +119,7 @@ def offered(command: str, made: Any, place: Any, incomplete: str = "") -> set[st
 
 def test_every_name_completes_at_every_command(owners: Owners) -> None:
     tried = set()
-    for command, made in commands(get_command(app)):
+    for command, made in commands():
         for place in made.params:
             expected = AT_NAMES | (OF_TIMESTAMPS if "timestamps" in command else {}) | OF_ITS_OWN.get(command, {})
             if place.name in NEW_NAMES.get(command, set()) | FILES.get(command, set()):
@@ -172,7 +160,7 @@ def test_a_line_is_completed_by_what_was_typed_before(
 
 
 def test_a_name_that_begins_otherwise_is_not_offered(owners: Owners) -> None:
-    found = dict(commands(get_command(app)))
+    found = dict(commands())
     (place,) = (each for each in found["verify"].params if each.name == "feed")
     assert offered("verify", found["verify"], place, "sh") == {"shop"}
     assert offered("verify", found["verify"], place, "x") == set()

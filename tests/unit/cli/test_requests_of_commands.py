@@ -3,21 +3,19 @@
 import json
 import os
 import pwd
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from headgate.app.exit_codes import MEANINGS, ExitCode
-from headgate.cli.main import LAB_COMMANDS, app
+from headgate.cli.main import app
 from headgate.cli.requests import requester
 from headgate.eventlog.log import Placed
 from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus, RequestSettled
 from support.answering_owners import ALTER, DATABASE, FEED, Owners, answering_owners, outcome_of
+from support.commands import commands
 
 RING = ("--vnodes", "2", "--shards", "1")
 
@@ -98,21 +96,9 @@ ASKS_BROKERS = {"feed create", "feed update", "feed apply", "migration submit"}
 """Whose dry run asks brokers and databases: tests/integration/cli."""
 
 
-def asking(group: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """Each command that waits for an outcome: it has a --timeout."""
-    context = group.context_class(group)
-    for name in group.list_commands(context):
-        if not path and name in LAB_COMMANDS:
-            continue
-        command = group.get_command(context, name)
-        if hasattr(command, "list_commands"):
-            yield from asking(command, (*path, name))
-        elif any(each.name == "timeout" for each in command.params):
-            yield " ".join((*path, name))
-
-
 def test_every_command_that_asks_is_tried_with_every_outcome() -> None:
-    assert set(asking(get_command(app))) == set(COMMANDS)
+    asking = {name for name, command in commands() if any(each.name == "timeout" for each in command.params)}
+    assert asking == set(COMMANDS)
     assert {status for status, _, _ in OUTCOMES} == {None, *OutcomeStatus}
 
 

@@ -27,6 +27,7 @@ from headgate.runtime.requests import (
     RequestTimedOutError,
     ask,
     ask_all,
+    described,
     feed_request,
 )
 from headgate_lab.memory_log.log import MemoryBroker
@@ -193,3 +194,12 @@ def test_a_request_stays_only_while_its_owner_works_on_it(status: OutcomeStatus 
     assert isinstance(answer, RequestError) == (status is not OutcomeStatus.DONE)
     is_there = (RequestKey("r"), None) not in cluster.written
     assert is_there == (stays and status is OutcomeStatus.ACCEPTED)
+
+
+@pytest.mark.parametrize("kind", OperationKind)
+def test_errors_name_what_was_asked_for(kind: OperationKind) -> None:
+    given = build.operation_requested(kind=kind, feed="shop", table="public.orders", agent="a1")
+    words = described(given, 3).split()
+    verb, _, subject = kind.value.partition("_")
+    assert words[0] == {"remove": "delete", "resign": "hand"}.get(verb, verb)
+    assert {"feed": "shop", "table": "public.orders", "agent": "a1", "owner": "3"}[subject] in words

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.outcomes import no_such_feed, no_such_table, refuse, waits_for_upgrade
 from headgate.coordinator.core.span_predicates import is_open
+from headgate.coordinator.core.spans import span_lifecycle
 from headgate.records.control import FeedRecorded, OperationRequested, OutcomeStatus, PausedTable, WantedState
 from headgate.records.fitting import fitted_text
 from headgate.records.keys import FeedKey, SpanKey
@@ -74,6 +75,8 @@ def settle(draft: Draft) -> None:
         elif _is_written(draft, name, feed, table):
             continue
         else:
+            for key in sorted(_spans_of(draft, name, feed, table)):
+                span_lifecycle.forget_failures(draft, key)
             draft.settle(request, OutcomeStatus.DONE, "paused: the table is sealed at the sink")
         del draft.term.pauses[name, table]
 
@@ -91,10 +94,14 @@ def _feed_of(draft: Draft, requested: OperationRequested) -> tuple[FeedRecorded 
 
 
 def _is_written(draft: Draft, name: str, feed: FeedRecorded, table: str) -> bool:
-    """Whether somebody may still write a span of the table, also one that it was divided into before."""
+    return any(is_open(draft.span(key)) for key in _spans_of(draft, name, feed, table))
+
+
+def _spans_of(draft: Draft, name: str, feed: FeedRecorded, table: str) -> set[SpanKey]:
+    """The spans of the table, with those that it was divided into before."""
     whole = SpanKey(name, table)
     planned = [SpanKey(name, plan.span) for plan in feed.spans if plan.table == table]
-    return any(is_open(draft.span(key)) for key in (whole, *planned, *draft.state.index.overlapping(whole)))
+    return {whole, *planned, *draft.state.index.overlapping(whole)}
 
 
 def _write(draft: Draft, name: str, feed: FeedRecorded) -> None:

@@ -28,6 +28,7 @@ from headgate.coordinator.core.signals import (
     session_of,
     signals,
 )
+from headgate.coordinator.core.span_predicates import is_open
 from headgate.coordinator.core.spans import abandoning, waiting
 from headgate.coordinator.core.term import SessionId
 from headgate.records.control import (
@@ -174,6 +175,20 @@ def close(draft: Draft, key: SpanKey) -> None:
     is_paused = feed is not None and feed.wanted is WantedState.RUNNING and paused_table(feed, key.span) is not None
     what = "table is being paused" if is_paused else "feed is being stopped or removed"
     act(draft, key, _known(draft, key), Signal.CLOSE, cause(draft, reason=f"the {what}"))
+
+
+def forget_failures(draft: Draft, key: SpanKey) -> None:
+    """A sealed span is not wanted any more: its failures count neither for its feed nor when it is wanted again.
+
+    A span that is sealed on request has none left (seal_closed). This one was sealed by an agent that stopped by
+    itself, before anybody asked for it.
+    """
+    record = draft.span(key)
+    if record is None or not record.failures or is_open(record):
+        return
+    draft.put_span(key, apply(record, Signal.CLOSE, cause(draft), Action.RESET).record)
+    draft.term.retry_due.discard(key)
+    draft.cancel_timer("retry", key)
 
 
 def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:
