@@ -7,7 +7,11 @@ from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[2]
 TUTORIALS: Final = ROOT / "docs" / "tutorials"
-PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(TUTORIALS.glob("*.md"))]
+HOW_TOS: Final = ROOT / "docs" / "howto"
+PAGES: Final = [
+    ROOT / "README.md",
+    *(page for folder in (ROOT / "docs", TUTORIALS, HOW_TOS) for page in sorted(folder.glob("*.md"))),
+]
 
 _BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
