@@ -31,9 +31,11 @@ from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.generation.changelog.shell.wire import WRITER
 from headgate.records.control import ChangeQuarantined, FeedRecorded
+from headgate.records.identifiers import normal_table
 from headgate.records.keys import DeadLetterKey
 from headgate.replication.feed_parts import FeedParts
 from headgate.sources.resend import Original, Verdict, look, resend, why_not_alone
+from headgate.sources.topics import source_tables
 
 app = CommandGroup(help="Inspect, replay and purge changes that were set aside.", no_args_is_help=True)
 
@@ -185,12 +187,17 @@ def _judged(replaying: _Replaying, key: DeadLetterKey, letter: ChangeQuarantined
     headers = tuple((header.name, header.value) for header in letter.headers)
     original = Original(key.source_topic, key.partition, key.offset, letter.key, letter.value, headers, letter.topic_id)
     reason = _why_not_of(replaying, letter) or why_not_alone(
-        replaying.parts.decoder(key.source_topic, topic_id=letter.topic_id), original
+        _parts_of(replaying.parts, key).decoder(key.source_topic, topic_id=letter.topic_id), original
     )
     if reason is not None:
         return original, _Found(Verdict.UNKNOWN, reason)
     found = look(replaying.log.connection, original, replaying.change_logs)
     return original, _Found(found.verdict, found.detail, found.end)
+
+
+def _parts_of(parts: FeedParts, key: DeadLetterKey) -> FeedParts:
+    """Those of the letter's table, whose options may differ from the feed's."""
+    return parts.of_table(key.source_topic, source_tables(parts.spec).get(normal_table(key.table)))
 
 
 def _sent(log: KafkaLog, original: Original, found: _Found, _permit: Permit) -> _Found:

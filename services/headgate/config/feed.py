@@ -15,8 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from headgate.config.column_types import column_of
 from headgate.config.plugs import FORMATS, SINKS, Plugs
 from headgate.config.start_offsets import StartOffsets
+from headgate.config.strict import Strict
+from headgate.config.table_options import AmbiguousPatternsError, TableOptions, most_specific, patterns_of
 from headgate.config.times import parse_ts
-from headgate.config.wording import explained, nearest, one_of
+from headgate.config.wording import explained, one_of
 from headgate.records.identifiers import parse_identifier, show_identifier
 from headgate.records.places import Place
 
@@ -37,23 +39,6 @@ __all__ = [
 
 class FeedSpecError(ValueError):
     """A feed description that cannot be used: names the option, what is wrong, and what is allowed."""
-
-
-class Strict(BaseModel):
-    """Options that people write. An unknown one is refused with the nearest known name."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nearest_name(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        for name in sorted(set(data) - set(cls.model_fields)):
-            near = nearest(name, cls.model_fields)
-            hint = f"; did you mean {near!r}?" if near else f"; known are {', '.join(cls.model_fields)}"
-            raise ValueError(f"unknown option {name!r}{hint}")
-        return data
 
 
 def no_evidence() -> str:
@@ -194,11 +179,11 @@ class SourceSpec(Strict):
     """How changes are written: config/plugs.py has the names."""
     start: Literal["earliest", "latest"] = "earliest"
     start_ts: int | None = None
-    start_offsets: dict[str, StartOffsets] = {}
+    start_offsets: dict[str, StartOffsets] = Field(default_factory=dict)
     target_ts: int | None = None
     transaction_topic: str | None = None
     tables: tuple[str, ...] = ()
-    topic_tables: dict[str, str] = {}
+    topic_tables: dict[str, str] = Field(default_factory=dict)
     """Topic → source table, for ``headgate verify``, where the topic is not named like its table."""
     unavailable_value: str = "__debezium_unavailable_value"
     binary_handling_mode: Literal["bytes", "base64", "base64-url-safe", "hex"] | None = None
@@ -370,6 +355,9 @@ class SourceSpec(Strict):
         return self
 
 
+_OF_EVERY_SINK: Final = frozenset({"table"})
+
+
 class SinkSpec(Strict):
     """Where changes go: to ``dsn``, an address in the form of its ``type``, or to ``connection``, a named one.
 
@@ -394,7 +382,7 @@ class SinkSpec(Strict):
     unique_keys: Literal["omit", "create"] = "omit"
     """``create``: tables that Headgate creates get the source's unique keys. A table can stop where two rows swap a
     value in one transaction, because rows are applied one after the other."""
-    types: dict[str, str] = {}
+    types: dict[str, str] = Field(default_factory=dict)
     """Column of the sink, as ``schema.table.column`` → its type, where Headgate creates the table."""
     not_the_source: bool = False
     """The sink only looks like the changes' own source (a copy that is published in turn): write all the same."""
@@ -415,7 +403,6 @@ class SinkSpec(Strict):
 
     @model_validator(mode="after")
     def _of_the_sink(self) -> "SinkSpec":
-        plug = SINKS[self.type]
         given = {
             "connection": self.connection is not None,
             "password_file": self.password_file is not None,
@@ -426,16 +413,25 @@ class SinkSpec(Strict):
             "unique_keys": self.unique_keys != "omit",
         }
         for option in sorted(name for name, is_given in given.items() if is_given):
-            if option not in plug.options:
-                taken = ", ".join(f"sink.{name}" for name in sorted(plug.options)) or "none of these options"
-                raise ValueError(
-                    f"sink.{option} cannot be used with sinks of type {self.type}, which take {taken}. Remove it"
-                )
+            self.check_takes(option, f"sink.{option}")
         if (self.dsn is None) == (self.connection is None):
             raise ValueError("give either sink.dsn or sink.connection")
         if self.connection is not None and self.password_file is not None:
             raise ValueError("sink.connection has its own password file. Remove sink.password_file")
         return self
+
+    def check_takes(self, option: str, written: str) -> None:
+        """Raise ValueError unless sinks of this type take ``option``. ``written``: its whole name in the feed."""
+        options = SINKS[self.type].options
+        if option in _OF_EVERY_SINK or option in options:
+            return
+        taken = ", ".join(f"sink.{name}" for name in sorted(options)) or "none of these options"
+        raise ValueError(f"{written} cannot be used with sinks of type {self.type}, which take {taken}. Remove it")
+
+    @property
+    def session_options(self) -> tuple[str, str]:
+        """What sessions of tables may differ in: tables with the same options can share them."""
+        return self.foreign_keys, self.keyless
 
 
 BATCH_INTERVAL_SECONDS_MAX: Final = 2.0
@@ -502,6 +498,9 @@ class FeedSpec(Strict):
     skip: tuple[SkippedRecord, ...] = ()
     """Records that go to deadletter, instead of stopping their table, if they cannot be decoded or applied."""
 
+    tables: dict[str, TableOptions] = Field(default_factory=dict)
+    """Pattern of source tables → options that they have instead of the feed's (config/table_options.py)."""
+
     @field_validator("skip")
     @classmethod
     def _few(cls, given: tuple[SkippedRecord, ...]) -> tuple[SkippedRecord, ...]:
@@ -527,6 +526,55 @@ class FeedSpec(Strict):
                 )
         return self
 
+    @field_validator("tables")
+    @classmethod
+    def _patterns(cls, given: dict[str, TableOptions]) -> dict[str, TableOptions]:
+        patterns_of(given)
+        return given
+
+    @model_validator(mode="after")
+    def _options_of_tables(self) -> "FeedSpec":
+        for pattern, options in self.tables.items():
+            named = dict.fromkeys(options.of_sink, "") | ({"types": ""} if options.types else {})
+            for option in named:
+                self.sink.check_takes(option, f"tables.{pattern}.{option}")
+                if option in ("types", "unique_keys") and not self.creates_tables:
+                    raise ValueError(
+                        f"tables.{pattern}.{option} is for tables that Headgate creates. Name the database that the "
+                        "changes come from in source.database, with sink.tables: create, or remove the option"
+                    )
+        return self
+
+    def name_of(self, topic: str, source_table: str | None = None) -> tuple[str, ...]:
+        """A table's name at the source, in its parts: as the feed names it, or else as its topic is named.
+
+        ``source_table``: which of several tables of the topic.
+        """
+        named = source_table or self.source.topic_tables.get(topic)
+        return tuple(topic.split(".")[-2:]) if named is None else parse_identifier(named)
+
+    def pattern_of(self, topic: str, source_table: str | None = None) -> str | None:
+        """The pattern of ``tables`` that a table has its options from, None if it has the feed's. See ``name_of``.
+
+        Raises FeedSpecError where two patterns claim it.
+        """
+        if not self.tables:
+            return None
+        try:
+            found = most_specific(patterns_of(self.tables), self.name_of(topic, source_table))
+        except AmbiguousPatternsError as error:
+            raise FeedSpecError(str(error)) from error
+        return None if found is None else found.text
+
+    def for_table(self, topic: str, source_table: str | None = None) -> "FeedSpec":
+        """The feed as it is for one table: its own options in place of the feed's. See ``pattern_of``."""
+        pattern = self.pattern_of(topic, source_table)
+        if pattern is None:
+            return self
+        options = self.tables[pattern]
+        sink = self.sink.model_copy(update=options.of_sink) if options.of_sink else self.sink
+        return self.model_copy(update={"sink": sink, **options.of_feed})
+
     @property
     def creates_tables(self) -> bool:
         """Whether Headgate creates tables that the sink lacks."""
@@ -536,8 +584,9 @@ class FeedSpec(Strict):
 
     @property
     def may_set_aside(self) -> bool:
-        """Whether some bad change may go to deadletter."""
-        return self.on_bad_change == "quarantine" or bool(self.skip)
+        """Whether some bad change of some table may go to deadletter."""
+        some = {self.on_bad_change, *(options.on_bad_change for options in self.tables.values())}
+        return "quarantine" in some or bool(self.skip)
 
     def skips(self, topic: str, topic_id: str | None) -> frozenset[tuple[int, int]]:
         """(partition, offset) of the records to skip in the topic with that id (None: the broker has no ids)."""

@@ -26,12 +26,17 @@ class NotAnIdentifierError(ValueError):
 
 def parse_identifier(text: str) -> tuple[str, ...]:
     """The parts of a name, without their quotes. Raises NotAnIdentifierError."""
+    return tuple(part for part, _ in identifier_parts(text))
+
+
+def identifier_parts(text: str) -> tuple[tuple[str, bool], ...]:
+    """The parts of a name, without their quotes, and whether they had some. Raises NotAnIdentifierError."""
     if _WHOLE.fullmatch(text) is None:
         raise NotAnIdentifierError(
             f"{text!r} is not a valid name. Separate its parts by dots, put a part that contains a dot or a quote in "
             'double quotes, and write a quote inside them twice, as in "sales.eu".orders'
         )
-    return tuple(map(_unquoted, _PARTS.findall(text)))
+    return tuple((_unquoted(part), part.startswith('"')) for part in _PARTS.findall(text))
 
 
 def show_identifier(parts: Sequence[str]) -> str:

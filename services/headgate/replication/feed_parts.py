@@ -1,4 +1,4 @@
-"""What a feed's spec means in objects: its decoder and its sink."""
+"""What a feed's spec means in objects: decoders and a sink, and others for tables with options of their own."""
 
 from functools import cached_property, lru_cache
 from typing import Final, Self
@@ -64,11 +64,27 @@ class FeedIncarnation(msgspec.Struct, frozen=True, order=True):
 class FeedParts:
     """Decoders, sink and writer of one feed, each opened when first needed. Not for more than one thread."""
 
-    def __init__(self, spec: str) -> None:
-        self.spec: FeedSpec = feed_of(spec)
+    def __init__(self, spec: str | FeedSpec) -> None:
+        self.spec: FeedSpec = feed_of(spec) if isinstance(spec, str) else spec
+        self._by_session: dict[tuple[str, str], FeedParts] = {self.spec.sink.session_options: self}
+        self._by_table: dict[tuple[str, str | None], FeedParts] = {}
         self._decoders: dict[tuple[str, str | None], tuple[str | None, Decoder]] = {}
         self._dealers: dict[str, tuple[str | None, Dealer]] = {}
         self._writer: SinkWriter | None = None
+
+    def of_table(self, topic: str, table: str | None = None) -> "FeedParts":
+        """The parts for one table: these, or others if its options ask for another session. See ``decoder``.
+
+        They are closed with these.
+        """
+        if not self.spec.tables:
+            return self
+        found = self._by_table.get((topic, table))
+        if found is None:
+            spec = self.spec.for_table(topic, table)
+            found = self._by_session.get(spec.sink.session_options) or FeedParts(spec)
+            self._by_session[spec.sink.session_options] = self._by_table[topic, table] = found
+        return found
 
     def decoder(self, topic: str, table: str | None = None, topic_id: str | None = None) -> Decoder:
         """The topic's decoder, in the feed's format; it remembers what it has met (schemas, watermarks).
@@ -139,6 +155,7 @@ class FeedParts:
 
     def close(self) -> None:
         """Let go of every connection. Idempotent."""
-        self.drop_writer()
-        if "sink" in self.__dict__:
-            self.sink.close()
+        for parts in self._by_session.values():
+            parts.drop_writer()
+            if "sink" in parts.__dict__:
+                parts.sink.close()

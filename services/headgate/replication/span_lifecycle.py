@@ -39,7 +39,7 @@ from headgate.replication.feed_parts import FeedIncarnation, FeedParts, feed_of,
 from headgate.replication.kept_parts import KeptParts
 from headgate.replication.new_tables import check_table
 from headgate.replication.silent_sinks import WAITING_SECONDS, SilentSinks
-from headgate.replication.span_table import SpanTable
+from headgate.replication.span_table import SpanTable, source_table_of
 from headgate.replication.topic_watch import TopicWatch
 from headgate.runtime.shared_pool import SharedPool
 from headgate.sinks.contract import ChangeBatch, Claim, OffsetRange, Sink, SinkError, SinkUnavailableError
@@ -214,7 +214,7 @@ class SpanLifecycle:
             self.silent_sinks.asked(server_of_feed(span.task.spec)),
             self._sinks.lent(FeedIncarnation.of_task(span.task)) as parts,
         ):
-            yield parts
+            yield parts.of_table(span.task.plan.topic, source_table_of(span.task))
 
     def look(self, span: Span) -> None:
         """Find out how far the present writer of a warm span is. What goes wrong shows when it is to be written.

@@ -18,11 +18,15 @@ from headgate.agent.core.span.inputs import Add, Close, Effect, SpanInput
 from headgate.agent.core.span.machine import decide
 from headgate.agent.core.span.progress import quarantined_lately
 from headgate.agent.core.span.states import Span
+from headgate.config.feed import FeedSpec
 from headgate.records.identifiers import normal_table
 from headgate.replication.feed_parts import FEEDS_MAX, feed_of
 from headgate.replication.plan import SpanWork
 from headgate.sinks.contract import Claim, FeedIdentity
 from headgate.sources.topics import source_tables
+
+OPTIONS_MAX: Final = 4096
+"""Tables whose options are kept. Each batch needs them for each of its tables, and matching takes some 10 µs."""
 
 FAILURES_BORNE: Final = 5
 """Failures in a row (about 8 s) after which a change that only a rule between rows refuses counts as bad. Fewer than
@@ -108,7 +112,9 @@ class SpanTable:
 
     def work_of(self, span: Span, *, settle: bool = False) -> SpanWork:
         """What a batch is to do with it; with ``settle`` the sink's positions follow what has been read."""
-        feed, topic = feed_of(span.task.spec), span.task.plan.topic
+        topic, table = span.task.plan.topic, source_table_of(span.task)
+        feed = feed_of(span.task.spec)
+        feed = _options(span.task.spec, topic, table) if feed.tables else feed
         left = feed.quarantine_per_hour_max - quarantined_lately(span.progress, time.monotonic())
         only = None if feed.on_bad_change == "quarantine" else feed.skips(topic, span.progress.topic_id)
         return SpanWork(
@@ -118,7 +124,7 @@ class SpanTable:
             expected=dict(span.readable),
             quarantine_left=max(0, left) if only is None else len(only),
             patient=worst(span.failures) < FAILURES_BORNE,
-            source_table=_source_tables(span.task.spec).get(normal_table(span.task.plan.table)),
+            source_table=table,
             begin=dict(span.progress.read_to),
             settle=settle,
             known_table=span.progress.known_table,
@@ -126,6 +132,17 @@ class SpanTable:
             topic_id=span.progress.topic_id,
             only=only,
         )
+
+
+def source_table_of(task: SpanTask) -> str | None:
+    """What the feed calls a span's table among several of its topic; None where the topic has one."""
+    return _source_tables(task.spec).get(normal_table(task.plan.table))
+
+
+@lru_cache(maxsize=OPTIONS_MAX)
+def _options(spec: str, topic: str, source_table: str | None) -> FeedSpec:
+    """A feed as it is for one table."""
+    return feed_of(spec).for_table(topic, source_table)
 
 
 @lru_cache(maxsize=FEEDS_MAX)

@@ -237,7 +237,7 @@ class TaskRun:
         first, last = (offsets[0], offsets[-1] + 1) if stretch is None else stretch
         decoder: Decoder | None = None
         try:
-            decoder = self._parts().decoder(rows.work.topic, rows.work.source_table, rows.work.topic_id)
+            decoder = self._parts_of(rows).decoder(rows.work.topic, rows.work.source_table, rows.work.topic_id)
             decoder.table.name = rows.table  # what this worker has met before is not what the sink knows
             end, changes, bad = self._decode(self._decoding(decoder, rows, chunk), rows, chunk)
             rows.table = decoder.table.name
@@ -350,24 +350,28 @@ class TaskRun:
                 before = {partition: rows.work.expected[partition] for partition in rows.next} | reached
                 aside = None if self._quarantine is None else self._quarantine.of(rows)
                 with silent_sinks.asked(server_of_feed(self._plan.spec)):
-                    applied = self._parts().writer().apply(rows.batch_from(reached, aside))
+                    applied = self._parts_of(rows).writer().apply(rows.batch_from(reached, aside))
                 reached = {partition: applied.positions[partition] for partition in rows.next}
                 _check_progress(before, reached, rows.next)
             rows.next = reached
             rows.settle()
         except SinkUnavailableError as error:
             rows.is_silent = isinstance(error, SinkSilentError)
-            self._parts().drop_writer()
+            self._parts_of(rows).drop_writer()
             rows.stopped(reached, error.code, str(error), retryable=True)
         except SinkError as error:
             rows.stopped(reached, error.code, str(error), retryable=error.retryable)
         except ChangeError as error:
             rows.stopped(reached, "change_undecodable", f"{rows.work.topic}: {error}", retryable=False)
         except Exception as error:  # noqa: BLE001 (a fault of ours with one table must not stop its neighbours)
-            self._parts().drop_writer()
+            self._parts_of(rows).drop_writer()
             rows.stopped(reached, "internal", _described(error), retryable=False)
         rows.apply_cpu_ns += time.thread_time_ns() - began
         rows.wall_ns += time.monotonic_ns() - began_wall
+
+    def _parts_of(self, rows: SpanRows) -> FeedParts:
+        """Those of the table, whose options may differ from the feed's."""
+        return self._parts().of_table(rows.work.topic, rows.work.source_table)
 
     def _parts(self) -> FeedParts:
         if self._feed_parts is None:

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from headgate.config.feed import FeedSpec
+from headgate.config.feed import FeedSpec, FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.identifiers import normal_table
@@ -23,7 +23,7 @@ from headgate.sources.topics import (
     matching,
     no_match,
     present_topics,
-    table_name,
+    sink_table,
     within_change_log,
 )
 from headgate.sources.transactions import unusable
@@ -127,8 +127,8 @@ def _named(spec: FeedSpec, new: Mapping[str, int], taken: Mapping[str, str]) -> 
     wrong = []
     for topic in sorted(new):
         try:
-            table = table_name(spec.sink.table, topic)
-        except TableNameError as error:
+            table = sink_table(spec, topic)
+        except (TableNameError, FeedSpecError) as error:
             wrong.append(f"topic {topic} is left out: {error}")
             continue
         other = taken.get(table) or tables.get(table)

@@ -102,7 +102,7 @@ class _Looking:
             changes = self._decoder(topic).decode_batch([key], [value], [0], [seen.records], [0])
         except UndecodableError as error:
             seen.reason = _shortened(error.__cause__)
-            for name in self._formats_of(key, value):
+            for name in self._formats_of(topic, key, value):
                 seen.others[name] = seen.others.get(name, 0) + 1
         except SchemasUnavailableError:
             return None
@@ -116,14 +116,18 @@ class _Looking:
     def _decoder(self, topic: str) -> Decoder:
         # A topic of several tables gets another decoder for each record, because a decoder takes one table's events.
         if topic not in self._decoders or self._spec.source.tables:
-            self._decoders[topic] = self._made(self._spec.source.format)
+            self._decoders[topic] = self._made(self._spec.source.format, topic)
         return self._decoders[topic]
 
-    def _made(self, name: str) -> Decoder:
-        keyless = self._spec.sink.keyless == "append"
-        return format_of(name).decoder(DecoderNeeds(self._spec.source, keyless, self._schemas))
+    def _made(self, name: str, topic: str) -> Decoder:
+        return format_of(name).decoder(DecoderNeeds(self._spec.source, self._is_keyless(topic), self._schemas))
 
-    def _formats_of(self, key: bytes | None, value: bytes) -> Iterable[str]:
+    def _is_keyless(self, topic: str) -> bool:
+        """Whether some table of the topic may be without key."""
+        names: Iterable[str | None] = self._spec.source.tables or (None,)
+        return any(self._spec.for_table(topic, name).sink.keyless == "append" for name in names)
+
+    def _formats_of(self, topic: str, key: bytes | None, value: bytes) -> Iterable[str]:
         """Other formats that find a change in the record."""
         for name in FORMATS.names():
             with suppress(PlugError, *DATA_ERRORS):
@@ -133,7 +137,7 @@ class _Looking:
                     is_framed = key is None or (len(key) >= FRAME_BYTES and key[0] == 0)
                     if is_framed and schema_id_of(value, "value") > 0:
                         yield name
-                elif self._made(name).decode_batch([key], [value], [0], [0], [0]):
+                elif self._made(name, topic).decode_batch([key], [value], [0], [0], [0]):
                     yield name
 
     def _note(self, seen: Seen, change: Change, value: bytes) -> None:

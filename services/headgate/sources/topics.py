@@ -161,9 +161,22 @@ _TABLE: Final = "\1"
 """Stand for {schema} and {table} while a template is divided: no name has these characters."""
 
 
-def table_name(template: str, topic: str, table: str | None = None) -> str:
-    """The sink table of ``topic``, or of one ``table`` of several that it carries; raises TableNameError.
+def sink_table(spec: FeedSpec, topic: str, table: str | None = None) -> str:
+    """The feed's sink table of ``topic``, or of one ``table`` of several that it carries.
 
+    Raises TableNameError, and FeedSpecError where two patterns of ``tables`` claim it.
+    """
+    pattern = spec.pattern_of(topic, table)
+    template = None if pattern is None else spec.tables[pattern].table
+    if template is None:
+        return table_name(spec.sink.table, topic, table)
+    return table_name(template, topic, table, f"tables.{pattern}.table")
+
+
+def table_name(template: str, topic: str, table: str | None = None, option: str = "sink.table") -> str:
+    """The sink table that a template makes of ``topic``, or of one ``table`` of several; raises TableNameError.
+
+    ``option``: where the feed has the template.
     ``{schema}`` and ``{table}`` are the last two parts of the table's or the topic's name, ``{topic}`` all of the
     latter. The template is divided before they are filled in, so dots and quotes in them are part of a name.
     The result is the table's one spelling (records/identifiers.py).
@@ -171,28 +184,28 @@ def table_name(template: str, topic: str, table: str | None = None) -> str:
     parts = topic.split(".") if table is None else parse_identifier(table)
     values = dict(zip((_TABLE, _SCHEMA), (*reversed(parts[-2:]),), strict=False))
     text = ""
-    for literal, field in _template(template):
+    for literal, field in _template(template, option):
         stand_in = {"schema": _SCHEMA, "table": _TABLE}.get(field)
         if stand_in is not None and stand_in not in values:
             raise TableNameError(
-                f"sink.table {template!r} needs a {{{field}}}, but the topic's name {topic!r} has only one part. "
-                "Write the schema into sink.table"
+                f"{option} {template!r} needs a {{{field}}}, but the topic's name {topic!r} has only one part. "
+                f"Write the schema into {option}"
             )
         text += literal + (stand_in or (topic if field else ""))
     space, name = (None if part is None else _filled(part, values) for part in split_table(text))
     return table_spelling(space, name or "")
 
 
-def _template(template: str) -> list[tuple[str, str]]:
+def _template(template: str, option: str) -> list[tuple[str, str]]:
     """(text, name of the field behind it, or empty) of a template. Raises TableNameError."""
     try:
         parsed = list(Formatter().parse(template))
     except ValueError as error:
-        raise TableNameError(f"sink.table {template!r} is not a valid template: {error}") from error
+        raise TableNameError(f"{option} {template!r} is not a valid template: {error}") from error
     for _literal, field, spec, conversion in parsed:
         if field is not None and (field not in ("schema", "table", "topic") or spec or conversion):
             raise TableNameError(
-                f"sink.table {template!r}: {{{field}}} is unknown; known are {{schema}}, {{table}}, {{topic}}"
+                f"{option} {template!r}: {{{field}}} is unknown; known are {{schema}}, {{table}}, {{topic}}"
             )
     return [(literal, field or "") for literal, field, _, _ in parsed]
 
@@ -231,11 +244,11 @@ def _need(change_logs: ChangeLogs | None, name: str) -> ChangeLogs:
 def source_tables(spec: FeedSpec) -> dict[str, str]:
     """Sink table → the source's, of a feed whose topic carries several; empty for all other feeds.
 
-    In the order of the feed's own list. Raises TableNameError, TableClashError.
+    In the order of the feed's own list. Raises TableNameError, TableClashError, FeedSpecError.
     """
     found: dict[str, str] = {}
     for name in spec.source.tables:
-        table = table_name(spec.sink.table, spec.source.topics[0], name)
+        table = sink_table(spec, spec.source.topics[0], name)
         if table in found:
             raise TableClashError(
                 f"{found[table]} and {name} of source.tables both go to table {table}. Put {{schema}} and {{table}} "
@@ -266,7 +279,7 @@ def plan_spans(
         check_no_change_log(change_logs, topics)
     tables = dict.fromkeys(source_tables(spec), next(iter(topics), ""))
     for topic in topics if not tables else ():
-        table = table_name(spec.sink.table, topic)
+        table = sink_table(spec, topic)
         if table in tables:
             raise TableClashError(
                 f"topics {tables[table]} and {topic} both go to table {table}. Put {{schema}} or {{topic}} into "

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.session import as_sink_errors
 from headgate.sources.database import as_source_errors, source_target
 from headgate.sources.table_names import named_like, source_table
+from headgate.sources.table_options import pattern_of, spec_of
 from headgate.tables.catalogues import Catalogue, open_catalogue
 from headgate.tables.plan import ChosenTypes, Sink, TargetTables, shown_refusals, target_tables
 from headgate.tables.statement import Definition, Refusal, RefusedTable
@@ -48,11 +49,16 @@ def plan_missing(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said) -> Missi
         if not lacking:
             return MissingTables()
         places = {plan.table: at_sink.place(plan.table) for plan in lacking}
-        types = _chosen(spec, at_sink)
+        types = _chosen(spec, lacking, at_sink)
         sink = at_sink.sink()
         with as_source_errors(), open_catalogue(source_target(database)) as source:
             found, refused = _definitions(spec, lacking, places, source, said)
-        tables = target_tables(found, sink, types, unique_keys=spec.sink.unique_keys == "create")
+        with_unique = {
+            place
+            for plan in lacking
+            if spec_of(spec, plan).sink.unique_keys == "create" and (place := places[plan.table]) is not None
+        }
+        tables = target_tables(found, sink, types, unique_keys=with_unique)
         tables = msgspec.structs.replace(tables, refused=(*refused, *tables.refused))
         grants = tuple(at_sink.lacking(tables.created, sink))
     return MissingTables(lacking=frozenset(plan.table for plan in lacking), tables=tables, sink=sink, grants=grants)
@@ -72,13 +78,17 @@ def _by_feed(column: str, type_: str) -> str:
     return f"sink.types: {{{json.dumps(column, ensure_ascii=False)}: {json.dumps(type_)}}}"
 
 
-def _chosen(spec: FeedSpec, at_sink: Catalogue) -> ChosenTypes:
+def _chosen(spec: FeedSpec, plans: Iterable[SpanPlan], at_sink: Catalogue) -> ChosenTypes:
     chosen: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for name, type_ in spec.sink.types.items():
         table, column = column_of(name)
         place = at_sink.place(table)
         if place is not None:
             chosen[place][column] = type_
+    for plan in plans:
+        pattern, place = pattern_of(spec, plan), at_sink.place(plan.table)
+        if pattern is not None and place is not None:
+            chosen[place] |= spec.tables[pattern].types
     return chosen
 
 
@@ -114,10 +124,10 @@ def _why_not(
         )
     if place is None:
         return "it is not known in which schema to create it. Name one in sink.table"
-    if definition.form.primary is None and spec.sink.keyless == "refuse":
+    if definition.form.primary is None and spec_of(spec, plan).sink.keyless == "refuse":
         return (
             f"the source's table {table_spelling(definition.schema, definition.table)} has no primary key. Add one, or "
-            "set sink.keyless: append, which takes inserts only"
+            "set keyless: append for it in `tables`, which takes inserts only"
         )
     return None
 

@@ -1,6 +1,6 @@
 """The statements that create the tables a sink lacks, as one file: what they need comes first. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Final
 
@@ -42,14 +42,21 @@ class TargetTables(msgspec.Struct, frozen=True):
 
 
 def target_tables(
-    definitions: Iterable[Definition], sink: Sink, types: ChosenTypes, *, unique_keys: bool = False
+    definitions: Iterable[Definition],
+    sink: Sink,
+    types: ChosenTypes,
+    *,
+    unique_keys: Container[tuple[str, str]] = (),
 ) -> TargetTables:
-    """The plan for these tables, which have the names that they get at the sink."""
+    """The plan for these tables, which have the names that they get at the sink.
+
+    ``unique_keys``: (schema, table) of those that get the source's unique keys.
+    """
     created: list[CreateTable] = []
     refused: list[RefusedTable] = []
     for definition in definitions:
-        chosen = types.get((definition.schema, definition.table))
-        found = table_statement(definition, sink.product, chosen, unique_keys=unique_keys)
+        place = definition.schema, definition.table
+        found = table_statement(definition, sink.product, types.get(place), unique_keys=place in unique_keys)
         other = [] if isinstance(found, RefusedTable) else _other_enums(found, sink)
         if isinstance(found, RefusedTable):
             refused.append(found)

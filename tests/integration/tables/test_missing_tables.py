@@ -14,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 from fixtures.services import mariadb_execute
 from fixtures.spare_databases import SpareDatabases
 from headgate.config.feed import FeedSpec
+from headgate.config.table_options import TableOptions
 from headgate.records.control import Epoch, SpanPlan
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkError, SinkRefusedError
 from headgate.sinks.registry import open_sink
@@ -287,3 +288,10 @@ def test_a_table_is_new_until_something_was_applied_to_it(databases: Databases) 
         sink.seal(claim)
         sink.forget(IDENTITY)
         assert not sink.is_new(rewound), "the feed was removed"
+
+
+def test_one_table_has_a_target_and_types_of_its_own(databases: Databases) -> None:
+    own = {"shop.orders": TableOptions(table="odd.{table}", types={"total": "text", "feels": "text"})}
+    spec = databases.feed().model_copy(update={"tables": own})
+    assert create_missing(spec, _of("odd.orders", "shop.orders"), said)
+    assert databases.columns("odd.orders") == [("id", "bigint"), ("feels", "text"), ("total", "text")]

@@ -3,7 +3,7 @@
 import pydantic
 
 from headgate.config.feed import FeedSpec
-from headgate.coordinator.core.feeds.acceptance import FIXED
+from headgate.coordinator.core.feeds.acceptance import FIXED, _why_fixed
 
 CHANGEABLE = {
     ("source", "topics"),
@@ -30,6 +30,7 @@ CHANGEABLE = {
     ("on_bad_change",),
     ("skip",),
     ("quarantine_per_hour_max",),
+    ("tables",),
     ("deadletter_retention_days",),
     ("split",),
     ("spread",),
@@ -51,3 +52,15 @@ def options(model: type[pydantic.BaseModel], path: tuple[str, ...] = ()) -> set[
 def test_every_option_is_fixed_or_changeable() -> None:
     assert options(FeedSpec) == CHANGEABLE | set(FIXED)
     assert not CHANGEABLE & set(FIXED)
+
+
+def test_tables_of_one_topic_cannot_swap_their_targets() -> None:
+    def feed(tables: dict[str, dict[str, str]]) -> str:
+        source = {"topics": ["t"], "tables": ["s.a", "s.b"]}
+        sink = {"type": "postgresql", "dsn": "dbname=x"}
+        return FeedSpec.model_validate({"feed": "f", "source": source, "sink": sink, "tables": tables}).to_json()
+
+    swapped = {"s.a": {"table": "s.b"}, "s.b": {"table": "s.a"}}
+    assert "target tables of a feed with source.tables cannot be changed" in str(_why_fixed(feed({}), feed(swapped)))
+    assert _why_fixed(feed(swapped), feed(swapped)) is None
+    assert _why_fixed(feed({}), feed({"s.a": {"keyless": "append"}})) is None

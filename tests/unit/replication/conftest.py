@@ -49,6 +49,9 @@ class RecordingParts:
         self.before: Callable[[], Any] = list
         self.seen_before: list[Any] = []
 
+    def of_table(self, _topic: str, _table: str | None = None) -> "RecordingParts":
+        return self
+
     def decoder(self, _topic: str, table: str | None = None, _topic_id: str | None = None) -> Decoder:
         return self._decoder if table is None else self.decoders.setdefault(table, self.made())
 

@@ -39,7 +39,7 @@ from headgate.records.refusals import coded
 from headgate.records.spans import plan_of, table_of, wholes
 from headgate.records.ts import physical_ms
 from headgate.runtime.machine import EffectFailed
-from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError
+from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError, TableShape
 from headgate.sinks.registry import open_sink, plug_of, same_sink, server_of
 from headgate.sinks.triggers import trigger_warnings
 from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, reader_of_feed
@@ -53,6 +53,7 @@ from headgate.sources.preview import Seen, check_formats, preview
 from headgate.sources.registry import SchemaRegistry
 from headgate.sources.said import tables_said
 from headgate.sources.skips import with_topic_ids
+from headgate.sources.table_options import by_session_options, check_patterns
 from headgate.sources.topic_ids import TopicReplacedError, check_given_id, ids_of_existing
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables, within_change_log
 from headgate.sources.unapplied import UnappliedWatch
@@ -157,6 +158,7 @@ class FeedWork:
             if spec.source.registry is not None:
                 SchemaRegistry(spec.source.registry).check()
             check_source_database(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
+            unmatched = check_patterns(spec, spans)
             checked = self._check(spec, spans)
             note = "" if spans else no_match(spec.source.topic_pattern or "", present_topics(self._connection))
         except (SourceUnreachableError, ChangeLogUnavailableError) as error:
@@ -171,7 +173,7 @@ class FeedWork:
             checked.spec.source.target_ts,
             checked.sink_id,
             note,
-            checked.warnings,
+            (*unmatched, *checked.warnings),
             tuple(sorted(checked.missing.lacking)),
             checked.missing.tables.text,
         )
@@ -335,25 +337,35 @@ class FeedWork:
         Raises SinkError, also where a feed that runs holds a table (under whatever address), and where the sink is the
         source; SourceError.
         """
-        accepted = same_sink(spec.sink)
-        # No row at the sink is this feed's: a new one has none, one that is updated has sealed them all.
-        nobody = FeedIdentity(self._cluster_id, "", spec.feed)
-        missing = self._missing(spec.model_copy(update={"sink": accepted}), spans)
-        there = tuple(plan for plan in spans if plan.table not in missing.lacking)
-        with closing(open_sink(accepted)) as sink:
-            sink_id = None
-            if isinstance(sink, SelfAware):
-                sink_id = sink.own_id()
-                self._check_circle(spec, there, sink)
-            shapes = sink.check([plan.table for plan in there], nobody)
+        spec = spec.model_copy(update={"sink": same_sink(spec.sink)})
+        missing = self._missing(spec, spans)
+        sink_id, shapes, fired = self._shapes(spec, tuple(p for p in spans if p.table not in missing.lacking))
         planned = {table.name: table for table in missing.tables.created}
         known = [
             SinkTable(plan.topic, plan.table, shape.columns, shape.defaults)
             for plan in spans
             if (shape := shapes.get(plan.table) or planned.get(plan.table)) is not None
         ]
-        warnings = (*trigger_warnings(accepted, shapes.values()), *connector_warnings(known, seen))
-        return _Checked(spec.model_copy(update={"sink": accepted}), sink_id, warnings, missing)
+        return _Checked(spec, sink_id, (*fired, *connector_warnings(known, seen)), missing)
+
+    def _shapes(
+        self, spec: FeedSpec, spans: tuple[SpanPlan, ...]
+    ) -> tuple[str | None, dict[str, TableShape], list[str]]:
+        """What the sink calls itself, its tables, and warnings of what fires on their rows. Raises SinkError."""
+        # No row at the sink is this feed's: a new one has none, one that is updated has sealed them all.
+        nobody = FeedIdentity(self._cluster_id, "", spec.feed)
+        sink_id: str | None = None
+        shapes: dict[str, TableShape] = {}
+        fired: list[str] = []
+        for number, (own, plans) in enumerate(by_session_options(spec, spans)):
+            with closing(open_sink(own.sink)) as sink:
+                if number == 0 and isinstance(sink, SelfAware):
+                    sink_id = sink.own_id()
+                    self._check_circle(spec, spans, sink)
+                found = sink.check([plan.table for plan in plans], nobody)
+            fired += trigger_warnings(own.sink, found.values())
+            shapes |= found
+        return sink_id, shapes, fired
 
     def _missing(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> MissingTables:
         """Tables that agents will create. Raises SinkError where one of them cannot be created, SourceError."""

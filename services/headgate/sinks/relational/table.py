@@ -68,7 +68,7 @@ def without_key(name: str) -> SinkRefusedError:
     """Of a table without primary key."""
     return SinkRefusedError(
         f"table {name} has no primary key at the sink. Add one, because Headgate finds rows by it. If the source "
-        "has no key either and rows are only added, set sink.keyless: append"
+        "has no key either and rows are only added, set keyless: append, under sink or for this table under tables"
     )
 
 

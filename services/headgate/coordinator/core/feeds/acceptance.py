@@ -305,7 +305,20 @@ def _why_fixed(old: str, new: str) -> str | None:
         if was != will_be:
             name = ".".join(path)
             return f"{name} cannot be changed (it is {was!r}, not {will_be!r}): make another feed, and remove this one"
+    was, will_be = _targets(before), _targets(after)
+    if _option(before, ("source", "tables")) and was != will_be:
+        # With a topic for each table, a table that goes elsewhere leaves the feed, which is refused by its topic.
+        return (
+            f"target tables of a feed with source.tables cannot be changed (`tables` names {was!r}, not {will_be!r}): "
+            "make another feed, and remove this one"
+        )
     return None
+
+
+def _targets(spec: Any) -> dict[str, Any]:
+    """Pattern of ``tables`` → its target table."""
+    tables = spec.get("tables") or {}
+    return {pattern: options["table"] for pattern, options in tables.items() if options.get("table") is not None}
 
 
 def _option(spec: Any, path: tuple[str, ...]) -> Any:
