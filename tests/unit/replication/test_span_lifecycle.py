@@ -46,7 +46,9 @@ class OneSink:
 
     @contextmanager
     def lent(self, _spec: str) -> Iterator[Any]:
-        yield SimpleNamespace(sink=self)
+        parts = SimpleNamespace(sink=self)
+        parts.of_table = lambda _topic, _table: parts
+        yield parts
 
     def _answered(self, what: str, claim: Claim) -> Positions:
         self.asked.append((what, claim.epoch))
