@@ -317,8 +317,9 @@ def _why_fixed(old: str, new: str) -> str | None:
 
 def _targets(spec: Any) -> dict[str, Any]:
     """Pattern of ``tables`` → its target table."""
-    tables = spec.get("tables") or {}
-    return {pattern: options["table"] for pattern, options in tables.items() if options.get("table") is not None}
+    tables = _option(spec, ("tables",))
+    names = tables if isinstance(tables, dict) else {}
+    return {pattern: target for pattern in names if (target := _option(tables, (pattern, "table"))) is not None}
 
 
 def _option(spec: Any, path: tuple[str, ...]) -> Any:
