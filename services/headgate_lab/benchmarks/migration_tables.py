@@ -66,7 +66,7 @@ class BenchDatabase(ABC):
         """The rows of a statement."""
         with closing(self.connect()) as connection, closing(connection.cursor()) as cursor:
             cursor.execute(statement)
-            return list(cursor.fetchall()) if cursor.description else []
+            return list(cursor.fetchall()) if cursor.description is not None else []
 
     def topic(self, table: str) -> str:
         """Of the table's changes."""

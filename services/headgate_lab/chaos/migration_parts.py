@@ -49,7 +49,7 @@ class ChangedDatabase(ABC):
         with closing(self.connect()) as session, closing(session.cursor()) as cursor:
             for statement in (self.into(schema), *statements):
                 cursor.execute(statement)
-            return list(cursor.fetchall()) if cursor.description else []
+            return list(cursor.fetchall()) if cursor.description is not None else []
 
     def make(self, number: int, case: Case) -> None:
         """The tables of a round, as its case needs them."""
@@ -79,7 +79,7 @@ class _Postgres(ChangedDatabase):
 
     def capture(self, worker: ConnectWorker, bootstrap: str) -> None:
         del bootstrap
-        if not self.run("public", "SELECT FROM pg_publication WHERE pubname = 'rounds'"):
+        if not self.run("public", "SELECT 1 FROM pg_publication WHERE pubname = 'rounds'"):
             found = self.run("public", "SELECT schemaname FROM pg_tables WHERE tablename = 'items' ORDER BY 1")
             tables = ", ".join(f"{schema}.items" for (schema,) in found)
             self.run("public", f"CREATE PUBLICATION rounds FOR TABLE {tables}")

@@ -107,4 +107,4 @@ class PostgresTarget:
 
 def _rows(target: psycopg.Connection, statement: str) -> list[tuple[Any, ...]]:
     cursor = target.execute(statement.encode())
-    return cursor.fetchall() if cursor.description else []
+    return cursor.fetchall() if cursor.description is not None else []
