@@ -55,7 +55,7 @@ from headgate_lab.benchmarks.generation_control import compare
 from headgate_lab.benchmarks.generation_parts import WAIT_SECONDS, BenchCluster, await_owner, owner_of
 from headgate_lab.benchmarks.generation_writers import WritersApart, WritersHere, WritersLoad
 from headgate_lab.benchmarks.parts import BenchError
-from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 
 SET: Final = "bench"
 PARTITIONS: Final = 40
@@ -102,7 +102,7 @@ def bench_generation(options: GenerationOptions, say: Callable[[str], None]) -> 
     by_themselves: list[float] = []
     lost = reordered = 0
     try:
-        with EmbeddedKafka(folder / "kafka", heap_mb=1024) as kafka:
+        with EmbeddedKafka(folder / "kafka", heap_mb=1024, settings=CALM) as kafka:
             for count in options.writers:
                 run = _Run(BenchCluster(kafka.bootstrap, f"bench{count}"), count, options)
                 switches = run.measure(say)

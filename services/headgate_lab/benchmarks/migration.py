@@ -31,7 +31,7 @@ from headgate_lab.benchmarks.figures import Figure, Report, median_of
 from headgate_lab.benchmarks.migration_services import LOOK_SECONDS, MigrationServices
 from headgate_lab.benchmarks.migration_tables import DATABASES, WARM_UP, WRITERS, BenchDatabase, Writers, bench_database
 from headgate_lab.benchmarks.parts import BenchError
-from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 
 COPY_GOAL: Final = 100_000.0
 STALL_GOAL_MS: Final = 1_000.0
@@ -76,7 +76,10 @@ def _measured(name: str, options: MigrationBenchOptions, say: Callable[[str], No
     folder = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     folder.chmod(0o755)
     try:
-        with EmbeddedKafka(folder / "kafka", heap_mb=1024) as kafka, bench_database(name, folder / name) as database:
+        with (
+            EmbeddedKafka(folder / "kafka", heap_mb=1024, settings=CALM) as kafka,
+            bench_database(name, folder / name) as database,
+        ):
             worker = kafka.start_connect(f"debezium-{'postgres' if name == 'postgresql' else name}")  # type: ignore[arg-type]
             services = MigrationServices(kafka.bootstrap, database, folder)
             bench = _Bench(services, database, options, say)

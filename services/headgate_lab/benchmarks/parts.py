@@ -26,7 +26,7 @@ from headgate.replication.queries import ExecutorSettings
 from headgate.replication.spark import SparkRuntime
 from headgate.replication.spark_options import SparkOptions
 from headgate_lab.benchmarks.cpu import tree
-from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
@@ -116,7 +116,7 @@ def bench_parts() -> Iterator[Parts]:
     log_folder = _log_folder(folder)
     try:
         with (
-            EmbeddedKafka(log_folder / "kafka", heap_mb=1024) as kafka,
+            EmbeddedKafka(log_folder / "kafka", heap_mb=1024, settings=CALM) as kafka,
             EmbeddedPostgres(folder / "postgres", settings=POSTGRES_SETTINGS) as postgres,
         ):
             jars = artifacts.ensure("spark-kafka")

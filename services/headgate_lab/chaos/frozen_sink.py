@@ -31,7 +31,7 @@ from headgate_lab.demo.folder import ClusterAt, scratch_parts
 from headgate_lab.demo.processes import ServiceError, stop_all
 from headgate_lab.demo.report import Figure
 from headgate_lab.demo.services import PASSWORD_FILE, Services, run_command
-from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 
@@ -129,7 +129,7 @@ def run_frozen_sink(
         server = parts.enter_context(EmbeddedPostgres(folder / "target"))
         healthy_dsn = _make_healthy_database(server)
         freezing = parts.enter_context(freezing_sink(kind, folder, server, _FROZEN))
-        kafka = EmbeddedKafka(folder / "kafka")
+        kafka = EmbeddedKafka(folder / "kafka", settings=CALM)
         parts.callback(kafka.stop)
         kafka.start()
         _create_topics(kafka.bootstrap)

@@ -25,7 +25,7 @@ from headgate_lab.chaos.migration_services import MigrationServices
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.folder import scratch_parts
 from headgate_lab.demo.processes import ServiceError
-from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.broker import EmbeddedKafka, session_within
 from headgate_lab.schema_changes.case import Case
 from headgate_lab.schema_changes.cases import drawn
 from headgate_lab.schema_changes.load import Load
@@ -95,7 +95,7 @@ def run_migrations(options: MigrationsOptions, display: Display) -> MigrationsRe
         folder, parts = scratch.folder, scratch.parts
         display.say("starting a PostgreSQL, a MariaDB, a broker, a coordinator, an agent and two owners of migrations")
         databases = parts.enter_context(changed_databases(folder))
-        kafka = EmbeddedKafka(folder / "kafka")
+        kafka = EmbeddedKafka(folder / "kafka", settings=session_within(options.lease_seconds))
         parts.callback(kafka.stop)
         kafka.start()
         plans = _drawn(databases, chance, 1 if options.minutes is None else _rounds(options.minutes))

@@ -30,7 +30,7 @@ from headgate_lab.demo.services import COORDINATORS, Services, create_feed
 from headgate_lab.demo.stack import TOPIC_PREFIX, make_database
 from headgate_lab.demo.tables import all_replicate
 from headgate_lab.demo.watch import Watch
-from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.broker import EmbeddedKafka, session_within
 from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.ports import HOST, free_ports
 from headgate_lab.embedded.postgres import EmbeddedPostgres
@@ -108,7 +108,8 @@ def running_world(options: Options, display: Display, left_over: list[str]) -> I
         ways = {name: target.way(proxies, number, homes[name]) for number, name in enumerate(names, 1)}
         links |= {(name, Server.DATABASE): way.proxy for name, way in ways.items()}
         listeners = {_listener(name): (ports[name], links[name, Server.BROKER].port) for name in names}
-        kafka = EmbeddedKafka(folder / "kafka", further_listeners=listeners, settings={"num.network.threads": "1"})
+        settings = {"num.network.threads": "1"} | session_within(options.lease_seconds)
+        kafka = EmbeddedKafka(folder / "kafka", further_listeners=listeners, settings=settings)
         parts.callback(kafka.stop)
         kafka.start()
         _create_source_topics(kafka.bootstrap)

@@ -16,7 +16,7 @@ from headgate_lab.demo.audit_triggers import install_source_audit, install_targe
 from headgate_lab.demo.load import Key, fill
 from headgate_lab.demo.roles import create_sink_role, create_source_role
 from headgate_lab.demo.schema import SCHEMA, TABLES, create_source
-from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from headgate_lab.embedded.clients import postgres_client
 from headgate_lab.embedded.connect import ConnectWorker
 from headgate_lab.embedded.postgres import EmbeddedPostgres
@@ -30,9 +30,6 @@ TOPIC_PREFIX: Final = "shop"
 """Debezium's name for the source: topics are ``shop.<schema>.<table>``."""
 
 DATABASE: Final = "shop"
-
-BROKER_SETTINGS: Final = {"broker.session.timeout.ms": "18000", "broker.heartbeat.interval.ms": "2000"}
-"""The demo never kills its broker; on two busy cores a session of 1.5 s is lost for no reason, and leaders with it."""
 
 ARTIFACTS: Final[tuple[ArtifactSet, ...]] = ("kafka", "debezium-postgres", "spark-kafka")
 
@@ -85,7 +82,7 @@ def running_stack(folder: Path, seed: int, stage: Stage) -> Iterator[Stack]:
         with stage(f"creating and filling {len(TABLES)} tables in the source; the target stays empty"):
             keys, reader_dsn, sink_dsn = _prepare(source_dsn, target_dsn, seed)
         with stage("starting a Kafka broker (KRaft), and Kafka Connect with Debezium, in one JVM"):
-            kafka = parts.enter_context(EmbeddedKafka(folder / "kafka", settings=BROKER_SETTINGS))
+            kafka = parts.enter_context(EmbeddedKafka(folder / "kafka", settings=CALM))
             connect = kafka.start_connect("debezium-postgres")
         with stage("capturing: snapshot of the source, then its changes"):
             connect.put_connector(CONNECTOR, _connector(source))

@@ -7,7 +7,7 @@ killed and started again. A second broker may join the first one's cluster.
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from py4j.protocol import Py4JError
 
@@ -24,6 +24,13 @@ DEFAULT_HEAP_MB = 512
 FIRST_NODE = 1
 """The broker that is its cluster's controller."""
 
+CALM: Final = {"broker.session.timeout.ms": "18000", "broker.heartbeat.interval.ms": "2000"}
+"""Settings of a broker that is never killed. On busy cores a session of 1.5 s is lost for no reason, and then no topic
+has a leader and none can be created."""
+
+_SESSION_OF_LEASE: Final = 0.3
+"""A broker that was killed is let back in well before the leases of Headgate's services end."""
+
 _LOG4J = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.file.ref = file
@@ -33,6 +40,11 @@ appender.file.fileName = {log_file}
 appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{{ISO8601}} %-5p [%t] %c{{1}}: %m%n
 """
+
+
+def session_within(lease_seconds: float) -> dict[str, str]:
+    """Settings of a broker that may be killed: leases that were made longer for a busy machine need longer sessions."""
+    return {"broker.session.timeout.ms": str(max(1500, round(1000 * _SESSION_OF_LEASE * lease_seconds)))}
 
 
 class EmbeddedKafka:

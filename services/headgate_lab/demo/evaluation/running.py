@@ -31,9 +31,8 @@ from headgate_lab.demo.folder import ClusterAt, Scratch, scratch_parts
 from headgate_lab.demo.processes import ServiceError, stop_all
 from headgate_lab.demo.scenario import SILENCE_SECONDS_MAX
 from headgate_lab.demo.services import COORDINATORS, OUTCOME_SECONDS_MAX, Services, run_command
-from headgate_lab.demo.stack import BROKER_SETTINGS
 from headgate_lab.demo.watch import Chronicle, Watch
-from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from headgate_lab.embedded.connect import ConnectWorker
 from headgate_lab.embedded.ports import free_ports
 
@@ -108,7 +107,7 @@ def running(plan: Plan, display: Display) -> Iterator[Evaluation]:
     Raises EmbeddedError, ServiceError, WatchError.
     """
     secrets = plan.folder.absolute() / "secrets"
-    kafka = EmbeddedKafka(plan.folder / "kafka", port=_port(plan.folder / "kafka"), settings=BROKER_SETTINGS)
+    kafka = EmbeddedKafka(plan.folder / "kafka", port=_port(plan.folder / "kafka"), settings=CALM)
     try:
         secrets.mkdir(mode=0o700, exist_ok=True)
         for name, password in plan.passwords.items():
