@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pytest
 
@@ -67,6 +67,8 @@ from headgate_lab.memory_log.partition import Entry, PartitionLog
 from support import build
 from support.migration_records import recorded
 
+RecordT = TypeVar("RecordT", bound=Record)
+
 DATABASE: Final = "db"
 ALTER: Final = "alter table items add column note text"
 FEED: Final = json.dumps(
@@ -104,6 +106,15 @@ class Owners(MemoryBroker):
     def written(self) -> int:
         """How many records the log has."""
         return sum(map(self.end_offset, self.partitions()))
+
+    def requested(self, kind: type[RecordT]) -> list[RecordT]:
+        """Every record of that kind, in the order of each partition."""
+        return [
+            entry.value
+            for partition in self.partitions()
+            for entry in self.entries(partition, 0, self.end_offset(partition), 10_000)
+            if isinstance(entry.value, kind)
+        ]
 
     def left_over(self) -> int:
         """How many requests are still on the log."""

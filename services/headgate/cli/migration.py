@@ -134,20 +134,22 @@ def submit(
     """Submit a schema change. It is examined at its database, and queued or refused.
 
     --dry-run examines the statement and the table in a read-only session and submits nothing. Types and rows are
-    checked at the submission. Only changes by strategy online can be reverted, so the others need --yes where no
-    terminal can be asked.
+    checked at the submission. Changes that cannot be reverted need --yes. Strategy online finds out at the submission
+    whether the change is one of them. The other strategies, and --prefer-instant, ask before it on a terminal.
 
     Example: headgate migration submit 'ALTER TABLE items ADD note text' --database shop --topic shop.public.items
     """
+    strategy, prefers_instant = MigrationStrategy(target.strategy), target.prefer_instant
+    is_online = strategy is MigrationStrategy.ONLINE
     spec = _checked(
         MigrationSpec(
             statement=statement,
             database=target.database,
-            strategy=MigrationStrategy(target.strategy),
+            strategy=strategy,
             topic=target.topic,
             registry=target.registry,
             declarative=target.declarative,
-            prefer_instant=target.prefer_instant,
+            prefer_instant=prefers_instant,
             tool_options=tuple(target.tool_options or ()),
             context=context,
             allow_concurrent=turn.allow_concurrent,
@@ -166,10 +168,11 @@ def submit(
             lag_seconds_max=max_lag,
             replicas=tuple(replica or ()),
             feed_lags_max=_feed_lags(max_feed_lag or []),
+            must_be_revertible=is_online and not change.yes,
         )
     )
-    is_final = spec.strategy is not MigrationStrategy.ONLINE
-    permit = agreed(change.only_if(is_final), f"change a table by strategy {spec.strategy.value}")
+    how = f"by strategy {spec.strategy.value}" if not is_online else "at once where the server can (--prefer-instant)"
+    permit = agreed(change.only_if(not is_online or prefers_instant), f"change a table {how}")
     if permit is None:
         from headgate.cli.migration_examine import examine  # noqa: PLC0415 - it imports every strategy
 

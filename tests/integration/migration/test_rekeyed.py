@@ -5,6 +5,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from fixtures.services import database_connect
@@ -143,6 +144,19 @@ def test_what_could_lose_a_value_is_refused_at_the_submission(
         assert isinstance(told, fx.ExamineRefused)
         assert why in told.reason
         assert not found.run("SELECT 1 FROM information_schema.tables WHERE table_name LIKE '%items_%'")
+
+
+def test_a_change_that_cannot_be_reverted_is_made_only_if_its_author_has_agreed(url: str, tmp_path: Path) -> None:
+    with closing(Played(url, tmp_path, change_at(url, EXTENDED))) as found:
+        feeds: Any = Topic(1)
+        strategy = OnlineStrategy(found.server, found.lane, feeds, None, "m")
+        told = strategy.examine(msgspec.structs.replace(found.spec, must_be_revertible=True), None)
+        assert isinstance(told, fx.ExamineRefused), told
+        assert "no way back" in told.reason
+        assert told.reason.endswith("If it may be final, confirm it with --yes")
+        agreed = strategy.examine(found.spec, None)
+        assert isinstance(agreed, fx.Examined), agreed
+        assert "no way back" in agreed.message
 
 
 def test_a_value_of_the_new_key_is_in_two_rows_of_the_copy_on_the_way(url: str, tmp_path: Path) -> None:

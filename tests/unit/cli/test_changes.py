@@ -118,7 +118,7 @@ DESTROYS = {
     "migration cleanup",
     "migration force-cutover",  # ends other people's sessions
     "topic delete",
-    "migration submit",  # only strategy online can be reverted
+    "migration submit",  # not every change can be reverted
 }
 """Data is lost, or nothing changes it back."""
 

@@ -12,8 +12,10 @@ from headgate.app.exit_codes import MEANINGS, ExitCode
 from headgate.cli.main import app
 from headgate.cli.requests import requester
 from headgate.eventlog.log import Placed
+from headgate.migration.core.spec import parse_spec
 from headgate.records.base import Fact
 from headgate.records.control import OutcomeStatus, RequestSettled
+from headgate.records.migration import MigrationRequested
 from support.answering_owners import ALTER, DATABASE, FEED, Owners, answering_owners, outcome_of
 from support.commands import commands
 
@@ -198,6 +200,35 @@ def test_what_destroys_is_not_done_unless_somebody_confirms_it(command: str, own
     result = call(command, feed_file, "-o", "table")
     assert (result.exit_code, owners.written()) == (ExitCode.NOT_CONFIRMED, before), result.output
     assert "Confirm it with --yes, or preview it with --dry-run" in result.stderr
+
+
+@pytest.mark.parametrize("agreed", [False, True])
+def test_an_online_change_must_be_revertible_unless_its_author_has_agreed(agreed: bool, owners: Owners) -> None:
+    """Only the owner can find that out, so nothing is asked before the submission."""
+    owners.outcome = RequestSettled(1, OutcomeStatus.DONE, "queued", 1)
+    submitted = (
+        "migration",
+        "submit",
+        ALTER,
+        "--database",
+        DATABASE,
+        "--topic",
+        "shop.public.items",
+        "--timeout",
+        "30",
+    )
+    result = CliRunner().invoke(app, [*submitted, *(("--yes",) if agreed else ())])
+    assert result.exit_code == ExitCode.DONE, result.output
+    (spec,) = [parse_spec(each.spec) for each in owners.requested(MigrationRequested)]
+    assert spec.must_be_revertible == (not agreed)
+
+
+def test_a_change_that_the_server_may_make_at_once_is_confirmed_before_it_is_submitted(owners: Owners) -> None:
+    submitted = ("migration", "submit", ALTER, "--database", DATABASE, "--topic", "t", "--prefer-instant")
+    before = owners.written()
+    result = CliRunner().invoke(app, submitted)
+    assert (result.exit_code, owners.written()) == (ExitCode.NOT_CONFIRMED, before), result.output
+    assert "change a table at once where the server can" in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize("command", ["feed pause", "feed delete", "table move", "agent drain", "migration cancel"])

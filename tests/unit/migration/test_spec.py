@@ -36,6 +36,7 @@ def spec(**fields: Any) -> MigrationSpec:
         {"prefer_instant": True},
         {"topic": "t", "registry": REGISTRY},
         {"keep_way_back": True},
+        {"must_be_revertible": True},
         {"strategy": DIRECT},
         {"strategy": PT_OSC, "tool_options": ("--max-load=1",)},
     ],

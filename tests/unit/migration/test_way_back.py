@@ -18,6 +18,7 @@ from headgate.migration.strategies.planning import make_plan
 from headgate.records.migration import Artifact
 from support.migration_records import recorded
 from unit.migration.test_lane_plan import ID, planned, table
+from unit.migration.test_spec import spec
 
 SHADOW = "_t_hg12345678"
 
@@ -91,11 +92,18 @@ def test_a_change_of_the_primary_key_is_not_reverted_and_says_so_from_the_beginn
     """Events have the new key from the cut-over on, and the table before has other rows under it."""
     forth = planned(table(ID, OTHER), after, shadow=SHADOW)
     why = "another primary key than its changes had: submit the opposite change"
-    assert why in _why_not_back(forth, is_needed=False), "the submission's message"
+    assert why in _why_not_back(forth, spec()), "the submission's message"
     with pytest.raises(RefusedError, match=f"{why}. Without --keep-way-back it is done all the same"):
-        _why_not_back(forth, is_needed=True)
+        _why_not_back(forth, spec(keep_way_back=True))
+    with pytest.raises(RefusedError, match=f"{why}. If it may be final, confirm it with --yes"):
+        _why_not_back(forth, spec(must_be_revertible=True))
     with pytest.raises(RefusedError, match=f"m1: .*{why}"):
-        check(WayBack({}, reason=_why_not_back(forth, is_needed=False)))
+        check(WayBack({}, reason=_why_not_back(forth, spec())))
+
+
+def test_a_change_that_can_be_reverted_needs_no_confirmation() -> None:
+    forth = planned(table(ID), table(ID, OTHER), shadow=SHADOW)
+    assert _why_not_back(forth, spec(must_be_revertible=True)) == ""
 
 
 def test_a_dropped_column_may_come_back_empty_or_with_its_default() -> None:

@@ -59,8 +59,9 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     waits. ``reverts`` is the id of the migration that this one undoes. ``tool_options`` are passed to pt-osc and gh-ost
     as they are. ``topic`` has the table's changes, for ``online``, and ``registry`` its schemas, if it is in Avro.
     ``keep_way_back``: the old table is kept up to date after the change, so that a revert takes no longer than a
-    cut-over. ``declarative``: the statement is the CREATE TABLE of the wanted table; the owner adds ``found``, the
-    ALTER that leads there.
+    cut-over. ``must_be_revertible``: a change that could not be reverted is refused, for its author has not agreed.
+    ``declarative``: the statement is the CREATE TABLE of the wanted table; the owner adds ``found``, the ALTER that
+    leads there.
     """
 
     statement: str
@@ -90,6 +91,7 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     topic: str | None = None
     registry: str | None = None
     keep_way_back: bool = False
+    must_be_revertible: bool = False
     found: str = ""
 
 

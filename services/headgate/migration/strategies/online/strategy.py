@@ -71,7 +71,7 @@ class OnlineStrategy:
                 self._feeds.check_topic(lane.source, self._lane.origins(plan.before))
                 if lane.compares_rows and len(self._feeds.ends(lane.topic)) > 1:
                     raise several_and_unique(lane)
-            why_not_back = _why_not_back(lane, is_needed=spec.keep_way_back)
+            why_not_back = _why_not_back(lane, spec)
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
         unseen = "" if self._feeds is not None else "the topic is looked at by the owner"
@@ -329,13 +329,15 @@ def _naming(ended: list[str], result: Any) -> Any:
     return msgspec.structs.replace(result, reason=f"{result.reason}; {said}")
 
 
-def _why_not_back(plan: LanePlan, *, is_needed: bool) -> str:
-    """Why the change could not be reverted; empty if it could. RefusedError if that ``is_needed``."""
+def _why_not_back(plan: LanePlan, spec: MigrationSpec) -> str:
+    """Why the change could not be reverted; empty if it could. Raises RefusedError if the spec demands that it can."""
     try:
         plan_back(plan, plan.plan.after)
     except RefusedError as error:
-        if is_needed:
+        if spec.keep_way_back:
             raise RefusedError(f"{error}. Without --keep-way-back it is done all the same") from error
+        if spec.must_be_revertible:
+            raise RefusedError(f"{error}. If it may be final, confirm it with --yes") from error
         return str(error)
     return ""
 
