@@ -11,11 +11,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from fixtures.servers import CALM
 from headgate.app.access_rules import access_rule
 from headgate.config.rights import Topics, grants, who_has_rights
 from headgate.generation.changelog.shell.wire import positions_topic
-from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from headgate_lab.embedded.ports import HOST, free_ports
 from support.access import grant, revoke
 

@@ -16,11 +16,10 @@ import pymysql
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from fixtures.servers import CALM
 from fixtures.services import mariadb_connect, mariadb_execute
 from headgate.provisioning.errors import EmbeddedError, PortTakenError
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.ports import HOST, free_ports, require_free
 from headgate_lab.embedded.postgres import EmbeddedPostgres

@@ -23,14 +23,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from fixtures.servers import CALM
 from headgate.app.exit_codes import ExitCode
 from headgate.eventlog.kafka import KafkaLog
 from headgate.generation import ChangeReader, ChangeWriter
 from headgate.generation.changelog.shell.reader import ReadChange
 from headgate.generation.changelog.shell.wire import ReservedHeaderError
 from headgate.records.control import OutcomeStatus
-from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from support.access import grant, revoke_all
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
 from support.log_file import log_lines

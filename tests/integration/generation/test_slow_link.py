@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.servers import CALM
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.topics import create_topics
 from headgate.generation import ChangeReader, ChangeWriter, open_generation_log
 from headgate_lab.chaos.proxy import Link, Proxies
-from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from headgate_lab.embedded.ports import HOST, free_ports
 from support.generation_owner import running_owner
 from support.kafka_cluster import Cluster

@@ -13,11 +13,11 @@ import psycopg
 import pymysql
 import pytest
 
-from fixtures.capture import CALM, Sources
+from fixtures.capture import Sources
 from fixtures.servers import reachable_folder
 from headgate.config.settings import load_settings
 from headgate.eventlog.topics import create_topics
-from headgate_lab.embedded.broker import EmbeddedKafka
+from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 from integration.cli.conftest import Service
