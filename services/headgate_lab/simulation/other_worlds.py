@@ -36,9 +36,10 @@ KINDS: Final[tuple[SwitchProfile, ...]] = (
     msgspec.structs.replace(STORM, delete_at=700),
     LATE,
     msgspec.structs.replace(LATE, retention_rate=0.01),
+    msgspec.structs.replace(STORM, partitions=3, grow_rate=0.01, feed_parts=2),
 )
 """One after the other, seed by seed: a reader, a feed, a divided feed, a log that grows, one that is re-created, late
-readers, and retention that takes what they have not read."""
+readers, retention that takes what they have not read, and a log that grows under a divided feed."""
 
 
 class OtherPlayed(msgspec.Struct, frozen=True):

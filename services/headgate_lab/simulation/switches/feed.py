@@ -22,13 +22,14 @@ ROWS_MAX: Final = 4
 
 
 class SinkOfFeed(msgspec.Struct):
-    """Positions at the sink: they move with what is applied, and outlive every agent."""
+    """Positions at the sink: they move with what is applied, and outlive every agent. ``parts``: the table's."""
 
     positions: dict[int, int]
+    parts: list[tuple[int, ...]]
 
 
 class FeedCoordinator(Follower):
-    """Says on the topic generation up to which switch the sink has all."""
+    """Says on the topic generation up to which switch the sink has all, and finds what the log has gained."""
 
     def __init__(self, broker: MemoryBroker, sink: SinkOfFeed) -> None:
         super().__init__(broker)
@@ -41,10 +42,18 @@ class FeedCoordinator(Follower):
             pass
         if not has_current(self.state):
             return
+        self._add_partitions(self.state.sets[SET].partitions)
         epoch = read_epoch_of(self.state, SET, self._sink.positions)
         if epoch != self._said:
             self._said = epoch
             self.say(Fact(ReaderKey(SET, READER), ReaderReported(epoch, 0)))
+
+    def _add_partitions(self, partitions: int) -> None:
+        """Those that are new become a part of the table, which reads them from their beginning."""
+        added = tuple(range(len(self._sink.positions), partitions))
+        if added:
+            self._sink.parts.append(added)
+            self._sink.positions.update(dict.fromkeys(added, 0))
 
 
 class FeedAgent(Follower):
@@ -87,12 +96,15 @@ class FeedAgent(Follower):
         while self.follow():
             pass
         self._is_open = READER in self.state.readers.get(SET, {})
-        gaps = gaps_of(self.state, SET, self._positions(), ends) if self._is_open else {}
+        gaps = gaps_of(self.state, SET, self._own_positions(), ends) if self._is_open else {}
         if gaps:
             raise AssertionError(f"a gap where the feed was waited for: {gaps}")
 
+    def _own_positions(self) -> dict[int, int]:
+        return {partition: self._sink.positions[partition] for partition in self._own}
+
     def _positions(self) -> dict[int, int]:
-        return {**self._known, **{partition: self._sink.positions[partition] for partition in self._own}}
+        return {**self._known, **self._own_positions()}
 
     def _apply(self, partition: int, records: list[DataRecord], end: int) -> None:
         self.catch_up()

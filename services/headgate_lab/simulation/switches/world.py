@@ -175,7 +175,8 @@ class SwitchWorld:
         self.lives: Counter[str] = Counter()
         self.readers = [] if profile.feed_parts else [ReaderOnTrial("r", self.judge)]
         self.older: list[ReaderOnTrial] = []
-        self.sink = SinkOfFeed(dict.fromkeys(range(profile.partitions), 0))
+        partitions, parts = range(profile.partitions), profile.feed_parts
+        self.sink = SinkOfFeed(dict.fromkeys(partitions, 0), [tuple(partitions[part::parts]) for part in range(parts)])
         self.feed_coordinator: FeedCoordinator | None = None
         self.agents: dict[int, FeedAgent] = {}
         self.counts: Counter[str] = Counter()
@@ -225,7 +226,7 @@ class SwitchWorld:
         self.random.choice(actors)(calm)
         if not calm and self.random.random() < self.profile.switch_rate:
             self.operator.ask_for_something()
-        if self.profile.grow_rate and self.random.random() < self.profile.grow_rate:
+        if not calm and self.profile.grow_rate and self.random.random() < self.profile.grow_rate:
             self.operator.grow()
         if self._is_deleting:
             self._recreate()
@@ -358,10 +359,9 @@ class SwitchWorld:
                 self.feed_coordinator = FeedCoordinator(self.broker, self.sink)
             self.feed_coordinator.step()
             return
-        parts = self.profile.feed_parts
-        part = self.random.randrange(parts)
+        part = self.random.randrange(len(self.sink.parts))
         if part not in self.agents or self._dies("agent", calm=calm):
-            own = tuple(range(part, self.profile.partitions, parts))
+            own = self.sink.parts[part]
             deliver, strict = self.judge.deliver, self.profile.strict
             self.agents[part] = FeedAgent(self.broker, self.data, self.sink, own, deliver, strict=strict)
             return
