@@ -19,5 +19,5 @@ def chosen_jars(setting: str) -> tuple[Path, ...]:
     jars = sorted(folder.glob("*.jar")) if folder.is_dir() else [Path(part.strip()) for part in setting.split(",")]
     missing = [str(jar) for jar in jars if not jar.is_file()]
     if missing or not jars:
-        raise SettingsError(f"HEADGATE_SPARK__JARS: {', '.join(missing) or f'{folder} holds no jar'}: no such file")
+        raise SettingsError(f"HEADGATE_SPARK__JARS: {', '.join(missing) or f'{folder} holds no jar'}: does not exist")
     return tuple(jars)

@@ -61,7 +61,7 @@ def drain(
     """Move every table away from an agent, so that it can be stopped.
 
     An agent that gets SIGTERM does the same by itself, as far as its shutdown time allows. Draining it first has no
-    such limit. It gets no tables for a minute after that.
+    limit of time. It gets no tables for a minute after that.
 
     Example: headgate agent drain agent-2
     """

@@ -1,4 +1,4 @@
-"""``headgate deadletter purge``: remove dead letters for good."""
+"""``headgate deadletter purge``: remove dead letters permanently."""
 
 from typing import Annotated, Any
 
@@ -99,4 +99,4 @@ def _show(feed: str, chosen: Letters, output: Output, *, is_done: bool) -> None:
     elif rows:
         note(f"would remove {len(rows)} dead letters of feed {feed}; nothing was changed")
     else:
-        note(f"feed {feed} has no such dead letters; nothing was changed")
+        note(f"feed {feed} has no matching dead letters; nothing was changed")

@@ -28,7 +28,7 @@ class Act(StrEnum):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One feed. ``spec`` is what it is to be: none for a feed that is not in the folder."""
+    """One feed. ``spec`` is the wanted specification: none for a feed that is not in the folder."""
 
     feed: str
     act: Act

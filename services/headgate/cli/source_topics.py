@@ -35,7 +35,7 @@ def source_rows(log: KafkaLog, snapshot: Snapshot, feed: str) -> list[dict[str, 
 
     ``topic_id`` is Kafka's id of the topic that ``position`` belongs to, None if it is not known.
 
-    Raises CommandError (no such feed), TopicMissingError, SourceUnreachableError.
+    Raises CommandError (unknown feed), TopicMissingError, SourceUnreachableError.
     """
     record = find_feed(snapshot, feed)
     plans = sorted(record.spans, key=lambda plan: (plan.topic, min(plan.start, default=0), plan.span))

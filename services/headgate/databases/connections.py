@@ -110,7 +110,7 @@ class _File(Strict):
 def named(name: str, use: Use, option: str) -> tuple[Connection, Target]:
     """The connection of that name, and the database itself, for that use.
 
-    ``option`` is where the name was given. Raises DatabaseRefusedError: no file, no such name, or not for that use.
+    ``option`` is where the name was given. Raises DatabaseRefusedError: no file, an unknown name, or not for that use.
     """
     file, given = _file(name, option)
     known = given.connections
@@ -129,7 +129,7 @@ def named(name: str, use: Use, option: str) -> tuple[Connection, Target]:
 def named_registry(name: str, option: str) -> RegistrySpec:
     """The schema registry of that name. ``option`` is where the name was given.
 
-    Raises DatabaseRefusedError: no file, or no such name.
+    Raises DatabaseRefusedError: no file, or an unknown name.
     """
     file, given = _file(name, option)
     found = given.registries.get(name)

@@ -31,7 +31,7 @@ _FRAME: Final = struct.Struct(">bI")
 REASON_BYTES_MAX: Final = 80
 """How much of a bad key is quoted: enough to find it, too little to flood a log."""
 
-# What fastavro and the conversion raise on bytes that are no such record (found by fuzzing, tests/unit/eventlog).
+# What fastavro and the conversion raise on bytes that are not a record (found by fuzzing, tests/unit/eventlog).
 _UNREADABLE: Final = (
     EOFError,
     IndexError,

@@ -1,4 +1,4 @@
-"""Dead letters as they lie in their topic, and how they are removed for good.
+"""Dead letters as they are stored in their topic, and how they are removed permanently.
 
 A tombstone hides a dead letter at once. Its bytes go when Kafka's log cleaner has seen both in closed segments, and the
 broker closes a segment only when a record is written to it after ``segment.ms``. On a quiet topic that may be never. So

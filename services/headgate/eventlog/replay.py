@@ -78,7 +78,7 @@ def read_on_to(
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[ItemT_co]:
     """The same with a reader that goes on living: until its positions have reached ``ends``, which may be passed."""
-    # Only what is short of its end counts: heartbeats keep one partition moving while another is held up for good.
+    # Only what is short of its end counts: heartbeats keep one partition moving while another is held up permanently.
     short = _short(reader, ends)
     moved_at = monotonic()
     while short:

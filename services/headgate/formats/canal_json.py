@@ -172,7 +172,7 @@ class Decoder:
             self._met.append(mark)
 
     def _is_new(self, message: _Message, partition: int, offset: int) -> bool:
-        """Whether the changes are to be applied: neither sent a second time, nor beyond the target."""
+        """Whether the changes must be applied: they were neither sent a second time, nor beyond the target."""
         commit_ts = None if message.tidb is None else message.tidb.commit_ts
         if commit_ts is None:
             if self._tidb:

@@ -69,7 +69,7 @@ def told_of_bytes(mode: str | None) -> dict[str, str]:
 
 
 def connector_named(source_schema: object) -> dict[str, str]:
-    """What semantics have of the connector, from the name of a schema's ``source`` part; nothing if it has no such."""
+    """What semantics have of the connector, from the name of a schema's ``source`` part; nothing if it has none."""
     match = _SOURCE.fullmatch(source_schema) if isinstance(source_schema, str) else None
     return {} if match is None else {CONNECTOR: match[1]}
 

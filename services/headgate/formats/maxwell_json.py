@@ -100,7 +100,7 @@ class Decoder:
     """Decodes the messages of one topic, which carries one table."""
 
     def __init__(self, *, keyless: bool = False, output_nulls: bool | None = None) -> None:
-        """``keyless``: rows without key are to be added; what is more than that is refused.
+        """``keyless``: rows without key are added; any other change of them is refused.
 
         ``output_nulls``: Maxwell's option of that name, None if the feed does not say it.
         """

@@ -1,6 +1,6 @@
 """What an event's schema says of its columns, in the words of ``Change.semantics``, checked where it is read.
 
-A schema is part of an event, so whatever it says can only be that event's fault. Sinks read the words made here without
+A schema is part of an event, so a wrong schema is an error of that event only. Sinks read the words made here without
 a doubt: a parameter is a number within the bounds that databases have, a name holds nothing that a parameter is told
 by, and no column has the name of another entry of ``Change.semantics``.
 """

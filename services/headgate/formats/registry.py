@@ -11,7 +11,7 @@ from headgate.formats.decoding import Decoder
 
 
 class DecoderNeeds(msgspec.Struct, frozen=True):
-    """What a decoder is made from. ``keyless``: rows without key are to be added. ``schemas``: by id, as texts."""
+    """What a decoder is made from. ``keyless``: rows without key are added. ``schemas``: by id, as texts."""
 
     source: SourceSpec
     keyless: bool

@@ -50,7 +50,7 @@ class OneTable:
 
 
 def _check_name(table: SourceTable) -> None:
-    """Of any schema a field may be that is called like a name's part. Raises ChangeError."""
+    """The part of the name in a field that can have any schema. Raises ChangeError."""
     if not all(part is None or isinstance(part, str) for part in table):
         raise ChangeError("the event does not name its table by texts")
     if sum(len(part) for part in table if part) > NAME_LENGTH_MAX:

@@ -44,7 +44,7 @@ def _is_of_py4j(record: logging.LogRecord) -> bool:
 
 
 class _LibraryRepeats(logging.Filter):
-    """For a handler, since what a logger filters is only what is said to it by its own name."""
+    """For a handler, since a logger filters only what is logged under its own name."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ import msgspec
 __all__ = ["ERROR_CODES", "MEMORY_SHORT", "PARTITIONS_GROWN", "SINK_SLOW", "ErrorCode", "Stage", "error_code_of"]
 
 PARTITIONS_GROWN: Final = "source_partitions_grown"
-"""The one code that stops a whole feed, and for good (coordinator/core/feeds/discovery.py)."""
+"""The one code that stops a whole feed permanently (coordinator/core/feeds/discovery.py)."""
 
 MEMORY_SHORT: Final = "agent_memory_short"
 """Of tables that are written all the same, only more slowly."""

@@ -140,7 +140,7 @@ class WriterReported(msgspec.Struct, frozen=True):
 
     ``epoch`` is the generation by which it writes (0: none yet); it has ended every stream that switches up to
     ``epoch`` have closed. ``promised_epoch`` and ``promise``: it holds back what that switch closes, and has written no
-    position above ``promise`` there. ``leaving``: it has stopped for good; ``promise`` is its last position then.
+    position above ``promise`` there. ``leaving``: it has stopped permanently; ``promise`` is its last position then.
     """
 
     epoch: int

@@ -109,7 +109,7 @@ class TimestampPublished(msgspec.Struct, frozen=True):
 class TimestampsRequested(msgspec.Struct, frozen=True):
     """``<set>/timestamps-request/<id>``: what an operator wants.
 
-    ``nodes``: the whole ring, for create and switch; for repair, if it is to be checked against another than the last.
+    ``nodes``: the whole ring, for create and switch; for repair, to check it against another than the last.
     ``based_on_ms``: the generation whose ring was changed; 0 if it does not matter which. The rest is for create.
     """
 

@@ -81,7 +81,7 @@ class BatchCoordinator(Protocol):
         ...
 
     def end_batch(self, lane: "Lane", results: list[TaskResult] | None) -> bool:
-        """The batch is over; ``results`` None: nobody knows what it has written. False: it is to be planned again."""
+        """The batch is over; ``results`` None: nobody knows what it has written. False: it must be planned again."""
         ...
 
     def is_silent(self, lane: "Lane") -> bool:
@@ -117,7 +117,7 @@ class Lane:
         self.poll_records = POLL_RECORDS_MAX
         """How many records its consumers hand over at a time."""
         self.is_outdated = False
-        """It could poll more by now, and is to be replaced."""
+        """It could poll more by now, and should be replaced."""
         self.changed_at = time.monotonic()
         self.applying_since: float | None = None
         """When the batch that Spark works on now was given to it (monotonic seconds)."""

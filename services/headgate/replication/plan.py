@@ -1,7 +1,7 @@
 """What the driver tells a task about one batch, and what the task tells the driver: small values, pickled or JSON.
 
 The driver knows, per span, the claim and the position at the sink, and from where to where the batch goes; the task
-knows which rows came. The end of a batch may lie behind markers and compaction gaps, where nothing is to be written:
+knows which rows came. The end of a batch may lie behind markers and compaction gaps, where there is nothing to write:
 the sink's position is "last offset seen + 1", and what lies between is the driver's to remember (SpanProgress).
 
 Python workers import this module for every batch's closure: it stays light.

@@ -278,7 +278,7 @@ class Queries:
 
 
 def positions_of(spans: Iterable[Span]) -> dict[tuple[str, int], int]:
-    """(topic, partition) → from where its span is to be read on; the last of them, where several read it."""
+    """(topic, partition) → where to continue to read its span; the last of them, where several read it."""
     found: dict[tuple[str, int], int] = {}
     for span in spans:
         for partition in span.readable or span.positions:

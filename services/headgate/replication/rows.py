@@ -29,7 +29,7 @@ class SnapshotAfterTargetError(Exception):
 
 
 class BadChange(msgspec.Struct, frozen=True):
-    """One change that is to be set aside, and why; ``unreadable``: it does not say which of several tables it is of."""
+    """One change to set aside, and why; ``unreadable``: it does not say which of several tables it is of."""
 
     partition: int
     offset: int
@@ -48,7 +48,7 @@ class Original(NamedTuple):
 
 
 class SpanRows:
-    """``next`` is where the positions are to go; ``bad`` are changes that could not be decoded and are to be set aside.
+    """``next`` has the new positions; ``bad`` are changes that could not be decoded and must be set aside.
 
     ``kept`` are the places of changes that are safely on the deadletter topic. What ``settle`` was called for is at the
     sink and no longer in memory; ``work`` then begins behind it.

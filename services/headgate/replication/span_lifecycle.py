@@ -119,7 +119,7 @@ class SpanLifecycle:
 
     @staticmethod
     def _is_awaited(span: Span, recovered: set[str], due: set[str]) -> bool:
-        """Whether its sink has answered again, or is to be tried by one span, which is taken out of ``due``.
+        """Whether its sink has answered again, or one span must try it, which is taken out of ``due``.
 
         Back-off would leave the tables of a sink that was silent for moments unwritten for several times as long.
         """
@@ -217,7 +217,7 @@ class SpanLifecycle:
             yield parts.of_table(span.task.plan.topic, source_table_of(span.task))
 
     def look(self, span: Span) -> None:
-        """Find out how far the present writer of a warm span is. What goes wrong shows when it is to be written.
+        """Find out how far the present writer of a warm span is. What goes wrong shows when it must be written.
 
         With the table's lock held. One look at a time: a sink that is slow is not asked again until then.
         """

@@ -35,7 +35,7 @@ REFUSED_OPTIONS: Final[dict[str, str]] = {
     "spark.master": "it is HEADGATE_SPARK__MASTER",
     "spark.app.name": "it is headgate-agent",
     "spark.driver.memory": "it is HEADGATE_SPARK__MEMORY",
-    "spark.driver.extrajavaoptions": "spark.driver.defaultJavaOptions takes what a JVM is to be told",
+    "spark.driver.extrajavaoptions": "spark.driver.defaultJavaOptions takes options of the JVM",
     "spark.local.dir": "it is HEADGATE_SPARK__SCRATCH",
     "spark.sql.warehouse.dir": "it is HEADGATE_SPARK__SCRATCH",
     "spark.ui.enabled": "it is HEADGATE_SPARK__UI",

@@ -40,7 +40,7 @@ class PromptReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """See io.RawIOBase. Raises OSError."""
         count = self._connection.recv_into(buffer)
-        if sys.platform == "linux":  # the others' kernels have no such setting
+        if sys.platform == "linux":  # other kernels do not have this setting
             # Not a lasting one: the kernel goes back to delaying as soon as we have answered something.
             self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         return count

@@ -92,7 +92,7 @@ class Candidate(Generic[StateT]):
         moved = bool(self.inbox)
         while self.inbox:
             self._learn(self.inbox.popleft(), now)
-        # Only what is short of the end counts: heartbeats keep one partition moving while another is pinned for good.
+        # Only what is short of the end counts: heartbeats keep one partition moving while another is pinned for ever.
         behind = self._behind()
         if behind != self._seen:
             self._seen, self._moved_at = behind, now.monotonic

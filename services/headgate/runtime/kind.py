@@ -23,7 +23,7 @@ class Sign(Enum):
     LEFT = "left"
     """Its announcement was deleted: there is nobody to watch."""
     ENDED = "ended"
-    """The owner has declared it dead, for good: what it says from now on is no sign of life."""
+    """The owner has declared it dead. This is final: what it reports from now on is no sign of life."""
     FORGOTTEN = "forgotten"
     """The record of its end was deleted, and with it every reason to remember it."""
 

@@ -152,7 +152,7 @@ def ask_all(
 
 
 def _check_texts(request: Request) -> None:
-    """Refuse a name that UTF-8 cannot encode: no such thing exists, and the record could not be written."""
+    """Refuse a name that UTF-8 cannot encode: nothing can have it, and the record could not be written."""
     try:
         msgspec.json.encode((request.key, fitted(request.record)))
     except UnicodeEncodeError as error:

@@ -113,7 +113,7 @@ class Role(Generic[StateT]):
     def turn(self, now: Now) -> float:
         """Do what is due; the seconds until the next turn, unless records or results come first.
 
-        Raises RoleEndedError when the role has ended, has met a newer schema, or its replay stands still for good.
+        Raises RoleEndedError when the role has ended, has met a newer schema, or its replay makes no progress any more.
         """
         if self._state is RoleState.ENDED:
             raise RoleEndedError(self._last_error)
@@ -171,7 +171,7 @@ class Role(Generic[StateT]):
         return term is not None and term.give(given)
 
     def resign(self) -> None:
-        """Step down at the next turn, from any thread: the role then ends for good."""
+        """Step down at the next turn, from any thread: the role then ends and never resumes."""
         self._resigning = True
 
     def cede(self) -> None:

@@ -50,7 +50,7 @@ class Trial(Protocol):
 
 
 class Bisected(msgspec.Struct, frozen=True):
-    """How far the batch got: ``ranges`` it moved over, and the events below their ends that are to be set aside."""
+    """How far the batch got: ``ranges`` it moved over, and the events below their ends that must be set aside."""
 
     ranges: dict[int, OffsetRange]
     refused: tuple[ChangeRefusedError, ...]

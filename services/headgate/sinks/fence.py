@@ -133,12 +133,12 @@ def stranger(identity: FeedIdentity, table: str, theirs: FeedIdentity) -> SinkCo
     gone = f"cluster_id = '{theirs.cluster_id}' AND feed_id = '{theirs.feed_id}'"
     return SinkConflictError(
         f"table {table} is being written by {whose}: two writers would undo each other's rows. Remove that feed, "
-        f"or, if it is gone for good, its rows in headgate.progress (WHERE {gone})"
+        f"or, if it no longer exists, its rows in headgate.progress (WHERE {gone})"
     )
 
 
 def still_open(identity: FeedIdentity, tables: set[str]) -> SinkConflictError:
-    """A feed is to be forgotten, but some of its tables are not sealed."""
+    """A feed is being deleted, but some of its tables are not sealed."""
     return SinkConflictError(
         f"feed {identity.feed} ({identity.feed_id}) still writes {', '.join(sorted(tables))}: seal them first"
     )

@@ -50,7 +50,7 @@ _TEXTS: Final = {
     "hidden": (
         "NULL may arrive as the column's default ({}). Set key.converter.replace.null.with.default and "
         "value.converter.replace.null.with.default to false at the connector (JSON), or "
-        "value.converter.ignore.default.for.nullables to true (Confluent's Avro converter; Apicurio's has no such "
+        "value.converter.ignore.default.for.nullables to true (Confluent's Avro converter; Apicurio's lacks this "
         "setting), and snapshot the tables again"
     ),
     "missing": (

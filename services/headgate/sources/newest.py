@@ -1,4 +1,4 @@
-"""The newest records of topics, for what has to know what a topic carries before anything is read for good.
+"""The newest records of topics, for checks of what a topic carries before a feed reads it.
 
 Only the last records of each partition are read, and for a few seconds at most: what has not come by then is not known,
 and says nothing in either direction.

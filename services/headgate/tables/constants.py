@@ -21,7 +21,7 @@ _TIME: Final = re.compile(f"{_DAY}(?: {_CLOCK})?|{_CLOCK}")
 _NO_YEAR: Final = "0000"
 
 _POSTGRES_TEXT: Final = re.compile(r"'(?P<text>(?:[^']|'')*)'::[^']*", re.DOTALL)
-"""A literal with its cast, as ``pg_get_expr`` prints a constant. An operator or a function has no such form."""
+"""A literal with its cast, as ``pg_get_expr`` prints a constant. An operator or a function does not have this form."""
 _POSTGRES_CAST: Final = re.compile(
     r'(?:[a-z_][a-z0-9_ ]*\.|"(?:[^"]|"")+"\.)?(?:[a-z_][a-z0-9_ ]*|"(?:[^"]|"")+")'
     r"(?:\([0-9, -]+\))?(?: with(?:out)? time zone)?(?:\[\])?"

@@ -99,7 +99,7 @@ def table_statement(
     columns = {column.name: column.mapped for column in kept}
     refusals += _key_refusals(table, columns)
     refusals += [
-        Refusal("the table has no such column", column) for column in overrides or {} if column not in outcomes
+        Refusal("the table does not have this column", column) for column in overrides or {} if column not in outcomes
     ]
     if not kept and not refusals:
         refusals.append(Refusal("no column of it is captured"))

@@ -57,7 +57,7 @@ def _partition() -> int:
 
 
 class LagWindows:
-    """Windows by feed and table. ``table`` is to be started with the application, which lets windows expire."""
+    """Windows by feed and table. ``table`` must be started with the application, which lets windows expire."""
 
     def __init__(self, app: faust.App) -> None:
         self.table = _Forgetful(app, name="lag", default=_Window, key_type=bytes, value_type=bytes)

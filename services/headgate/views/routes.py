@@ -50,7 +50,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """One path. ``answer`` is given what is known, the path's parts and the query; None is "there is no such thing".
+    """One path. ``answer`` is given what is known, the path's parts and the query; None means that it was not found.
 
     ``query``: name → what it means.
     """
@@ -182,7 +182,7 @@ ROUTES: Final = (
 
 
 def answer_to(route: Route, known: Known, path: Mapping[str, str], query: Mapping[str, str]) -> Any:
-    """The answer as plain values, None if there is no such thing. Raises BadQueryError."""
+    """The answer as plain values, None if it was not found. Raises BadQueryError."""
     unknown = sorted(set(query) - set(route.query))
     if unknown:
         allowed = ", ".join(route.query) or "none"
@@ -199,7 +199,7 @@ def openapi() -> dict[str, Any]:
         status: {"description": meaning, "content": {"application/json": {"schema": schemas[-1]}}}
         for status, meaning in (
             ("400", "a parameter that there is not, or that cannot be"),
-            ("404", "there is no such thing, or the topics do not hold it any more"),
+            ("404", "not found, or the topics do not hold it any more"),
             ("503", "the topics are still being read"),
         )
     }

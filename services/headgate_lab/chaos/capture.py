@@ -150,7 +150,7 @@ class Capture:
                 self._produce(topic, key, msgspec.json.encode(envelope))
                 if row is None:
                     self._produce(topic, key, None)
-            # Taken for good only when Kafka has it; a thread that dies in between ends the run.
+            # Counts as taken only when Kafka has it; a thread that dies in between ends the run.
             if self._producer.flush(FLUSH_SECONDS):
                 raise CaptureError(f"Kafka did not take the changes within {FLUSH_SECONDS:.0f} s")
         return bool(rows)

@@ -35,7 +35,7 @@ def cases_of(dialect: DialectName, *supports: Support) -> list[Case]:
 
 
 def drawn(dialect: DialectName, chance: random.Random) -> tuple[Case, MigrationStrategy]:
-    """An ALTER TABLE, respelled, and by which strategy it is to be done. Every tenth is one that is refused."""
+    """An ALTER TABLE, respelled, and the strategy to do it by. Every tenth is refused."""
     supports: tuple[Support, ...]
     draw = chance.random()
     if draw < 0.1:

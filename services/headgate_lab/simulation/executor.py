@@ -293,7 +293,7 @@ class SimulatedExecutor:
                 self._write(run)
 
     def _has_expired(self, run: Run, positions: Positions) -> bool:
-        """What is to be read next is not there any more: an error for a person, never a skip (sources/offsets.py)."""
+        """The next record does not exist any more: an error for a person, never a skip (sources/offsets.py)."""
         begins = {p: self._world.source_begin(run.task.plan.topic, p) for p in positions}
         gone = [partition for partition, at in sorted(positions.items()) if at < begins[partition]]
         if gone:

@@ -134,5 +134,5 @@ class Wire:
         if self._world.strikes("effect_refused", GROWN_SHARE) and isinstance(effect, DiscoverTables):
             return TablesDiscovered(grown="a topic has more partitions than before")
         if self._world.strikes("effect_refused"):
-            return FeedRefused("no such topic")
+            return FeedRefused("unknown topic")
         return self._world.operator.discover(effect) if isinstance(effect, DiscoverTables) else resolve(effect)

@@ -273,7 +273,7 @@ def test_dead_letters_are_purged_by_what_is_named_and_only_when_agreed(shop: Sho
     assert set_aside_places("shop") == []
     assert [value is None for value in stored(shop.log)] == [False, False, False, True, True, True]
     nothing = headgate("deadletter", "purge", "shop", "--yes")
-    assert "has no such dead letters" in nothing.stderr
+    assert "has no matching dead letters" in nothing.stderr
 
 
 def test_what_is_set_aside_while_a_purge_runs_is_kept(shop: Shop) -> None:

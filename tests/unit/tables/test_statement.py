@@ -169,7 +169,7 @@ def test_a_chosen_type_is_read_by_the_same_list() -> None:
     table = postgres_table(postgres_column("c", "integer"))
     assert refused(table_statement(table, Product.POSTGRESQL, {"c": "int); DROP TABLE t", "d": "int"})) == {
         "c": "'int); DROP TABLE t' is not a type that Headgate can create|",
-        "d": "the table has no such column|",
+        "d": "the table does not have this column|",
     }
 
 

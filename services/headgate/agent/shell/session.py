@@ -1,4 +1,4 @@
-"""A session: one life of an agent, held by acknowledged heartbeats, over for good when its lease is lost.
+"""A session of an agent, kept alive by acknowledged heartbeats. It ends when its lease is lost, and never resumes.
 
 The owner judges a session by the heartbeats it reads; the session judges itself, stricter: its lease runs from the
 moment the last acknowledged heartbeat was *sent*. So it knows that it is lost before anybody else may conclude it, and
@@ -67,7 +67,7 @@ class Lease:
         return 0.0 if self.lost() else self._sent_at + self.seconds - self._clock()
 
     def lost(self) -> bool:
-        """Whether it is over, for good."""
+        """Whether the session has ended. An ended session never resumes."""
         self._lost = self._lost or self._clock() >= self._sent_at + self.seconds
         return self._lost
 

@@ -134,7 +134,7 @@ class Turns:
             case EndSession(reason=reason):
                 raise SessionLostError(f"the owner has recorded the end of this session: {reason}")
             case _:
-                raise TypeError(f"no such effect: {effect!r}")
+                raise TypeError(f"unknown effect: {effect!r}")
         return []
 
     def _statuses(self) -> list[TaskStatus]:

@@ -36,8 +36,8 @@ from headgate.records.keys import SpanKey
 from headgate.records.spans import overlap, table_of
 
 LAG_HOLDS_MS: Final = 10_000
-"""A span whose last batch was older than this when it became visible is said to hold the checkpoint (TiCDC calls a
-lag below 10 s normal in TiCDC's documentation)."""
+"""A span whose last batch was older than this when it became visible is reported as holding the checkpoint (TiCDC's
+documentation calls a lag below 10 s normal)."""
 
 
 QUIET_SPANS_MAX: Final = 10_000

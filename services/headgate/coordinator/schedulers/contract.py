@@ -5,8 +5,8 @@
 The schedulers of a coordinator are asked in their order, and the first whose proposals can be begun has the round: what
 follows would take its capacity. They are asked again at every input, and heartbeats are inputs. A scheduler remembers
 nothing: what it proposed and could not be begun it may propose again, and what an owner has to remember of its own is
-the core's (term.py). So whatever a scheduler proposes, no span gets a second writer: a move that is not possible when
-it is to be begun is passed over.
+the core's (term.py). So whatever a scheduler proposes, no span gets a second writer: a move that is not possible
+when its turn comes is skipped.
 
 Another package adds one by an entry point of the group ``headgate.schedulers``; HEADGATE_SCHEDULERS says which there
 are, in which order.
@@ -162,7 +162,7 @@ class Asked(StrEnum):
     LEAVING = "leaving"
     """A session is stopping, or being emptied."""
     SPREADING = "spreading"
-    """A feed is to be spread evenly on request, and nobody is leaving."""
+    """An operator asked to spread a feed evenly, and no agent is leaving."""
     JOINING = "joining"
     """It is time to look at sessions that are to get their share; nobody is leaving, no feed is being spread."""
     MEASURED = "measured"

@@ -1,4 +1,4 @@
-"""Drain: spans leave agents that are stopping or are to be emptied, in two phases, while others have capacity."""
+"""Drain: spans leave agents that are stopping or being drained, in two phases, while others have capacity."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -38,7 +38,7 @@ def _propose(view: View) -> tuple[Move, ...]:
 
 DRAIN: Final = Scheduler(
     name="drain",
-    summary="tables leave agents that are stopping or are to be emptied",
+    summary="tables leave agents that are stopping or being drained",
     asked=Asked.LEAVING,
     propose=_propose,
 )

@@ -43,7 +43,7 @@ def fill(
     spans_of: Callable[[tuple[str, str]], Iterable[SpanKey]],
     may_go: Callable[[SpanKey, tuple[str, str]], bool],
 ) -> list[tuple[SpanKey, tuple[str, str]]]:
-    """(span, joiner) for what is to be moved now. ``joiners``: how many spans each can take now.
+    """(span, joiner) for each span to move now. ``joiners``: how many spans each can take now.
 
     The fullest give first, in the order of their spans; of equals the first by name.
     """

@@ -2,7 +2,7 @@
 
 Every check is made before a feed is accepted, because afterwards there is nobody to tell: sources exist, tables exist
 with keys and rights, no two topics go to one table. What is wrong is refused with its reason; what only cannot be
-asked now (our own broker is away) is said to have failed, and is asked for again.
+asked now (our own broker is away) is reported as failed, and is requested again.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -39,7 +39,7 @@ class Term:
 
     ``failures``: why effects failed at their last try, by what they are about, until one succeeds. ``waiting``: since
     when (monotonic seconds) writers are waited for, by (kind of timer, set, epoch). ``topologies``:
-    of generations that are being published, by (set, timestamp); ``wrong``: rows that are to be written again.
+    of generations that are being published, by (set, timestamp); ``wrong``: rows to write again.
     """
 
     owner_rev: int

@@ -267,7 +267,7 @@ class ChangeFeeds:
 
 
 def _form(source: ChangeTopic) -> dict[str, Any]:
-    """A feed's ``source``, as far as it says how the topic's records are to be read."""
+    """A feed's ``source``, as far as it says how to read the topic's records."""
     if source.registry is None:
         return {"format": "debezium-json"}
     return {"format": "debezium-avro", "registry": registry_spec(source.registry)}

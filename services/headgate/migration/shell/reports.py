@@ -9,7 +9,7 @@ The token is made for one attempt of one migration, and is known to this process
 a file that nobody else may read: never on the log, on a command line, in a log line or in an answer. A report that is
 taken becomes an input of the scheduler. Only the owner takes reports: a tool is its child, so nobody else has a token.
 
-    200 noted    400 a parameter is missing or wrong    403 no token, or not this migration's    404 no such migration
+    200 noted    400 a parameter is missing or wrong    403 no token, or not this migration's    404 unknown migration
     409 it does not run    421 another process owns the migrations (it is named)    503 nobody does now, or too busy
 """
 

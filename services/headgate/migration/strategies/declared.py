@@ -77,7 +77,7 @@ class Declared(Delegating):
         if refused := [name for name in gone if not may_lose(spec.allow_lossy, name)]:
             raise RefusedError(
                 f"table {before.schema}.{before.name}: {', '.join(refused)} would be dropped with all values, as the "
-                "wanted table has no such column. If that is meant, add "
+                "wanted table does not have this column. If that is meant, add "
                 f"{allowing(refused)}; to rename a column, submit the ALTER TABLE. The change would be: {found}"
             )
 

@@ -1,7 +1,7 @@
 """When the sink refuses a batch as a whole: how it tries parts of it, and what its refusals mean (see bisection).
 
-Everything happens in one transaction, each attempt under a savepoint; the fence is asked first, and what is to be set
-aside is safe elsewhere before the commit. A stage that takes no part in the transaction is emptied each time.
+Everything happens in one transaction, each attempt under a savepoint; the fence is checked first, and changes to set
+aside are safe elsewhere before the commit. A stage that takes no part in the transaction is emptied each time.
 """
 
 from collections.abc import Sequence
@@ -101,7 +101,7 @@ def apply_in_parts(
         progress.advance(claim, table, unmoved(batch))  # the fence, and the locks, before the table is touched
         progress.store_source_table(batch, table)
         stage.begin_trials()
-        stage.check_version()  # what is refused is to be judged by the table as it is
+        stage.check_version()  # what is refused must be judged by the table as it is
         trial = _Trial(dialect, session, stage, batch)
         found = bisect_batch(trial, batch)
         progress.advance(claim, table, found.ranges)

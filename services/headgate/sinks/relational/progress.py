@@ -118,7 +118,7 @@ class Progress(ABC, Generic[S]):
             return positions_of(_fence_rows(self.tables.read(mine)))
 
     def seal(self, claim: Claim, table: str, lock_wait_seconds: float) -> Positions:
-        """Close the claim's epoch for good, raising its rows to it where they are not; the final positions.
+        """Close the claim's epoch permanently, raising its rows to it where they are not; the final positions.
 
         In one transaction: a claim of its own before it would be refused where another feed holds the table, or could
         come alone, and late, and leave the rows open.

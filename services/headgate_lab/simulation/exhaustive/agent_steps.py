@@ -134,7 +134,7 @@ class AgentSteps:
             case ("settle", span, number):
                 return session.settle(span, self._parts.results[number])
             case _:
-                raise TypeError(f"no such action: {action}")
+                raise TypeError(f"unknown action: {action}")
 
     def _session_outlook(self, part: int) -> Any:
         session = self._parts.sessions.copy(part)

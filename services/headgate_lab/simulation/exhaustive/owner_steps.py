@@ -104,7 +104,7 @@ class OwnerSteps:
             case ("forgotten", feed, feed_id):
                 return EffectFinished(ForgetFeed(feed, feed_id, "{}"), FeedForgotten())
             case _:
-                raise TypeError(f"no such input: {given}")
+                raise TypeError(f"unknown input: {given}")
 
     def _effect_steps(self, frame: Frame, effect: tuple[str, str]) -> Iterator[Step]:
         """ForgetFeed is run, which the sink may refuse, and answered at once."""

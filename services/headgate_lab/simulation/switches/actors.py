@@ -116,7 +116,7 @@ class SimOwner(OwnerProcess[GenerationState]):
             case MeasureEnds(partitions=partitions):
                 return EndsMeasured({partition: self._data.ends[partition] for partition in partitions})
             case _:
-                raise TypeError(f"no such effect: {effect}")
+                raise TypeError(f"unknown effect: {effect}")
 
 
 class Follower:

@@ -24,7 +24,7 @@ class Phase(StrEnum):
     ABSENT = "absent"
     """There is none."""
     OPENING = "opening"
-    """On no lane; source and sink are being looked at, and claimed if it is to be written."""
+    """On no lane; source and sink are being looked at, and claimed if it must be written."""
     WAITING = "waiting"
     """Open, on no lane yet."""
     READING = "reading"

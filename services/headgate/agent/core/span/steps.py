@@ -45,7 +45,7 @@ ERROR_LENGTH_MAX: Final = 1_000
 
 
 class Step(msgspec.Struct, frozen=True):
-    """The new state, None if nothing is left of the span, and what is to be done, in order."""
+    """The new state, None if nothing is left of the span, and the effects, in order."""
 
     span: Span | None
     effects: tuple[Effect, ...] = ()

@@ -66,7 +66,7 @@ class Signal(StrEnum):
     RENEW = "renew"
     """The same, for a warm span."""
     PROMOTE = "promote"
-    """It is to be written, under the epoch it has."""
+    """It must be written, under the epoch it has."""
     AGAIN = "again"
     """What was asked for already."""
     CLOSE = "close"

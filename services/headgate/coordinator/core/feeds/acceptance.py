@@ -127,7 +127,7 @@ def update(draft: Draft, request: str, requested: OperationRequested) -> None:
     feed = draft.feed(requested.feed)
     reason = no_such_feed(draft, requested.feed) if feed is None else _why_not_stopped(feed, requested.feed, "updated")
     if reason is None and requested.spec is None:
-        reason = "the request has no spec: say what the feed is to be"
+        reason = "the request has no spec. Send the feed's specification"
     if reason is not None:
         return refuse(draft, request, reason)
     draft.settle(request, OutcomeStatus.ACCEPTED, "looking at the source topics and the sink")
@@ -216,7 +216,7 @@ def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int
     draft.put(FeedKey(effect.feed), record)
     begin(draft, effect.feed, record)
     if not record.spans:
-        draft.feeds_touched.add(effect.feed)  # no span will, and its checkpoint is to be written
+        draft.feeds_touched.add(effect.feed)  # no span will, and its checkpoint must be written
     note = f": {result.note}; it is looked for every {DISCOVER_SECONDS:.0f} s" if result.note else ""
     said = "; ".join((f"created with {len(record.spans)} tables{note}", *result.warnings))
     draft.settle(effect.request, OutcomeStatus.DONE, said)
@@ -349,7 +349,7 @@ def _rewind(draft: Draft, effect: ResolveStart, result: StartResolved) -> None:
 def _why_not(draft: Draft, feed: str, result: FeedResolved) -> str | None:
     names = [plan.span for plan in result.spans]
     if not names and not result.note:
-        return "no table is to be replicated: check source.topics or source.topic_pattern"
+        return "the feed has no table to replicate: check source.topics or source.topic_pattern"
     if len(set(names)) != len(names):
         return "two spans have one name: check sink.table, which names tables after topics"
     parted = next((name for name in names if table_of(name) != name), None)

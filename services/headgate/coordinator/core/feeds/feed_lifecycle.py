@@ -202,7 +202,7 @@ def _change(draft: Draft, name: str, feed: FeedRecorded, state: FeedState) -> No
         return
     code, _, text = (first or "unknown: see why").partition(": ") if state is FeedState.WARNING else ("", "", "")
     if feed.error_code == PARTITIONS_GROWN and feed.wanted is not WantedState.RUNNING:
-        code, text = feed.error_code, feed.error or ""  # for good, whatever its tables do on the way
+        code, text = feed.error_code, feed.error or ""  # stays, whatever its tables do on the way
     changed = replace(
         feed,
         owner_rev=draft.term.owner_rev,

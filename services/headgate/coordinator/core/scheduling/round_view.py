@@ -67,7 +67,7 @@ class RoundView:
         due = draft.term.retry_due
         fresh = [key for key in self._touched if not (record := draft.span(key)) or not record.failures]
         known = draft.state.index.needy.in_order()
-        # While much is to be dispatched only the index has anything; merging one would cost as much as placing from it.
+        # While many spans wait for dispatch only the index has any; merging one would cost as much as placing from it.
         for key in heapq.merge(known, fresh, due.in_order()) if fresh or due else known:
             if key != previous and draft.takes_agent(key) and not span_lifecycle.outsiders(draft, key):
                 previous = key
@@ -130,7 +130,7 @@ def capacity_of(draft: Draft) -> Capacity:
         [
             _capacity(draft, session)
             for session in draft.state.index.live.in_order()
-            # Asked first because it is cheap: while much is to be dispatched, every event finds nearly all agents busy.
+            # Asked first because it is cheap: while many spans wait for dispatch, nearly all agents are busy.
             if draft.starting_count(session) < STARTING_PER_AGENT_MAX and draft.is_target(session)
         ]
     )

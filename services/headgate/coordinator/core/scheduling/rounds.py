@@ -1,7 +1,7 @@
 """One round of scheduling: what must be closed, then the first scheduler whose proposals can be begun.
 
 What a scheduler is and may do is schedulers/contract.py, which there are schedulers/standard.py: **basic** (nobody has
-the span), **drain** (its agent goes, or is to be emptied), **rebalance** (even numbers, on request), **even** (a share
+the span), **drain** (its agent stops or is being drained), **rebalance** (even numbers, on request), **even** (a share
 for who joins), **split** (one table more than an agent's share), **balance** (even load, by itself). An operator's move
 is begun when it is asked for (requests.py). The first with work has the round, because what follows would take its
 capacity; the others get theirs when it has none: every input ends in a round, and heartbeats are inputs.

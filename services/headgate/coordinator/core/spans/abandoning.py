@@ -1,4 +1,4 @@
-"""A feed that is removed although its sink is gone for good: it ends without a seal, once nobody is left to write.
+"""Removing a feed whose sink no longer exists: it ends without a seal, once no agent can write any more.
 
 A seal is what makes it certain that a frozen process which wakes up years later writes nothing. Without the sink there
 is none. What is left is to stop everybody who can be asked, and to leave the rest to whoever asked for it

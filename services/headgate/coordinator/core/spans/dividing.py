@@ -207,9 +207,7 @@ def settle(draft: Draft) -> None:
         feed = draft.feed(name)
         plans = [] if feed is None else [plan for plan in feed.spans if plan.table == table]
         if feed is None or not plans or feed.wanted is not WantedState.RUNNING:
-            reason = (
-                "the feed is being stopped or removed; how its table is to be divided stands: see it when it resumes"
-            )
+            reason = "the feed is being stopped or removed; its table is divided as requested when it resumes"
             draft.settle(request, OutcomeStatus.FAILED, reason)
         elif _is_under_way(draft, name, plans):
             continue

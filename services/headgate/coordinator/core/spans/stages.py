@@ -146,7 +146,7 @@ def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched
     silent = _unanswered(state, key)
     if silent:
         detail = f"a new owner waits for {shown_names(silent)} to answer, for one lease at most"
-        return Standing(Stage.BARRIER, None, detail, "wait; an agent that never answers is to be ended")
+        return Standing(Stage.BARRIER, None, detail, "wait. If the agent never answers, end its process")
     if record is not None and record.state is ReplicationState.REMOVING:
         return Standing(Stage.SCHEDULING, None, "waits for an agent to seal it", "at least one agent must live")
     old = [other.span for other in state.index.overlapping(key) if is_open(state.spans.get(other))]

@@ -123,7 +123,7 @@ class WriterLife:
                 yield from self._report_load(now)
 
     def farewell(self) -> Report:
-        """What a life that stops for good has written is its promise."""
+        """What an incarnation that stops permanently has written is its promise."""
         return Report(Followed(self.followed.epoch, self.followed.promised_epoch, self._outbox.written.ahead))
 
     def _step(self) -> Step:

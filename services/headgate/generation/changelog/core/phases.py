@@ -101,7 +101,7 @@ TRANSITIONS: Final = read_grid(_TABLE, Phase, Signal, Action, {"-": Action.NEVER
 
 
 def action_for(phase: GenerationPhase | None, signal: Signal) -> Action:
-    """What is to be done. Raises UnknownTransitionError."""
+    """The action. Raises UnknownTransitionError."""
     where = Phase.NONE if phase is None else Phase(phase.value)
     action = TRANSITIONS[where, signal]
     if action is Action.NEVER:

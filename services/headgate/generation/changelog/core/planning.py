@@ -1,4 +1,4 @@
-"""When a log is to be cut otherwise, and how: by the load of its streams.
+"""When to split and merge the streams of a change log, and which: by their load.
 
 A pure rule: the same loads give the same plan, so it can be shown before it is done. A stream with too much load is
 split where half of its load lies on each side; if one key alone is more than a stream is meant to bear, it gets a range
@@ -51,18 +51,20 @@ class Policy(msgspec.Struct, frozen=True):
         """Itself. Raises PolicyError: a merged stream must be far from being split again."""
         if not 0 <= 2 * self.merge_below_per_second <= self.split_above_per_second:
             raise PolicyError(
-                f"merge_below_per_second ({self.merge_below_per_second}) is to be at most half of "
-                f"split_above_per_second ({self.split_above_per_second}): else what is merged is split again"
+                f"merge_below_per_second ({self.merge_below_per_second}) must be at most half of "
+                f"split_above_per_second ({self.split_above_per_second}): otherwise merged streams are split again"
             )
         if not 1 <= self.streams_min <= self.streams_max:
-            raise PolicyError(f"streams_min ({self.streams_min}) is to be 1 to streams_max ({self.streams_max})")
+            raise PolicyError(
+                f"streams_min must be between 1 and streams_max ({self.streams_max}), got {self.streams_min}"
+            )
         if not math.isfinite(self.split_above_per_second):
-            raise PolicyError(f"split_above_per_second ({self.split_above_per_second}) is to be a finite number")
+            raise PolicyError(f"split_above_per_second must be a finite number, got {self.split_above_per_second}")
         if self.changes_max < 1 or not 0 <= self.settle_seconds < math.inf:
-            raise PolicyError("changes_max is to be 1 or more, settle_seconds finite and not below 0")
+            raise PolicyError("changes_max must be at least 1, and settle_seconds finite and at least 0")
         if not COOL_DOWN_SECONDS_MIN <= self.cool_down_seconds < math.inf:
             raise PolicyError(
-                f"cool_down_seconds ({self.cool_down_seconds}) is to be {COOL_DOWN_SECONDS_MIN:g} or more, and finite"
+                f"cool_down_seconds must be finite and at least {COOL_DOWN_SECONDS_MIN:g}, got {self.cool_down_seconds}"
             )
         return self
 

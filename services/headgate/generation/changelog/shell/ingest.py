@@ -385,7 +385,7 @@ class IngestService:
                 if topic in gone or found.get(topic, known) != known:
                     raise TopicReplacedError(
                         f"topic {topic} was deleted, or created again: its id was {known} and is {found.get(topic)}. "
-                        "If it is to be copied as a new topic, from its oldest record, start this process again"
+                        "To copy it as a new topic, from its oldest record, start this process again"
                     )
 
     def _show(self) -> None:

@@ -168,7 +168,7 @@ class LogTopics:
                     "with --topic"
                 )
             raise LogError(
-                f"change log {rival.set!r} is to be created on topic {topic}, too: waiting until its owner has refused "
+                f"change log {rival.set!r} is being created on topic {topic}, too: waiting until its owner has refused "
                 "that. Is its `headgate serve generation` running?"
             )
 

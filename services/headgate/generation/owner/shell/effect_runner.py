@@ -85,7 +85,7 @@ class GenerationEffects:
             case MeasureEnds(topic=topic, partitions=partitions):
                 return EndsMeasured(self._topics.ends(topic, partitions))
             case _:
-                raise TypeError(f"no such effect: {type(effect).__name__}")
+                raise TypeError(f"unknown effect: {type(effect).__name__}")
 
     def _run_on_topic(
         self, effect: CreateLog | GrowLog | DeleteLog | LookAtLog

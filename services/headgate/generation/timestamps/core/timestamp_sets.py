@@ -147,7 +147,7 @@ def _switch_or_repair(
     is_repair = request.kind is TimestampsRequestKind.REPAIR
     ring = _latest_ring(draft, outcome.set, record)
     if not request.nodes and not is_repair:
-        raise _RefusedError("a switch needs the whole ring as it is to be")
+        raise _RefusedError("a switch needs the whole new ring")
     if request.nodes and (not ring or not same_ring(ring, request.nodes)):
         who = f"{request.kind.value} by {request.requested_by}"
         had, has = len(owners_of(ring)) if ring else 0, len(owners_of(request.nodes))
@@ -170,7 +170,7 @@ def _join_latest(draft: Draft, outcome: GenerationOutcomeKey, record: TimestampS
     """The latest generation is for this ring already: who asks waits until it is published."""
     latest = record.generations[-1]
     if (outcome.set, latest.timestamp_ms) in draft.state.timestamps.published:
-        said = f"nothing is to be changed: generation {latest.timestamp_ms} is for this ring"
+        said = f"nothing to change: generation {latest.timestamp_ms} is for this ring"
         draft.settle(outcome, OutcomeStatus.DONE, said)
         return
     if len(latest.requests) >= JOINED_MAX:

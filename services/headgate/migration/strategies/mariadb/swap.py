@@ -72,7 +72,7 @@ class TableSwap:
     def rename(self, holder: Session, names: str) -> None:
         """Let ``names`` ("a TO b, …") come into force in the one moment in which the lock goes.
 
-        Raises LockUnavailableError, DatabaseUnavailableError, RefusedError: it is to be seen what became of it.
+        Raises LockUnavailableError, DatabaseUnavailableError, RefusedError: the caller checks which names hold.
         """
         rename = _Rename(self._renamer, f"RENAME TABLE {names}")
         rename.start()

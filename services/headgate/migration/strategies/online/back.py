@@ -1,8 +1,8 @@
 """What strategy ``online`` does about the way back (way_back.py): opened by a change that completes, taken by a revert.
 
-A change that completes leaves in its record with which offset of the topic the new table's changes begin. If the way
-back is to be kept, a feed from there into the table before is begun at once; else the revert begins it. The feed is the
-reverted change's by name, so that there is one, whoever begins it.
+A change that completes leaves in its record with which offset of the topic the new table's changes begin. If the change
+must stay revertible, a feed from there into the old table is started at once; otherwise the revert starts it. The feed
+is named after the reverted change, so there is only one of it.
 """
 
 from typing import Any

@@ -102,7 +102,7 @@ def renames(
 
 
 def paired(copy: Iterable[Named], wanted: Iterable[Named]) -> list[tuple[Named, str]]:
-    """What the copy has, and what it is to be called: by kind and definition; several of one definition in order."""
+    """The copy's present and future names, paired by kind and definition; several of one definition in order."""
     names = defaultdict(list)
     for one in wanted:
         names[one.kind, one.definition].append(one.name)

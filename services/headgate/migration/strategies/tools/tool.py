@@ -222,7 +222,7 @@ class ToolStrategy(ABC):
         return fx.Progressed("starting", table_rows=run.plan.rows, note=self._note())
 
     def _noted(self, effect: fx.StartMigration, statement: Statement, plan: Plan, spec: MigrationSpec) -> "Run":
-        """What is to be done, remembered at the database before anything is begun."""
+        """The work to do, stored at the database before it begins."""
         before = plan.before
         copy, beside, triggers = self._names(plan, effect.record.attempt)
         numbers = at_table.numbers_of(self._server, before.schema, before.name)

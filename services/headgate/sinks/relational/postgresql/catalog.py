@@ -217,7 +217,7 @@ def _user(session: PostgresSession) -> str:
 
 
 def read_version(session: PostgresSession, identifier: str) -> str | None:
-    """What differs after any alteration of the table's columns or keys; None if there is no such table."""
+    """What differs after any alteration of the table's columns or keys; None if the table does not exist."""
     rows = session.execute(VERSION, (identifier,))
     return str(rows[0][0]) if rows else None
 
