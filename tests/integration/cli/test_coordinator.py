@@ -516,7 +516,7 @@ def test_a_dry_run_says_what_would_become_of_it_and_writes_nothing(
     ]
     assert "nothing was written" in headgate("feed", "create", file, "--dry-run").stderr
     update = headgate("feed", "update", file, "--dry-run")
-    assert (update.exit_code, "there is no feed 'shop'" in update.stderr) == (ExitCode.NOT_FOUND, True)
+    assert (update.exit_code, "feed 'shop' does not exist" in update.stderr) == (ExitCode.NOT_FOUND, True)
     assert headgate("topic", "show", "changefeed", "-o", "json").stdout == before
 
     assert headgate("feed", "create", file).exit_code == 0

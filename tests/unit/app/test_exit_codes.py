@@ -47,7 +47,7 @@ print(sorted({name.split(".")[1] for name in sys.modules if name.startswith("hea
 
 
 def test_the_code_of_a_refused_request_is_that_of_its_reason() -> None:
-    assert exit_code_of(RequestRefusedError("pause of x", "not_found: there is no feed 'x'")) is ExitCode.NOT_FOUND
+    assert exit_code_of(RequestRefusedError("pause of x", "not_found: feed 'x' does not exist")) is ExitCode.NOT_FOUND
     assert exit_code_of(RequestRefusedError("pause of x", "it is paused")) is ExitCode.REQUEST_REFUSED
 
 
@@ -66,7 +66,7 @@ def test_an_error_and_a_refusal_for_it_end_a_command_alike() -> None:
 @pytest.mark.parametrize(
     ("reason", "code"),
     [
-        ("not_found: there is no feed 'x'", 43),
+        ("not_found: feed 'x' does not exist", 43),
         ("source_topic_missing: source topic x does not exist", 32),
         ("sink_refused: table t has no primary key", 30),
         ("sink_unavailable: it does not answer", 31),

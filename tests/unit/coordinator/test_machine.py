@@ -34,7 +34,7 @@ def test_an_input_of_no_kind_is_a_typed_error_and_a_timer_of_another_term_is_non
 
 
 def test_explaining_a_feed_that_is_not_there_names_those_that_are() -> None:
-    with pytest.raises(UnknownFeedError, match="no feed 'x'; known are: none"):
+    with pytest.raises(UnknownFeedError, match="feed 'x' does not exist; existing feeds: none"):
         explain(new_state(0), "x")
 
 

@@ -64,7 +64,7 @@ def test_another_address_of_the_same_sink_is_the_same_sink() -> None:
 
 def test_an_update_is_judged_as_the_real_one() -> None:
     assert would_refuse_update(state(), "shop", meaning()) is None
-    assert "there is no feed 'new'" in str(would_refuse_update(state(), "new", meaning()))
+    assert "feed 'new' does not exist" in str(would_refuse_update(state(), "new", meaning()))
     running = state(replace(SHOP, wanted=WantedState.RUNNING, state=FeedState.NORMAL))
     assert would_refuse_update(running, "shop", meaning()) is None, "the command pauses it"
     assert "sink.dsn cannot be changed" in str(would_refuse_update(state(), "shop", meaning(SPEC.replace("=a", "=b"))))

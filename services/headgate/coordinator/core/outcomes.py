@@ -62,17 +62,17 @@ def waits_for_upgrade(draft: Draft, record: FeedRecorded) -> str | None:
 def no_such_feed(draft: Draft, name: str) -> str:
     """The reason, with the names there are."""
     known = shown_names(sorted(draft.state.feeds)) or "none"
-    return coded(NOT_FOUND, f"there is no feed {name!r}; known are: {known}")
+    return coded(NOT_FOUND, f"feed {name!r} does not exist; existing feeds: {known}")
 
 
 def no_such_table(feed: FeedRecorded, name: str, table: str | None) -> str:
     """The reason, with the names there are."""
     known = shown_names(sorted({plan.table for plan in feed.spans})) or "none"
-    return coded(NOT_FOUND, f"feed {name!r} has no table {table!r}; known are: {known}")
+    return coded(NOT_FOUND, f"feed {name!r} has no table {table!r}; its tables: {known}")
 
 
 def no_such_agent(draft: Draft, agent: str | None) -> str:
     """The reason, with the names there are."""
     live = {session[0] for session in draft.state.index.live.in_order() if draft.is_live(session)}
     known = shown_names(sorted(live)) or "none"
-    return coded(NOT_FOUND, f"there is no live agent {agent!r}; known are: {known}")
+    return coded(NOT_FOUND, f"agent {agent!r} is not alive; live agents: {known}")

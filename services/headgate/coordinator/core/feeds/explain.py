@@ -18,7 +18,7 @@ REASONS_MAX: Final = 50
 
 
 class UnknownFeedError(Exception):
-    """There is no feed of that name; the message lists those there are."""
+    """The feed does not exist. The message lists those that do."""
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ def explain(state: CoordinatorState, feed: str, *, has_owner: bool = True, kept_
     record = state.feeds.get(feed)
     if record is None:
         known = ", ".join(sorted(state.feeds)) or "none"
-        raise UnknownFeedError(f"there is no feed {feed!r}; known are: {known}")
+        raise UnknownFeedError(f"feed {feed!r} does not exist; existing feeds: {known}")
     held = [
         (SpanKey(feed, plan.span), plan.table)
         for plan in record.spans

@@ -71,7 +71,7 @@ def answer(draft: Draft, key: TimestampsRequestKey, request: TimestampsRequested
         if request.kind is TimestampsRequestKind.CREATE:
             _create(draft, outcome, request, record)
         elif record is None:
-            said = f"not_found: there is no timestamp set {key.set!r}: create it first"
+            said = f"not_found: timestamp set {key.set!r} does not exist: create it first"
             draft.settle(outcome, OutcomeStatus.REFUSED, said)
         elif request.kind is TimestampsRequestKind.CLEAN:
             _clean_on_request(draft, outcome, record)
