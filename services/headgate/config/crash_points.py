@@ -24,10 +24,12 @@ LOOK_SECONDS: Final = 0.02
 
 
 class CrashPoint(StrEnum):
-    """In the order in which a change passes them. The first two and the last are the driver's, the others a task's."""
+    """In the order in which a change passes them. The first three and the last are the driver's, others a task's."""
 
     BEFORE_CLAIM = "before_claim"
     AFTER_CLAIM = "after_claim"
+    ALTERED = "altered"
+    """The sink's table was altered for a change that has not been written yet."""
     ROWS_SENT = "rows_sent"
     BEFORE_COMMIT = "before_commit"
     COMMITTED = "committed"

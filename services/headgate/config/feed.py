@@ -376,9 +376,10 @@ class SinkSpec(Strict):
     """``ignore``: the sink does not check its foreign keys for our rows (docs/configuration.md, Foreign keys)."""
     keyless: Literal["refuse", "append"] = "refuse"
     """``append``: rows of a source table without key are added to a sink table without key, and only added."""
-    tables: Literal["create", "existing"] | None = None
-    """``create``: Headgate creates tables that the sink lacks, as source.database defines them. ``existing``: they are
-    refused. By default ``create`` for feeds that name source.database."""
+    tables: Literal["create", "existing", "evolve"] | None = None
+    """``create``: Headgate creates tables that the sink lacks, as source.database defines them. ``evolve``: it also
+    adds columns that the source has got since. ``existing``: missing tables are refused. By default ``create`` for
+    feeds that name source.database."""
     unique_keys: Literal["omit", "create"] = "omit"
     """``create``: tables that Headgate creates get the source's unique keys. A table can stop where two rows swap a
     value in one transaction, because rows are applied one after the other."""
@@ -408,7 +409,7 @@ class SinkSpec(Strict):
             "password_file": self.password_file is not None,
             "foreign_keys": self.foreign_keys != "enforce",
             "keyless": self.keyless != "refuse",
-            "tables": self.tables == "create",
+            "tables": self.tables in ("create", "evolve"),
             "types": bool(self.types),
             "unique_keys": self.unique_keys != "omit",
         }
@@ -513,10 +514,10 @@ class FeedSpec(Strict):
 
     @model_validator(mode="after")
     def _tables_that_can_be_created(self) -> "FeedSpec":
-        if self.sink.tables == "create" and self.source.database is None:
+        if self.creates_tables and self.source.database is None:
             raise ValueError(
-                "sink.tables: create needs the tables' definitions. Name the database that the changes come from in "
-                "source.database, or create the tables yourself and remove the option"
+                f"sink.tables: {self.sink.tables} needs the tables' definitions. Name the database that the changes "
+                "come from in source.database, or create the tables yourself and remove the option"
             )
         for option, is_given in (("types", bool(self.sink.types)), ("unique_keys", self.sink.unique_keys != "omit")):
             if is_given and not self.creates_tables:
@@ -579,8 +580,13 @@ class FeedSpec(Strict):
     def creates_tables(self) -> bool:
         """Whether Headgate creates tables that the sink lacks."""
         if self.sink.tables is not None:
-            return self.sink.tables == "create"
+            return self.sink.tables in ("create", "evolve")
         return self.source.database is not None and "tables" in SINKS[self.sink.type].options
+
+    @property
+    def evolves_tables(self) -> bool:
+        """Whether Headgate alters a table of the sink when the source's was altered."""
+        return self.sink.tables == "evolve"
 
     @property
     def may_set_aside(self) -> bool:

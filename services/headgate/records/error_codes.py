@@ -264,7 +264,7 @@ _ROWS: Final = (
         True,
         "the changes have a column that the sink table has not: it was added, or renamed, at the source first",
         "make the same change at the sink, as the message says: the table goes on by itself (after half an hour of "
-        "waiting: `headgate feed resume`)",
+        "waiting: `headgate feed resume`). With `sink.tables: evolve` Headgate adds the column where it can",
     ),
     ErrorCode(
         "sink_unavailable",

@@ -52,6 +52,7 @@ def _merged(results: Sequence[SpanResult]) -> SpanResult:
         passed_over_table=next((r.passed_over_table for r in reversed(results) if r.passed_over_table), None),
         known_table=next((r.known_table for r in results if r.known_table is not None), None),
         is_silent=any(result.is_silent for result in results),
+        lacking={column: told for result in results for column, told in result.lacking.items()},
         held=tuple(sorted({partition for result in results for partition in result.held})),
     )
 

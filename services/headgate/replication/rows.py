@@ -75,6 +75,8 @@ class SpanRows:
         self.apply_cpu_ns = 0
         self.wall_ns = 0
         self.error: tuple[str, str, bool] | None = None
+        self.lacking: dict[str, str] = {}
+        """Columns that its error is the lack of at the sink, and what the event's schema says of them."""
         self.held: set[int] = set()
         self.is_silent = False
         """Its error is that the sink's server has given no answer."""
@@ -174,6 +176,7 @@ class SpanRows:
             held=tuple(sorted(self.held)),
             known_table=self.work.known_table,
             is_silent=self.is_silent,
+            lacking=self.lacking,
         )
 
     def end_at(self, partition: int, target_ts: int | None, marks: list[Watermark]) -> int | None:

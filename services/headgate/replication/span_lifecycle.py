@@ -34,6 +34,7 @@ from headgate.config.feed import FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import Log
 from headgate.records.control import Positions
+from headgate.replication.altered_tables import alter_table
 from headgate.replication.change_logs import ChangeLogFollower
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts, feed_of, server_of_feed
 from headgate.replication.kept_parts import KeptParts
@@ -189,6 +190,8 @@ class SpanLifecycle:
         with self._asked(span) as parts:
             check_table(self._source, parts, span.task.plan, claim)
             positions = _claimed(parts.sink, claim) if span.primary else parts.sink.positions(claim)
+            if span.primary and span.lacking:
+                alter_table(self._source, parts, span)
             known_table = parts.sink.source_table(claim) if span.primary else None
             ends = check_retention(self._source, claim.topic, positions)
             limits = self.change_logs.opened(

@@ -35,6 +35,7 @@ from headgate.replication.rows import BadChange, SnapshotAfterTargetError, SpanR
 from headgate.replication.set_aside import TaskQuarantine, too_many
 from headgate.replication.silent_sinks import SilentSinks
 from headgate.sinks.contract import SinkError, SinkSilentError, SinkUnavailableError
+from headgate.sinks.lacking_columns import LackingColumnsError
 
 TASK_BYTES_MAX: Final = 128 << 20
 """Raw values gathered in one task before they are applied: decoded they take about five times that. A batch of 200 k
@@ -360,6 +361,7 @@ class TaskRun:
             self._parts_of(rows).drop_writer()
             rows.stopped(reached, error.code, str(error), retryable=True)
         except SinkError as error:
+            rows.lacking = error.columns if isinstance(error, LackingColumnsError) else {}
             rows.stopped(reached, error.code, str(error), retryable=error.retryable)
         except ChangeError as error:
             rows.stopped(reached, "change_undecodable", f"{rows.work.topic}: {error}", retryable=False)

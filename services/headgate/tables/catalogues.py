@@ -10,12 +10,14 @@ from headgate.databases.kinds import kind_of
 from headgate.databases.mysql import catalogue as mysql
 from headgate.databases.mysql.reading import reading as reading_mysql
 from headgate.databases.mysql.session import MysqlSession
+from headgate.databases.mysql.sql import quoted as mysql_quoted
 from headgate.databases.postgresql import catalogue as postgresql
 from headgate.databases.postgresql.reading import reading as reading_postgresql
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession
+from headgate.databases.postgresql.sql import quoted
 from headgate.records.identifiers import split_table
-from headgate.tables.mysql_rights import missing_rights
+from headgate.tables.mysql_rights import missing_alter, missing_rights
 from headgate.tables.plan import Sink
 from headgate.tables.statement import CreateTable, Definition
 
@@ -34,6 +36,18 @@ ORDER BY nspname
 _NO_SCHEMA: Final = """
 SELECT format('GRANT CREATE ON DATABASE %I TO %I', current_database(), current_user)
 WHERE NOT has_database_privilege(current_database(), 'CREATE')
+"""
+
+# Superusers are members of every role.
+_NOT_OWNED: Final = """
+SELECT format('ALTER TABLE %%s OWNER TO %%I', c.oid::regclass, current_user) FROM pg_class c
+WHERE c.oid = ANY (%s) AND NOT pg_has_role(c.relowner, 'USAGE') ORDER BY c.oid::regclass::text
+"""
+
+# An array of one element, of the column's own type.
+_MISSING_VALUES: Final = """
+SELECT attname, (attmissingval::text::text[])[1] FROM pg_attribute
+WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND atthasmissing
 """
 
 
@@ -62,6 +76,21 @@ class Catalogue(Protocol):
 
     def lacking(self, tables: Sequence[CreateTable], sink: Sink) -> list[str]:
         """Statements that give the user the rights to create these tables, as far as that can be asked."""
+        ...
+
+    def unalterable(self, names: Sequence[str]) -> list[str]:
+        """Statements that give the user the right to alter these tables, as far as that can be asked.
+
+        Tables that do not exist yet count where the right to create one is not the right to alter it.
+        """
+        ...
+
+    def missing_values(self, name: str) -> dict[str, str]:
+        """Column → what rows that are older than it have in it, as text, for columns of which the catalogue tells."""
+        ...
+
+    def has_rows(self, name: str) -> bool:
+        """Whether the table, which exists, has a row."""
         ...
 
 
@@ -108,6 +137,22 @@ class PostgresCatalogue:
         grants = [str(grant) for (grant,) in self._session.execute(_NO_CREATE, (sorted(schemas & sink.schemas),))]
         return grants + [str(grant) for (grant,) in self._session.execute(_NO_SCHEMA) if not schemas <= sink.schemas]
 
+    def unalterable(self, names: Sequence[str]) -> list[str]:
+        """See Catalogue. Only a table's owner may alter it."""
+        oids = [found[0] for name in names if (found := find_table(self._session.execute, self._session.path, name))]
+        return [str(statement) for (statement,) in self._session.execute(_NOT_OWNED, (oids,))]
+
+    def missing_values(self, name: str) -> dict[str, str]:
+        """See Catalogue."""
+        found = find_table(self._session.execute, self._session.path, name)
+        rows = [] if found is None else self._session.execute(_MISSING_VALUES, (found[0],))
+        return {str(column): str(value) for column, value in rows if value is not None}
+
+    def has_rows(self, name: str) -> bool:
+        """See Catalogue."""
+        place = self.place(name)
+        return place is not None and bool(self._session.execute(f"SELECT FROM {quoted(*place)} LIMIT 1"))
+
 
 class MysqlCatalogue:
     """See Catalogue."""
@@ -150,6 +195,21 @@ class MysqlCatalogue:
         """See Catalogue."""
         del sink
         return missing_rights(self._session, tables)
+
+    def unalterable(self, names: Sequence[str]) -> list[str]:
+        """See Catalogue."""
+        return missing_alter(self._session, [place for name in names if (place := self.place(name)) is not None])
+
+    def missing_values(self, name: str) -> dict[str, str]:
+        """See Catalogue. Neither MySQL nor MariaDB tells."""
+        del name
+        return {}
+
+    def has_rows(self, name: str) -> bool:
+        """See Catalogue."""
+        place = self.place(name)
+        found = [] if place is None else self._session.execute(f"SELECT 1 FROM {mysql_quoted(*place)} LIMIT 1")  # noqa: S608
+        return bool(found)
 
 
 @contextmanager

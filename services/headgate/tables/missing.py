@@ -21,7 +21,7 @@ from headgate.tables.catalogues import Catalogue, open_catalogue
 from headgate.tables.plan import ChosenTypes, Sink, TargetTables, shown_refusals, target_tables
 from headgate.tables.statement import Definition, Refusal, RefusedTable
 
-__all__ = ["MissingTables", "Said", "check_created", "check_types", "plan_missing"]
+__all__ = ["MissingTables", "Said", "check_alterable", "check_created", "check_types", "chosen_types", "plan_missing"]
 
 Said = Callable[[str], str | None]
 """Topic → the source table that its newest events name, None if they name none."""
@@ -49,7 +49,7 @@ def plan_missing(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said) -> Missi
         if not lacking:
             return MissingTables()
         places = {plan.table: at_sink.place(plan.table) for plan in lacking}
-        types = _chosen(spec, lacking, at_sink)
+        types = chosen_types(spec, lacking, at_sink)
         sink = at_sink.sink()
         with as_source_errors(), open_catalogue(source_target(database)) as source:
             found, refused = _definitions(spec, lacking, places, source, said)
@@ -78,7 +78,8 @@ def _by_feed(column: str, type_: str) -> str:
     return f"sink.types: {{{json.dumps(column, ensure_ascii=False)}: {json.dumps(type_)}}}"
 
 
-def _chosen(spec: FeedSpec, plans: Iterable[SpanPlan], at_sink: Catalogue) -> ChosenTypes:
+def chosen_types(spec: FeedSpec, plans: Iterable[SpanPlan], at_sink: Catalogue) -> ChosenTypes:
+    """The types that the feed chooses for columns of these tables, by the tables' places at the sink."""
     chosen: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for name, type_ in spec.sink.types.items():
         table, column = column_of(name)
@@ -130,6 +131,16 @@ def _why_not(
             "set keyless: append for it in `tables`, which takes inserts only"
         )
     return None
+
+
+def check_alterable(spec: FeedSpec, plans: Sequence[SpanPlan]) -> None:
+    """Raise RightsMissingError where the feed alters tables and the sink's user may not, as far as one can ask."""
+    if not spec.evolves_tables:
+        return
+    with as_sink_errors(), open_catalogue(target_of(spec.sink)) as at_sink:
+        grants = at_sink.unalterable([plan.table for plan in plans])
+    if grants:
+        raise RightsMissingError("no right to alter tables, which sink.tables: evolve needs", grants)
 
 
 def check_types(spec: FeedSpec, plans: Sequence[SpanPlan]) -> None:

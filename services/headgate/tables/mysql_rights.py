@@ -4,6 +4,7 @@ The server checks rights when it prepares a statement, also for a table that doe
 and roles, too, so a list of grants would have to be judged as the server judges it.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -16,7 +17,7 @@ from headgate.records.identifiers import parse_identifier
 from headgate.sinks.relational.mysql.catalog import account
 from headgate.tables.statement import CreateTable
 
-__all__ = ["all_rights", "every_table", "missing_rights"]
+__all__ = ["all_rights", "every_table", "grant_on", "missing_alter", "missing_rights"]
 
 _STATEMENTS: Final = {
     "CREATE": "CREATE TABLE {} (i int)",
@@ -34,12 +35,50 @@ def missing_rights(session: MysqlSession, tables: Iterable[CreateTable]) -> list
     lacking: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for table in tables:
         lacking[table.schema] |= dict.fromkeys(_refused(session, quoted(*parse_identifier(table.name))))
-    return [_grant(session, database, rights) for database, rights in lacking.items() if rights]
+    return [grant_on(session, database, rights) for database, rights in lacking.items() if rights]
 
 
 def all_rights(session: MysqlSession, tables: Iterable[CreateTable]) -> list[str]:
     """GRANTs of every right that creating and writing these tables needs."""
-    return [_grant(session, database, _STATEMENTS) for database in dict.fromkeys(table.schema for table in tables)]
+    return [grant_on(session, database, _STATEMENTS) for database in dict.fromkeys(table.schema for table in tables)]
+
+
+_GRANT: Final = re.compile(
+    r"GRANT (?P<rights>[A-Z ,]+) ON (?:TABLE )?(?P<database>\*|`(?:[^`]|``)*`)\.(?P<table>\*|`(?:[^`]|``)*`) TO .*",
+    re.DOTALL,
+)
+_ALTERS: Final = frozenset({"ALTER", "ALL PRIVILEGES"})
+
+
+def missing_alter(session: MysqlSession, places: Iterable[tuple[str, str]]) -> list[str]:
+    """GRANTs of ALTER, one for each database with a table, (database, table), that the user may not alter.
+
+    The server checks this right only when it executes a statement, so it is judged by the list of grants. Where that
+    has a line of another form, such as a role, the server judges when a table is altered. Raises MysqlError.
+    """
+    lines = [_GRANT.fullmatch(str(line)) for (line,) in session.execute("SHOW GRANTS")]
+    if None in lines:
+        return []
+    altering = [
+        (_like(found["database"]), found["table"])
+        for found in lines
+        if found is not None and _ALTERS & {*found["rights"].split(", ")}
+    ]
+    lacking = dict.fromkeys(
+        database
+        for database, table in places
+        if not any(like.fullmatch(database) and of in ("*", quoted(table)) for like, of in altering)
+    )
+    return [grant_on(session, database, ["ALTER"]) for database in lacking]
+
+
+def _like(shown: str) -> re.Pattern[str]:
+    """The databases that a GRANT is for: it takes the name for a pattern."""
+    if shown == "*":
+        return re.compile(".*", re.DOTALL)
+    wild = {"_": ".", "%": ".*"}
+    parts = re.findall(r"\\?.", shown[1:-1].replace("``", "`"), re.DOTALL)
+    return re.compile("".join(wild.get(part) or re.escape(part[-1]) for part in parts), re.DOTALL)
 
 
 def _refused(session: MysqlSession, target: str) -> Iterator[str]:
@@ -55,7 +94,8 @@ def _refused(session: MysqlSession, target: str) -> Iterator[str]:
                 yield right
 
 
-def _grant(session: MysqlSession, database: str, rights: Iterable[str]) -> str:
+def grant_on(session: MysqlSession, database: str, rights: Iterable[str]) -> str:
+    """The statement that gives the session's user rights on all tables of a database."""
     return f"GRANT {', '.join(rights)} ON {every_table(database)} TO {account(session)}"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from shlex import quote
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -90,7 +90,21 @@ def session_settings(product: Product) -> tuple[str, ...]:
     return _SETTINGS["postgresql" if product is Product.POSTGRESQL else "mysql"]
 
 
-def needed_first(tables: Sequence[CreateTable], sink: Sink) -> Iterator[str]:
+class Needs(Protocol):
+    """A table whose statements need things that the sink may lack."""
+
+    @property
+    def schema(self) -> str:
+        """The schema that it is in, or the database of MySQL and MariaDB."""
+        ...
+
+    @property
+    def needs(self) -> tuple[EnumType, ...]:
+        """Enums that must exist before."""
+        ...
+
+
+def needed_first(tables: Sequence[Needs], sink: Sink) -> Iterator[str]:
     """Statements, without semicolons, for the schemas and enums that the tables need and the sink lacks."""
     is_postgresql = sink.product is Product.POSTGRESQL
     enums = dict.fromkeys(enum for table in tables for enum in table.needs if enum not in sink.enums)

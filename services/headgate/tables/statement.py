@@ -30,7 +30,16 @@ from headgate.tables.postgresql_to_mysql import EXACT, to_mysql
 from headgate.tables.postgresql_to_postgresql import to_postgresql
 from headgate.tables.unique_keys import KEY_BYTES_MAX, NO_INDEX, creatable_keys, key_bytes, left_out_keys
 
-__all__ = ["CreateTable", "Definition", "Refusal", "RefusedTable", "table_statement"]
+__all__ = [
+    "CreateTable",
+    "Definition",
+    "Refusal",
+    "RefusedTable",
+    "comment_of",
+    "outcomes_of",
+    "room_of",
+    "table_statement",
+]
 
 Definition = PostgresDefinition | MysqlDefinition
 
@@ -89,7 +98,7 @@ def table_statement(
     refusals: list[Refusal] = [
         Refusal(problem) for part in (table.schema, table.table) if (problem := name_problem(part, sink))
     ]
-    outcomes = _outcomes(table, sink, overrides or {})
+    outcomes = outcomes_of(table, sink, overrides or {})
     refusals += _column_refusals(outcomes, sink)
     kept = [
         _column(table, column, outcome, sink)
@@ -119,7 +128,8 @@ def table_statement(
     )
 
 
-def _outcomes(table: Definition, sink: Product, overrides: Mapping[str, str]) -> dict[str, Outcome]:
+def outcomes_of(table: Definition, sink: Product, overrides: Mapping[str, str]) -> dict[str, Outcome]:
+    """What becomes of each of the table's columns. ``overrides``: as of ``table_statement``."""
     chosen = {name: _chosen(text, sink) for name, text in overrides.items()}
     return {name: chosen.get(name, outcome) for name, outcome in _mapped(table, sink).items()}
 
@@ -180,19 +190,19 @@ def _column(table: Definition, column: PostgresColumn | MysqlColumn, mapped: Map
     return _Column(
         name=column.name,
         mapped=mapped,
-        default=default_text(column.default, table.product, mapped.default, literal, room=_room(mapped)),
+        default=default_text(column.default, table.product, mapped.default, literal, room=room_of(mapped)),
         is_nullable=column.is_nullable,
-        comment=_comment(table.comments.get(column.name), sink, "column"),
+        comment=comment_of(table.comments.get(column.name), sink, "column"),
     )
 
 
-def _room(mapped: Mapped) -> int | None:
+def room_of(mapped: Mapped) -> int | None:
     """How many characters a text of MySQL holds, None where it does not say."""
     found = mapped.type
     return found.numbers[0] if isinstance(found, MysqlType) and found.is_text and found.numbers else None
 
 
-def _comment(text: str | None, sink: Product, of: str) -> str | None:
+def comment_of(text: str | None, sink: Product, of: str) -> str | None:
     """The comment, as far as the sink takes one: PostgreSQL no NUL, MySQL no long one."""
     if text is None:
         return None
@@ -227,7 +237,7 @@ def _postgresql(table: Definition, columns: Sequence[_Column], keys: Sequence[Se
         lines.append(f"PRIMARY KEY ({', '.join(map(postgresql.quoted, table.form.primary.columns))})")
     lines += [f"UNIQUE ({', '.join(map(postgresql.quoted, key))})" for key in keys]
     yield f"CREATE TABLE IF NOT EXISTS {target} (\n  " + ",\n  ".join(lines) + "\n)"
-    comment = _comment(table.comment, Product.POSTGRESQL, "table")
+    comment = comment_of(table.comment, Product.POSTGRESQL, "table")
     if comment:
         yield f"COMMENT ON TABLE {target} IS {postgresql.literal(comment)}"
     for column in columns:
@@ -247,7 +257,7 @@ def _mysql(table: Definition, columns: Sequence[_Column], keys: Sequence[Sequenc
     if table.form.primary is not None:
         lines.append(f"PRIMARY KEY ({', '.join(map(mysql.quoted, table.form.primary.columns))})")
     lines += [f"UNIQUE KEY ({', '.join(map(mysql.quoted, key))})" for key in keys]
-    comment = _comment(table.comment, Product.MARIADB, "table")
+    comment = comment_of(table.comment, Product.MARIADB, "table")
     said = f" COMMENT={mysql.literal(comment)}" if comment else ""
     target = mysql.quoted(table.schema, table.table)
     yield f"CREATE TABLE IF NOT EXISTS {target} (\n  " + ",\n  ".join(lines) + f"\n) ENGINE=InnoDB{said}"

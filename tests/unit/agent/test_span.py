@@ -370,3 +370,18 @@ def test_a_lag_grows_while_a_change_is_not_applied_whether_or_not_the_lane_reads
     unread = adopted(stuck.progress, replace(refused, oldest_append_ms=None), 0.0)
     assert unread.unapplied_ms == 1_000, "the sink's session was lost before a change was read"
     assert adopted(stuck.progress, result(), 0.0).unapplied_ms is None, "it was applied"
+
+
+def test_columns_that_a_batch_lacked_are_known_until_it_is_opened_again() -> None:
+    over = BatchOver(replace(result("sink_column_missing", retryable=True), lacking={"c": "int32"}), {})
+    failed = decide(replace(written(), phase=Phase.WRITING), over, 0.0).span
+    assert failed is not None
+    assert (failed.phase, failed.lacking) == (Phase.RETRYING, {"c": "int32"})
+    again = decide(failed, RetryDue(), 1.0).span
+    refused = decide(again, CallFailed("sink_column_missing", "not added", retryable=True), 1.0).span
+    assert refused is not None
+    assert refused.lacking == {"c": "int32"}, "it is tried again"
+    again = decide(refused, RetryDue(), 2.0).span
+    opened = decide(again, Opened(refused.task.epoch, refused.primary, {0: 5}), 2.0).span
+    assert opened is not None
+    assert opened.lacking == {}

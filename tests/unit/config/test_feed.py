@@ -199,6 +199,7 @@ DATABASE = "database: {dsn: 'postgresql://ann@db/shop'}"
         (DATABASE, "", True),
         (DATABASE, ", tables: create", True),
         (DATABASE, ", tables: existing", False),
+        (DATABASE, ", tables: evolve", True),
     ],
 )
 def test_tables_are_created_only_for_feeds_that_name_their_source(source: str, sink: str, creates: bool) -> None:
@@ -222,7 +223,8 @@ def test_tables_are_created_only_for_feeds_that_name_their_source(source: str, s
         (DATABASE, ", types: {a.b.c: ' '}", "a.b.c has no type"),
         (DATABASE, ", types: {c: text}", "does not name a column of a table"),
         (DATABASE, ", types: {a..c: text}", "is not a valid name"),
-        (DATABASE, ", tables: evolve", "sink.tables: 'evolve' is unknown; known are create, existing"),
+        ("", ", tables: evolve", "sink.tables: evolve needs the tables' definitions. Name the database"),
+        (DATABASE, ", tables: alter", "sink.tables: 'alter' is unknown; known are create, existing, evolve"),
     ],
 )
 def test_tables_that_cannot_be_created_are_refused(source: str, sink: str, complaint: str) -> None:

@@ -57,7 +57,7 @@ from headgate.sources.table_options import by_session_options, check_patterns
 from headgate.sources.topic_ids import TopicReplacedError, check_given_id, ids_of_existing
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables, within_change_log
 from headgate.sources.unapplied import UnappliedWatch
-from headgate.tables.missing import MissingTables, check_created, check_types, plan_missing
+from headgate.tables.missing import MissingTables, check_alterable, check_created, check_types, plan_missing
 
 __all__ = ["FeedWork", "crashed", "server_of_effect"]
 
@@ -372,6 +372,7 @@ class FeedWork:
         check_types(spec, spans)
         missing = plan_missing(spec, spans, tables_said(self._connection, spec, spans))
         check_created(missing)
+        check_alterable(spec, spans)
         return missing
 
     def _check_circle(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], sink: SelfAware) -> None:

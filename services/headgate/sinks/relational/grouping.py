@@ -21,10 +21,14 @@ class UnwritableError(Exception):
 
 
 class ColumnsMissingError(UnwritableError):
-    """A change with columns that the target does not have. ``advice`` says what to do there, for people."""
+    """A change with columns that the target does not have. ``advice`` says what to do there, for people.
 
-    def __init__(self, change: Change, column: str, reason: str, advice: str) -> None:
-        super().__init__(change, column, reason)
+    ``columns``: each of them → what the event's schema says of its values, empty without one.
+    """
+
+    def __init__(self, change: Change, columns: dict[str, str], reason: str, advice: str) -> None:
+        super().__init__(change, next(iter(columns)), reason)
+        self.columns = columns
         self.advice = advice
 
 

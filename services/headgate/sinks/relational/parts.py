@@ -16,9 +16,9 @@ from headgate.sinks.contract import (
     ChangeBatch,
     ChangeRefusedError,
     ConstraintViolatedError,
-    SinkColumnMissingError,
     ValueRefusedError,
 )
+from headgate.sinks.lacking_columns import LackingColumnsError
 from headgate.sinks.relational.batches import ORPHANS, check_truncates, last_words, refused_change, unmoved
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.grouping import ColumnsMissingError, Merged, OrphanRowsError, UnwritableError
@@ -78,7 +78,7 @@ class _Trial:
         if isinstance(error, ColumnsMissingError):
             place = f"topic {self._claim.topic}, partition {change.partition}, offset {change.offset}"
             text = f"{error.reason}, which the event at {place} has: {error.advice}"
-            return SinkColumnMissingError(text, change.partition, change.offset)
+            return LackingColumnsError(text, change.partition, change.offset, error.columns)
         table, column, reason = self._stage.table, None, str(error)
         waits = isinstance(error, ORPHANS)
         if isinstance(error, self._dialect.error):

@@ -232,7 +232,7 @@ class Stage(ABC, Generic[S, C]):
             named = shown_names([f"{name} ({told[name]})" if name in told else name for name in missing])
             raise ColumnsMissingError(
                 change,
-                missing[0],
+                {name: told.get(name, "") for name in missing},
                 f"table {table.name} has no column {named}",
                 f"{self._add_column(missing[0])} …, with the source's type and default, so that rows that do not "
                 "change again are right too (or rename the old column). The table then continues by itself",

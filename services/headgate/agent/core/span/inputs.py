@@ -61,7 +61,8 @@ class SpanResult(msgspec.Struct, frozen=True):
     newest transaction that is applied up to some change; ``cut``: partitions whose next change is one after the feed's
     target. ``held`` are the partitions that the error keeps from going on. ``known_table`` is the source's, as the sink
     has it now. Of a span whose topic carries others ``passed_over`` counts changes of tables that nobody named,
-    ``passed_over_table`` is the last one's. ``is_silent``: the sink's server has given no answer at all.
+    ``passed_over_table`` is the last one's. ``is_silent``: the sink's server has given no answer at all. ``lacking``:
+    columns that the sink's table does not have, by the event that stopped, and what its schema says of their values.
     """
 
     id: SpanId
@@ -86,6 +87,7 @@ class SpanResult(msgspec.Struct, frozen=True):
     held: tuple[int, ...] = ()
     known_table: SourceTable | None = None
     is_silent: bool = False
+    lacking: dict[str, str] = {}
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """A span's run as a value: what is known of it, and what follows from that. Only machine.py makes another one of it."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -76,6 +77,7 @@ class Span(msgspec.Struct, frozen=True):
     when it came to its phase, ``retry_at`` when it is tried again, ``alone_until`` how long it shares no lane, being
     slow (monotonic seconds). ``losses``: how often in a row its lane was lost under it, nothing of it applied between.
     ``error``: code, text, whether trying again may help. ``target_ts`` is where the feed ends, if it does.
+    ``lacking``: columns that the sink's table lacked for its last batch (see SpanResult), until it is opened again.
     """
 
     task: SpanTask
@@ -94,6 +96,7 @@ class Span(msgspec.Struct, frozen=True):
     failures: Failures = {}
     failures_max: int = FAILURES_MAX
     error: tuple[str, str, bool] | None = None
+    lacking: Mapping[str, str] = {}
     progress: SpanProgress = SpanProgress()
 
     @property

@@ -133,7 +133,7 @@ def go_on(span: Span, given: Opened, now: float) -> Step:
 
 def _seen(span: Span, given: Opened) -> dict[str, Any]:
     progress = opened(span.progress, given)
-    seen = {"claimed": given.primary, "target_ts": given.target_ts}
+    seen = {"claimed": given.primary, "target_ts": given.target_ts, "lacking": {}}
     if given.backlog:
         return {**seen, "progress": progress}
     # With nothing left to apply there is nothing that could still fail. With a backlog the next batch tells.
@@ -202,7 +202,8 @@ def adopt_failed(span: Span, given: BatchOver, now: float) -> Step:
     result = given.result
     assert result is not None  # noqa: S101 - a batch without a result of it says of no error
     why = Failed(result.error_code or "", result.error or "", result.retryable)
-    return _failed(_adopted(span, result, now), why, now, held=result.held)
+    done = replace(_adopted(span, result, now), lacking=result.lacking)
+    return _failed(done, why, now, held=result.held)
 
 
 def note_read(span: Span, given: Passed, now: float) -> Step:

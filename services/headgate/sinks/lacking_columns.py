@@ -1,0 +1,15 @@
+"""A change that stops for columns that the table does not have, with what its event says of them."""
+
+from collections.abc import Mapping
+
+from headgate.sinks.contract import SinkColumnMissingError
+
+__all__ = ["LackingColumnsError"]
+
+
+class LackingColumnsError(SinkColumnMissingError):
+    """``columns``: each column that the table lacks → what the event's schema says of its values, empty without one."""
+
+    def __init__(self, message: str, partition: int, offset: int, columns: Mapping[str, str]) -> None:
+        super().__init__(message, partition, offset)
+        self.columns = dict(columns)

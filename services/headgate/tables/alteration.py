@@ -1,0 +1,268 @@
+"""What must be done to a sink's table so that it takes a change of a source that was altered. Pure.
+
+In: the table's definitions at source and sink, and the columns of a change that the sink lacks. Out: statements, or
+reasons why Headgate does not alter the table, each with what to run instead.
+
+A column is added only if it is known to be new, to be what the change has, and what older rows have in it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from headgate.databases.catalogue import Product
+from headgate.databases.mysql import sql as mysql
+from headgate.databases.mysql.catalogue import MysqlColumn
+from headgate.databases.mysql.types import parse_type as parse_mysql
+from headgate.databases.postgresql import sql as postgresql
+from headgate.databases.postgresql.catalogue import EnumType, PostgresColumn
+from headgate.databases.postgresql.types import PostgresType
+from headgate.databases.postgresql.types import parse_type as parse_postgresql
+from headgate.records.identifiers import table_spelling
+from headgate.records.name_lists import shown_names
+from headgate.tables.event_types import is_misfit
+from headgate.tables.first_values import FirstValue, first_value
+from headgate.tables.mapped import Mapped, Unmapped
+from headgate.tables.names import name_problem
+from headgate.tables.plan import Sink
+from headgate.tables.statement import Definition, comment_of, outcomes_of
+
+__all__ = ["Alteration", "Known", "plan_alteration"]
+
+SourceColumn = PostgresColumn | MysqlColumn
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan needs beside the two definitions.
+
+    ``missing``: the source's column → the value with which PostgreSQL says that it was added. ``is_empty``: the sink's
+    table has no row, and no row that is older than the columns can still come. ``types``: column → the user's type.
+    """
+
+    sink: Sink
+    missing: Mapping[str, str] = {}
+    is_empty: bool = False
+    types: Mapping[str, str] = {}
+
+
+class Alteration(msgspec.Struct, frozen=True, kw_only=True):
+    """Statements, without semicolons, for one table of a sink; none if ``refusals`` says why not.
+
+    ``needs``: enums that must exist before. ``columns``: those that the statements add.
+    """
+
+    name: str
+    schema: str
+    statements: tuple[str, ...] = ()
+    needs: tuple[EnumType, ...] = ()
+    columns: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+
+
+class _Added(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    mapped: Mapped
+    default: str | None
+    comment: str | None
+
+
+class _NotAddedError(Exception):
+    """Why a column is not added, and what to do."""
+
+
+def plan_alteration(source: Definition, sink: Definition, lacking: Mapping[str, str], known: Known) -> Alteration:
+    """The statements for the sink's table. Nothing is left to do if it has the columns by now.
+
+    ``lacking``: column → what the change's event says of its values, empty if it does not say.
+    """
+    name = table_spelling(sink.schema, sink.table)
+    wanted = [column for column in lacking if column not in _Names(sink)]
+    added: list[_Added] = []
+    refusals: list[str] = []
+    planner = _Planner(source, sink, known)
+    for column in wanted:
+        try:
+            added.append(planner.added(column, lacking[column]))
+        except _NotAddedError as error:
+            refusals.append(f"column {column} of table {name} was not added: {error}")
+    if refusals or not added:
+        return Alteration(name=name, schema=sink.schema, refusals=tuple(refusals))
+    return Alteration(
+        name=name,
+        schema=sink.schema,
+        statements=tuple(_statements(sink, added)),
+        needs=tuple(dict.fromkeys(column.mapped.needs for column in added if column.mapped.needs is not None)),
+        columns=tuple(column.name for column in added),
+    )
+
+
+class _Names:
+    """A table's column names, as its database compares them."""
+
+    def __init__(self, table: Definition) -> None:
+        self._folds = table.product is not Product.POSTGRESQL
+        self._columns = {self._folded(column.name): column for column in table.form.columns}
+
+    def _folded(self, name: str) -> str:
+        return name.casefold() if self._folds else name
+
+    def __contains__(self, name: str) -> bool:
+        return self._folded(name) in self._columns
+
+    def get(self, name: str) -> SourceColumn | None:
+        """The column of that name."""
+        return self._columns.get(self._folded(name))
+
+
+class _Planner:
+    """Decides about one column after the other."""
+
+    def __init__(self, source: Definition, sink: Definition, known: Known) -> None:
+        self._source, self._sink, self._known = source, sink, known
+        self._product = known.sink.product
+        self._outcomes = outcomes_of(source, self._product, known.types)
+        self._at_source, self._at_sink = _Names(source), _Names(sink)
+
+    def added(self, name: str, meaning: str) -> _Added:
+        """The sink's new column. Raises _NotAddedError."""
+        column = self._found(name)
+        mapped = self._mapped(column)
+        problem = name_problem(column.name, self._product, is_column=True)
+        if problem is not None:
+            raise _NotAddedError(problem)
+        self._check_meaning(column, meaning)
+        self._check_key(column, mapped)
+        self._check_enum(mapped)
+        self._check_new(column, mapped)
+        comment = comment_of(self._source.comments.get(column.name), self._product, "column")
+        return _Added(name=name, mapped=mapped, default=self._default(column, mapped), comment=comment)
+
+    def _found(self, name: str) -> SourceColumn:
+        found = self._at_source.get(name)
+        if found is None:
+            table = table_spelling(self._source.schema, self._source.table)
+            raise _NotAddedError(
+                f"the source's table {table} does not have it any more. It was dropped or renamed after this change. "
+                f"Run {_statement(self._sink, name, '…')} with the type that it had"
+            )
+        return found
+
+    def _mapped(self, column: SourceColumn) -> Mapped:
+        outcome = self._outcomes[column.name]
+        if isinstance(outcome, Mapped):
+            return outcome
+        instead = (outcome.instead if isinstance(outcome, Unmapped) else "") or "…"
+        raise _NotAddedError(
+            f"{outcome.reason}. Run {_statement(self._sink, column.name, instead)} with a type that holds its values"
+        )
+
+    def _check_meaning(self, column: SourceColumn, meaning: str) -> None:
+        if is_misfit(meaning, column):
+            raise _NotAddedError(
+                f"the change was made when it had another type ({meaning}), and the source's column is {column.type} "
+                f"now. Run {_statement(self._sink, column.name, '…')} with the type that it had, and alter it when the "
+                "table has passed these changes"
+            )
+
+    def _check_key(self, column: SourceColumn, mapped: Mapped) -> None:
+        key = self._source.form.primary
+        if key is not None and column.name in key.columns:
+            columns = ", ".join(_quoted(self._sink, part) for part in key.columns)
+            raise _NotAddedError(
+                f"it is part of the source's primary key, and the sink's table has another key. Pause the feed and run "
+                f"{_statement(self._sink, column.name, mapped.type.sql)}, fill the column, and give the table PRIMARY "
+                f"KEY ({columns})"
+            )
+
+    def _check_enum(self, mapped: Mapped) -> None:
+        wanted = mapped.needs
+        for enum in self._known.sink.enums if wanted is not None else ():
+            if wanted is not None and (enum.schema, enum.name) == (wanted.schema, wanted.name) and enum != wanted:
+                raise _NotAddedError(
+                    f"the sink's enum {mapped.type.sql} has other labels than the source's. Run ALTER TYPE "
+                    f"{mapped.type.sql} ADD VALUE … for each label that it lacks"
+                )
+
+    def _check_new(self, column: SourceColumn, mapped: Mapped) -> None:
+        """Raise _NotAddedError if the column may have had another name, which no event tells.
+
+        A column that was added stands behind all others of the source, unless it was placed elsewhere. A column that
+        was renamed keeps its type.
+        """
+        gone = [each for each in self._sink.form.columns if each.name not in self._at_source]
+        numbers = [each.number for each in self._source.form.columns if each.name in self._at_sink]
+        is_last = column.number > max(numbers, default=0)
+        former = [each.name for each in gone if not is_last or _kind_of(each) in (None, _name_of(mapped))]
+        if former:
+            renames = [f"{_alter(self._sink)} RENAME COLUMN {_quoted(self._sink, name)} TO "
+                       f"{_quoted(self._sink, column.name)}" for name in former]  # fmt: skip
+            raise _NotAddedError(
+                f"it may be the new name of {shown_names(former)}, which the source's table does not have. If it was "
+                f"renamed, run {shown_names(renames)}. If it is new, run "
+                f"{_statement(self._sink, column.name, mapped.type.sql)}, with the source's default"
+            )
+
+    def _default(self, column: SourceColumn, mapped: Mapped) -> str | None:
+        """What follows DEFAULT, so that rows that are there get what the source's rows have."""
+        missing = self._known.missing.get(column.name)
+        value = first_value(column, mapped, self._source.product, self._product, missing)
+        if isinstance(value, FirstValue):
+            return value.sql
+        if self._known.is_empty:
+            return None
+        raise _NotAddedError(
+            f"it is not known what rows that do not change again have in it: {value.reason}. Run "
+            f"{_statement(self._sink, column.name, mapped.type.sql)}, and give those rows their values by a DEFAULT or "
+            "an UPDATE"
+        )
+
+
+def _kind_of(column: SourceColumn) -> str | None:
+    """The name of a sink's type without its numbers; None for one that is not on the list."""
+    if isinstance(column, MysqlColumn):
+        found = parse_mysql(column.type)
+        return column.kind if column.kind == "json" or found is None else found.name
+    known = parse_postgresql(column.base)
+    return None if known is None else known.name
+
+
+def _name_of(mapped: Mapped) -> str | None:
+    type_ = mapped.type
+    return None if isinstance(type_, PostgresType) and type_.own is not None else type_.name
+
+
+# --- statements ---
+
+
+def _quoted(sink: Definition, name: str) -> str:
+    return postgresql.quoted(name) if sink.product is Product.POSTGRESQL else mysql.quoted(name)
+
+
+def _alter(sink: Definition) -> str:
+    quoted = postgresql.quoted if sink.product is Product.POSTGRESQL else mysql.quoted
+    return f"ALTER TABLE {quoted(sink.schema, sink.table)}"
+
+
+def _statement(sink: Definition, column: str, type_: str) -> str:
+    """For people."""
+    return f"{_alter(sink)} ADD COLUMN {_quoted(sink, column)} {type_}"
+
+
+def _statements(sink: Definition, added: Iterable[_Added]) -> Iterator[str]:
+    """One statement adds all columns, so that nobody sees some of them."""
+    is_postgresql = sink.product is Product.POSTGRESQL
+    # MySQL does not know IF NOT EXISTS here: whoever comes second gets an error, and reads the catalogue again.
+    adding = "ADD COLUMN IF NOT EXISTS" if is_postgresql else "ADD COLUMN"
+    yield f"{_alter(sink)} " + ", ".join(
+        f"{adding} {_quoted(sink, column.name)} {column.mapped.type.sql}"
+        + ("" if is_postgresql else " NULL")
+        + ("" if column.default is None else f" DEFAULT {column.default}")
+        + ("" if is_postgresql or not column.comment else f" COMMENT {mysql.literal(column.comment)}")
+        for column in added
+    )
+    if is_postgresql:
+        target = postgresql.quoted(sink.schema, sink.table)
+        for column in added:
+            if column.comment:
+                name = f"{target}.{postgresql.quoted(column.name)}"
+                yield f"COMMENT ON COLUMN {name} IS {postgresql.literal(column.comment)}"

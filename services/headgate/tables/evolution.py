@@ -1,0 +1,151 @@
+"""Altering a table of a sink, so that it takes changes of a source that was altered.
+
+Like the creation of tables (``creation``), it is not guarded by a lock. Each statement either was executed as a whole
+or was not, and PostgreSQL executes all of them in one transaction. Of two agents with parts of one table one alters it,
+and the other finds it altered. Whoever is killed afterwards leaves a table that takes the same changes.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Final
+
+from headgate.config.feed import FeedSpec
+from headgate.databases.address import Target
+from headgate.databases.faults import Fault
+from headgate.databases.kinds import kind_of
+from headgate.databases.mysql.errors import MysqlError, errno
+from headgate.databases.mysql.errors import fault_of as mysql_fault
+from headgate.databases.mysql.session import MysqlSession, open_session
+from headgate.databases.postgresql.errors import PostgresError, is_taken
+from headgate.databases.postgresql.errors import fault_of as postgresql_fault
+from headgate.databases.postgresql.session import PostgresSession, open_connection
+from headgate.records.control import SpanPlan
+from headgate.records.spans import parse_span
+from headgate.sinks.contract import SinkError, SinkUnavailableError
+from headgate.sinks.registry import target_of
+from headgate.sinks.relational.mysql.faults import sink_error as mysql_sink_error
+from headgate.sinks.relational.postgresql.faults import sink_error as postgresql_sink_error
+from headgate.sinks.relational.rights import RightsMissingError
+from headgate.sinks.relational.session import as_sink_errors
+from headgate.sources.database import as_source_errors, source_target
+from headgate.sources.table_names import source_table
+from headgate.tables.alteration import Alteration, Known, plan_alteration
+from headgate.tables.catalogues import open_catalogue
+from headgate.tables.creation import LOCK_SECONDS, TRIES
+from headgate.tables.missing import Said, chosen_types
+from headgate.tables.mysql_rights import grant_on
+from headgate.tables.plan import Sink, needed_first, session_settings
+
+__all__ = ["NotAlteredError", "add_columns"]
+
+_DUPLICATE_COLUMN: Final = 1060
+
+
+class NotAlteredError(SinkError):
+    """The feed evolves its tables, but not this one. Once somebody has altered it, it continues by itself."""
+
+    code = "sink_column_missing"
+    retryable = True
+
+
+class _TakenError(Exception):
+    """Somebody else has altered the table at the same time."""
+
+
+def add_columns(spec: FeedSpec, plan: SpanPlan, lacking: Mapping[str, str], said: Said) -> tuple[str, ...]:
+    """Add columns that a change has and the feed's table lacks; those that were added. Idempotent.
+
+    ``lacking``: column → what the change's event says of its values. Raises SinkError, SourceError.
+    """
+    for _ in range(TRIES):
+        alteration, sink = _planned(spec, plan, lacking, said)
+        if alteration.refusals:
+            raise NotAlteredError("; ".join(alteration.refusals))
+        if not alteration.statements:
+            return ()
+        target = target_of(spec.sink)
+        try:
+            with as_sink_errors():
+                _ALTERING[kind_of(target.dsn, target.options).name](target, alteration, sink)
+        except _TakenError:
+            continue
+        return alteration.columns
+    raise SinkUnavailableError(f"table {plan.table} was not altered: others alter it at the same time")
+
+
+def _planned(spec: FeedSpec, plan: SpanPlan, lacking: Mapping[str, str], said: Said) -> tuple[Alteration, Sink]:
+    database = spec.source.database
+    assert database is not None  # noqa: S101 - a feed that evolves tables names it
+    with as_sink_errors(), open_catalogue(target_of(spec.sink)) as at_sink:
+        target = at_sink.definition(plan.table)
+        if target is None:
+            raise NotAlteredError(f"table {plan.table} does not exist at the sink, or its user may not see it")
+        sink = at_sink.sink()
+        types = chosen_types(spec, at_sink).get((target.schema, target.table), {})
+        is_empty = _is_whole(plan) and not at_sink.has_rows(plan.table)
+        with as_source_errors(), open_catalogue(source_target(database)) as source:
+            name = source_table(spec, plan.table, plan.topic, has=source.has, said=said)
+            definition = None if name is None else source.definition(name)
+            if name is None or definition is None:
+                raise NotAlteredError(
+                    f"columns {', '.join(lacking)} of table {plan.table} were not added: the source database has no "
+                    f"table {name or plan.topic}, or its user may not see it. Add them to the sink's table yourself"
+                )
+            known = Known(sink=sink, missing=source.missing_values(name), is_empty=is_empty, types=types)
+    return plan_alteration(definition, target, lacking, known), sink
+
+
+def _is_whole(plan: SpanPlan) -> bool:
+    """Whether all changes before these are at the sink: those of other partitions may be older, and still come."""
+    return len(plan.start) == 1 and parse_span(plan.span).partitions is None
+
+
+def _doing(alteration: Alteration) -> str:
+    return f"adding {', '.join(alteration.columns)} to {alteration.name}"
+
+
+def _postgresql(target: Target, alteration: Alteration, sink: Sink) -> None:
+    connection = open_connection(target, application_name="headgate tables", lock_seconds=LOCK_SECONDS)
+    with closing(PostgresSession(connection)) as session:
+        try:
+            for setting in session_settings(sink.product):
+                session.execute(setting)
+            with session.transaction():
+                for statement in (*needed_first([alteration], sink), *alteration.statements):
+                    session.execute(statement)
+        except PostgresError as error:
+            if is_taken(error):
+                raise _TakenError from error
+            if postgresql_fault(error) is Fault.PERMISSION:
+                raise _without_right(alteration, _owned(target, alteration)) from error
+            raise postgresql_sink_error(error, _doing(alteration)) from error
+
+
+def _owned(target: Target, alteration: Alteration) -> list[str]:
+    with open_catalogue(target) as catalogue:
+        return catalogue.unalterable([alteration.name]) or [f"ALTER TABLE {alteration.name} OWNER TO …"]
+
+
+def _mysql(target: Target, alteration: Alteration, sink: Sink) -> None:
+    waits = f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}"
+    with closing(open_session(target, MysqlSession, settings=(*session_settings(sink.product), waits))) as session:
+        try:
+            for statement in alteration.statements:
+                session.execute(statement)
+        except MysqlError as error:
+            if errno(error) == _DUPLICATE_COLUMN:
+                raise _TakenError from error
+            if mysql_fault(error) is Fault.PERMISSION:
+                grants = [grant_on(session, alteration.schema, ["ALTER"])]
+                raise _without_right(alteration, grants) from error
+            raise mysql_sink_error(error, _doing(alteration)) from error
+
+
+def _without_right(alteration: Alteration, grants: list[str]) -> RightsMissingError:
+    return RightsMissingError(f"no right to alter table {alteration.name}", grants)
+
+
+_ALTERING: Final[dict[str, Callable[[Target, Alteration, Sink], None]]] = {
+    "postgresql": _postgresql,
+    "mysql": _mysql,
+}

@@ -1,0 +1,122 @@
+"""A table of the source gets a column while its changes flow: the sink's table gets it at that place in the log."""
+
+from collections.abc import Iterator
+
+import msgspec
+import psycopg
+import pytest
+
+from fixtures.spare_databases import SpareDatabases
+from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.records.control import Epoch, SpanPlan, TaskState
+from headgate.records.spans import divide
+from headgate.replication.executor import SparkExecutor
+from support.kafka_cluster import ANSWER_SECONDS
+from support.waiting import eventually
+
+from .conftest import Bed, reached
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration]
+
+
+class Source:
+    """The database that the events of a bed come from, with the tables that its sink has."""
+
+    def __init__(self, bed: Bed, dsn: str) -> None:
+        self.bed, self.dsn = bed, dsn
+        self.database = psycopg.connect(dsn, autocommit=True)
+
+    def table(self, name: str, partitions: int = 1) -> SpanPlan:
+        self.database.execute(f"CREATE TABLE {name} (id bigint PRIMARY KEY, name text, qty int)".encode())
+        return self.bed.table(name, partitions)
+
+    def task(self, plan: SpanPlan, n: int) -> SpanTask:
+        spec = {
+            "feed": self.bed.feed,
+            "source": {"topic_pattern": ".*", "database": {"dsn": self.dsn}},
+            "sink": {"type": "postgresql", "dsn": self.bed.dsn, "tables": "evolve"},
+        }
+        text = msgspec.json.encode(spec).decode()
+        return SpanTask(SpanId(self.bed.feed, plan.span), "0-7", 1, Epoch(3, n), plan, text)
+
+
+@pytest.fixture
+def source(bed: Bed, spare_databases: SpareDatabases) -> Iterator[Source]:
+    with spare_databases.database() as parameters:
+        made = Source(bed, "postgresql://{user}:{password}@{host}:{port}/{dbname}".format(**parameters))
+        with made.database:
+            yield made
+
+
+def rows(bed: Bed, columns: str, table: str) -> list[tuple[object, ...]]:
+    """Nothing while the table does not have the columns."""
+    try:
+        return bed.database.execute(f"SELECT {columns} FROM {table} ORDER BY id".encode()).fetchall()
+    except psycopg.errors.UndefinedColumn:
+        return []
+
+
+def test_parts_of_a_table_at_two_agents_go_on_with_a_column_that_the_source_has_got(bed: Bed, source: Source) -> None:
+    plan = source.table("hot", partitions=2)
+    parts = divide(plan, 2)
+    executors = [bed.executor(), bed.executor()]
+    for executor, part in zip(executors, parts, strict=True):
+        executor.add_table(source.task(part, 1), prepare=False)
+    bed.put(plan, {n: {"name": "old", "qty": n} for n in range(40)})
+    eventually(lambda: len(bed.rows(plan)) == 40, "the rows of before")
+
+    source.database.execute("ALTER TABLE hot ADD COLUMN extra int NOT NULL DEFAULT 7")
+    bed.put(plan, {n: {"name": "old", "qty": -n} for n in range(5)})
+    bed.put(plan, {n: {"name": "new", "qty": n, "extra": n} for n in range(20, 60)})
+    wanted = [(n, "old", -n, 7) for n in range(5)] + [(n, "old", n, 7) for n in range(5, 20)]
+    wanted += [(n, "new", n, n) for n in range(20, 60)]
+    eventually(lambda: rows(bed, "id, name, qty, extra", "hot") == wanted, "rows of before and after the change")
+    for executor, part in zip(executors, parts, strict=True):
+        span = SpanId(bed.feed, part.span)
+        eventually(lambda e=executor, s=span: e.status(s).error is None, "nothing is wrong any more")  # type: ignore[union-attr]
+
+    # As a connector that was restarted sends changes again, of before and of after.
+    bed.put(plan, {n: {"name": "again", "qty": n} for n in range(3)})
+    bed.put(plan, {58: {"name": "again", "qty": 58, "extra": None}, 60: {"name": "older", "qty": 60}})
+    wanted[:3] = [(n, "again", n, 7) for n in range(3)]
+    wanted[58] = (58, "again", 58, None)  # type: ignore[assignment]
+    wanted.append((60, "older", 60, 7))
+    eventually(lambda: rows(bed, "id, name, qty, extra", "hot") == wanted, "changes that were sent again")
+
+
+def with_schema(number: int, extra: object, kind: str) -> bytes:
+    """An event whose schema says what ``extra`` is."""
+    fields = [("id", "int64"), ("name", "string"), ("qty", "int32"), ("extra", kind)]
+    after = {"field": "after", "type": "struct", "optional": True,
+             "fields": [{"field": name, "type": type_, "optional": True} for name, type_ in fields]}  # fmt: skip
+    payload = {"before": None, "after": {"id": number, "name": "n", "qty": 0, "extra": extra}, "op": "c", "ts_ms": 1}
+    return msgspec.json.encode({"schema": {"type": "struct", "fields": [after]}, "payload": payload})
+
+
+def test_a_column_that_was_dropped_and_added_with_another_type_stops_the_table_until_it_is_altered(
+    bed: Bed, source: Source
+) -> None:
+    plan, executor = source.table("t"), bed.executor()
+    task = source.task(plan, 1)
+    source.database.execute("ALTER TABLE t ADD COLUMN extra int")
+    source.database.execute("ALTER TABLE t DROP COLUMN extra")
+    source.database.execute("ALTER TABLE t ADD COLUMN extra text")
+    bed.put(plan, {1: {"name": "before", "qty": 1}})
+    for number, extra, kind in ((2, 5, "int32"), (3, "five", "string")):
+        bed.raw(plan, msgspec.json.encode({"id": number}), with_schema(number, extra, kind))
+    assert bed.producer.flush(ANSWER_SECONDS) == 0
+
+    executor.add_table(task, prepare=False)
+    eventually(
+        lambda: "when it had another type (int32), and the source's column is text now" in str(_error(executor, task)),
+        "the change of the former column is refused",
+    )
+    assert bed.rows(plan) == {1: ("before", 1)}
+    bed.database.execute("ALTER TABLE t ADD COLUMN extra text")
+    eventually(lambda: rows(bed, "id, extra", "t") == [(1, None), (2, "5"), (3, "five")], "it goes on by itself")
+    reached(executor, task.id, TaskState.REPLICATING)
+
+
+def _error(executor: SparkExecutor, task: SpanTask) -> str | None:
+    status = executor.status(task.id)
+    return None if status is None else status.error

@@ -1,0 +1,82 @@
+"""A column that the source's table gets is added at the sink, though the agent is killed right after it has done so."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from confluent_kafka import Producer
+
+from fixtures.spare_databases import SpareDatabases
+from headgate.config.crash_points import VARIABLE, ArmedPoints, CrashPoint
+from headgate.config.settings import Settings
+from headgate.eventlog.kafka import KafkaLog
+from headgate.provisioning.time_scale import scaled_seconds
+from integration.cli.conftest import ANSWER_SECONDS, DEADLINE_SECONDS, Service, headgate
+from integration.cli.test_created_tables import READY_SECONDS, ROWS, Shop
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration]
+
+
+class EvolvingShop(Shop):
+    """A shop whose feed alters its tables."""
+
+    def evolve(self) -> None:
+        spec = yaml.safe_load(self.file.read_text(encoding="utf-8"))
+        spec["sink"]["tables"] = "evolve"
+        self.file.write_text(yaml.safe_dump(spec), encoding="utf-8")
+
+    def write(self, table: str, numbers: range) -> None:
+        """Rows with the new column, at the source and on the topic."""
+        topic = f"{self._settings.cluster}-db.shop.{table}"
+        place = {"connector": "postgresql", "db": self._database, "schema": "shop", "table": table, "ts_ms": 2}
+        with Producer({"bootstrap.servers": self._settings.bootstrap, "enable.idempotence": True}) as producer:
+            for number in numbers:
+                self.source.execute(f"INSERT INTO shop.{table} VALUES ({number}, 'new', {number})".encode())
+                after = {"id": number, "what": "new", "extra": number}
+                event = {"op": "c", "before": None, "after": after, "source": place}
+                producer.produce(topic, json.dumps(event).encode(), json.dumps({"id": number}).encode())
+            assert producer.flush(ANSWER_SECONDS) == 0
+
+
+@pytest.fixture
+def shop(
+    settings: Settings, log: KafkaLog, postgres_database: str, spare_databases: SpareDatabases, tmp_path: Path
+) -> Iterator[EvolvingShop]:
+    with spare_databases.database() as parameters:
+        sink = "postgresql://{user}:{password}@{host}:{port}/{dbname}".format(**parameters)
+        shop = EvolvingShop(settings, log, postgres_database, sink, tmp_path)
+        with shop.source, shop.sink:
+            shop.add("orders")
+            shop.evolve()
+            yield shop
+
+
+@pytest.mark.usefixtures("one_core_spark")
+def test_a_table_gets_its_column_though_the_agent_is_killed_between_the_statement_and_the_rows(
+    shop: EvolvingShop, serve: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = serve("owner", "coordinator")
+    eventually(lambda: coordinator.get("/readyz")[0] == 200, "the owner is ready", DEADLINE_SECONDS)
+    created = headgate("feed", "create", str(shop.file))
+    assert created.exit_code == 0, created.stderr
+    points = ArmedPoints(tmp_path / "points")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "points"))
+    serve("a1", "agent", "--name", "a1")
+    monkeypatch.delenv(VARIABLE)
+    eventually(lambda: shop.rows("orders") == ROWS, "the rows are there", READY_SECONDS)
+
+    points.arm(CrashPoint.ALTERED)
+    shop.source.execute("ALTER TABLE shop.orders ADD COLUMN extra int NOT NULL DEFAULT 7")
+    shop.write("orders", range(ROWS + 1, ROWS + 11))
+    killed = points.await_reached(CrashPoint.ALTERED, scaled_seconds(READY_SECONDS))
+    assert shop.sink.execute("SELECT count(*), min(extra), max(extra) FROM shop.orders").fetchall() == [(ROWS, 7, 7)]
+    os.kill(killed, signal.SIGKILL)
+    serve("a2", "agent", "--name", "a2")
+    eventually(lambda: shop.rows("orders") == ROWS + 10, "the rows behind the change are there", READY_SECONDS)
+    verified = headgate("verify", "shop")
+    assert verified.exit_code == 0, verified.stderr

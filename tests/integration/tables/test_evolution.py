@@ -1,0 +1,261 @@
+"""Columns are added at real sinks as real catalogues have them, whoever else adds them and whoever is killed."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from fixtures.services import mariadb_execute
+from fixtures.spare_databases import SpareDatabases
+from headgate.config.feed import FeedSpec
+from headgate.databases.address import Target
+from headgate.records.control import SpanPlan
+from headgate.sinks.contract import SinkError, SinkRefusedError
+from headgate.tables.catalogues import open_catalogue
+from headgate.tables.evolution import NotAlteredError, add_columns
+from headgate.tables.missing import check_alterable
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+Execute = Callable[[str], list[tuple[Any, ...]]]
+
+WAITING: Final = """
+SELECT pid FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = 'headgate tables' AND wait_event_type = 'Lock'
+"""
+
+
+class Side:
+    """A database with a table ``t`` in it; ``name`` is what feeds call the table."""
+
+    def __init__(self, address: str, name: str, execute: Execute) -> None:
+        self.address, self.name, self.execute = address, name, execute
+        self.kind = "mysql" if address.startswith("mysql://") else "postgresql"
+        execute(f"CREATE TABLE {name} (id bigint PRIMARY KEY)")
+
+    def columns(self) -> dict[str, str]:
+        with open_catalogue(Target(self.address)) as catalogue:
+            definition = catalogue.definition(self.name)
+            assert definition is not None
+            return {column.name: column.type for column in definition.form.columns}
+
+
+def said(_topic: str) -> str | None:
+    return None
+
+
+class Pair:
+    def __init__(self, source: Side, sink: Side) -> None:
+        self.source, self.sink = source, sink
+        self.plan = SpanPlan(span="t", topic=f"x.{source.name}", table=sink.name, start={0: 0})
+
+    def feed(self, **options: Any) -> FeedSpec:
+        sink = {"type": self.sink.kind, "dsn": self.sink.address, "tables": "evolve"} | options
+        source = {"topics": [self.plan.topic], "database": {"dsn": self.source.address}}
+        return FeedSpec.model_validate({"feed": "f", "source": source, "sink": sink})
+
+    def add(self, *columns: str, **options: Any) -> tuple[str, ...]:
+        return add_columns(self.feed(**options), self.plan, dict.fromkeys(columns, ""), said)
+
+
+@pytest.fixture
+def postgresql(spare_databases: SpareDatabases) -> Iterator[Callable[[], Side]]:
+    """Makes databases of a PostgreSQL."""
+    with ExitStack() as stack:
+
+        def make() -> Side:
+            parameters = stack.enter_context(spare_databases.database())
+            address = "postgresql://{user}:{password}@{host}:{port}/{dbname}".format(**parameters)
+            session = stack.enter_context(psycopg.connect(address, autocommit=True))
+
+            def execute(statement: str) -> list[tuple[Any, ...]]:
+                cursor = session.execute(statement.encode())
+                return cursor.fetchall() if cursor.description else []
+
+            return Side(address, "public.t", execute)
+
+        yield make
+
+
+@pytest.fixture
+def mariadb(mariadb_url: str) -> Iterator[Callable[[], Side]]:
+    """Makes databases of a MariaDB."""
+    names: list[str] = []
+
+    def make() -> Side:
+        names.append(f"evolve_{uuid.uuid4().hex[:8]}")
+        mariadb_execute(mariadb_url, f"CREATE DATABASE {names[-1]}")
+        address = urlsplit(mariadb_url)._replace(path=f"/{names[-1]}").geturl()
+        return Side(address, f"{names[-1]}.t", lambda statement: mariadb_execute(address, statement))
+
+    yield make
+    for name in names:
+        mariadb_execute(mariadb_url, f"DROP DATABASE {name}")
+
+
+@pytest.fixture
+def pair(request: pytest.FixtureRequest) -> Pair:
+    """``request.param``: the kinds of source and sink."""
+    source, sink = request.param
+    return Pair(request.getfixturevalue(source)(), request.getfixturevalue(sink)())
+
+
+def pairs(*params: tuple[str, str]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("pair", params, indirect=True, ids=map("-".join, params))
+
+
+PG, MY = "postgresql", "mariadb"
+ALL: Final = ((PG, PG), (PG, MY), (MY, PG), (MY, MY))
+
+
+@pairs(*ALL)
+def test_a_column_is_added_with_the_sources_type_and_older_rows_have_what_they_have_there(pair: Pair) -> None:
+    for side in (pair.source, pair.sink):
+        side.execute(f"INSERT INTO {side.name} VALUES (1)")
+    pair.source.execute(
+        f"ALTER TABLE {pair.source.name} ADD COLUMN note varchar(40), ADD COLUMN amount numeric(12,2) DEFAULT 1.5 "
+        "NOT NULL, ADD COLUMN word varchar(9) DEFAULT 'it''s'"
+    )
+    assert pair.add("note", "amount", "word") == ("note", "amount", "word")
+    found = pair.sink.execute(f"SELECT note, amount, word FROM {pair.sink.name}")
+    assert found == pair.source.execute(f"SELECT note, amount, word FROM {pair.source.name}")
+    exact = pair.sink.columns()
+    assert exact["note"] == ("character varying(40)" if pair.sink.kind == PG else "varchar(40)")
+    pair.sink.execute(f"INSERT INTO {pair.sink.name} (id, amount) VALUES (2, NULL)")  # NULL is taken
+    assert pair.add("note", "amount", "word") == ()
+
+
+@pairs(*ALL)
+def test_only_columns_that_changes_have_are_added(pair: Pair) -> None:
+    pair.source.execute(f"ALTER TABLE {pair.source.name} ADD COLUMN a int, ADD COLUMN b int")
+    assert pair.add("b") == ("b",)
+    assert list(pair.sink.columns()) == ["id", "b"]
+
+
+@pairs(*ALL)
+def test_a_column_that_is_gone_again_is_an_error_that_names_the_statement(pair: Pair) -> None:
+    with pytest.raises(
+        NotAlteredError, match=r"does not have it any more.* Run ALTER TABLE .*ADD COLUMN .gone."
+    ) as told:
+        pair.add("gone")
+    assert (told.value.code, told.value.retryable) == ("sink_column_missing", True)
+    pair.sink.execute(f"ALTER TABLE {pair.sink.name} ADD COLUMN gone int")
+    assert pair.add("gone") == ()
+
+
+@pairs((PG, PG), (MY, MY))
+def test_a_column_that_was_renamed_is_an_error_that_names_the_statement(pair: Pair) -> None:
+    for side in (pair.source, pair.sink):
+        side.execute(f"ALTER TABLE {side.name} ADD COLUMN old int")
+    pair.source.execute(f"ALTER TABLE {pair.source.name} RENAME COLUMN old TO new")
+    with pytest.raises(
+        NotAlteredError, match=r"If it was renamed, run ALTER TABLE .* RENAME COLUMN .old. TO .new.\."
+    ) as told:
+        pair.add("new")
+    pair.sink.execute(str(told.value).partition("If it was renamed, run ")[2].partition(". If it is new")[0])
+    assert list(pair.sink.columns()) == ["id", "new"]
+
+
+@pairs((PG, PG), (PG, MY))
+def test_postgresql_tells_what_older_rows_have_though_the_default_is_another_one(pair: Pair) -> None:
+    for side in (pair.source, pair.sink):
+        side.execute(f"INSERT INTO {side.name} VALUES (1)")
+    for number, type_ in enumerate(("int DEFAULT 7 NOT NULL", "boolean DEFAULT true", "text DEFAULT 'ä'")):
+        pair.source.execute(f"ALTER TABLE {pair.source.name} ADD COLUMN c{number} {type_}")
+        pair.source.execute(f"ALTER TABLE {pair.source.name} ALTER COLUMN c{number} DROP DEFAULT")
+    if pair.sink.kind == PG:
+        assert pair.add("c0", "c1", "c2") == ("c0", "c1", "c2")
+        assert pair.sink.execute(f"SELECT c0, c1, c2 FROM {pair.sink.name}") == [(7, True, "ä")]
+        return
+    assert pair.add("c0", "c1") == ("c0", "c1")
+    assert pair.sink.execute(f"SELECT c0, c1 FROM {pair.sink.name}") == [(7, 1)]
+    with pytest.raises(NotAlteredError, match="not a constant that the sink's column can have"):
+        pair.add("c2")  # a longtext
+
+
+@pairs((PG, PG))
+def test_a_default_that_was_set_later_is_not_that_of_older_rows(pair: Pair) -> None:
+    pair.sink.execute("INSERT INTO public.t VALUES (1)")
+    pair.source.execute("ALTER TABLE t ADD COLUMN a int; ALTER TABLE t ALTER COLUMN a SET DEFAULT 5")
+    with pytest.raises(NotAlteredError, match="does not tell whether those rows have it"):
+        pair.add("a")
+    pair.sink.execute("DELETE FROM public.t")
+    assert pair.add("a") == ("a",)
+
+
+@pairs((PG, PG))
+def test_an_enum_comes_before_its_column(pair: Pair) -> None:
+    pair.source.execute("CREATE TYPE public.mood AS ENUM ('glad', 'so, so'); ALTER TABLE t ADD COLUMN feels mood")
+    assert pair.add("feels") == ("feels",)
+    assert pair.sink.columns()["feels"] == "mood"
+
+
+@pairs(*ALL)
+def test_of_many_that_add_a_column_one_does(pair: Pair) -> None:
+    pair.source.execute(f"ALTER TABLE {pair.source.name} ADD COLUMN a int, ADD COLUMN b int")
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(pair.add, *columns) for columns in [("a", "b"), ("b",), ("a",), ("b", "a")]]
+    assert [each.exception() for each in done] == [None] * 4
+    assert sorted(pair.sink.columns()) == ["a", "b", "id"]
+
+
+@pairs((PG, PG))
+def test_whoever_is_killed_while_it_waits_has_added_nothing(pair: Pair) -> None:
+    pair.source.execute("CREATE TYPE public.mood AS ENUM ('glad'); ALTER TABLE t ADD COLUMN feels mood")
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(pair.sink.address) as other:
+        other.execute("LOCK TABLE public.t IN SHARE MODE")
+        found = pool.submit(pair.add, "feels")
+        ((pid,),) = eventually(lambda: pair.sink.execute(WAITING), "it waits for the table")
+        pair.sink.execute(f"SELECT pg_terminate_backend({pid})")
+        with pytest.raises(SinkError):
+            found.result()
+    assert pair.sink.execute("SELECT to_regtype('public.mood')") == [(None,)]
+    assert pair.add("feels") == ("feels",)
+
+
+@pairs((PG, PG))
+def test_a_right_that_is_missing_at_postgresql_is_named_before_and_when_it_is_needed(pair: Pair) -> None:
+    role = f"clerk_{uuid.uuid4().hex[:8]}"
+    pair.source.execute("ALTER TABLE t ADD COLUMN a int")
+    pair.sink.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'pen'; GRANT SELECT, INSERT, UPDATE, DELETE ON t TO {role}")
+    spec = pair.feed(dsn=make_conninfo(pair.sink.address, user=role, password="pen"))
+    try:
+        statement = f"ALTER TABLE public.t OWNER TO {role}"
+        with pytest.raises(SinkRefusedError, match=f"Run as an administrator: {statement}$"):
+            check_alterable(spec, [pair.plan])
+        with pytest.raises(SinkRefusedError, match=f"Run as an administrator: {statement}$"):
+            add_columns(spec, pair.plan, {"a": ""}, said)
+        pair.sink.execute(f"GRANT CREATE ON SCHEMA public TO {role}; {statement}")
+        check_alterable(spec, [pair.plan])
+        assert add_columns(spec, pair.plan, {"a": ""}, said) == ("a",)
+    finally:
+        pair.sink.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")
+
+
+@pairs((MY, MY))
+def test_a_right_that_is_missing_at_mariadb_is_named_before_and_when_it_is_needed(pair: Pair) -> None:
+    user, parts = f"clerk_{uuid.uuid4().hex[:8]}", urlsplit(pair.sink.address)
+    database = parts.path.strip("/")
+    pair.source.execute(f"ALTER TABLE {pair.source.name} ADD COLUMN a int")
+    pair.sink.execute(f"CREATE USER {user} IDENTIFIED BY 'pen'")
+    pair.sink.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.* TO {user}")
+    spec = pair.feed(dsn=f"mysql://{user}:pen@{parts.hostname}:{parts.port}/{database}")
+    try:
+        with pytest.raises(SinkRefusedError, match="no right to alter tables") as refused:
+            check_alterable(spec, [pair.plan])
+        with pytest.raises(SinkRefusedError, match="no right to alter table"):
+            add_columns(spec, pair.plan, {"a": ""}, said)
+        grant = str(refused.value).partition("Run as an administrator: ")[2]
+        assert grant.startswith("GRANT ALTER ON ")
+        pair.sink.execute(grant)
+        check_alterable(spec, [pair.plan])
+        assert add_columns(spec, pair.plan, {"a": ""}, said) == ("a",)
+    finally:
+        pair.sink.execute(f"DROP USER {user}")
