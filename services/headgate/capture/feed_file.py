@@ -123,7 +123,7 @@ def _sink(tables: Sequence[SourceTable], ends: FeedEnds) -> Iterator[str]:
     else:
         name = table_spelling(first.schema, first.table).replace("{", "{{").replace("}", "}}")
         yield f"  table: {_scalar(name)}\n"
-    yield "  tables: create           # creates tables that the sink lacks. `evolve` also adds columns, `existing` refuses\n"
+    yield "  tables: create           # creates missing tables. `evolve` also alters tables, `existing` does neither\n"
     yield from _types(tables, ends.types)
     yield "  foreign_keys: enforce    # `ignore` if rows may arrive before those that they refer to\n"
     if not first.key:

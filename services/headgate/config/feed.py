@@ -378,8 +378,8 @@ class SinkSpec(Strict):
     """``append``: rows of a source table without key are added to a sink table without key, and only added."""
     tables: Literal["create", "existing", "evolve"] | None = None
     """``create``: Headgate creates tables that the sink lacks, as source.database defines them. ``evolve``: it also
-    adds columns that the source has got since. ``existing``: missing tables are refused. By default ``create`` for
-    feeds that name source.database."""
+    alters them, where the source's tables were altered. ``existing``: missing tables are refused. By default
+    ``create`` for feeds that name source.database."""
     unique_keys: Literal["omit", "create"] = "omit"
     """``create``: tables that Headgate creates get the source's unique keys. A table can stop where two rows swap a
     value in one transaction, because rows are applied one after the other."""

@@ -1,6 +1,7 @@
-"""A table that lacked columns for a span's last batch is altered, under its claim, before the span is read again."""
+"""A table that refused a change of a span's last batch is altered, under its claim, before the span is read again."""
 
 import logging
+from typing import Final
 
 from headgate.agent.core.span.failures import worst
 from headgate.agent.core.span.states import Span
@@ -8,23 +9,34 @@ from headgate.config.crash_points import CrashPoint, reach
 from headgate.eventlog.connection import KafkaConnection
 from headgate.replication.feed_parts import FeedParts
 from headgate.replication.span_table import FAILURES_BORNE
+from headgate.sinks.contract import ValueRefusedError
 from headgate.sources.said import tables_said
-from headgate.tables.evolution import add_columns
+from headgate.tables.evolution import StillRefusedError, add_columns, fit_columns
 
 __all__ = ["alter_table"]
+
+TRIES_UNALTERED: Final = 1
+"""A value that was refused is tried once more though there is nothing to alter: another agent may have just done it."""
 
 _log = logging.getLogger(__name__)
 
 
 def alter_table(source: KafkaConnection, parts: FeedParts, span: Span) -> None:
-    """Add the columns that the span's last batch lacked, if the feed evolves its tables. Raises SinkError, SourceError.
+    """Make the table take what the span's last batch was refused for, if the feed evolves its tables.
 
     Where changes may be set aside, those that no alteration makes possible are, once the span has failed often enough.
+    Raises SinkError, SourceError.
     """
     spec, plan = parts.spec, span.task.plan
-    if not spec.evolves_tables or (spec.may_set_aside and worst(span.failures) >= FAILURES_BORNE):
+    is_refused = span.error is not None and span.error[0] == ValueRefusedError.code
+    if not spec.evolves_tables or not (span.lacking or is_refused):
         return
-    added = add_columns(spec, plan, span.lacking, tables_said(source, spec, [plan]))
+    if spec.may_set_aside and worst(span.failures) >= FAILURES_BORNE:
+        return
+    said = tables_said(source, spec, [plan])
+    done = add_columns(spec, plan, span.lacking, said) if span.lacking else fit_columns(spec, plan, said)
     reach(CrashPoint.ALTERED)
-    if added:
-        _log.info("span %s: added %s to table %s", span.id, ", ".join(added), plan.table)
+    if done:
+        _log.info("span %s: altered table %s: %s", span.id, plan.table, "; ".join(done))
+    elif is_refused and span.error is not None and worst(span.failures) > TRIES_UNALTERED:
+        raise StillRefusedError(span.error[1])

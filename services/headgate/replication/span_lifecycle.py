@@ -190,7 +190,7 @@ class SpanLifecycle:
         with self._asked(span) as parts:
             check_table(self._source, parts, span.task.plan, claim)
             positions = _claimed(parts.sink, claim) if span.primary else parts.sink.positions(claim)
-            if span.primary and span.lacking:
+            if span.primary:
                 alter_table(self._source, parts, span)
             known_table = parts.sink.source_table(claim) if span.primary else None
             ends = check_retention(self._source, claim.topic, positions)

@@ -34,7 +34,7 @@ from headgate.replication.plan import HEAD_ROWS_MIN, BatchPlan, SpanWork, TaskRe
 from headgate.replication.rows import BadChange, SnapshotAfterTargetError, SpanRows
 from headgate.replication.set_aside import TaskQuarantine, too_many
 from headgate.replication.silent_sinks import SilentSinks
-from headgate.sinks.contract import SinkError, SinkSilentError, SinkUnavailableError
+from headgate.sinks.contract import SinkError, SinkSilentError, SinkUnavailableError, ValueRefusedError
 from headgate.sinks.lacking_columns import LackingColumnsError
 
 TASK_BYTES_MAX: Final = 128 << 20
@@ -362,7 +362,9 @@ class TaskRun:
             rows.stopped(reached, error.code, str(error), retryable=True)
         except SinkError as error:
             rows.lacking = error.columns if isinstance(error, LackingColumnsError) else {}
-            rows.stopped(reached, error.code, str(error), retryable=error.retryable)
+            # The table may be altered first, and tells then whether it takes the value (altered_tables.py).
+            retryable = error.retryable or (self._parts().spec.evolves_tables and isinstance(error, ValueRefusedError))
+            rows.stopped(reached, error.code, str(error), retryable=retryable)
         except ChangeError as error:
             rows.stopped(reached, "change_undecodable", f"{rows.work.topic}: {error}", retryable=False)
         except Exception as error:  # noqa: BLE001 (a fault of ours with one table must not stop its neighbours)

@@ -27,9 +27,10 @@ from headgate.tables.names import name_problem
 from headgate.tables.plan import Sink
 from headgate.tables.statement import Definition, comment_of, outcomes_of
 
-__all__ = ["Alteration", "Known", "plan_alteration"]
+__all__ = ["Alteration", "ColumnNames", "Known", "SourceColumn", "plan_alteration"]
 
 SourceColumn = PostgresColumn | MysqlColumn
+"""A column of either kind of database."""
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,18 +38,20 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
     ``missing``: the source's column → the value with which PostgreSQL says that it was added. ``is_empty``: the sink's
     table has no row, and no row that is older than the columns can still come. ``types``: column → the user's type.
+    ``shown``: the statement that MySQL and MariaDB print for the sink's table.
     """
 
     sink: Sink
     missing: Mapping[str, str] = {}
     is_empty: bool = False
     types: Mapping[str, str] = {}
+    shown: str = ""
 
 
 class Alteration(msgspec.Struct, frozen=True, kw_only=True):
     """Statements, without semicolons, for one table of a sink; none if ``refusals`` says why not.
 
-    ``needs``: enums that must exist before. ``columns``: those that the statements add.
+    ``needs``: enums that must exist before. ``columns``: those that they add or alter.
     """
 
     name: str
@@ -76,7 +79,7 @@ def plan_alteration(source: Definition, sink: Definition, lacking: Mapping[str, 
     ``lacking``: column → what the change's event says of its values, empty if it does not say.
     """
     name = table_spelling(sink.schema, sink.table)
-    wanted = [column for column in lacking if column not in _Names(sink)]
+    wanted = [column for column in lacking if column not in ColumnNames(sink)]
     added: list[_Added] = []
     refusals: list[str] = []
     planner = _Planner(source, sink, known)
@@ -96,7 +99,7 @@ def plan_alteration(source: Definition, sink: Definition, lacking: Mapping[str, 
     )
 
 
-class _Names:
+class ColumnNames:
     """A table's column names, as its database compares them."""
 
     def __init__(self, table: Definition) -> None:
@@ -121,7 +124,7 @@ class _Planner:
         self._source, self._sink, self._known = source, sink, known
         self._product = known.sink.product
         self._outcomes = outcomes_of(source, self._product, known.types)
-        self._at_source, self._at_sink = _Names(source), _Names(sink)
+        self._at_source, self._at_sink = ColumnNames(source), ColumnNames(sink)
 
     def added(self, name: str, meaning: str) -> _Added:
         """The sink's new column. Raises _NotAddedError."""

@@ -93,6 +93,10 @@ class Catalogue(Protocol):
         """Whether the table, which exists, has a row."""
         ...
 
+    def shown(self, name: str) -> str:
+        """The statement that the server itself prints for the table; empty where it prints none."""
+        ...
+
 
 class PostgresCatalogue:
     """See Catalogue."""
@@ -153,6 +157,11 @@ class PostgresCatalogue:
         place = self.place(name)
         return place is not None and bool(self._session.execute(f"SELECT FROM {quoted(*place)} LIMIT 1"))
 
+    def shown(self, name: str) -> str:
+        """See Catalogue."""
+        del name
+        return ""
+
 
 class MysqlCatalogue:
     """See Catalogue."""
@@ -210,6 +219,12 @@ class MysqlCatalogue:
         place = self.place(name)
         found = [] if place is None else self._session.execute(f"SELECT 1 FROM {mysql_quoted(*place)} LIMIT 1")  # noqa: S608
         return bool(found)
+
+    def shown(self, name: str) -> str:
+        """See Catalogue."""
+        place = self.place(name)
+        rows = [] if place is None else self._session.execute(f"SHOW CREATE TABLE {mysql_quoted(*place)}")
+        return "".join(str(row[1]) for row in rows)
 
 
 @contextmanager

@@ -5,8 +5,8 @@ or was not, and PostgreSQL executes all of them in one transaction. Of two agent
 and the other finds it altered. Whoever is killed afterwards leaves a table that takes the same changes.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Final
 
 from headgate.config.feed import FeedSpec
@@ -21,7 +21,7 @@ from headgate.databases.postgresql.errors import fault_of as postgresql_fault
 from headgate.databases.postgresql.session import PostgresSession, open_connection
 from headgate.records.control import SpanPlan
 from headgate.records.spans import parse_span
-from headgate.sinks.contract import SinkError, SinkUnavailableError
+from headgate.sinks.contract import SinkError, SinkUnavailableError, ValueRefusedError
 from headgate.sinks.registry import target_of
 from headgate.sinks.relational.mysql.faults import sink_error as mysql_sink_error
 from headgate.sinks.relational.postgresql.faults import sink_error as postgresql_sink_error
@@ -32,11 +32,13 @@ from headgate.sources.table_names import source_table
 from headgate.tables.alteration import Alteration, Known, plan_alteration
 from headgate.tables.catalogues import open_catalogue
 from headgate.tables.creation import LOCK_SECONDS, TRIES
+from headgate.tables.fitting import plan_fitting
 from headgate.tables.missing import Said, chosen_types
 from headgate.tables.mysql_rights import grant_on
 from headgate.tables.plan import Sink, needed_first, session_settings
+from headgate.tables.statement import Definition
 
-__all__ = ["NotAlteredError", "add_columns"]
+__all__ = ["NotAlteredError", "StillRefusedError", "add_columns", "fit_columns"]
 
 _DUPLICATE_COLUMN: Final = 1060
 
@@ -46,6 +48,12 @@ class NotAlteredError(SinkError):
 
     code = "sink_column_missing"
     retryable = True
+
+
+class StillRefusedError(SinkError):
+    """A value that the sink's table does not take, and that no alteration makes possible."""
+
+    code = ValueRefusedError.code
 
 
 class _TakenError(Exception):
@@ -58,41 +66,65 @@ def add_columns(spec: FeedSpec, plan: SpanPlan, lacking: Mapping[str, str], said
     ``lacking``: column → what the change's event says of its values. Raises SinkError, SourceError.
     """
     for _ in range(TRIES):
-        alteration, sink = _planned(spec, plan, lacking, said)
+        with _both(spec, plan, said, ", ".join(lacking)) as (source, sink, known):
+            alteration = plan_alteration(source, sink, lacking, known)
         if alteration.refusals:
             raise NotAlteredError("; ".join(alteration.refusals))
-        if not alteration.statements:
-            return ()
-        target = target_of(spec.sink)
-        try:
-            with as_sink_errors():
-                _ALTERING[kind_of(target.dsn, target.options).name](target, alteration, sink)
-        except _TakenError:
-            continue
-        return alteration.columns
+        if _is_executed(spec, alteration, known.sink):
+            return alteration.columns
     raise SinkUnavailableError(f"table {plan.table} was not altered: others alter it at the same time")
 
 
-def _planned(spec: FeedSpec, plan: SpanPlan, lacking: Mapping[str, str], said: Said) -> tuple[Alteration, Sink]:
+def fit_columns(spec: FeedSpec, plan: SpanPlan, said: Said) -> tuple[str, ...]:
+    """Widen types and drop NOT NULL as the source has; the statements that were executed. Idempotent.
+
+    Raises SinkError, SourceError.
+    """
+    with _both(spec, plan, said, "its columns") as (source, sink, known):
+        alteration = plan_fitting(source, sink, known)
+    _is_executed(spec, alteration, known.sink)
+    return alteration.statements
+
+
+@contextmanager
+def _both(spec: FeedSpec, plan: SpanPlan, said: Said, columns: str) -> Iterator[tuple[Definition, Definition, Known]]:
+    """The table at the source and at the sink, and what else a plan needs."""
     database = spec.source.database
     assert database is not None  # noqa: S101 - a feed that evolves tables names it
     with as_sink_errors(), open_catalogue(target_of(spec.sink)) as at_sink:
         target = at_sink.definition(plan.table)
         if target is None:
             raise NotAlteredError(f"table {plan.table} does not exist at the sink, or its user may not see it")
-        sink = at_sink.sink()
-        types = chosen_types(spec, at_sink).get((target.schema, target.table), {})
-        is_empty = _is_whole(plan) and not at_sink.has_rows(plan.table)
         with as_source_errors(), open_catalogue(source_target(database)) as source:
             name = source_table(spec, plan.table, plan.topic, has=source.has, said=said)
             definition = None if name is None else source.definition(name)
             if name is None or definition is None:
                 raise NotAlteredError(
-                    f"columns {', '.join(lacking)} of table {plan.table} were not added: the source database has no "
-                    f"table {name or plan.topic}, or its user may not see it. Add them to the sink's table yourself"
+                    f"table {plan.table} was not altered for {columns}: the source database has no table "
+                    f"{name or plan.topic}, or its user may not see it. Alter the sink's table yourself"
                 )
-            known = Known(sink=sink, missing=source.missing_values(name), is_empty=is_empty, types=types)
-    return plan_alteration(definition, target, lacking, known), sink
+            missing = source.missing_values(name)
+        known = Known(
+            sink=at_sink.sink(),
+            missing=missing,
+            is_empty=_is_whole(plan) and not at_sink.has_rows(plan.table),
+            types=chosen_types(spec, at_sink).get((target.schema, target.table), {}),
+            shown=at_sink.shown(plan.table),
+        )
+    yield definition, target, known
+
+
+def _is_executed(spec: FeedSpec, alteration: Alteration, sink: Sink) -> bool:
+    """Whether the table is as planned: False if somebody else has altered it at the same time."""
+    if not alteration.statements:
+        return True
+    target = target_of(spec.sink)
+    try:
+        with as_sink_errors():
+            _ALTERING[kind_of(target.dsn, target.options).name](target, alteration, sink)
+    except _TakenError:
+        return False
+    return True
 
 
 def _is_whole(plan: SpanPlan) -> bool:
@@ -101,7 +133,7 @@ def _is_whole(plan: SpanPlan) -> bool:
 
 
 def _doing(alteration: Alteration) -> str:
-    return f"adding {', '.join(alteration.columns)} to {alteration.name}"
+    return f"altering {', '.join(alteration.columns)} of {alteration.name}"
 
 
 def _postgresql(target: Target, alteration: Alteration, sink: Sink) -> None:
@@ -116,14 +148,14 @@ def _postgresql(target: Target, alteration: Alteration, sink: Sink) -> None:
         except PostgresError as error:
             if is_taken(error):
                 raise _TakenError from error
-            if postgresql_fault(error) is Fault.PERMISSION:
-                raise _without_right(alteration, _owned(target, alteration)) from error
+            if postgresql_fault(error) is Fault.PERMISSION and (owned := _owned(target, alteration)):
+                raise _without_right(alteration, owned) from error
             raise postgresql_sink_error(error, _doing(alteration)) from error
 
 
 def _owned(target: Target, alteration: Alteration) -> list[str]:
     with open_catalogue(target) as catalogue:
-        return catalogue.unalterable([alteration.name]) or [f"ALTER TABLE {alteration.name} OWNER TO …"]
+        return catalogue.unalterable([alteration.name])
 
 
 def _mysql(target: Target, alteration: Alteration, sink: Sink) -> None:

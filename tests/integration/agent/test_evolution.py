@@ -117,6 +117,30 @@ def test_a_column_that_was_dropped_and_added_with_another_type_stops_the_table_u
     reached(executor, task.id, TaskState.REPLICATING)
 
 
+def test_a_type_that_the_source_has_widened_is_widened_and_a_bad_value_stays_refused(bed: Bed, source: Source) -> None:
+    plan, executor = source.table("w"), bed.executor()
+    bed.database.execute("ALTER TABLE w ADD COLUMN gone int NOT NULL")
+    source.database.execute("ALTER TABLE w ADD COLUMN gone int NOT NULL")
+    executor.add_table(source.task(plan, 1), prepare=False)
+    bed.put(plan, {1: {"name": "before", "qty": 1, "gone": 1}})
+    eventually(lambda: 1 in bed.rows(plan), "the row of before")
+    source.database.execute("ALTER TABLE w ALTER COLUMN qty TYPE bigint, DROP COLUMN gone")
+    bed.put(plan, {2: {"name": "large", "qty": 2**40}, 3: {"name": "after", "qty": 3}})
+    wanted = [(1, 1, 1), (2, 2**40, None), (3, 3, None)]
+    eventually(
+        lambda: rows(bed, "id, qty, gone", "w") == wanted, "a value that did not fit, and a row without a column"
+    )
+
+    bed.put(plan, {4: {"name": "bad", "qty": "many"}})
+    failed = eventually(lambda: _failed(executor, SpanId(bed.feed, plan.span)), "no alteration helps")
+    assert failed == "value_refused"
+
+
+def _failed(executor: SparkExecutor, span: SpanId) -> str | None:
+    status = executor.status(span)
+    return status.error_code if status is not None and status.state is TaskState.FAILED else None
+
+
 def _error(executor: SparkExecutor, task: SpanTask) -> str | None:
     status = executor.status(task.id)
     return None if status is None else status.error

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ from headgate.databases.address import Target
 from headgate.records.control import SpanPlan
 from headgate.sinks.contract import SinkError, SinkRefusedError
 from headgate.tables.catalogues import open_catalogue
-from headgate.tables.evolution import NotAlteredError, add_columns
+from headgate.tables.evolution import NotAlteredError, add_columns, fit_columns
 from headgate.tables.missing import check_alterable
 from support.waiting import eventually
 
@@ -259,3 +260,56 @@ def test_a_right_that_is_missing_at_mariadb_is_named_before_and_when_it_is_neede
         assert add_columns(spec, pair.plan, {"a": ""}, said) == ("a",)
     finally:
         pair.sink.execute(f"DROP USER {user}")
+
+
+def fit(pair: Pair) -> tuple[str, ...]:
+    return fit_columns(pair.feed(), pair.plan, said)
+
+
+@pairs(*ALL)
+def test_types_are_widened_and_not_null_is_dropped_as_at_the_source(pair: Pair) -> None:
+    former = "word varchar(5) NOT NULL, ADD COLUMN n int NOT NULL, ADD COLUMN amount decimal(5,2), ADD COLUMN gone int"
+    pair.sink.execute(f"ALTER TABLE {pair.sink.name} ADD COLUMN {former} NOT NULL, ADD COLUMN narrow bigint")
+    pair.sink.execute(f"INSERT INTO {pair.sink.name} VALUES (1, 'a', 1, 1.5, 1, 1)")
+    now = "word varchar(50), ADD COLUMN n bigint NOT NULL, ADD COLUMN amount decimal(9,3), ADD COLUMN narrow int"
+    pair.source.execute(f"ALTER TABLE {pair.source.name} ADD COLUMN {now}")
+    assert fit(pair)
+    assert not fit(pair), "once"
+    with open_catalogue(Target(pair.sink.address)) as catalogue:
+        definition = catalogue.definition(pair.sink.name)
+        assert definition is not None
+    found = {column.name: (column.type, column.is_nullable) for column in definition.form.columns}
+    is_postgresql = pair.sink.kind == PG
+    number = "bigint" if is_postgresql else "bigint(20)"
+    assert found == {
+        "id": (number, False),
+        "word": ("character varying(50)" if is_postgresql else "varchar(50)", True),
+        "n": (number, False),
+        "amount": ("numeric(9,3)" if is_postgresql else "decimal(9,3)", True),
+        "gone": ("integer" if is_postgresql else "int(11)", True),
+        "narrow": (number, True),
+    }
+    assert pair.sink.execute(f"SELECT word, n, amount, gone FROM {pair.sink.name}") == [("a", 1, Decimal("1.500"), 1)]
+
+
+@pairs((PG, PG))
+def test_an_enum_gets_the_labels_that_the_sources_has_got(pair: Pair) -> None:
+    for side in (pair.source, pair.sink):
+        side.execute("CREATE TYPE public.mood AS ENUM ('glad'); ALTER TABLE t ADD COLUMN feels mood")
+    pair.source.execute("ALTER TYPE mood ADD VALUE 'sad' BEFORE 'glad'")
+    pair.source.execute("ALTER TYPE mood ADD VALUE 'so, so'")
+    assert len(fit(pair)) == 2
+    assert pair.sink.execute("SELECT enum_range(NULL::mood)::text") == [('{sad,glad,"so, so"}',)]
+
+
+@pairs((MY, MY))
+def test_what_else_mariadb_knows_of_a_column_stays(pair: Pair) -> None:
+    rest = "NOT NULL DEFAULT 'x' COMMENT 'it''s NOT NULL' CHECK (a <> '')"
+    pair.sink.execute(f"ALTER TABLE {pair.sink.name} ADD COLUMN a enum('x','y') {rest}")
+    pair.source.execute(f"ALTER TABLE {pair.source.name} ADD COLUMN a enum('x','y','z')")
+    ((_, before),) = pair.sink.execute(f"SHOW CREATE TABLE {pair.sink.name}")
+    assert fit(pair)
+    ((_, after),) = pair.sink.execute(f"SHOW CREATE TABLE {pair.sink.name}")
+    assert after == before.replace("enum('x','y')", "enum('x','y','z')").replace(
+        " NOT NULL DEFAULT 'x'", " DEFAULT 'x'"
+    )

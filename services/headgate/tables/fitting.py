@@ -1,0 +1,140 @@
+"""What must be done to columns of a sink's table so that they hold what the source's columns hold by now. Pure.
+
+Types are widened where every value stays what it is, and NOT NULL is dropped where the source has no value or may have
+none. Both follow from the two definitions, never from a value. A column of the key stays NOT NULL.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from headgate.databases.catalogue import Product
+from headgate.databases.mysql import sql as mysql
+from headgate.databases.mysql.catalogue import MysqlColumn
+from headgate.databases.mysql.types import MysqlType
+from headgate.databases.mysql.types import parse_type as parse_mysql
+from headgate.databases.postgresql import sql as postgresql
+from headgate.databases.postgresql.catalogue import EnumType, PostgresDefinition
+from headgate.databases.postgresql.types import PostgresType
+from headgate.databases.postgresql.types import parse_type as parse_postgresql
+from headgate.records.identifiers import table_spelling
+from headgate.tables.alteration import Alteration, ColumnNames, Known, SourceColumn
+from headgate.tables.mapped import Mapped
+from headgate.tables.statement import Definition, outcomes_of
+from headgate.tables.widening import holds_labels, is_wider
+
+__all__ = ["plan_fitting"]
+
+_NOT_NULL: Final = re.compile(" NOT NULL(?= |$)")
+_COLUMN: Final = re.compile(r"\s*(?P<name>`(?:[^`]|``)+`) (?P<rest>.*?),?", re.DOTALL)
+
+
+class _Fitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A column of the sink. ``type``: its new one; ``is_relaxed``: it becomes nullable."""
+
+    column: SourceColumn
+    type: PostgresType | MysqlType | None
+    is_relaxed: bool
+
+
+def plan_fitting(source: Definition, sink: Definition, known: Known) -> Alteration:
+    """The statements for the sink's table; none if there is nothing to widen or to relax."""
+    fitted = [each for each in _fitted(source, sink, known) if each.type is not None or each.is_relaxed]
+    labels = list(_labels(source, sink))
+    is_postgresql = sink.product is Product.POSTGRESQL
+    statements = [*labels, *(_postgresql(sink, fitted) if is_postgresql else _mysql(sink, fitted, known))]
+    return Alteration(
+        name=table_spelling(sink.schema, sink.table),
+        schema=sink.schema,
+        statements=tuple(statements),
+        columns=tuple(each.column.name for each in fitted),
+    )
+
+
+def _fitted(source: Definition, sink: Definition, known: Known) -> Iterator[_Fitted]:
+    outcomes = outcomes_of(source, sink.product, known.types)
+    names = ColumnNames(source)
+    keys = {name for key in sink.form.keys for name in key.columns if key.is_primary or key is sink.form.row_key}
+    for column in sink.form.columns:
+        if column.generated is not None or column.is_identity:
+            continue
+        there = names.get(column.name)
+        outcome = None if there is None else outcomes[there.name]
+        may_lack = column.default is None if there is None else there.is_nullable
+        is_relaxed = may_lack and not column.is_nullable and column.name not in keys
+        yield _Fitted(column=column, type=_wider(column, outcome), is_relaxed=is_relaxed)
+
+
+def _wider(column: SourceColumn, outcome: object) -> PostgresType | MysqlType | None:
+    """The type that the column gets, with the sink's own collation; None if it keeps its type."""
+    if not isinstance(outcome, Mapped):
+        return None
+    new = outcome.type
+    if isinstance(column, MysqlColumn):
+        old = parse_mysql(column.type)
+        is_fit = isinstance(new, MysqlType) and column.kind != "json" and old is not None and is_wider(new, old)
+        return msgspec.structs.replace(new, collation=None) if is_fit and isinstance(new, MysqlType) else None
+    known = parse_postgresql(column.type)
+    return new if known is not None and is_wider(new, known) else None
+
+
+def _labels(source: Definition, sink: Definition) -> Iterator[str]:
+    """Statements that give the sink's enums the labels that the source's have got."""
+    if not isinstance(source, PostgresDefinition) or not isinstance(sink, PostgresDefinition):
+        return
+    found = {column: (enum, sink.enums[column]) for column, enum in source.enums.items() if column in sink.enums}
+    for wanted, there in dict.fromkeys(found.values()):
+        if holds_labels(wanted.labels, there.labels):
+            yield from _added_labels(wanted.labels, there)
+
+
+def _added_labels(labels: Sequence[str], there: EnumType) -> Iterator[str]:
+    name = postgresql.quoted(there.schema, there.name)
+    for number, label in enumerate(labels):
+        if label not in there.labels:
+            place = f"AFTER {postgresql.literal(labels[number - 1])}" if number else _before(there)
+            yield f"ALTER TYPE {name} ADD VALUE IF NOT EXISTS {postgresql.literal(label)} {place}".rstrip()
+
+
+def _before(there: EnumType) -> str:
+    return f"BEFORE {postgresql.literal(there.labels[0])}" if there.labels else ""
+
+
+def _postgresql(sink: Definition, fitted: Sequence[_Fitted]) -> Iterator[str]:
+    clauses = []
+    for each in fitted:
+        name = postgresql.quoted(each.column.name)
+        if each.type is not None:
+            clauses.append(f"ALTER COLUMN {name} TYPE {each.type.sql}")
+        if each.is_relaxed:
+            clauses.append(f"ALTER COLUMN {name} DROP NOT NULL")
+    if clauses:
+        yield f"ALTER TABLE {postgresql.quoted(sink.schema, sink.table)} {', '.join(clauses)}"
+
+
+def _mysql(sink: Definition, fitted: Sequence[_Fitted], known: Known) -> Iterator[str]:
+    """MODIFY needs the whole column, so the server's own text of it is changed where it has to be."""
+    texts = dict(filter(None, map(_column_text, known.shown.splitlines())))
+    clauses = [
+        f"MODIFY COLUMN {mysql.quoted(each.column.name)} {text}"
+        for each in fitted
+        if (text := _changed(texts.get(mysql.quoted(each.column.name), ""), each)) is not None
+    ]
+    if clauses:
+        yield f"ALTER TABLE {mysql.quoted(sink.schema, sink.table)} {', '.join(clauses)}"
+
+
+def _column_text(line: str) -> tuple[str, str] | None:
+    found = _COLUMN.fullmatch(line)
+    return None if found is None else (found["name"], found["rest"])
+
+
+def _changed(text: str, each: _Fitted) -> str | None:
+    """A column's text with its new type, and without NOT NULL; None if it is not as expected."""
+    former = each.column.type
+    if not text.startswith(former):
+        return None
+    type_, rest = (former if each.type is None else each.type.sql), text[len(former) :]
+    return type_ + (_NOT_NULL.sub(" NULL", rest, count=1) if each.is_relaxed else rest)
