@@ -1,6 +1,7 @@
 """A table that refused a change of a span's last batch is altered, under its claim, before the span is read again."""
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from headgate.agent.core.span.failures import worst
@@ -31,12 +32,20 @@ def alter_table(source: KafkaConnection, parts: FeedParts, span: Span) -> None:
     is_refused = span.error is not None and span.error[0] == ValueRefusedError.code
     if not spec.evolves_tables or not (span.lacking or is_refused):
         return
-    if spec.may_set_aside and worst(span.failures) >= FAILURES_BORNE:
+    may_set_aside = spec.on_bad_change == "quarantine" or spec.skip
+    if may_set_aside and worst(span.failures) >= FAILURES_BORNE:
         return
     said = tables_said(source, spec, [plan])
-    done = add_columns(spec, plan, span.lacking, said) if span.lacking else fit_columns(spec, plan, said)
+    if span.lacking:
+        _tell(span, add_columns(spec, plan, span.lacking, said))
+        return
+    fitted = fit_columns(spec, plan, said)
+    _tell(span, fitted.statements)
+    if not fitted.statements and span.error is not None and worst(span.failures) > TRIES_UNALTERED:
+        raise StillRefusedError(". ".join((span.error[1], *fitted.refusals)))
+
+
+def _tell(span: Span, done: Sequence[str]) -> None:
     reach(CrashPoint.ALTERED)
     if done:
-        _log.info("span %s: altered table %s: %s", span.id, plan.table, "; ".join(done))
-    elif is_refused and span.error is not None and worst(span.failures) > TRIES_UNALTERED:
-        raise StillRefusedError(span.error[1])
+        _log.info("span %s: altered table %s: %s", span.id, span.task.plan.table, "; ".join(done))

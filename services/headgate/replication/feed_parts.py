@@ -119,6 +119,11 @@ class FeedParts:
         """The ts that the feed ends at, if it is to end."""
         return self.spec.source.target_ts
 
+    @property
+    def evolves_tables(self) -> bool:
+        """Whether Headgate alters the feed's tables where the source's were altered."""
+        return self.spec.evolves_tables
+
     def _make_decoder(self) -> Decoder:
         return self._format.decoder(self._needs)
 

@@ -363,7 +363,8 @@ class TaskRun:
         except SinkError as error:
             rows.lacking = error.columns if isinstance(error, LackingColumnsError) else {}
             # The table may be altered first, and tells then whether it takes the value (altered_tables.py).
-            retryable = error.retryable or (self._parts().spec.evolves_tables and isinstance(error, ValueRefusedError))
+            is_alterable = isinstance(error, ValueRefusedError) and self._parts().evolves_tables
+            retryable = error.retryable or is_alterable
             rows.stopped(reached, error.code, str(error), retryable=retryable)
         except ChangeError as error:
             rows.stopped(reached, "change_undecodable", f"{rows.work.topic}: {error}", retryable=False)

@@ -27,7 +27,7 @@ from headgate.tables.names import name_problem
 from headgate.tables.plan import Sink
 from headgate.tables.statement import Definition, comment_of, outcomes_of
 
-__all__ = ["Alteration", "ColumnNames", "Known", "SourceColumn", "plan_alteration"]
+__all__ = ["Alteration", "ColumnNames", "Known", "SourceColumn", "alter_of", "plan_alteration", "quoted_at"]
 
 SourceColumn = PostgresColumn | MysqlColumn
 """A column of either kind of database."""
@@ -170,7 +170,7 @@ class _Planner:
     def _check_key(self, column: SourceColumn, mapped: Mapped) -> None:
         key = self._source.form.primary
         if key is not None and column.name in key.columns:
-            columns = ", ".join(_quoted(self._sink, part) for part in key.columns)
+            columns = ", ".join(quoted_at(self._sink, part) for part in key.columns)
             raise _NotAddedError(
                 f"it is part of the source's primary key, and the sink's table has another key. Pause the feed and run "
                 f"{_statement(self._sink, column.name, mapped.type.sql)}, fill the column, and give the table PRIMARY "
@@ -197,8 +197,8 @@ class _Planner:
         is_last = column.number > max(numbers, default=0)
         former = [each.name for each in gone if not is_last or _kind_of(each) in (None, _name_of(mapped))]
         if former:
-            renames = [f"{_alter(self._sink)} RENAME COLUMN {_quoted(self._sink, name)} TO "
-                       f"{_quoted(self._sink, column.name)}" for name in former]  # fmt: skip
+            renames = [f"{alter_of(self._sink)} RENAME COLUMN {quoted_at(self._sink, name)} TO "
+                       f"{quoted_at(self._sink, column.name)}" for name in former]  # fmt: skip
             raise _NotAddedError(
                 f"it may be the new name of {shown_names(former)}, which the source's table does not have. If it was "
                 f"renamed, run {shown_names(renames)}. If it is new, run "
@@ -237,18 +237,20 @@ def _name_of(mapped: Mapped) -> str | None:
 # --- statements ---
 
 
-def _quoted(sink: Definition, name: str) -> str:
+def quoted_at(sink: Definition, name: str) -> str:
+    """A name as statements for the sink have it."""
     return postgresql.quoted(name) if sink.product is Product.POSTGRESQL else mysql.quoted(name)
 
 
-def _alter(sink: Definition) -> str:
+def alter_of(sink: Definition) -> str:
+    """How a statement that alters the sink's table begins."""
     quoted = postgresql.quoted if sink.product is Product.POSTGRESQL else mysql.quoted
     return f"ALTER TABLE {quoted(sink.schema, sink.table)}"
 
 
 def _statement(sink: Definition, column: str, type_: str) -> str:
     """For people."""
-    return f"{_alter(sink)} ADD COLUMN {_quoted(sink, column)} {type_}"
+    return f"{alter_of(sink)} ADD COLUMN {quoted_at(sink, column)} {type_}"
 
 
 def _statements(sink: Definition, added: Iterable[_Added]) -> Iterator[str]:
@@ -256,8 +258,8 @@ def _statements(sink: Definition, added: Iterable[_Added]) -> Iterator[str]:
     is_postgresql = sink.product is Product.POSTGRESQL
     # MySQL does not know IF NOT EXISTS here: whoever comes second gets an error, and reads the catalogue again.
     adding = "ADD COLUMN IF NOT EXISTS" if is_postgresql else "ADD COLUMN"
-    yield f"{_alter(sink)} " + ", ".join(
-        f"{adding} {_quoted(sink, column.name)} {column.mapped.type.sql}"
+    yield f"{alter_of(sink)} " + ", ".join(
+        f"{adding} {quoted_at(sink, column.name)} {column.mapped.type.sql}"
         + ("" if is_postgresql else " NULL")
         + ("" if column.default is None else f" DEFAULT {column.default}")
         + ("" if is_postgresql or not column.comment else f" COMMENT {mysql.literal(column.comment)}")

@@ -20,6 +20,7 @@ from headgate.databases.postgresql.errors import PostgresError, is_taken
 from headgate.databases.postgresql.errors import fault_of as postgresql_fault
 from headgate.databases.postgresql.session import PostgresSession, open_connection
 from headgate.records.control import SpanPlan
+from headgate.records.identifiers import parse_identifier
 from headgate.records.spans import parse_span
 from headgate.sinks.contract import SinkError, SinkUnavailableError, ValueRefusedError
 from headgate.sinks.registry import target_of
@@ -34,7 +35,7 @@ from headgate.tables.catalogues import open_catalogue
 from headgate.tables.creation import LOCK_SECONDS, TRIES
 from headgate.tables.fitting import plan_fitting
 from headgate.tables.missing import Said, chosen_types
-from headgate.tables.mysql_rights import grant_on
+from headgate.tables.mysql_rights import grant_on, missing_alter
 from headgate.tables.plan import Sink, needed_first, session_settings
 from headgate.tables.statement import Definition
 
@@ -75,15 +76,15 @@ def add_columns(spec: FeedSpec, plan: SpanPlan, lacking: Mapping[str, str], said
     raise SinkUnavailableError(f"table {plan.table} was not altered: others alter it at the same time")
 
 
-def fit_columns(spec: FeedSpec, plan: SpanPlan, said: Said) -> tuple[str, ...]:
-    """Widen types and drop NOT NULL as the source has; the statements that were executed. Idempotent.
+def fit_columns(spec: FeedSpec, plan: SpanPlan, said: Said) -> Alteration:
+    """Widen types and drop NOT NULL as the source has; what was done, and what was not. Idempotent.
 
     Raises SinkError, SourceError.
     """
     with _both(spec, plan, said, "its columns") as (source, sink, known):
         alteration = plan_fitting(source, sink, known)
     _is_executed(spec, alteration, known.sink)
-    return alteration.statements
+    return alteration
 
 
 @contextmanager
@@ -108,7 +109,7 @@ def _both(spec: FeedSpec, plan: SpanPlan, said: Said, columns: str) -> Iterator[
             sink=at_sink.sink(),
             missing=missing,
             is_empty=_is_whole(plan) and not at_sink.has_rows(plan.table),
-            types=chosen_types(spec, at_sink).get((target.schema, target.table), {}),
+            types=chosen_types(spec, [plan], at_sink).get((target.schema, target.table), {}),
             shown=at_sink.shown(plan.table),
         )
     yield definition, target, known
@@ -168,7 +169,8 @@ def _mysql(target: Target, alteration: Alteration, sink: Sink) -> None:
             if errno(error) == _DUPLICATE_COLUMN:
                 raise _TakenError from error
             if mysql_fault(error) is Fault.PERMISSION:
-                grants = [grant_on(session, alteration.schema, ["ALTER"])]
+                place = parse_identifier(alteration.name)
+                grants = missing_alter(session, [(place[0], place[1])]) or [grant_on(session, place[0], ["ALTER"])]
                 raise _without_right(alteration, grants) from error
             raise mysql_sink_error(error, _doing(alteration)) from error
 

@@ -20,7 +20,7 @@ from headgate.databases.postgresql.catalogue import EnumType, PostgresDefinition
 from headgate.databases.postgresql.types import PostgresType
 from headgate.databases.postgresql.types import parse_type as parse_postgresql
 from headgate.records.identifiers import table_spelling
-from headgate.tables.alteration import Alteration, ColumnNames, Known, SourceColumn
+from headgate.tables.alteration import Alteration, ColumnNames, Known, SourceColumn, alter_of, quoted_at
 from headgate.tables.mapped import Mapped
 from headgate.tables.statement import Definition, outcomes_of
 from headgate.tables.widening import holds_labels, is_wider
@@ -40,7 +40,10 @@ class _Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_fitting(source: Definition, sink: Definition, known: Known) -> Alteration:
-    """The statements for the sink's table; none if there is nothing to widen or to relax."""
+    """The statements for the sink's table; none if there is nothing to widen or to relax.
+
+    ``refusals`` of the answer: how the sink's table differs otherwise, each with what to run.
+    """
     fitted = [each for each in _fitted(source, sink, known) if each.type is not None or each.is_relaxed]
     labels = list(_labels(source, sink))
     is_postgresql = sink.product is Product.POSTGRESQL
@@ -50,7 +53,44 @@ def plan_fitting(source: Definition, sink: Definition, known: Known) -> Alterati
         schema=sink.schema,
         statements=tuple(statements),
         columns=tuple(each.column.name for each in fitted),
+        refusals=tuple(_differences(source, sink, known)),
     )
+
+
+def _differences(source: Definition, sink: Definition, known: Known) -> Iterator[str]:
+    """What Headgate does not alter, because a value could be lost, or rows would be found by another key."""
+    alter = alter_of(sink)
+    keys = [() if key is None else key.columns for key in (source.form.primary, sink.form.row_key)]
+    if [name.casefold() for name in keys[0]] != [name.casefold() for name in keys[1]]:
+        columns = ", ".join(quoted_at(sink, name) for name in keys[0])
+        yield (
+            f"The source's primary key is ({', '.join(keys[0])}), the sink's ({', '.join(keys[1])}). If it was "
+            f"changed, pause the feed and run {alter} with PRIMARY KEY ({columns})"
+        )
+    outcomes = outcomes_of(source, sink.product, known.types)
+    names = ColumnNames(source)
+    for column in sink.form.columns:
+        there = names.get(column.name)
+        outcome = None if there is None else outcomes[there.name]
+        if there is not None and isinstance(outcome, Mapped) and _is_other(column, outcome.type):
+            is_postgresql = sink.product is Product.POSTGRESQL
+            name, type_ = quoted_at(sink, column.name), outcome.type.sql
+            run = f"ALTER COLUMN {name} TYPE {type_} USING …" if is_postgresql else f"MODIFY COLUMN {name} {type_}"
+            yield f"Column {column.name} is {there.type} at the source and {column.type} here. Run {alter} {run}"
+
+
+def _is_other(column: SourceColumn, wanted: PostgresType | MysqlType) -> bool:
+    """Whether the column's type neither holds all values of ``wanted``, nor is widened to it."""
+    found = _parsed(column)
+    return (
+        found is not None and found.name != wanted.name and not is_wider(wanted, found) and not is_wider(found, wanted)
+    )
+
+
+def _parsed(column: SourceColumn) -> PostgresType | MysqlType | None:
+    if isinstance(column, MysqlColumn):
+        return None if column.kind == "json" else parse_mysql(column.type)
+    return parse_postgresql(column.type)
 
 
 def _fitted(source: Definition, sink: Definition, known: Known) -> Iterator[_Fitted]:
@@ -71,13 +111,10 @@ def _wider(column: SourceColumn, outcome: object) -> PostgresType | MysqlType | 
     """The type that the column gets, with the sink's own collation; None if it keeps its type."""
     if not isinstance(outcome, Mapped):
         return None
-    new = outcome.type
-    if isinstance(column, MysqlColumn):
-        old = parse_mysql(column.type)
-        is_fit = isinstance(new, MysqlType) and column.kind != "json" and old is not None and is_wider(new, old)
-        return msgspec.structs.replace(new, collation=None) if is_fit and isinstance(new, MysqlType) else None
-    known = parse_postgresql(column.type)
-    return new if known is not None and is_wider(new, known) else None
+    old, new = _parsed(column), outcome.type
+    if old is None or not is_wider(new, old):
+        return None
+    return msgspec.structs.replace(new, collation=None) if isinstance(new, MysqlType) else new
 
 
 def _labels(source: Definition, sink: Definition) -> Iterator[str]:

@@ -7,7 +7,7 @@ and roles, too, so a list of grants would have to be judged as the server judges
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from headgate.databases.faults import Fault
 from headgate.databases.mysql.errors import MysqlError, fault_of
@@ -57,19 +57,37 @@ def missing_alter(session: MysqlSession, places: Iterable[tuple[str, str]]) -> l
     has a line of another form, such as a role, the server judges when a table is altered. Raises MysqlError.
     """
     lines = [_GRANT.fullmatch(str(line)) for (line,) in session.execute("SHOW GRANTS")]
-    if None in lines:
+    found = [_Grant(*line.group("rights", "database", "table")) for line in lines if line is not None]
+    if len(found) < len(lines):
         return []
-    altering = [
-        (_like(found["database"]), found["table"])
-        for found in lines
-        if found is not None and _ALTERS & {*found["rights"].split(", ")}
-    ]
     lacking = dict.fromkeys(
-        database
-        for database, table in places
-        if not any(like.fullmatch(database) and of in ("*", quoted(table)) for like, of in altering)
+        database for database, table in places if not any(each.alters(database, table) for each in found)
     )
-    return [grant_on(session, database, ["ALTER"]) for database in lacking]
+    return [f"GRANT ALTER ON {_named_before(found, database)} TO {account(session)}" for database in lacking]
+
+
+class _Grant(NamedTuple):
+    """A line of the list, as the server writes it."""
+
+    rights: str
+    database: str
+    table: str
+
+    def alters(self, database: str, table: str) -> bool:
+        """Whether it gives the right to alter that table."""
+        is_of_it = _like(self.database).fullmatch(database) is not None and self.table in ("*", quoted(table))
+        return is_of_it and bool(_ALTERS & {*self.rights.split(", ")})
+
+
+def _named_before(grants: Iterable[_Grant], database: str) -> str:
+    """All tables of the database, in the words of a grant that the user has.
+
+    Of several names that fit a database the server takes the most exact one only, so a grant with another name would
+    take the rights away that the user has.
+    """
+    names = (each.database for each in grants if each.table == "*" and each.database != "*")
+    known = next((name for name in names if _like(name).fullmatch(database)), None)
+    return every_table(database) if known is None else f"{known}.*"
 
 
 def _like(shown: str) -> re.Pattern[str]:

@@ -51,7 +51,8 @@ def source(bed: Bed, spare_databases: SpareDatabases) -> Iterator[Source]:
 def rows(bed: Bed, columns: str, table: str) -> list[tuple[object, ...]]:
     """Nothing while the table does not have the columns."""
     try:
-        return bed.database.execute(f"SELECT {columns} FROM {table} ORDER BY id".encode()).fetchall()
+        query = f"SELECT {columns} FROM {table} ORDER BY id".encode()
+        return bed.database.execute(query, prepare=False).fetchall()  # a plan is of the columns as they were
     except psycopg.errors.UndefinedColumn:
         return []
 

@@ -33,7 +33,8 @@ from headgate.sinks.relational.mysql import connection as mysql_sink
 from headgate.sinks.relational.postgresql import connection as postgresql_sink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.sources.database import source_target
-from headgate.tables import creation
+from headgate.tables import creation, evolution
+from headgate.tables.alteration import Alteration
 from headgate.tables.catalogues import open_catalogue
 from headgate.tables.plan import Sink
 from headgate.verify.sides import open_side
@@ -62,6 +63,9 @@ OPENERS: Final[dict[str, Opener]] = {
     "headgate.sinks.relational.mysql.connection": lambda dsn, file: mysql_sink.connect(RelationalSettings(dsn, file)),
     "headgate.verify.postgresql": lambda dsn, file: open_side(Target(dsn, file)),
     "headgate.tables.creation": lambda dsn, file: creation._create(Target(dsn, file), [], Sink(Product.MARIADB)),
+    "headgate.tables.evolution": lambda dsn, file: evolution._mysql(
+        Target(dsn, file), Alteration(name="s.t", schema="s"), Sink(Product.MARIADB)
+    ),
     "headgate.verify.mysql": lambda dsn, file: open_side(Target(dsn, file)),
     "headgate.migration.strategies.postgresql.sessions": lambda dsn, file: PostgresSessions(
         "m", target_of(dsn, str(file))

@@ -42,6 +42,7 @@ class RecordingParts:
         self.shared_name = "public.a"
         self.applied_to: int | None = None
         self.target_ts: int | None = None
+        self.evolves_tables = False
         self.batches: list[ChangeBatch] = []
         self.refuse: dict[str, Exception] = {}
         self.dropped = 0

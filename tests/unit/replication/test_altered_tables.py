@@ -14,6 +14,7 @@ from headgate.records.control import Epoch, SpanPlan
 from headgate.replication import altered_tables
 from headgate.replication.altered_tables import alter_table
 from headgate.replication.span_table import FAILURES_BORNE
+from headgate.tables.alteration import Alteration
 from headgate.tables.evolution import StillRefusedError
 
 PLAN = SpanPlan(span="s.t", topic="t", table="s.t", start={0: 0})
@@ -35,9 +36,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
         found.append(lacking)
         return tuple(lacking)
 
-    def fit(*_: Any) -> tuple[str, ...]:
+    def fit(*_: Any) -> Alteration:
         found.append({})
-        return ()
+        return Alteration(name="s.t", schema="s", refusals=("Run this",))
 
     monkeypatch.setattr(altered_tables, "add_columns", add)
     monkeypatch.setattr(altered_tables, "fit_columns", fit)
@@ -76,7 +77,7 @@ def test_a_change_that_may_be_set_aside_is_not_held_for_ever(asked: list[Mapping
 
 def test_a_value_that_is_refused_is_tried_once_more_and_then_stays_refused(asked: list[Mapping[str, str]]) -> None:
     run("evolve", failures=1, is_refused=True)
-    with pytest.raises(StillRefusedError, match=r"^the value$") as refused:
+    with pytest.raises(StillRefusedError, match=r"^the value\. Run this$") as refused:
         run("evolve", failures=2, is_refused=True)
     assert (refused.value.code, refused.value.retryable) == ("value_refused", False)
     assert asked == [{}, {}]

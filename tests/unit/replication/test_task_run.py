@@ -18,6 +18,7 @@ from headgate.sinks.contract import (
     SinkUnavailableError,
     ValueRefusedError,
 )
+from headgate.sinks.lacking_columns import LackingColumnsError
 
 from .conftest import BOX, SPEC, RecordingParts, RecordingQuarantine, by_table, canal, chunk, run, work
 
@@ -342,6 +343,24 @@ def test_a_prefix_is_followed_by_the_rest_and_where_that_is_stuck_is_said(parts:
     (result,) = run([work("a", {0: 0})], [chunk("a", 0, OFFSETS)]).spans
     assert [[c.offset for c in batch.changes] for batch in parts.batches] == [[1, 2, 3]]
     assert (result.positions, result.rows, result.error_code) == ({0: 4}, 3, "value_refused")
+
+
+@pytest.mark.parametrize("evolves", [True, False])
+def test_a_value_is_tried_again_if_the_table_may_be_altered_first(parts: RecordingParts, evolves: bool) -> None:
+    parts.evolves_tables = evolves
+    parts.bad = {(0, 4): ValueRefusedError("too long", 0, 4)}
+    (result,) = run([work("a", {0: 0})], [chunk("a", 0, OFFSETS)]).spans
+    assert (result.error_code, result.retryable) == ("value_refused", evolves)
+
+
+def test_columns_that_the_sink_lacks_are_told_with_what_their_events_say(parts: RecordingParts) -> None:
+    parts.bad = {(0, 4): LackingColumnsError("no column", 0, 4, {"c": "int32", "d": ""})}
+    (result,) = run([work("a", {0: 0})], [chunk("a", 0, OFFSETS)]).spans
+    assert (result.error_code, result.retryable, result.lacking) == (
+        "sink_column_missing",
+        True,
+        {"c": "int32", "d": ""},
+    )
 
 
 def test_a_failure_names_the_partitions_that_it_holds_and_no_others(parts: RecordingParts) -> None:

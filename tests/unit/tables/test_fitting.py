@@ -96,3 +96,15 @@ def test_mariadb_drops_not_null_of_a_column_that_the_source_has_not() -> None:
 def test_what_the_server_prints_otherwise_is_left_alone() -> None:
     assert my_plan(None, mysql_column("unseen", "int(11)", is_nullable=False)) == ()
     assert my_plan(None, mysql_column("a", "varchar(8)", is_nullable=False)) == ()
+
+
+def test_what_is_not_altered_is_named_with_the_statement() -> None:
+    source = postgres_table(ID, postgres_column("a", "text"), key=("a", "id"))
+    sink = postgres_table(ID, postgres_column("a", "integer"), key=("id",))
+    key, column = plan_fitting(source, sink, Known(sink=Sink(Product.POSTGRESQL))).refusals
+    assert key.startswith("The source's primary key is (a, id), the sink's (id). If it was changed, pause the feed and")
+    assert key.endswith('run ALTER TABLE "shop"."t" with PRIMARY KEY ("a", "id")')
+    assert column.startswith("Column a is text at the source and integer here. Run ALTER TABLE")
+    assert column.endswith('"shop"."t" ALTER COLUMN "a" TYPE text USING …')
+    alike = postgres_table(ID, postgres_column("a", "bigint"), key=("id",))
+    assert plan_fitting(sink, alike, Known(sink=Sink(Product.POSTGRESQL))).refusals == (), "it holds all values"

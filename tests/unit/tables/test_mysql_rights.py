@@ -54,3 +54,10 @@ def test_a_grant_that_has_it_not(grant: str) -> None:
     assert missing_alter(Session(USAGE, grant), [("shop", "t"), ("shop", "v")]) == [  # type: ignore[arg-type]
         "GRANT ALTER ON `shop`.* TO ann"
     ]
+
+
+def test_a_grant_has_the_name_that_the_users_other_rights_have() -> None:
+    """The server takes the most exact name only: another one would take SELECT away."""
+    mine = "GRANT SELECT, INSERT ON `shop_a`.* TO `ann`@`%`"
+    assert missing_alter(Session(USAGE, mine), [("shop_a", "t")]) == ["GRANT ALTER ON `shop_a`.* TO ann"]  # type: ignore[arg-type]
+    assert missing_alter(Session(USAGE), [("shop_a", "t")]) == [r"GRANT ALTER ON `shop\_a`.* TO ann"]  # type: ignore[arg-type]

@@ -133,7 +133,7 @@ def go_on(span: Span, given: Opened, now: float) -> Step:
 
 def _seen(span: Span, given: Opened) -> dict[str, Any]:
     progress = opened(span.progress, given)
-    seen = {"claimed": given.primary, "target_ts": given.target_ts, "lacking": {}}
+    seen: dict[str, Any] = {"claimed": given.primary, "target_ts": given.target_ts, "lacking": {}}
     if given.backlog:
         return {**seen, "progress": progress}
     # With nothing left to apply there is nothing that could still fail. With a backlog the next batch tells.
