@@ -98,6 +98,7 @@ def _mysql(place: Place, names: ConnectorNames) -> Iterator[Line]:
         "The connector's own. It must never lose a record, and has one partition",
     )
     yield "bigint.unsigned.handling.mode", "precise", "By default numbers above 9223372036854775807 become negative"
+    yield "enable.time.adjuster", "false", "By default the years 1 to 99 become 1970 to 2069"
     if place.options:
         yield (
             "database.ssl.mode",

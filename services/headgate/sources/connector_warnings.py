@@ -27,7 +27,7 @@ class SinkTable(msgspec.Struct, frozen=True):
     defaults: Sequence[str] = ()
 
 
-LOST_TYPES: Final = frozenset({"interval[]", "bit[]", "bit varying[]", "money[]", "pg_lsn", "tsquery"})
+LOST_TYPES: Final = frozenset({"interval[]", "bit[]", "bit varying[]", "money[]", "pg_lsn", "point[]", "tsquery"})
 """Types of PostgreSQL whose values Debezium writes as NULL, or not at all."""
 
 FORGOTTEN_ARRAYS: Final = frozenset(

@@ -25,11 +25,15 @@ class Default(StrEnum):
 
 
 class Mapped(msgspec.Struct, frozen=True, kw_only=True):
-    """The sink's type. ``lacks``: values of the source that it refuses, each with an error. None is changed."""
+    """The sink's type. ``lacks``: values of the source that it refuses, each with an error. It changes none.
+
+    ``altered``: values that the connector changes before they arrive, which nothing shows afterwards.
+    """
 
     type: PostgresType | MysqlType
     default: Default = Default.NONE
     lacks: str = ""
+    altered: str = ""
     needs: EnumType | None = None
     """An enum that must exist at the sink before the table."""
 

@@ -7,7 +7,7 @@ from headgate.databases.mysql.catalogue import MysqlColumn
 from headgate.databases.mysql.types import GEOMETRIES, MysqlType, parse_type
 from headgate.tables.mapped import Default, LeftOut, Mapped, Outcome, Unmapped
 
-__all__ = ["NUMBERS", "REWRITTEN", "has_rewritten_label", "same_type", "unfit"]
+__all__ = ["NUMBERS", "REWRITTEN", "altered", "has_rewritten_label", "same_type", "unfit"]
 
 REWRITTEN: Final = "the connector adds backslashes to labels where one of them has a backslash, a quote or a comma"
 
@@ -16,6 +16,17 @@ _REWRITES: Final = ("\\", "'", ",")
 _TEXTS: Final = frozenset({"char", "varchar", "enum", "set"})
 _TIMES: Final = frozenset({"date", "time", "datetime"})
 """A timestamp's default is shown in the time zone of the session that asks, so it is left out."""
+
+_OLD_DAYS: Final = (
+    "zero dates, dates with a zero in them, the year 0, and the years 1 to 99 unless the connector has "
+    "enable.time.adjuster=false"
+)
+_ALTERED: Final = {
+    "date": _OLD_DAYS,
+    "datetime": f"{_OLD_DAYS}; 1582-10-05 to 1582-10-14 of the connector's snapshot",
+    "timestamp": "0000-00-00 00:00:00",
+}
+"""Type → the few values of it that the connector changes. (``sources/connector_warnings.py`` has ``year``.)"""
 
 _STOPS: Final = frozenset({"inet4", "inet6"})
 _OF_MARIADB: Final = frozenset({"uuid"})
@@ -37,7 +48,12 @@ def same_type(column: MysqlColumn, source: Product, sink: Product) -> Outcome:
         return Unmapped(REWRITTEN, found.sql.partition(" CHARACTER")[0])
     if source is not sink:
         return _other_product(found, sink)
-    return Mapped(type=found, default=_default(found))
+    return Mapped(type=found, default=_default(found), altered=altered(found))
+
+
+def altered(found: MysqlType) -> str:
+    """Which values of the type the connector changes, empty if it changes none."""
+    return _ALTERED.get(found.name, "")
 
 
 def has_rewritten_label(found: MysqlType) -> bool:
@@ -61,7 +77,7 @@ def _other_product(found: MysqlType, sink: Product) -> Outcome:
     collation = found.collation[1] if found.collation else ""
     if any(part in collation for part in _OF_ONE_PRODUCT):
         return Unmapped(f"{sink} has no collation {collation}", found.sql.partition(" CHARACTER")[0])
-    return Mapped(type=found, default=_default(found))
+    return Mapped(type=found, default=_default(found), altered=altered(found))
 
 
 def _default(found: MysqlType) -> Default:

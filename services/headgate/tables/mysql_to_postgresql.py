@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from headgate.databases.mysql.catalogue import MysqlColumn
 from headgate.databases.mysql.types import MysqlType, parse_type
 from headgate.databases.postgresql.types import PostgresType
 from headgate.tables.mapped import Default, Mapped, Outcome, Unmapped
-from headgate.tables.mysql_to_mysql import REWRITTEN, has_rewritten_label, unfit
+from headgate.tables.mysql_to_mysql import REWRITTEN, altered, has_rewritten_label, unfit
 
 __all__ = ["to_postgresql"]
 
@@ -54,9 +56,10 @@ def to_postgresql(column: MysqlColumn) -> Outcome:
         signed, unsigned = _INTEGERS[found.name]
         return Mapped(type=PostgresType(name=unsigned if found.is_unsigned else signed), default=Default.NUMBER)
     special = _SPECIAL.get(found.name)
-    if special is not None:
-        return special(found)
-    return _PLAIN.get(found.name) or Unmapped(f"{found.name} has no like in PostgreSQL")
+    outcome = _PLAIN.get(found.name) if special is None else special(found)
+    if isinstance(outcome, Mapped):
+        return msgspec.structs.replace(outcome, altered=altered(found))
+    return outcome or Unmapped(f"{found.name} has no like in PostgreSQL")
 
 
 def _bigint(found: MysqlType) -> Outcome:

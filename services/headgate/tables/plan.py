@@ -11,9 +11,19 @@ from headgate.databases.mysql.sql import quoted as mysql_quoted
 from headgate.databases.postgresql.catalogue import EnumType
 from headgate.databases.postgresql.sql import literal, quoted
 from headgate.records.identifiers import show_identifier
+from headgate.records.name_lists import shown_names
 from headgate.tables.statement import CreateTable, Definition, Refusal, RefusedTable, table_statement
 
-__all__ = ["ChosenTypes", "Sink", "TargetTables", "needed_first", "session_settings", "shown_refusals", "target_tables"]
+__all__ = [
+    "ChosenTypes",
+    "Sink",
+    "TargetTables",
+    "altered_warnings",
+    "needed_first",
+    "session_settings",
+    "shown_refusals",
+    "target_tables",
+]
 
 ChosenTypes = Mapping[tuple[str, str], Mapping[str, str]]
 """(schema, table) at the sink → column → the type that the user has chosen for it there."""
@@ -121,6 +131,18 @@ def needed_first(tables: Sequence[Needs], sink: Sink) -> Iterator[str]:
 def _comment(note: str) -> str:
     """One line, whatever names are in it: a client reads commands of its own from lines."""
     return "-- " + "".join(letter if letter.isprintable() and letter != "\\" else "?" for letter in note)
+
+
+def altered_warnings(tables: Iterable[CreateTable]) -> tuple[str, ...]:
+    """A sentence for each kind of value that the connector changes before it arrives, with the tables' columns."""
+    found: dict[str, list[str]] = {}
+    for table in tables:
+        for values, columns in table.altered.items():
+            found.setdefault(values, []).append(f"{table.name}: {shown_names(columns)}")
+    return tuple(
+        f"warning: the connector changes some values, without an error ({shown_names(where, '; ')}): {values}"
+        for values, where in found.items()
+    )
 
 
 def by_command(column: str, type_: str) -> str:

@@ -6,13 +6,15 @@ Columns of text compare byte by byte, as PostgreSQL's own collations tell texts 
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from headgate.databases.catalogue import Product
 from headgate.databases.mysql.types import MysqlType
 from headgate.databases.postgresql.catalogue import EnumType, PostgresColumn
 from headgate.databases.postgresql.sql import NAME_BYTES_MAX
 from headgate.databases.postgresql.types import PostgresType, parse_type
 from headgate.tables.mapped import Default, LeftOut, Mapped, Outcome, Unmapped
-from headgate.tables.postgresql_to_postgresql import changed, lost_labels, unknown, unwritten
+from headgate.tables.postgresql_to_postgresql import altered, lost_elements, unknown, unwritable, unwritten
 
 __all__ = ["EXACT", "to_mysql"]
 
@@ -84,12 +86,18 @@ def to_mysql(column: PostgresColumn, enum: EnumType | None, sink: Product) -> Ou
         return never
     if enum is not None:
         # A label is a name, and new ones may be added: a text takes them without an ALTER.
-        lost = lost_labels(column)
+        lost = lost_elements(column)
         if lost is not None:
             return Unmapped(lost, "json")
         return _text(NAME_BYTES_MAX, sink)
     found = parse_type(column.base)
-    return unknown(column) if found is None else _of(found, sink)
+    if found is None:
+        return unknown(column)
+    reason = unwritable(column, found)
+    if reason is not None:
+        return Unmapped(reason, "json" if found.is_array else _INSTEAD[found.name])
+    outcome = _of(found, sink)
+    return msgspec.structs.replace(outcome, altered=altered(found)) if isinstance(outcome, Mapped) else outcome
 
 
 _INSTEAD: Final = {"bit varying": "bit(64)", "time with time zone": "time(6)"}
@@ -97,9 +105,6 @@ _INSTEAD: Final = {"bit varying": "bit(64)", "time with time zone": "time(6)"}
 
 
 def _of(found: PostgresType, sink: Product) -> Outcome:
-    reason = changed(found)
-    if reason is not None:
-        return Unmapped(reason, "json" if found.is_array else _INSTEAD[found.name])
     if found.is_array:
         return _JSON if found.name in _ARRAYS else Unmapped(f"arrays of {found.name} do not arrive whole", "json")
     if found.name in _TEXTS:

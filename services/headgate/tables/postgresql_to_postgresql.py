@@ -10,7 +10,7 @@ from headgate.records.identifiers import NotAnIdentifierError, parse_identifier
 from headgate.sources.connector_warnings import LOST_TYPES, without_length
 from headgate.tables.mapped import Default, LeftOut, Mapped, Outcome, Unmapped
 
-__all__ = ["changed", "lost_labels", "to_postgresql", "unknown", "unwritten"]
+__all__ = ["altered", "lost_elements", "to_postgresql", "unknown", "unwritable", "unwritten"]
 
 _BUILT_IN: Final = "pg_catalog"
 _BY_SETTING: Final = frozenset({"money"})
@@ -24,6 +24,18 @@ _CHANGED: Final = {
 }
 """(type, whether an array of it) → what the connector does to its values. No type of the sink makes up for that."""
 
+_OLD_DAYS: Final = "dates before the year 1, and from 1582-10-05 to 1582-10-14"
+_SHAPES: Final = "arrays of several dimensions, or with bounds that do not begin at 1"
+
+_ALTERED: Final = {
+    ("date", False): f"{_OLD_DAYS}, of the connector's snapshot",
+    ("date", True): f"{_OLD_DAYS}; {_SHAPES}",
+    ("timestamp without time zone", True): f"timestamps before 1582-10-15; {_SHAPES}",
+    ("timestamp with time zone", True): f"{_OLD_DAYS}; {_SHAPES}",
+    ("numeric", True): f"arrays with NaN; {_SHAPES}",
+}
+"""(type, whether an array of it) → the few values of it that the connector changes."""
+
 
 def to_postgresql(column: PostgresColumn, enum: EnumType | None) -> Outcome:
     """The sink's column. ``enum``: the one that the column's values, or the elements of its arrays, are of."""
@@ -31,7 +43,7 @@ def to_postgresql(column: PostgresColumn, enum: EnumType | None) -> Outcome:
     if never is not None:
         return never
     if enum is not None:
-        lost = lost_labels(column)
+        lost = lost_elements(column)
         if lost is not None:
             return Unmapped(lost, "text[]")
         own = PostgresType(own=(enum.schema, enum.name))
@@ -39,11 +51,12 @@ def to_postgresql(column: PostgresColumn, enum: EnumType | None) -> Outcome:
     found = parse_type(column.base)
     if found is None:
         return unknown(column)
-    reason = changed(found)
+    reason = unwritable(column, found)
     if reason is not None:
         return Unmapped(reason, found.sql)
     default = Default.NONE if found.name in _BY_SETTING else Default.ANY
-    return Mapped(type=msgspec.structs.replace(found, collation=_collation(column)), default=default)
+    own = msgspec.structs.replace(found, collation=_collation(column))
+    return Mapped(type=own, default=default, altered=altered(found))
 
 
 def unwritten(column: PostgresColumn) -> LeftOut | None:
@@ -55,12 +68,19 @@ def unwritten(column: PostgresColumn) -> LeftOut | None:
     return None
 
 
-def changed(found: PostgresType) -> str | None:
-    """What the connector does to values of that type, None if they arrive as they are."""
+def unwritable(column: PostgresColumn, found: PostgresType) -> str | None:
+    """What the connector does to all values of that type, None if they arrive as they are. ``found``: its base."""
+    if column.type.endswith("[]") and column.type != column.base:
+        return "the connector writes NULL for an array of a domain"
     return _CHANGED.get((found.name, found.is_array))
 
 
-def lost_labels(column: PostgresColumn) -> str | None:
+def altered(found: PostgresType) -> str:
+    """Which values of the type the connector changes, empty if it changes none."""
+    return _ALTERED.get((found.name, found.is_array), _SHAPES if found.is_array else "")
+
+
+def lost_elements(column: PostgresColumn) -> str | None:
     """Why an array of an enum does not arrive whole, None for a column that is not an array."""
     if not column.type.endswith("[]"):
         return None

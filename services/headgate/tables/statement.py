@@ -6,7 +6,7 @@ from the source.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -60,6 +60,7 @@ class CreateTable(msgspec.Struct, frozen=True, kw_only=True):
 
     ``needs``: enums that must exist before. ``notes``: what the table does not have of the source's.
     ``columns``: name → the source's type. ``defaults``: columns that may be NULL and have a default at the source.
+    ``altered``: values that the connector changes, without an error → the columns that may have some.
     """
 
     name: str
@@ -69,6 +70,7 @@ class CreateTable(msgspec.Struct, frozen=True, kw_only=True):
     defaults: tuple[str, ...] = ()
     needs: tuple[EnumType, ...] = ()
     notes: tuple[str, ...] = ()
+    altered: Mapping[str, Sequence[str]] = {}
 
 
 class RefusedTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,13 +127,14 @@ def table_statement(
         defaults=tuple(column.name for column in there if column.is_nullable and column.default is not None),
         needs=tuple(dict.fromkeys(column.mapped.needs for column in kept if column.mapped.needs is not None)),
         notes=(*_notes(table, outcomes, kept), *(left_out_keys(table, columns) if unique_keys else ())),
+        altered=_by_reason((column.mapped.altered, column.name) for column in kept),
     )
 
 
 def outcomes_of(table: Definition, sink: Product, overrides: Mapping[str, str]) -> dict[str, Outcome]:
     """What becomes of each of the table's columns. ``overrides``: as of ``table_statement``."""
-    chosen = {name: _chosen(text, sink) for name, text in overrides.items()}
-    return {name: chosen.get(name, outcome) for name, outcome in _mapped(table, sink).items()}
+    found = _mapped(table, sink)
+    return found | {name: _chosen(text, sink, found[name]) for name, text in overrides.items() if name in found}
 
 
 def _mapped(table: Definition, sink: Product) -> dict[str, Outcome]:
@@ -146,13 +149,18 @@ def _mapped(table: Definition, sink: Product) -> dict[str, Outcome]:
     return {column.name: same_type(column, table.product, sink) for column in table.form.columns}
 
 
-def _chosen(text: str, sink: Product) -> Outcome:
-    """The user's type, taken apart and built again like any other."""
+def _chosen(text: str, sink: Product, mapped: Outcome) -> Outcome:
+    """The user's type, taken apart and built again like any other. ``mapped``: what the mapper would take."""
+    altered = mapped.altered if isinstance(mapped, Mapped) else ""
     if sink is Product.POSTGRESQL:
         found: PostgresType | MysqlType | None = parse_postgresql(text.strip().lower())
     else:
         found = parse_mysql(text.strip(), *EXACT[sink])
-    return Unmapped(f"{text!r} is not a type that Headgate can create") if found is None else Mapped(type=found)
+    return (
+        Unmapped(f"{text!r} is not a type that Headgate can create")
+        if found is None
+        else Mapped(type=found, altered=altered)
+    )
 
 
 def _column_refusals(outcomes: Mapping[str, Outcome], sink: Product) -> Iterator[Refusal]:
@@ -217,12 +225,19 @@ def _notes(table: Definition, outcomes: Mapping[str, Outcome], columns: Sequence
     computed = table.form.generated & {column.name for column in columns}
     if computed:
         yield f"computed at the source, and ordinary here: {', '.join(sorted(computed))}"
-    lacking: defaultdict[str, list[str]] = defaultdict(list)
-    for column in columns:
-        if column.mapped.lacks:
-            lacking[column.mapped.lacks].append(column.name)
-    for lacks, names in lacking.items():
+    for lacks, names in _by_reason((column.mapped.lacks, column.name) for column in columns).items():
         yield f"refused at the sink, with an error: {lacks} in {', '.join(names)}"
+    for altered, names in _by_reason((column.mapped.altered, column.name) for column in columns).items():
+        yield f"changed by the connector, without an error: {altered} in {', '.join(names)}"
+
+
+def _by_reason(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Reason → the columns that have it, without those that have none."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for reason, column in reasons:
+        if reason:
+            found[reason].append(column)
+    return dict(found)
 
 
 def _postgresql(table: Definition, columns: Sequence[_Column], keys: Sequence[Sequence[str]]) -> Iterator[str]:

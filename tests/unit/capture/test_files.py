@@ -107,6 +107,7 @@ def test_a_chosen_type_is_in_the_feed_of_its_table() -> None:
             {
                 "schema.history.internal.kafka.bootstrap.servers": "broker:9092",
                 "bigint.unsigned.handling.mode": "precise",
+                "enable.time.adjuster": "false",
             },
         ),
     ],

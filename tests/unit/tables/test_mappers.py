@@ -11,6 +11,7 @@ from headgate.tables.mysql_to_mysql import same_type
 from headgate.tables.mysql_to_postgresql import to_postgresql as from_mysql
 from headgate.tables.postgresql_to_mysql import to_mysql
 from headgate.tables.postgresql_to_postgresql import to_postgresql
+from support.every_type import ALTERED_MARIADB, ALTERED_POSTGRESQL
 from unit.tables.definitions import MOOD, mysql_column, postgres_column
 
 PAGE = Path(__file__).parents[3] / "docs" / "types.md"
@@ -169,6 +170,27 @@ def test_what_the_connector_changes_is_refused_with_the_type_that_may_be_chosen(
     assert isinstance(outcome, Unmapped)
     assert outcome.instead
     assert "the connector" in outcome.reason
+
+
+@pytest.mark.parametrize("sink", Product)
+def test_an_array_of_a_domain_is_refused(sink: Product) -> None:
+    column = postgres_column("c", "public.short[]", base="character varying(5)[]")
+    outcome = to_postgresql(column, None) if sink is Product.POSTGRESQL else to_mysql(column, None, sink)
+    assert isinstance(outcome, Unmapped)
+    assert outcome.instead
+    one = postgres_column("c", "public.shorts", base="text[]")
+    assert isinstance(to_postgresql(one, None) if sink is Product.POSTGRESQL else to_mysql(one, None, sink), Mapped)
+
+
+@pytest.mark.parametrize("sink", Product)
+def test_what_the_connector_changes_is_told_of_each_type(sink: Product) -> None:
+    """Of the values in tests/support/every_type.py; the round trips show that it changes them."""
+    for type_ in ALTERED_POSTGRESQL:
+        outcome = from_postgresql(type_.declared, sink)
+        assert not isinstance(outcome, Mapped) or outcome.altered, type_.declared
+    for type_ in ALTERED_MARIADB:
+        outcome = from_mariadb(type_.declared, sink)
+        assert not isinstance(outcome, Mapped) or outcome.altered, type_.declared
 
 
 @pytest.mark.parametrize("declared", [each for each in documented("postgresql") if each not in CHANGED])

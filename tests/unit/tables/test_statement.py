@@ -103,7 +103,12 @@ def test_mariadb_to_mariadb() -> None:
         "  `twice` int(11) NULL,\n"
         "  PRIMARY KEY (`id`, `name`)\n) ENGINE=InnoDB"
     )
-    assert found.notes == ("computed at the source, and ordinary here: twice",)
+    computed, at, day = found.notes
+    assert computed == "computed at the source, and ordinary here: twice"
+    assert at == "changed by the connector, without an error: 0000-00-00 00:00:00 in at"
+    assert day.startswith("changed by the connector, without an error: zero dates")
+    assert day.endswith("in day, zero")
+    assert [*found.altered.values()] == [["at"], ["day", "zero"]]
 
 
 def test_mariadb_to_postgresql() -> None:

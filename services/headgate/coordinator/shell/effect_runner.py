@@ -58,6 +58,7 @@ from headgate.sources.topic_ids import TopicReplacedError, check_given_id, ids_o
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables, within_change_log
 from headgate.sources.unapplied import UnappliedWatch
 from headgate.tables.missing import MissingTables, check_alterable, check_created, check_types, plan_missing
+from headgate.tables.plan import altered_warnings
 
 __all__ = ["FeedWork", "crashed", "server_of_effect"]
 
@@ -346,7 +347,8 @@ class FeedWork:
             for plan in spans
             if (shape := shapes.get(plan.table) or planned.get(plan.table)) is not None
         ]
-        return _Checked(spec, sink_id, (*fired, *connector_warnings(known, seen)), missing)
+        warnings = (*fired, *connector_warnings(known, seen), *altered_warnings(missing.tables.created))
+        return _Checked(spec, sink_id, warnings, missing)
 
     def _shapes(
         self, spec: FeedSpec, spans: tuple[SpanPlan, ...]
