@@ -39,6 +39,8 @@ FORGOTTEN_ARRAYS: Final = frozenset(
 _STRIPPED: Final = frozenset({"bit varying", "bit varying[]"})
 """Types of PostgreSQL whose values arrive as a number, without the zeros at its front."""
 
+_SPAN: Final = "interval"
+
 _YEARS: Final = frozenset({"mysql", "mariadb"})
 """Connectors of databases that have the type ``year``."""
 
@@ -65,6 +67,10 @@ _TEXTS: Final = {
     ),
     "cut": "the connector cuts off digits of these arrays, and writes 24:00 as 00:00 ({})",
     "stripped": "the connector drops zeros at the front of bit strings without a fixed length ({})",
+    "months": (
+        "the connector writes months of intervals as 30.4375 days each ({}). Set its interval.handling.mode to string, "
+        "and snapshot the tables again"
+    ),
     "years": "the connector writes the year 0 as 1900 ({})",
 }
 """What happens to which columns, and what to do."""
@@ -91,6 +97,7 @@ def _changed(table: SinkTable, told: Seen) -> dict[str, list[str]]:
         "missing": [] if there is None else [column for column in columns if column.lower() not in there],
     }
     if told.connector == "postgresql":
+        found["months"] = [column for column, type_ in kinds.items() if type_ == _SPAN and column in told.durations]
         for kind, types in (
             ("lost", LOST_TYPES),
             ("forgotten", FORGOTTEN_ARRAYS),

@@ -28,6 +28,8 @@ RECORDS_MAX: Final = 10
 
 REASON_CHARACTERS_MAX: Final = 200
 
+_DURATION: Final = "io.debezium.time.MicroDuration"
+
 
 class FormatMismatchError(SourceError):
     """A topic's newest records are in another format than the feed's."""
@@ -40,7 +42,8 @@ class Seen(msgspec.Struct):
 
     ``fitting``: how many the feed's format can read. ``others``: other formats that can read some of those it cannot.
     ``columns``: of the newest whole row; ``nulls``: those that were NULL in a row. ``defaults``: columns that may be
-    NULL and have a default, by the schema; None if events have no schema.
+    NULL and have a default, by the schema; None if events have no schema. ``durations``: those whose values are numbers
+    of microseconds.
     """
 
     records: int = 0
@@ -51,6 +54,7 @@ class Seen(msgspec.Struct):
     connector: str | None = None
     nulls: frozenset[str] = frozenset()
     defaults: frozenset[str] | None = None
+    durations: frozenset[str] = frozenset()
 
 
 def preview(connection: KafkaConnection, spec: FeedSpec, topics: Mapping[str, int]) -> dict[str, Seen]:
@@ -149,6 +153,7 @@ class _Looking:
             seen.columns = frozenset(change.row)
         with suppress(SchemasUnavailableError, *DATA_ERRORS):
             seen.defaults = self._defaults(value)
+        seen.durations = frozenset(column for column, meaning in told.items() if meaning == _DURATION)
         seen.nulls |= {column for column, value in change.row.items() if value is None}
 
     def _defaults(self, value: bytes) -> frozenset[str] | None:

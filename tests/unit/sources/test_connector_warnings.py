@@ -74,6 +74,15 @@ def test_a_year_is_told(connector: str) -> None:
     assert "year 0 as 1900 (public.t: y)" in warning
 
 
+def test_months_that_became_days_are_told() -> None:
+    there = frozenset({"id", "span", "told"})
+    seen = Seen(columns=there, connector="postgresql", durations=frozenset({"span"}))
+    columns = {"id": "integer", "span": "interval(3)", "told": "interval"}
+    (warning,) = warned(columns, seen)
+    assert "30.4375 days each (public.t: span)" in warning
+    assert warned(columns | {"span": "bigint"}, seen) == ()
+
+
 def test_a_warning_names_a_few_tables_and_columns() -> None:
     tables = [
         SinkTable(f"t{n}", f"public.t{n}", {f"c{m}": "pg_lsn" for m in range(NAMES_SHOWN_MAX + 4)})
