@@ -377,9 +377,9 @@ class SinkSpec(Strict):
     keyless: Literal["refuse", "append"] = "refuse"
     """``append``: rows of a source table without key are added to a sink table without key, and only added."""
     tables: Literal["create", "existing", "evolve"] | None = None
-    """``create``: Headgate creates tables that the sink lacks, as source.database defines them. ``evolve``: it also
-    alters them, where the source's tables were altered. ``existing``: missing tables are refused. By default
-    ``create`` for feeds that name source.database."""
+    """``create``: Headgate creates tables that the sink lacks, as source.database defines them, or, without it, the
+    schemas of events. ``evolve``: it also alters them, where the source's tables were altered. ``existing``: missing
+    tables are refused. By default ``create`` for feeds that name source.database."""
     unique_keys: Literal["omit", "create"] = "omit"
     """``create``: tables that Headgate creates get the source's unique keys. A table can stop where two rows swap a
     value in one transaction, because rows are applied one after the other."""
@@ -514,10 +514,15 @@ class FeedSpec(Strict):
 
     @model_validator(mode="after")
     def _tables_that_can_be_created(self) -> "FeedSpec":
-        if self.creates_tables and self.source.database is None:
+        if (
+            self.creates_tables
+            and self.source.database is None
+            and (self.evolves_tables or not self._events_tell_types)
+        ):
+            lacking = "" if self.evolves_tables else ", which these events cannot have"
             raise ValueError(
-                f"sink.tables: {self.sink.tables} needs the tables' definitions. Name the database that the changes "
-                "come from in source.database, or create the tables yourself and remove the option"
+                f"sink.tables: {self.sink.tables} needs the tables' definitions{lacking}. Name the database that the "
+                "changes come from in source.database, or create the tables yourself and remove the option"
             )
         for option, is_given in (("types", bool(self.sink.types)), ("unique_keys", self.sink.unique_keys != "omit")):
             if is_given and not self.creates_tables:
@@ -525,6 +530,9 @@ class FeedSpec(Strict):
                     f"sink.{option} is for tables that Headgate creates. Name the database that the changes come from "
                     "in source.database, with sink.tables: create, or remove the option"
                 )
+        chosen = {self.sink.unique_keys, *(options.unique_keys for options in self.tables.values())}
+        if self.creates_tables and "create" in chosen and self.source.database is None:
+            raise ValueError("unique_keys: create needs source.database: events do not tell a table's unique keys")
         return self
 
     @field_validator("tables")
@@ -575,6 +583,12 @@ class FeedSpec(Strict):
         options = self.tables[pattern]
         sink = self.sink.model_copy(update=options.of_sink) if options.of_sink else self.sink
         return self.model_copy(update={"sink": sink, **options.of_feed})
+
+    @property
+    def _events_tell_types(self) -> bool:
+        """Whether events can define tables: each topic carries one table, and they may have schemas."""
+        source = self.source
+        return FORMATS[source.format].tells_types and source.change_log is None and not source.tables
 
     @property
     def creates_tables(self) -> bool:

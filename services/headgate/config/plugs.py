@@ -61,7 +61,8 @@ class FormatTraits(msgspec.Struct, frozen=True, kw_only=True):
     ``gives_resolved_ts``: whether the tables' topics say themselves up to which ts they are complete.
     ``needs_registry``: whether events only name their schema. ``compacted_away``: what of it compaction may take, and
     nothing shows afterwards. ``tells_origin``: whether an event names the database it is from (sources/origin.py reads
-    Debezium's JSON).
+    Debezium's JSON). ``tells_types``: whether an event can describe its table's columns (sources/event_schemas.py reads
+    Debezium's schemas).
     """
 
     summary: str
@@ -70,6 +71,7 @@ class FormatTraits(msgspec.Struct, frozen=True, kw_only=True):
     gives_resolved_ts: bool = False
     needs_registry: bool = False
     tells_origin: bool = False
+    tells_types: bool = False
 
 
 T = TypeVar("T")

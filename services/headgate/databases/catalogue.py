@@ -96,7 +96,8 @@ class TableForm(msgspec.Struct, Generic[C, K], frozen=True):
 class TableDefinition(msgspec.Struct, Generic[C, K], frozen=True, kw_only=True):
     """A table with what only a statement that creates it needs. ``schema``: the database of a MySQL or MariaDB table.
 
-    ``comments`` are those on columns. Empty comments are left out.
+    ``comments`` are those on columns. Empty comments are left out. ``unknown``: what whoever describes the table cannot
+    tell of it; nothing where it is read from a catalogue.
     """
 
     product: Product
@@ -105,3 +106,4 @@ class TableDefinition(msgspec.Struct, Generic[C, K], frozen=True, kw_only=True):
     form: TableForm[C, K]
     comment: str | None = None
     comments: Mapping[str, str] = {}
+    unknown: str = ""

@@ -38,7 +38,7 @@ from headgate.formats.registry import DecoderNeeds, FormatPlug
 from headgate.formats.tables import UNNAMED, OneTable
 from headgate.records.source_tables import SourceTable
 
-__all__ = ["FORMAT", "FRAME_BYTES", "Decoder", "Fields", "Look", "SchemaById", "schema_id_of"]
+__all__ = ["FORMAT", "FRAME_BYTES", "Decoder", "Fields", "Look", "SchemaById", "envelope_meanings", "schema_id_of"]
 
 FRAME_BYTES: Final = 5
 """A zero byte and a schema id of four bytes, the highest first."""
@@ -309,16 +309,25 @@ class _Plans:
 
 def _value_plan(schema_id: int, schema: AvroType) -> _Plan:
     schema = _envelope_of(schema)
-    row = optional_part(schema.fields["after"]) if "after" in schema.fields else None
-    if row is not None and not isinstance(row, Record):
-        raise ChangeError("it is not a Debezium envelope: its field 'after' is no record of columns")
-    source = _source_of(schema)
+    semantics, columns = envelope_meanings(schema), _columns_of(schema)
     read = _read_those(schema, (_OP, _AFTER, _SOURCE_MS, *_TABLE))
-    columns = {} if row is None else row.fields
+    return _Plan(schema_id, schema, read, semantics, _have_collections(columns))
+
+
+def envelope_meanings(schema: AvroType) -> dict[str, str]:
+    """Column → meaning (see Change.semantics), from an envelope's schema. Raises ChangeError."""
+    envelope = _envelope_of(schema)
+    source, columns = _source_of(envelope), _columns_of(envelope)
     check_columns(columns)
     semantics = {column: meaning_of(node) for column, node in columns.items()}
-    semantics |= connector_named(None if source is None else source.connect)
-    return _Plan(schema_id, schema, read, semantics, _have_collections(columns))
+    return semantics | connector_named(None if source is None else source.connect)
+
+
+def _columns_of(envelope: Record) -> dict[str, AvroType]:
+    row = optional_part(envelope.fields["after"]) if "after" in envelope.fields else None
+    if row is not None and not isinstance(row, Record):
+        raise ChangeError("it is not a Debezium envelope: its field 'after' is no record of columns")
+    return {} if row is None else row.fields
 
 
 def _fields_plan(paths: Sequence[tuple[str, ...]], schema_id: int, schema: AvroType) -> _Plan:
@@ -416,6 +425,7 @@ FORMAT: Final = FormatPlug(
     compacted_away=COMPACTED_AWAY,
     options=frozenset({"binary_handling_mode"}),
     needs_registry=True,
+    tells_types=True,
     decoder=lambda needs: Decoder(
         _schemas_of(needs),
         needs.source.unavailable_value,

@@ -434,6 +434,7 @@ FORMAT: Final = FormatPlug(
     compacted_away=COMPACTED_AWAY,
     options=frozenset({"binary_handling_mode", "transaction_topic"}),
     tells_origin=True,
+    tells_types=True,
     decoder=lambda needs: Decoder(
         needs.source.unavailable_value,
         keyless=needs.keyless,

@@ -5,6 +5,7 @@ from headgate.records.control import SpanPlan
 from headgate.replication.feed_parts import FeedParts
 from headgate.sinks.contract import Claim, SinkRefusedError
 from headgate.sinks.untouched import Untouched
+from headgate.sources.event_schemas import event_schemas
 from headgate.sources.said import tables_said
 from headgate.tables.creation import create_missing
 from headgate.tables.missing import plan_missing
@@ -33,13 +34,13 @@ def _created(
     if not spec.creates_tables or not isinstance(parts.sink, Untouched):
         return False
 
-    said = tables_said(source, spec, [plan])
+    said, described = tables_said(source, spec, [plan]), event_schemas(source, spec, [plan])
     if not parts.sink.is_new(claim):
-        if claim.table in plan_missing(spec, [plan], said).lacking:
+        if claim.table in plan_missing(spec, [plan], said, described).lacking:
             raise SinkRefusedError(
                 f"{refused}. Headgate has written to it before, and does not create it again, because an empty table "
                 "would lack those rows. Restore the table, or pause the feed and run `headgate feed resume "
                 f"{claim.identity.feed} --from earliest`: it then creates the table and applies what the topic holds"
             ) from refused
         return False
-    return create_missing(spec, plan, said)
+    return create_missing(spec, plan, said, described)

@@ -25,7 +25,7 @@ from headgate.sinks.relational.mysql.faults import sink_error as mysql_sink_erro
 from headgate.sinks.relational.postgresql.faults import sink_error as postgresql_sink_error
 from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.session import as_sink_errors
-from headgate.tables.missing import Said, check_created, plan_missing
+from headgate.tables.missing import Said, SchemaOf, check_created, no_schema, plan_missing
 from headgate.tables.mysql_rights import all_rights
 from headgate.tables.plan import Sink, needed_first, session_settings
 from headgate.tables.statement import CreateTable
@@ -43,10 +43,10 @@ class _TakenError(Exception):
     """Somebody else has created something that was to be created."""
 
 
-def create_missing(spec: FeedSpec, plan: SpanPlan, said: Said) -> bool:
+def create_missing(spec: FeedSpec, plan: SpanPlan, said: Said, schema_of: SchemaOf = no_schema) -> bool:
     """Create the feed's table if the sink lacks it; whether it did. Idempotent. Raises SinkError, SourceError."""
     for number in range(TRIES):
-        missing = plan_missing(spec, [plan], said)
+        missing = plan_missing(spec, [plan], said, schema_of)
         if missing.sink is None:
             return number > 0
         check_created(missing)

@@ -3,11 +3,13 @@
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from headgate.config.column_types import column_of
 from headgate.config.feed import FeedSpec
+from headgate.formats.column_schema import EventSchema
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import normal_table, table_spelling
 from headgate.sinks.contract import SinkRefusedError
@@ -18,13 +20,35 @@ from headgate.sources.database import as_source_errors, source_target
 from headgate.sources.table_names import named_like, source_table
 from headgate.sources.table_options import pattern_of, spec_of
 from headgate.tables.catalogues import Catalogue, open_catalogue
+from headgate.tables.from_events import definition_from
 from headgate.tables.plan import ChosenTypes, Sink, TargetTables, shown_refusals, target_tables
 from headgate.tables.statement import Definition, Refusal, RefusedTable
 
-__all__ = ["MissingTables", "Said", "check_alterable", "check_created", "check_types", "chosen_types", "plan_missing"]
+__all__ = [
+    "MissingTables",
+    "Said",
+    "SchemaOf",
+    "check_alterable",
+    "check_created",
+    "check_types",
+    "chosen_types",
+    "no_schema",
+    "plan_missing",
+]
 
 Said = Callable[[str], str | None]
 """Topic → the source table that its newest events name, None if they name none."""
+
+SchemaOf = Callable[[str], EventSchema | None]
+"""Topic → the table as its newest events describe it, None if they do not. Raises SourceError."""
+
+
+def no_schema(_topic: str) -> EventSchema | None:
+    """Of a topic whose events describe nothing."""
+    return None
+
+
+_NO_PLACE: Final = "it is not known in which schema to create it. Name one in sink.table"
 
 
 class MissingTables(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,10 +63,14 @@ class MissingTables(msgspec.Struct, frozen=True, kw_only=True):
     grants: tuple[str, ...] = ()
 
 
-def plan_missing(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said) -> MissingTables:
-    """The plan for those of the feed's tables that the sink lacks. Raises SinkError, SourceError."""
-    database = spec.source.database
-    if not spec.creates_tables or database is None:
+def plan_missing(
+    spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_of: SchemaOf = no_schema
+) -> MissingTables:
+    """The plan for those of the feed's tables that the sink lacks. Raises SinkError, SourceError.
+
+    They are defined by the source database, or, if the feed does not name one, by their events.
+    """
+    if not spec.creates_tables:
         return MissingTables()
     with as_sink_errors(), open_catalogue(target_of(spec.sink)) as at_sink:
         lacking = [plan for plan in plans if not at_sink.has(plan.table)]
@@ -51,8 +79,11 @@ def plan_missing(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said) -> Missi
         places = {plan.table: at_sink.place(plan.table) for plan in lacking}
         types = chosen_types(spec, lacking, at_sink)
         sink = at_sink.sink()
-        with as_source_errors(), open_catalogue(source_target(database)) as source:
-            found, refused = _definitions(spec, lacking, places, source, said)
+        if spec.source.database is None:
+            found, refused = _described(spec, lacking, places, schema_of)
+        else:
+            with as_source_errors(), open_catalogue(source_target(spec.source.database)) as source:
+                found, refused = _definitions(spec, lacking, places, source, said)
         with_unique = {
             place
             for plan in lacking
@@ -115,6 +146,45 @@ def _definitions(
     return found, refused
 
 
+def _described(
+    spec: FeedSpec, lacking: Sequence[SpanPlan], places: Mapping[str, tuple[str, str] | None], schema_of: SchemaOf
+) -> tuple[list[Definition], list[RefusedTable]]:
+    """The same as events describe the tables."""
+    found: list[Definition] = []
+    refused: list[RefusedTable] = []
+    for plan in lacking:
+        made = _from_events(spec, plan, places[plan.table], schema_of)
+        if isinstance(made, str):
+            refused.append(RefusedTable(name=plan.table, refusals=(Refusal(made),)))
+        else:
+            found.append(made)
+    return found, refused
+
+
+def _from_events(
+    spec: FeedSpec, plan: SpanPlan, place: tuple[str, str] | None, schema_of: SchemaOf
+) -> Definition | str:
+    """The table, or why there is no definition of it."""
+    if place is None:
+        return _NO_PLACE
+    schema = schema_of(plan.topic)
+    if schema is None:
+        return (
+            f"no newest event of topic {plan.topic} has a schema. Name the source database in source.database, or let "
+            "the connector write schemas (key.converter.schemas.enable=true and value.converter.schemas.enable=true, "
+            "or Avro)"
+        )
+    made = definition_from(schema, place)
+    if made is None:
+        return f"types of the connector {schema.connector!r} are not known. Create the table yourself"
+    if made.form.primary is None and spec_of(spec, plan).sink.keyless == "refuse":
+        return (
+            f"events of topic {plan.topic} have no key. Add a primary key at the source, or set keyless: append for "
+            "the table in `tables`, which takes inserts only"
+        )
+    return made
+
+
 def _why_not(
     spec: FeedSpec, plan: SpanPlan, name: str | None, definition: Definition | None, place: tuple[str, str] | None
 ) -> str | None:
@@ -124,7 +194,7 @@ def _why_not(
             "SELECT on it, or name the source's table in source.topic_tables"
         )
     if place is None:
-        return "it is not known in which schema to create it. Name one in sink.table"
+        return _NO_PLACE
     if definition.form.primary is None and spec_of(spec, plan).sink.keyless == "refuse":
         return (
             f"the source's table {table_spelling(definition.schema, definition.table)} has no primary key. Add one, or "

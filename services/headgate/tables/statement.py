@@ -219,6 +219,8 @@ def comment_of(text: str | None, sink: Product, of: str) -> str | None:
 
 
 def _notes(table: Definition, outcomes: Mapping[str, Outcome], columns: Sequence[_Column]) -> Iterator[str]:
+    if table.unknown:
+        yield table.unknown
     for name, outcome in outcomes.items():
         if isinstance(outcome, LeftOut):
             yield f"column {name} is left out: {outcome.reason}"

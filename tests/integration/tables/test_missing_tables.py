@@ -15,6 +15,7 @@ from fixtures.services import mariadb_execute
 from fixtures.spare_databases import SpareDatabases
 from headgate.config.feed import FeedSpec
 from headgate.config.table_options import TableOptions
+from headgate.formats.column_schema import ColumnSchema, EventSchema
 from headgate.records.control import Epoch, SpanPlan
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkError, SinkRefusedError
 from headgate.sinks.registry import open_sink
@@ -111,6 +112,34 @@ def test_the_name_is_the_feeds_and_the_type_the_users(databases: Databases) -> N
     spec = databases.feed(table="copy.{table}", types={"copy.orders.total": "text"})
     assert create_missing(spec, _of("copy.orders", "shop.orders"), said)
     assert databases.columns("copy.orders")[2] == ("total", "text")
+
+
+def test_without_a_source_database_events_define_the_table(databases: Databases) -> None:
+    spec = FeedSpec.model_validate(
+        {
+            "feed": "f",
+            "source": {"topic_pattern": r"t\..*"},
+            "sink": {"type": "postgresql", "dsn": databases.sink, "tables": "create"},
+        }
+    )
+    columns = (
+        ColumnSchema(name="id", meaning="int64", is_optional=False, declared="INT8"),
+        ColumnSchema(name="total", meaning="string", is_optional=True, declared="NUMERIC", length=12, scale=2),
+    )
+    schema = EventSchema(connector="postgresql", columns=columns, key=("id",))
+    assert create_missing(spec, plan("shop.orders"), said, lambda _topic: schema)
+    assert databases.columns("shop.orders") == [("id", "bigint"), ("total", "numeric(12,2)")]
+    assert not create_missing(spec, plan("shop.orders"), said, lambda _topic: schema)
+
+    keyless = EventSchema(connector="postgresql", columns=columns)
+    other = EventSchema(connector="sqlserver", columns=columns, key=("id",))
+    for told, why in (
+        (None, "no newest event of topic t.shop.items has a schema. Name the source database in source.database"),
+        (keyless, "events of topic t.shop.items have no key"),
+        (other, "types of the connector 'sqlserver' are not known"),
+    ):
+        with pytest.raises(SinkRefusedError, match=why):
+            create_missing(spec, plan("shop.items"), said, lambda _topic, told=told: told)
 
 
 def _of(table: str, source: str) -> SpanPlan:

@@ -47,6 +47,7 @@ from headgate.sources.compaction import compaction_warnings
 from headgate.sources.connector_warnings import SinkTable, connector_warnings
 from headgate.sources.database import same_source
 from headgate.sources.discovery import added_partitions, look_again
+from headgate.sources.event_schemas import event_schemas
 from headgate.sources.offsets import SourceError, SourceUnreachableError, check_retention, offsets_at, start_offsets
 from headgate.sources.origin import origins
 from headgate.sources.preview import Seen, check_formats, preview
@@ -372,7 +373,8 @@ class FeedWork:
     def _missing(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> MissingTables:
         """Tables that agents will create. Raises SinkError where one of them cannot be created, SourceError."""
         check_types(spec, spans)
-        missing = plan_missing(spec, spans, tables_said(self._connection, spec, spans))
+        said, described = tables_said(self._connection, spec, spans), event_schemas(self._connection, spec, spans)
+        missing = plan_missing(spec, spans, said, described)
         check_created(missing)
         check_alterable(spec, spans)
         return missing
