@@ -180,7 +180,7 @@ def _from_events(
     if made.form.primary is None and spec_of(spec, plan).sink.keyless == "refuse":
         return (
             f"events of topic {plan.topic} have no key. Add a primary key at the source, or set keyless: append for "
-            "the table in `tables`, which takes inserts only"
+            "it in `tables`, which takes inserts only"
         )
     return made
 

@@ -30,7 +30,7 @@ from headgate.tables.from_events import definition_from
 from headgate.tables.plan import needed_first, session_settings, target_tables
 from headgate.tables.statement import CreateTable, Definition, RefusedTable, table_statement
 from support import build
-from support.every_type import (
+from support.connector_types import (
     ALTERED_MARIADB,
     ALTERED_POSTGRESQL,
     AS_TEXT,

@@ -11,7 +11,7 @@ from headgate.tables.mysql_to_mysql import same_type
 from headgate.tables.mysql_to_postgresql import to_postgresql as from_mysql
 from headgate.tables.postgresql_to_mysql import to_mysql
 from headgate.tables.postgresql_to_postgresql import to_postgresql
-from support.every_type import ALTERED_MARIADB, ALTERED_POSTGRESQL
+from support.connector_types import ALTERED_MARIADB, ALTERED_POSTGRESQL
 from unit.tables.definitions import MOOD, mysql_column, postgres_column
 
 PAGE = Path(__file__).parents[3] / "docs" / "types.md"
