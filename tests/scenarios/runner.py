@@ -57,6 +57,7 @@ KINDS: Final = {
     "merge": OperationKind.MERGE_TABLE,
     "pause_table": OperationKind.PAUSE_TABLE,
     "resume_table": OperationKind.RESUME_TABLE,
+    "resync_table": OperationKind.RESYNC_TABLE,
     "rebalance": OperationKind.REBALANCE_FEED,
     "drain": OperationKind.DRAIN_AGENT,
     "resign": OperationKind.RESIGN_OWNER,
@@ -359,6 +360,11 @@ class World(Script[State]):
 
     def do_request_resume_table(self, request: str, feed: str, table: str) -> None:
         self.ask(request, "resume_table", feed, table=table)
+
+    def do_request_resync_table(self, request: str, feed: str, table: str, bad: str = "") -> None:
+        """``request resync_table c1 f t1 [bad]``: of one row; bad without naming it."""
+        spec = "{}" if bad else '{"columns": ["id"], "keys": [["1"]]}'
+        self.ask(request, "resync_table", feed, spec=spec, table=table)
 
     def do_request_rebalance(self, request: str, feed: str = "") -> None:
         """``request rebalance b1 [f]``: without a feed every one that runs."""

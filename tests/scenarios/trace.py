@@ -101,6 +101,8 @@ def _dispatched(value: SpanDispatched) -> str:
         parts.append("sealed")
     if value.moving_request:
         parts.append(f"for {value.moving_request}")
+    if value.copy:
+        parts.append(f"copy {value.copy}")
     if value.failures:
         parts.append(f"failures {value.failures} ({value.last_error})")
     return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""``headgate table``: where each table, or each part of one, runs, and how to pause, move, split and merge it."""
+"""``headgate table``: where each table, or each part of one, runs, and how to pause, move, split or resync it."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -7,19 +7,21 @@ import msgspec
 import typer
 
 from headgate.cli.ages import age
-from headgate.cli.changes import Change, permitted
+from headgate.cli.changes import Change, Destruction, permitted
 from headgate.cli.lookup import find_agent, find_feed, find_table
 from headgate.cli.names import FeedName, complete_agents, complete_feeds, complete_parts, complete_tables
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, connected
 from headgate.cli.output import Output, again, show_rows
 from headgate.cli.requests import OutcomeOptions, ask, operation, show_settled
+from headgate.cli.row_copies import copy_rows
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import FeedRecorded, OperationKind, OperationRequested
 from headgate.records.keys import FeedKey
+from headgate.records.row_copies import RowCopy
 from headgate.views.rows import table_rows
 
-app = CommandGroup(help="Inspect, pause, move and split the tables of feeds.", no_args_is_help=True)
+app = CommandGroup(help="Inspect, pause, move, split and resync the tables of feeds.", no_args_is_help=True)
 
 WholeTable = Annotated[
     str,
@@ -93,6 +95,57 @@ def resume(
     request = operation(OperationKind.RESUME_TABLE, feed, table=table)
     facts = {"operation": request.kind.value}
     _ask_about(request, f"resume table {table} of feed {feed}", change, facts=facts, outcome=outcome, cluster=cluster)
+
+
+@app.command()
+def resync(
+    feed: FeedName,
+    table: WholeTable,
+    *,
+    key: Annotated[
+        list[str],
+        typer.Option(
+            "--key",
+            help="primary key of a row to copy; may be repeated. A key of several columns is a JSON array, such as "
+            "'[1, \"a\"]'",
+        ),
+    ],
+    delete: Annotated[
+        bool, typer.Option("--delete", help="delete rows in the target that the source does not have")
+    ] = False,
+    change: Destruction,
+    outcome: OutcomeOptions,
+    cluster: ClusterOptions,
+) -> None:
+    """Copy rows of one table from the source database to the target.
+
+    The table stands still until they are copied; the other tables of the feed continue. The feed must name its source
+    database (source.database). Done when the table replicates again.
+
+    Example: headgate table resync shop public.orders --key 17 --key 18
+    """
+    rows = RowCopy(keys=tuple(map(_key, key)), delete=delete)
+    what = f"overwrite {len(rows.keys)} rows of table {table} of feed {feed} with those of the source"
+    facts = {"feed": feed, "table": table, "rows": len(rows.keys), "delete": delete}
+    with connected(cluster) as (_, log):
+        permit = permitted(
+            change, what, outcome.output, facts, check=lambda: find_table(read_snapshot(log), feed, table)
+        )
+        if permit is None:
+            return
+        settled = copy_rows(log, feed, table, rows, timeout_seconds=outcome.timeout, permit=permit)
+    show_settled(f"{feed}/{table}", facts, settled, outcome.output)
+
+
+def _key(text: str) -> tuple[str, ...]:
+    """A row's key: a JSON array of its values, or the one value itself."""
+    if not text.startswith("["):
+        return (text,)
+    try:
+        values = msgspec.json.decode(text, type=list[str | int])
+    except msgspec.MsgspecError as error:
+        raise typer.BadParameter(f"{text!r} is not a JSON array of texts and integers: {error}") from error
+    return tuple(map(str, values))
 
 
 def _state(row: Mapping[str, Any]) -> str:

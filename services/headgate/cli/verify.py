@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.cli.changes import Destruction
 from headgate.cli.connection_names import complete_sources
 from headgate.cli.lookup import find_feed, not_found
 from headgate.cli.names import FeedName, complete_tables
@@ -17,6 +18,7 @@ from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.cli.verify_feed import TableFeed
 from headgate.cli.verify_progress import compared_rows
+from headgate.cli.verify_repair import Repairs
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.databases.address import Options, Target
 from headgate.databases.connections import Use, named
@@ -82,6 +84,14 @@ def verify(
         float | None,
         typer.Option("--max-rows-per-second", min=1, help="compare no more rows than this (by default no limit)"),
     ] = None,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="copy rows that differ from the source to the target, and delete those that only the target has",
+        ),
+    ] = False,
+    change: Destruction,
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
@@ -89,10 +99,12 @@ def verify(
 
     Rows that differ are read again until they are equal, or have differed without a change for --settle seconds after
     the feed applied everything in its topic. A table that cannot be compared is named and skipped. Exit code 0 only if
-    all tables were compared and are equal.
+    all tables were compared and are equal, or were repaired.
 
     Example: headgate verify shop --source-dsn postgresql://reader@db.example/shop --source-password-file reader
     """
+    if (change.dry_run or change.yes) and not repair:
+        raise typer.BadParameter("--dry-run and --yes are for --repair; without it nothing is changed")
     with connected(cluster) as (_, log):
         record = find_feed(read_snapshot(log), feed)
         spec = parse_feed(record.spec)
@@ -100,6 +112,7 @@ def verify(
         said = _said_by_events(log, spec, plans)
         source = _source(spec, source_dsn, source_password_file, source_connection)
         limit = RowLimit(max_rows_per_second)
+        repairs = Repairs()
         with compared_rows(limit, output) as on_rows:
 
             def compare(here: Side, there: Side, plan: SpanPlan) -> TableCompared:
@@ -107,28 +120,41 @@ def verify(
                 settling = Settling(progress, seconds=settle, timeout_seconds=wait)
                 name = _source_table(spec, here, said, plan)
                 told = partial(on_rows, plan.table)
-                return compare_table(here, there, name, plan.table, settling=settling, on_rows=told)
+                noted = partial(repairs.add, plan.table)
+                return compare_table(
+                    here, there, name, plan.table, settling=settling, on_rows=told, on_difference=noted
+                )
 
             compared, skipped = _compare(spec, plans, source, compare)
+        repaired = repairs.make(log, feed, change) if repair else {}
     if output is Output.TABLE:
         _show(compared)
     else:
         show_value(
-            output, {"feed": feed, **_totals(compared), "tables": msgspec.to_builtins(compared), "skipped": skipped}
+            output,
+            {
+                "feed": feed,
+                **_totals(compared),
+                "tables": msgspec.to_builtins(compared),
+                "skipped": skipped,
+                "repaired": repaired,
+            },
         )
-    _end(compared, skipped)
+    for name, rows in repaired.items():
+        note(f"{name}: {rows} rows repaired")
+    _end(compared, skipped, sum(repaired.values()))
 
 
 def _totals(compared: Sequence[TableCompared]) -> dict[str, int]:
     return {name: sum(getattr(each, name) for each in compared) for name in ("rows", "differences", "unsettled")}
 
 
-def _end(compared: Sequence[TableCompared], skipped: Mapping[str, str]) -> None:
+def _end(compared: Sequence[TableCompared], skipped: Mapping[str, str], repaired: int) -> None:
     """Report what was not compared, and exit unless all is equal."""
     for name, reason in skipped.items():
         note(f"{name} was not compared: {reason}")
     totals = _totals(compared)
-    if totals["differences"]:
+    if totals["differences"] > repaired:
         raise typer.Exit(int(ExitCode.DIFFERENCE))
     if skipped:
         tables = len(skipped) + len(compared)

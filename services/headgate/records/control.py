@@ -92,6 +92,7 @@ class OperationKind(StrEnum):
     MERGE_TABLE = "merge_table"
     PAUSE_TABLE = "pause_table"
     RESUME_TABLE = "resume_table"
+    RESYNC_TABLE = "resync_table"
     REBALANCE_FEED = "rebalance_feed"
     DRAIN_AGENT = "drain_agent"
     RESIGN_OWNER = "resign_owner"
@@ -221,6 +222,8 @@ class SpanDispatched(msgspec.Struct, frozen=True):
     ``moving_request`` is the operator's request this move answers to, if any. ``failures`` counts failures in a
     row and is reset by progress. ``revision`` is that of the feed's spec which the roles were given under: an agent
     waits for the feed's record of the same incarnation and revision, for there is no order between topics.
+    ``copy`` is the resync_table request whose rows the primary copies before it replicates (docs/adr/0110); the agent
+    waits for that request's record.
     """
 
     feed_id: str
@@ -234,6 +237,7 @@ class SpanDispatched(msgspec.Struct, frozen=True):
     failures: int
     last_error: str | None
     revision: int = 0
+    copy: str | None = None
 
 
 SESSION_LEFT: Final = "left: "
@@ -311,7 +315,8 @@ class OperationRequested(msgspec.Struct, frozen=True):
     """``request/<id>``: what an operator wants.
 
     ``spec`` is the feed's JSON, for create_feed and update_feed; for resume_feed where to go on from, as JSON, null for
-    where it stood: ``"earliest"``, ``"latest"``, a ts, or topic → partition → offset. ``feed`` is empty where the
+    where it stood: ``"earliest"``, ``"latest"``, a ts, or topic → partition → offset; for resync_table which rows to
+    copy, as JSON (records/row_copies.py). ``feed`` is empty where the
     request is about no feed in particular (drain_agent, resign_owner, rebalance_feed of all): it then goes to every
     shard concerned, under an id each. ``parts`` is for split_table: into how many, null to leave the table to the
     split scheduler. ``abandon_sink`` is for remove_feed: end it without its sink
@@ -339,11 +344,15 @@ class RequestSettled(msgspec.Struct, frozen=True):
 
 
 class PausedTable(msgspec.Struct, frozen=True):
-    """A table of a running feed that an operator has paused. ``by`` and ``since_ms`` are for people."""
+    """A table of a running feed that an operator has paused. ``by`` and ``since_ms`` are for people.
+
+    ``copy``: the resync_table request that it is sealed for, which resumes it; null where an operator has paused it.
+    """
 
     table: str
     by: str
     since_ms: int
+    copy: str | None = None
 
 
 class FeedRecorded(msgspec.Struct, frozen=True):

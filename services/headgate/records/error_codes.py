@@ -10,10 +10,16 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ERROR_CODES", "MEMORY_SHORT", "PARTITIONS_GROWN", "SINK_SLOW", "ErrorCode", "Stage", "error_code_of"]
+__all__ = [
+    "COPY_FAILED", "ERROR_CODES", "MEMORY_SHORT", "PARTITIONS_GROWN", "SINK_SLOW", "ErrorCode", "Stage",
+    "error_code_of",
+]  # fmt: skip
 
 PARTITIONS_GROWN: Final = "source_partitions_grown"
 """The one code that stops a whole feed permanently (coordinator/core/feeds/discovery.py)."""
+
+COPY_FAILED: Final = "copy_failed"
+"""The rows of a resync_table could not be copied. The request fails, and the table goes on without it."""
 
 MEMORY_SHORT: Final = "agent_memory_short"
 """Of tables that are written all the same, only more slowly."""
@@ -257,6 +263,21 @@ _ROWS: Final = (
         "the sink cannot take the table: missing, without key, without rights, or its user cannot log in",
         "do what the message says: the table is tried again once a minute, by another agent first, or at once by "
         "`headgate feed resume`",
+    ),
+    ErrorCode(
+        COPY_FAILED,
+        Stage.SINK,
+        False,
+        "rows that were asked for by `headgate table resync` or `headgate verify --repair` could not be copied; all "
+        "of them were written, or none",
+        "the message says why; the table resumes by itself, without the copy",
+    ),
+    ErrorCode(
+        "rows_refused",
+        Stage.SINK,
+        False,
+        "the sink does not take the copied rows",
+        "the message says why; it is reported as `copy_failed`",
     ),
     ErrorCode(
         "sink_column_missing",

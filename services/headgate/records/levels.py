@@ -18,6 +18,7 @@ from headgate.records.control import (
     OperationKind,
     OperationRequested,
     OwnerAnnounced,
+    SpanDispatched,
     SpanPlan,
     SpanProgressed,
     WantedState,
@@ -47,6 +48,7 @@ FIELDS: Final[dict[type[msgspec.Struct], dict[str, int]]] = {
     },
     OperationRequested: {"parts": 2, "abandon_sink": 2},
     OwnerAnnounced: {"level": 2},
+    SpanDispatched: {"copy": 2},
     SpanPlan: {"topic_id": 2},
     SpanProgressed: {"passed_over": 2, "passed_over_table": 2},
 }
@@ -59,6 +61,7 @@ WORDS: Final[dict[StrEnum, int]] = {
     OperationKind.MERGE_TABLE: 2,
     OperationKind.PAUSE_TABLE: 2,
     OperationKind.RESUME_TABLE: 2,
+    OperationKind.RESYNC_TABLE: 2,
     WantedState.FINISHED: 2,
 }
 """Words that an enum did not have from the beginning."""

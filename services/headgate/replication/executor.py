@@ -18,6 +18,7 @@ from headgate.replication.batch_coordinator import LaneCpu
 from headgate.replication.placement import ARRIVAL_SECONDS
 from headgate.replication.progress import LaneProgress
 from headgate.replication.queries import ExecutorSettings, Queries
+from headgate.replication.row_copy import RowCopier
 from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark import SparkRuntime
@@ -39,7 +40,7 @@ class SparkExecutor:
         self._settings = settings
         self._table = SpanTable(settings.cluster_id)
         source = KafkaConnection(settings.bootstrap, settings.kafka)
-        self._lifecycle = SpanLifecycle(self._table, source, settings.log)
+        self._lifecycle = SpanLifecycle(self._table, source, settings.log, RowCopier(runtime))
         self._queries = Queries(self._table, self._lifecycle, runtime, settings)
         self._witness = TransactionEndReader(self._table, source, self._queries.is_idle)
         self._control = BackgroundThread(self._run, name="headgate-lanes")

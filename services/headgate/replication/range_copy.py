@@ -1,15 +1,13 @@
 """The rows that a table has, read and written by a streaming query: ranges of its key go in, rows go through Spark.
 
-Each micro-batch has as many numbers as tasks run at once (Spark's source ``rate-micro-batch``), and each number stands
-for one range of the batch. A first operator reads the range and gives its rows to Spark; a second one takes them and
-writes them in one transaction. Spark's own progress is never the truth: which ranges are copied is said by the tasks'
+Each micro-batch has as many numbers as tasks run at once (number_stream.py), and each number stands for one range of
+the batch. A first operator reads the range and gives its rows to Spark; a second one takes them and writes them in one
+transaction. Spark's own progress is never the truth: which ranges are copied is said by the tasks'
 answers, and the caller keeps it.
 """
 
 import functools
 import itertools
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -32,6 +30,7 @@ from headgate.migration.strategies.online.range_work import RangeWork
 from headgate.migration.strategies.ranges import read_range, write_range
 from headgate.replication.archives import forget_archives
 from headgate.replication.causes import cause_of
+from headgate.replication.number_stream import run_numbered
 from headgate.replication.spark import SparkRuntime, SparkStartError, end_of_jvm
 
 ROWS_SCHEMA: Final = "line binary, error binary"
@@ -39,8 +38,6 @@ ANSWER_SCHEMA: Final = "answer binary"
 
 ROWS_AT_A_TIME: Final = 2_000
 """As in a lane: such a batch of lines stays in a processor's cache on its way."""
-
-POLL_SECONDS: Final = 0.1
 
 _KINDS: Final[dict[str, type[Exception]]] = {
     kind.__name__: kind for kind in (DatabaseUnavailableError, LockUnavailableError, RefusedError, SupersededError)
@@ -89,25 +86,19 @@ class RangeCopier:
             raise DatabaseUnavailableError(str(error)) from error
         tasks = self._runtime.settings.cores
         batches = _Batches(work, tasks, next_ranges, copied)
-        folder = Path(tempfile.mkdtemp(prefix="copy-", dir=self._scratch))
         try:
-            numbers = session.readStream.format("rate-micro-batch").options(rowsPerBatch=tasks, numPartitions=tasks)
-            stream = numbers.load().select("value").writeStream.queryName(f"copy-{work.migration}")
-            query = stream.option("checkpointLocation", folder.as_uri()).foreachBatch(batches.run).start()
-            try:
-                while not (batches.over.wait(POLL_SECONDS) or stopping.is_set()) and query.isActive:
-                    pass
-                batches.end()
-            finally:
-                query.stop()
-            if batches.error is None and not batches.over.is_set() and (ended := query.exception()) is not None:
-                raise DatabaseUnavailableError(f"the copying query has ended: {cause_of(ended)}")
+            ended = run_numbered(
+                session,
+                f"copy-{work.migration}",
+                tasks,
+                scratch=self._scratch,
+                serve=batches.copy,
+                is_over=stopping.is_set,
+            )
         except (PySparkException, Py4JError, OSError) as error:
             raise DatabaseUnavailableError(_why(error)) from error
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        if batches.error is not None:
-            raise batches.error
+        if ended is not None:
+            raise DatabaseUnavailableError(f"the copying query has ended: {cause_of(ended)}")
 
     def stop(self) -> None:
         """End Spark."""
@@ -115,7 +106,7 @@ class RangeCopier:
 
 
 class _Batches:
-    """The query's micro-batches, on its own thread. ``over``: there is nothing left to copy, or ``error`` says why."""
+    """The query's micro-batches, on its own thread."""
 
     def __init__(
         self,
@@ -124,36 +115,11 @@ class _Batches:
         next_ranges: Callable[[int], list[Chunk]],
         copied: Callable[[list[Chunk], int], None],
     ) -> None:
-        self.over = threading.Event()
-        self.error: Exception | None = None
         self._work, self._tasks = work, tasks
         self._next_ranges, self._copied = next_ranges, copied
-        self._ended = False
         self._ahead: list[Chunk] = []
-        self._running = threading.Lock()
 
-    def end(self) -> None:
-        """No batch begins any more; one that is under way is waited for."""
-        self._ended = True
-        with self._running:
-            pass
-
-    def run(self, numbers: DataFrame, _batch: int) -> None:
-        """One micro-batch."""
-        with self._running:
-            if self._ended or self.over.is_set():
-                return
-            try:
-                if not self._copy(numbers):
-                    self.over.set()
-            except _ERRORS as error:
-                self.error = error
-                self.over.set()
-            except (PySparkException, Py4JError, OSError) as error:
-                self.error = DatabaseUnavailableError(_why(error))
-                self.over.set()
-
-    def _copy(self, numbers: DataFrame) -> bool:
+    def copy(self, numbers: DataFrame) -> bool:
         """Whether there is more: that is asked at once, for a micro-batch that finds nothing to do takes time, too."""
         chunks = self._ahead or self._next_ranges(self._tasks)
         if not chunks:

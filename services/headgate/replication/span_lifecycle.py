@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from headgate.agent.core.executor import SpanId
+from headgate.agent.core.executor import CopyOrder, SpanId
 from headgate.agent.core.span.inputs import (
     CallFailed,
     Looked,
@@ -28,7 +28,7 @@ from headgate.agent.core.span.inputs import (
     TellFailure,
     TellRestart,
 )
-from headgate.agent.core.span.states import OVER, Phase, Span
+from headgate.agent.core.span.states import OVER, Phase, Span, Stop
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.feed import FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
@@ -39,12 +39,14 @@ from headgate.replication.change_logs import ChangeLogFollower
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts, feed_of, server_of_feed
 from headgate.replication.kept_parts import KeptParts
 from headgate.replication.new_tables import check_table
+from headgate.replication.row_copy import Order, RowCopier, RowCopyError
 from headgate.replication.silent_sinks import WAITING_SECONDS, SilentSinks
 from headgate.replication.span_table import SpanTable, source_table_of
 from headgate.replication.topic_watch import TopicWatch
 from headgate.runtime.shared_pool import SharedPool
 from headgate.sinks.contract import ChangeBatch, Claim, OffsetRange, Sink, SinkError, SinkUnavailableError
 from headgate.sources.offsets import SourceError, check_retention
+from headgate.sources.said import tables_said
 from headgate.sources.topic_ids import check_topic_id, topic_id_of, topic_ids
 
 __all__ = ["SpanLifecycle"]
@@ -82,8 +84,13 @@ KEPT_SECONDS: Final = 5.0
 class SpanLifecycle:
     """Performs the calls of spans, and tells of them."""
 
-    def __init__(self, table: SpanTable, source: KafkaConnection, log: Log | None = None) -> None:
-        """``log``: the control topics, for feeds that read change logs."""
+    def __init__(
+        self, table: SpanTable, source: KafkaConnection, log: Log | None = None, copier: RowCopier | None = None
+    ) -> None:
+        """``log``: the control topics, for feeds that read change logs. ``copier``: None where no span is to copy."""
+        self._copier = copier
+        self._copied: dict[SpanId, str] = {}
+        """The latest request whose rows are copied, by span, should it be opened again."""
         self._table = table
         self._source = source
         self._pool = SharedPool("headgate-span", threads=POOL_THREADS, usual=USUAL_THREADS, each=SERVER_THREADS)
@@ -174,6 +181,8 @@ class SpanLifecycle:
             answer = CallFailed(error.code, why or str(error), error.retryable)
         except (SinkError, SourceError) as error:
             answer = CallFailed(error.code, str(error), error.retryable)
+        except RowCopyError as error:
+            answer = CallFailed(error.code, str(error), retryable=False)
         except FeedSpecError as error:
             answer = CallFailed("feed_spec", str(error), retryable=False)
         except Exception as error:  # noqa: BLE001 (a fault of ours with one span must not end the thread of all)
@@ -192,6 +201,9 @@ class SpanLifecycle:
             positions = _claimed(parts.sink, claim) if span.primary else parts.sink.positions(claim)
             if span.primary:
                 alter_table(self._source, parts, span)
+        if span.primary and span.task.copy is not None:
+            self._copy_rows(span, span.task.copy, claim, positions)
+        with self._asked(span) as parts:
             known_table = parts.sink.source_table(claim) if span.primary else None
             ends = check_retention(self._source, claim.topic, positions)
             limits = self.change_logs.opened(
@@ -209,6 +221,25 @@ class SpanLifecycle:
             limits=limits.limits,
             limits_at=limits.limits_at,
         )
+
+    def _copy_rows(self, span: Span, order: CopyOrder, claim: Claim, positions: Positions) -> None:
+        """Nobody else can write the table, and no lane has it: its positions stand still until it is opened."""
+        if self._copied.get(span.id) == order.request:
+            return
+        if self._copier is None:
+            raise RowCopyError(f"{claim.table}: this agent does not copy rows")
+        plan, spec = span.task.plan, span.task.spec
+        said = tables_said(self._source, feed_of(spec), [plan])
+        with self._asked(span) as parts:
+            key = parts.sink.check([claim.table])[claim.table].key
+        work = Order(spec=spec, plan=plan, claim=claim, positions=positions, key=key, rows=order.rows)
+        self._copier.copy(work, said, partial(self._is_ending, span))
+        self._copied[span.id] = order.request
+
+    def _is_ending(self, span: Span) -> bool:
+        """Whether the span is not wanted any more, or was begun again."""
+        now = self._table.get(span.id)
+        return self._table.killed or now is None or now.life != span.life or now.stop is not Stop.NOT
 
     @contextmanager
     def _asked(self, span: Span) -> Iterator[FeedParts]:

@@ -79,6 +79,8 @@ def feed_request(record: OperationRequested, shard: int, request: str) -> Reques
     """A request to the coordinator that owns ``shard``, under the id ``request``."""
     if record.kind in (OperationKind.DRAIN_AGENT, OperationKind.REBALANCE_FEED):
         advice = "it was taken back: no other table moves; ask again with a longer --timeout"
+    elif record.kind is OperationKind.RESYNC_TABLE:
+        advice = "it was taken back: either all of the rows are copied, or none is; ask again with a longer --timeout"
     else:
         advice = f"it continues; see `headgate feed show {record.feed}`, or give a longer --timeout"
     return Request(
@@ -109,6 +111,7 @@ _ASKED: Final = {
     OperationKind.REBALANCE_FEED: "rebalance {feed}",
     OperationKind.PAUSE_TABLE: "pause {table}",
     OperationKind.RESUME_TABLE: "resume {table}",
+    OperationKind.RESYNC_TABLE: "resync {table}",
     OperationKind.MOVE_TABLE: "move {table} to {agent}",
     OperationKind.SPLIT_TABLE: "split {table}",
     OperationKind.MERGE_TABLE: "merge {table}",

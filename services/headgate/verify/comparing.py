@@ -94,15 +94,17 @@ def compare_table(
     *,
     settling: Settling | None = None,
     on_rows: Callable[[int], None] = lambda _rows: None,
+    on_difference: Callable[[Difference], None] = lambda _difference: None,
 ) -> TableCompared:
     """Compare all rows and the columns both sides have, by the target's primary key.
 
     Tables are "schema.table". ``on_rows`` is told of rows that were compared, some thousand at a time, and may pause.
+    ``on_difference`` is told of every row that differs.
     Raises UncomparableError, SideError, and what ``settling`` raises.
     """
     columns = paired(source, target, source_table, target_table)
     tables = _Tables((source, source_table), (target, target_table), columns, on_rows)
-    verdict = _Verdict(columns)
+    verdict = _Verdict(columns, on_difference)
     rows = (_compare_multiset if columns.is_keyless else _compare_by_key)(tables, verdict, settling)
     return TableCompared(
         source=source_table,
@@ -210,7 +212,8 @@ class _Tables:
 class _Verdict:
     """What has been found to differ, or could not be settled."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, on_difference: Callable[[Difference], None]) -> None:
+        self._on_difference = on_difference
         self.differences = self.unsettled = 0
         self.examples: list[Difference] = []
         self.unsettled_examples: list[Difference] = []
@@ -220,8 +223,10 @@ class _Verdict:
     def add(self, key: Key, finding: Finding) -> None:
         """A row that differs."""
         self.differences += 1
+        difference = self._difference(key, finding)
+        self._on_difference(difference)
         if len(self.examples) < DIFFERENCES_KEPT_MAX:
-            self.examples.append(self._difference(key, finding))
+            self.examples.append(difference)
 
     def add_unsettled(self, key: Key, finding: Finding, reason: str) -> None:
         """A row that could not be settled."""

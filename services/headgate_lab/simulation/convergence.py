@@ -66,10 +66,10 @@ def _missing_of_feed(
     unseen = world.operator.unseen(name, feed.spec, feed.spans)
     missing += [f"{table} has not joined {name}" for table in unseen if table not in taken]
     for plan in feed.spans:
-        is_paused = paused_table(feed, plan.span) is not None
+        paused = paused_table(feed, plan.span)
         missing += (
             _missing_of_paused(world, feed, plan)
-            if is_paused
+            if paused is not None and paused.copy is None
             else _missing_of_span(world, state, SpanKey(name, plan.span), plan, agents)
         )
     planned = {plan.span for plan in feed.spans}

@@ -132,6 +132,11 @@ class Operator:
         self.ask(self._chance.choice((OperationKind.PAUSE_TABLE, OperationKind.RESUME_TABLE)), feed)
         self._tidy()
 
+    def copy_rows(self) -> None:
+        """Drawn apart from the other requests, too."""
+        self.ask(OperationKind.RESYNC_TABLE, f"f{self._chance.randint(1, self._profile.feeds)}")
+        self._tidy()
+
     def ask(self, kind: OperationKind, feed: str) -> None:
         """A request of this kind."""
         spec = table = agent = parts = None
@@ -147,6 +152,8 @@ class Operator:
             parts = self._chance.choice((None, 2, 2, 2, 3)) if kind is OperationKind.SPLIT_TABLE else None
         elif kind in (OperationKind.PAUSE_TABLE, OperationKind.RESUME_TABLE):
             table = self._chance.choice(self._tables(feed))
+        elif kind is OperationKind.RESYNC_TABLE:
+            table, spec = self._chance.choice(self._tables(feed)), '{"keys": [["1"]]}'
         elif kind is OperationKind.DRAIN_AGENT:
             agent = f"a{self._chance.randint(1, self._profile.agents)}"
         shard = shard_of(feed, self._broker.shards)

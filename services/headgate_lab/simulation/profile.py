@@ -52,10 +52,12 @@ FAULT_RATES: Final[dict[str, tuple[float, float]]] = {
     "reading_stopped": (0.001, 0.01),
     # Per tick: an operator pauses a table, or resumes one.
     "table_paused": (0.002, 0.02),
+    # Per tick: an operator has rows of a table copied.
+    "rows_copied": (0.002, 0.02),
 }
 """Kind of fault → least and greatest probability; what each does is in faults.py, processes and executor.py."""
 
-DRAWN_APART: Final = frozenset({"reading_stopped", "table_paused"})
+DRAWN_APART: Final = frozenset({"reading_stopped", "table_paused", "rows_copied"})
 """Kinds that came later: each draws from a chance of its own, so that a seed's world is what it was before them."""
 
 FAULT_KINDS_SHARE: Final = 0.5

@@ -150,6 +150,8 @@ class World:
                 self.operator.ask_something()
             if self.strikes("table_paused"):
                 self.operator.pause_or_resume_a_table()
+            if self.strikes("rows_copied"):
+                self.operator.copy_rows()
             if self.sink_audit.abandoned and chance.random() < DELETING_RATE:
                 self._delete_abandoned()
             self.faults.strike()

@@ -48,7 +48,6 @@ READS = {
     "topic rights",
     "topic show",
     "topic tail",
-    "verify",
     "version",
     "why",
 }
@@ -119,6 +118,8 @@ DESTROYS = {
     "migration force-cutover",  # ends other people's sessions
     "topic delete",
     "migration submit",  # not every change can be reverted
+    "table resync",  # rows at the target are overwritten
+    "verify",  # --repair overwrites rows
 }
 """Data is lost, or nothing changes it back."""
 
@@ -130,6 +131,7 @@ WRITES = {
     "ask_while_paused",
     "ask_policy",
     "change_timestamps",
+    "copy_rows",
     "_ask",
     "_settle",
     "resend",

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "table move": ("shop", "public.items", "a1"),
     "table pause": ("shop", "public.items"),
     "table resume": ("shop", "public.items"),
+    "table resync": ("shop", "public.items", "--key", "1", "--yes"),
     "table split": ("shop", "public.items", "--parts", "2"),
     "table merge": ("shop", "public.items"),
     "agent drain": ("a1",),

@@ -29,7 +29,7 @@ OURS: dict[type[msgspec.Struct], set[str]] = {
     control.AgentAnnounced: {"schema_version", "capacity_spans", "heartbeat", "announced_ms"},
     control.SyncAnswered: {"owner_rev", "schema_version", "task_count", "answered_ms"},
     control.TaskReported: {"feed_id", "positions", "reported_ms"},
-    control.SpanDispatched: {"feed_id", "incarnation", "owner_rev", "moving_request", "failures", "revision"},
+    control.SpanDispatched: {"feed_id", "incarnation", "owner_rev", "moving_request", "failures", "revision", "copy"},
     control.SessionEnded: {"owner_rev", "ended_ms"},
     control.SpanProgressed: {"feed_id", "positions", "progressed_ms"},
     control.FeedProgressed: {

@@ -21,6 +21,16 @@ class SpanId(msgspec.Struct, frozen=True, order=True):
     span: str
 
 
+class CopyOrder(msgspec.Struct, frozen=True):
+    """Rows to be copied from the source after the claim and before the first batch (docs/adr/0110).
+
+    ``rows`` is the text of request ``request`` (records/row_copies.py).
+    """
+
+    request: str
+    rows: str
+
+
 class SpanTask(msgspec.Struct, frozen=True):
     """All a data plane needs to run a span under one role. ``spec`` is the feed's JSON as accepted."""
 
@@ -30,6 +40,7 @@ class SpanTask(msgspec.Struct, frozen=True):
     epoch: Epoch
     plan: SpanPlan
     spec: str
+    copy: CopyOrder | None = None
 
 
 class TaskStatus(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ heals by itself. Times on records are for people; the pace of progress is set by
 from typing import Final
 
 from headgate.agent.core.announcements import answered
-from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
+from headgate.agent.core.executor import CopyOrder, SpanId, SpanTask, TaskStatus
 from headgate.agent.core.messages import (
     AddTable,
     AgentInput,
@@ -41,7 +41,7 @@ from headgate.records.control import (
     TaskState,
 )
 from headgate.records.fitting import fitted
-from headgate.records.keys import AnswerKey, FeedKey, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
+from headgate.records.keys import AnswerKey, FeedKey, OwnerKey, ProgressKey, RequestKey, SessionKey, SpanKey, TaskKey
 from headgate.records.levels import withheld
 from headgate.records.spans import plan_of
 from headgate.runtime.machine import Arrived, Decision, Now, SetTimer, TimerFired
@@ -92,6 +92,9 @@ def _on_record(state: AgentState, key: Key, now: Now) -> Decision:
             return _act(state, SpanId(feed, span), state.reports.get(SpanId(feed, span)))
         case FeedKey(feed=feed):
             spans = [span for span in sorted(state.dispatched) if span.feed == feed]
+            return _join(*(_act(state, span, state.reports.get(span)) for span in spans))
+        case RequestKey(request=request):
+            spans = [span for span, record in sorted(state.dispatched.items()) if record.copy == request]
             return _join(*(_act(state, span, state.reports.get(span)) for span in spans))
         case _:
             return Decision()
@@ -225,7 +228,12 @@ def _start(state: AgentState, span: SpanId, action: Action) -> Decision:
     plan = plan_of(feed.spans, span.span)
     if plan is None:
         return Decision()
-    task = SpanTask(span, record.feed_id, record.incarnation, role.epoch, plan, feed.spec)
+    copy = None
+    if record.copy is not None and action is Action.REPLICATE:
+        if record.copy not in state.copies:
+            return Decision()  # it may arrive after the dispatch; if it was deleted, the owner dispatches without it
+        copy = CopyOrder(record.copy, state.copies[record.copy])
+    task = SpanTask(span, record.feed_id, record.incarnation, role.epoch, plan, feed.spec, copy)
     if action is Action.CLOSE:
         return Decision(effects=(CloseTable(task),))
     return Decision(effects=(AddTable(task, prepare=action is Action.PREPARE),))

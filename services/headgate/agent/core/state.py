@@ -12,6 +12,8 @@ from headgate.records.base import Key, Record
 from headgate.records.control import (
     Assignment,
     FeedRecorded,
+    OperationKind,
+    OperationRequested,
     OwnerAnnounced,
     SessionEnded,
     SpanDispatched,
@@ -20,7 +22,7 @@ from headgate.records.control import (
     TaskReported,
     TaskState,
 )
-from headgate.records.keys import AnswerKey, FeedKey, OwnerKey, ProgressKey, SessionKey, SpanKey, TaskKey
+from headgate.records.keys import AnswerKey, FeedKey, OwnerKey, ProgressKey, RequestKey, SessionKey, SpanKey, TaskKey
 
 
 class AgentState(msgspec.Struct):
@@ -28,7 +30,7 @@ class AgentState(msgspec.Struct):
 
     ``dispatched`` holds the records that name this session or a span it has run, ``revs`` the owner_rev of every
     span's newest record, so that a stale owner's cannot come in behind it. ``level`` is the highest that an owner has
-    said to write at.
+    said to write at. ``copies`` has what resync_table requests name, by request.
     """
 
     agent: str
@@ -43,6 +45,7 @@ class AgentState(msgspec.Struct):
     progress: dict[SpanId, SpanProgressed]
     ended: str | None
     level: int = 1
+    copies: dict[str, str] = {}
 
 
 def new_state(agent: str, session: str, shards: int) -> AgentState:
@@ -71,6 +74,8 @@ def evolve(state: AgentState, key: Key, value: Record | None, offset: int) -> No
                     state.feeds[feed] = value
             else:
                 state.feeds.pop(feed, None)
+        case RequestKey(request=request):
+            _evolve_request(state, request, value)
         case SessionKey(agent=state.agent, session=state.session) if isinstance(value, SessionEnded):
             state.ended = value.reason
         case AnswerKey(agent=state.agent, session=state.session, shard=shard) if isinstance(value, SyncAnswered):
@@ -81,6 +86,13 @@ def evolve(state: AgentState, key: Key, value: Record | None, offset: int) -> No
             _evolve_word(state.progress, SpanId(key.feed, key.span), value, SpanProgressed)
         case _:
             pass
+
+
+def _evolve_request(state: AgentState, request: str, value: Record | None) -> None:
+    if isinstance(value, OperationRequested) and value.kind is OperationKind.RESYNC_TABLE:
+        state.copies[request] = value.spec or ""
+    else:
+        state.copies.pop(request, None)
 
 
 def _evolve_word(words: dict[SpanId, Any], span: SpanId, value: Record | None, kind: type[Record]) -> None:

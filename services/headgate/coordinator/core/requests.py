@@ -26,7 +26,7 @@ from headgate.coordinator.core.outcomes import (
 )
 from headgate.coordinator.core.scheduling import relocation
 from headgate.coordinator.core.scheduling.round_view import capacity_of
-from headgate.coordinator.core.spans import dividing, pausing, span_lifecycle
+from headgate.coordinator.core.spans import copying, dividing, pausing, span_lifecycle
 from headgate.coordinator.schedulers.move import session_with_capacity
 from headgate.records.control import (
     FeedRecorded,
@@ -54,6 +54,7 @@ def answer_request(draft: Draft, request: str) -> None:
 def forget_outcome(draft: Draft, request: str) -> None:
     """The operator has deleted the request: its outcome goes too."""
     relocation.take_back(draft, request)
+    copying.take_back(draft, request)
     if request in draft.state.outcomes:
         draft.put(OutcomeKey(request), None)
 
@@ -69,6 +70,7 @@ def catch_up(draft: Draft) -> None:
             answer_request(draft, request)
         elif outcome.status is OutcomeStatus.ACCEPTED:
             _take_up(draft, request, requested)
+    copying.take_back_lost(draft)
     draft.feeds_touched.update(state.feeds)
 
 
@@ -81,6 +83,8 @@ def _take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
             dividing.take_up(draft, request, requested)
         case OperationKind.PAUSE_TABLE:
             pausing.take_up(draft, request, requested)
+        case OperationKind.RESYNC_TABLE:
+            copying.take_up(draft, request, requested)
         case OperationKind.REBALANCE_FEED:
             relocation.ask_rebalance(draft, request, requested)
         case OperationKind.DRAIN_AGENT:
@@ -232,6 +236,7 @@ _ANSWERS: Final[Mapping[OperationKind, Callable[[Draft, str, OperationRequested]
     OperationKind.MERGE_TABLE: dividing.ask,
     OperationKind.PAUSE_TABLE: pausing.pause,
     OperationKind.RESUME_TABLE: pausing.resume,
+    OperationKind.RESYNC_TABLE: copying.ask,
     OperationKind.REBALANCE_FEED: relocation.ask_rebalance,
     OperationKind.DRAIN_AGENT: relocation.ask_drain,
     OperationKind.RESIGN_OWNER: _resign,

@@ -14,6 +14,7 @@ from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.replication import Cause, Signal
 from headgate.coordinator.core.term import SessionId
 from headgate.records.control import Assignment, ReplicationState, SpanDispatched, TaskReported, TaskState
+from headgate.records.error_codes import COPY_FAILED
 from headgate.records.keys import SpanKey
 
 CONFLICT_CODE: Final = "sink_conflict"
@@ -127,6 +128,8 @@ def pace_of(word: TaskReported) -> Pace:
         return Pace.BACK_OFF
     if word.error_code == _REFUSED_CODE:
         return Pace.SLOWLY
+    if word.error_code == COPY_FAILED:
+        return Pace.BACK_OFF  # without the copy (copying.py)
     return Pace.BACK_OFF if word.retryable and word.error_code != CONFLICT_CODE else Pace.NEVER
 
 

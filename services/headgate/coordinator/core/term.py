@@ -138,6 +138,8 @@ class TermMemory:
     """(feed, table) that is being divided otherwise: for which request, None for the split scheduler."""
     pauses: dict[tuple[str, str], str] = field(default_factory=dict)
     """(feed, table) that is being sealed because of a pause_table: for which request."""
+    copies: dict[tuple[str, str], str] = field(default_factory=dict)
+    """(feed, table) of which rows are copied from the source: for which resync_table."""
 
     def issue(self) -> Epoch:
         """The next epoch: numbers are the term's, so no two assignments of a term share one."""

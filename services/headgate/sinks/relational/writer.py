@@ -16,15 +16,18 @@ import msgspec
 
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.databases.faults import Fault
+from headgate.formats.reducing import Reduced
 from headgate.sinks.contract import Applied, ChangeBatch, Claim, SinkError, SinkRefusedError
 from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words, places_of
+from headgate.sinks.relational.copied import check_key, reduced_copy, refused_rows, unmoved_batch
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.parts import REFUSALS, apply_in_parts, is_refusal
 from headgate.sinks.relational.session import RelationalSettings, Session
 from headgate.sinks.relational.spelling import respelled
 from headgate.sinks.relational.staging import Stage
 from headgate.sinks.relational.table import Table
+from headgate.sinks.row_copying import CopiedRows
 
 __all__ = ["RelationalWriter"]
 
@@ -92,6 +95,26 @@ class RelationalWriter(Generic[S, C, E]):
                         raise
                     if fault in _ALTERED:
                         self._forget_stage(table)
+        raise AssertionError
+
+    def copy(self, rows: CopiedRows) -> Applied:
+        """See RowCopyingWriter."""
+        dialect, batch = self._dialect, unmoved_batch(rows)
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            with self._open(batch) as session:
+                session.mark(rows.claim)
+                stage = self._fresh_stage(session, rows.claim)
+                check_key(stage.table, rows)
+                try:
+                    return self._commit(session, stage, batch, reduced_copy(rows))
+                except (dialect.error, TableAlteredError, *REFUSALS) as error:
+                    if is_refusal(dialect, error):
+                        raise refused_rows(dialect, stage.table, error) from error
+                    fault = dialect.fault_of(error) if isinstance(error, dialect.error) else Fault.ALTERED
+                    if attempt == ATTEMPTS_MAX or fault not in (*_ALTERED, Fault.DEADLOCK):
+                        raise
+                    if fault in _ALTERED:
+                        self._forget_stage(rows.claim.table)
         raise AssertionError
 
     def _in_table_s_spelling(self, stage: Stage[S, C], batch: ChangeBatch) -> ChangeBatch | None:
@@ -189,19 +212,24 @@ class RelationalWriter(Generic[S, C, E]):
 
     def _apply(self, session: S, stage: Stage[S, C], batch: ChangeBatch) -> Applied:
         """The whole batch at once; what its rows are to blame for is raised as the database, or reducing, says it."""
-        claim, table, progress = batch.claim, stage.table, self._dialect.progress(session)
+        claim, table = batch.claim, stage.table
         check_truncates(claim, batch.changes)
-        reduced = last_words(batch.changes, table.key)
+        return self._commit(session, stage, batch, last_words(batch.changes, table.key))
+
+    def _commit(self, session: S, stage: Stage[S, C], batch: ChangeBatch, reduced: Reduced) -> Applied:
+        """What ``reduced`` says, and the positions as ``batch`` moves them, in one transaction."""
+        claim, table, progress = batch.claim, stage.table, self._dialect.progress(session)
+        has_rows = bool(reduced.truncate or reduced.deletes or reduced.upserts)
         with ExitStack() as transaction:
             if self._dialect.stages_in_transaction:
                 transaction.enter_context(session.transaction())
-            groups = stage.fill(reduced) if batch.changes else []
+            groups = stage.fill(reduced) if has_rows else []
             reach(CrashPoint.ROWS_SENT)
             if not self._dialect.stages_in_transaction:
                 transaction.enter_context(session.transaction())
             progress.advance(claim, table.name, batch.ranges)
             merged = stage.merge(reduced, groups)
-            if batch.changes:
+            if has_rows:
                 stage.check_version()
             progress.store_source_table(batch, table.name)
             reach(CrashPoint.BEFORE_COMMIT)

@@ -7,11 +7,11 @@ from headgate.agent.core.announcements import announced
 from headgate.agent.core.executor import SpanId
 from headgate.records.base import Fact
 from headgate.records.control import Liveness
-from headgate.records.keys import AgentKey, FeedKey, SessionKey
+from headgate.records.keys import AgentKey, FeedKey, RequestKey, SessionKey
 from headgate.sinks.contract import SinkUnavailableError
 from headgate_lab.simulation.exhaustive.agents import AgentPart, Outcome
 from headgate_lab.simulation.exhaustive.bounds import AGENTS, NOBODY, Frame, Step
-from headgate_lab.simulation.exhaustive.owner import announcement
+from headgate_lab.simulation.exhaustive.owner import announcement, is_read_by_agents
 from headgate_lab.simulation.exhaustive.parts import Parts
 
 
@@ -90,6 +90,8 @@ class AgentSteps:
             replayed = [Fact(FeedKey(key), feed) for key, feed in sorted(log.feeds.items())]
             replayed += [Fact(key, record) for key, record in sorted(log.spans.items())]
             replayed += [Fact(SessionKey(*key), ended) for key, ended in sorted(log.ended.items())]
+            asked = [Fact(RequestKey(name), placed.request) for name, placed in sorted(log.requests.items())]
+            replayed += filter(is_read_by_agents, asked)
             if log.owner_rev >= 0:
                 replayed.append(announcement(log.owner_rev))
             outcome = part.start(replayed)

@@ -16,6 +16,9 @@ COMMANDS: Final = {
     "merge": OperationRequested(OperationKind.MERGE_TABLE, FEED, None, "t1", None, "operator", 0),
     "pause_table": OperationRequested(OperationKind.PAUSE_TABLE, FEED, None, "t1", None, "operator", 0),
     "resume_table": OperationRequested(OperationKind.RESUME_TABLE, FEED, None, "t1", None, "operator", 0),
+    "resync_table": OperationRequested(
+        OperationKind.RESYNC_TABLE, FEED, '{"keys": [["1"]]}', "t1", None, "operator", 0
+    ),
     "pause": OperationRequested(OperationKind.PAUSE_FEED, FEED, None, None, None, "operator", 0),
     "resume": OperationRequested(OperationKind.RESUME_FEED, FEED, None, None, None, "operator", 0),
     "remove": OperationRequested(OperationKind.REMOVE_FEED, FEED, None, None, None, "operator", 0),

@@ -16,6 +16,8 @@ from headgate.records.control import (
     FeedProgressed,
     FeedRecorded,
     FeedState,
+    OperationKind,
+    OperationRequested,
     OwnerAnnounced,
     SpanDispatched,
     TaskState,
@@ -67,6 +69,11 @@ def offset_of(fact: Fact) -> int:
     if isinstance(fact.key, RequestKey):
         return OFFSETS["request"] + int(fact.key.request[1:])
     return OFFSET_UNKNOWN
+
+
+def is_read_by_agents(fact: Fact) -> bool:
+    """Whether it is a request that agents read: rows that one of them is to copy."""
+    return isinstance(fact.value, OperationRequested) and fact.value.kind is OperationKind.RESYNC_TABLE
 
 
 def announcement(owner_rev: int) -> Fact:

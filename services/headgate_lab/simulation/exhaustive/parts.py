@@ -18,7 +18,7 @@ from headgate_lab.simulation.executor import Request
 from headgate_lab.simulation.exhaustive.agents import UNTOLD, AgentPart
 from headgate_lab.simulation.exhaustive.bounds import AGENTS, FEED, FEED_ID, NOBODY, Bounds, Frame
 from headgate_lab.simulation.exhaustive.freezing import Numbers, Pool
-from headgate_lab.simulation.exhaustive.owner import DERIVED, WatchedSink, adopt, judge
+from headgate_lab.simulation.exhaustive.owner import DERIVED, WatchedSink, adopt, is_read_by_agents, judge
 
 
 class Parts:
@@ -93,11 +93,12 @@ class Parts:
         return self.logs.keep(state), self.sinks.keep(kept)
 
     def _delivered(self, frame: Frame, number: int) -> Frame:
-        key = self.facts.values[number].key
+        fact = self.facts.values[number]
+        key = fact.key
         if not key.by_owner and frame.owner != NOBODY:
             unread, lags = self.tuples.values[frame.unread]
             frame = frame._replace(unread=self.tuples.of(((*unread, number), lags)))
-        if key.by_owner and key.topic in ("announce", "dispatch"):
+        if (key.by_owner and key.topic in ("announce", "dispatch")) or is_read_by_agents(fact):
             for agent in range(len(AGENTS)):
                 part, unread, lags, life = self.agent(frame, agent)
                 if part != NOBODY and not (isinstance(key, SessionKey) and key.agent != AGENTS[agent]):

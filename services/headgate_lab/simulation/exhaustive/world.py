@@ -91,7 +91,7 @@ class World:
             return feed.state is FeedState.STOPPED
         return all(
             not is_open(log.spans.get(SpanKey(FEED, plan.span)))
-            if paused_table(feed, plan.span)
+            if (paused := paused_table(feed, plan.span)) is not None and paused.copy is None
             else self._replicates(frame, log, sink, plan)
             for plan in feed.spans
         )

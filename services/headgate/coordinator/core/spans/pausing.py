@@ -18,18 +18,20 @@ from headgate.records.fitting import fitted_text
 from headgate.records.keys import FeedKey, SpanKey
 from headgate.records.spans import paused_table
 
-__all__ = ["pause", "resume", "settle", "take_up"]
+__all__ = ["feed_of", "is_written", "pause", "resume", "settle", "take_up", "write"]
 
 
 def pause(draft: Draft, request: str, requested: OperationRequested) -> None:
     """Start a pause_table."""
-    feed, reason = _feed_of(draft, requested)
+    feed, reason = feed_of(draft, requested)
     if feed is None or reason is not None:
         return refuse(draft, request, reason or no_such_feed(draft, requested.feed))
     table = requested.table or ""
     paused = paused_table(feed, table)
     if paused is not None:
         return refuse(draft, request, f"table {table!r} is paused already, by {paused.by}")
+    if (requested.feed, table) in draft.term.copies:
+        return refuse(draft, request, f"rows of table {table!r} are being copied. Pause it when that is done")
     if (requested.feed, table) in draft.term.divisions:
         return refuse(draft, request, f"table {table!r} is being split or merged. Pause it when that is done")
     entry = PausedTable(table, fitted_text(requested.requested_by), draft.now.wall_ms)
@@ -37,7 +39,7 @@ def pause(draft: Draft, request: str, requested: OperationRequested) -> None:
     reason = waits_for_upgrade(draft, changed)
     if reason is not None:
         return refuse(draft, request, reason)
-    _write(draft, requested.feed, changed)
+    write(draft, requested.feed, changed)
     draft.term.pauses[requested.feed, table] = request
     draft.settle(request, OutcomeStatus.ACCEPTED, "the table is being drained and sealed")
     return None
@@ -45,13 +47,16 @@ def pause(draft: Draft, request: str, requested: OperationRequested) -> None:
 
 def resume(draft: Draft, request: str, requested: OperationRequested) -> None:
     """Answer a resume_table."""
-    feed, reason = _feed_of(draft, requested)
+    feed, reason = feed_of(draft, requested)
     if feed is None or reason is not None:
         return refuse(draft, request, reason or no_such_feed(draft, requested.feed))
     table = requested.table or ""
-    if paused_table(feed, table) is None:
+    paused = paused_table(feed, table)
+    if paused is None:
         return refuse(draft, request, f"table {table!r} is not paused")
-    _write(draft, requested.feed, replace(feed, paused=tuple(each for each in feed.paused if each.table != table)))
+    if paused.copy is not None:
+        return refuse(draft, request, f"table {table!r} is paused by {paused.by}. It resumes by itself")
+    write(draft, requested.feed, replace(feed, paused=tuple(each for each in feed.paused if each.table != table)))
     waiting = draft.term.pauses.pop((requested.feed, table), None)
     if waiting is not None:
         draft.settle(waiting, OutcomeStatus.FAILED, f"superseded by request {request}")
@@ -72,7 +77,7 @@ def settle(draft: Draft) -> None:
             draft.settle(request, OutcomeStatus.FAILED, "the feed is being removed")
         elif paused_table(feed, table) is None:
             draft.settle(request, OutcomeStatus.FAILED, "the table was resumed")
-        elif _is_written(draft, name, feed, table):
+        elif is_written(draft, name, feed, table):
             continue
         else:
             for key in sorted(_spans_of(draft, name, feed, table)):
@@ -81,7 +86,7 @@ def settle(draft: Draft) -> None:
         del draft.term.pauses[name, table]
 
 
-def _feed_of(draft: Draft, requested: OperationRequested) -> tuple[FeedRecorded | None, str | None]:
+def feed_of(draft: Draft, requested: OperationRequested) -> tuple[FeedRecorded | None, str | None]:
     """The feed, and why none of its tables can be paused or resumed."""
     feed = draft.feed(requested.feed)
     if feed is None:
@@ -93,7 +98,8 @@ def _feed_of(draft: Draft, requested: OperationRequested) -> tuple[FeedRecorded 
     return feed, None
 
 
-def _is_written(draft: Draft, name: str, feed: FeedRecorded, table: str) -> bool:
+def is_written(draft: Draft, name: str, feed: FeedRecorded, table: str) -> bool:
+    """Whether somebody may still write a span of the table, also one that it was divided into before."""
     return any(is_open(draft.span(key)) for key in _spans_of(draft, name, feed, table))
 
 
@@ -104,7 +110,8 @@ def _spans_of(draft: Draft, name: str, feed: FeedRecorded, table: str) -> set[Sp
     return {whole, *planned, *draft.state.index.overlapping(whole)}
 
 
-def _write(draft: Draft, name: str, feed: FeedRecorded) -> None:
+def write(draft: Draft, name: str, feed: FeedRecorded) -> None:
+    """Record other paused tables of the feed, and see to their spans next."""
     draft.put(FeedKey(name), replace(feed, owner_rev=draft.term.owner_rev, changed_ms=draft.now.wall_ms))
     draft.feeds_touched.add(name)
     # The spans concerned are in the index once this is evolved; the next round, at once, takes them from there.

@@ -40,7 +40,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import SpanKey
-from headgate.records.spans import paused_table
+from headgate.records.spans import paused_table, table_of
 
 PREPARE_SECONDS_MAX: Final = 60.0
 """Opening a source and warming up takes seconds; a target that needs a minute would not serve the table well."""
@@ -159,7 +159,8 @@ def add(draft: Draft, key: SpanKey, target: SessionId) -> None:
         )
     elif record.state is ReplicationState.ABSENT and feed is not None:
         # An orphan is closed in the form it was run in; whoever starts again starts with the feed as it is now.
-        record = replace(record, incarnation=feed.incarnation, revision=feed.revision)
+        copy = draft.term.copies.get((key.feed, table_of(key.span)))
+        record = replace(record, incarnation=feed.incarnation, revision=feed.revision, copy=copy)
     act(draft, key, record, Signal.ADD, cause(draft, target=target))
 
 

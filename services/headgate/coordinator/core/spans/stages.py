@@ -54,6 +54,8 @@ def standing_of(state: CoordinatorState, key: SpanKey, unapplied: Mapping[str, i
     if feed is not None and paused is not None and not is_open(record):
         detail = f"paused by {paused.by}"
         advice = f"`headgate table resume {key.feed} {paused.table}` resumes it"
+        if paused.copy is not None:
+            advice = "wait: rows are copied next, and it then replicates by itself"
         return Standing(Stage.PAUSED, None, detail, advice, since_ms=paused.since_ms)
     if record is None or record.primary is None:
         return _of_unassigned(state, key, record)
@@ -67,9 +69,14 @@ def standing_of(state: CoordinatorState, key: SpanKey, unapplied: Mapping[str, i
         advice = "wait: its writer is draining; if it hangs, another claims the table after a minute"
         return Standing(Stage.SCHEDULING, role.agent, detail, advice)
     if record.state is ReplicationState.COMMIT:
-        return _of_start(role, doing, record.last_error)
+        return _of_copy(role.agent) if record.copy is not None else _of_start(role, doing, record.last_error)
     since_ms = unapplied_since(state, key) if unapplied is None else unapplied.get(key.span)
     return _of_replicating(state, key, record, role, since_ms)
+
+
+def _of_copy(agent: str) -> Standing:
+    advice = "wait: it replicates as soon as they are copied. An error ends the copy, not the table"
+    return Standing(Stage.SINK, agent, "rows are being copied from the source", advice)
 
 
 def unapplied_since(state: CoordinatorState, key: SpanKey) -> int | None:

@@ -1,0 +1,54 @@
+"""``headgate verify --repair``: rows that differ are copied from the source, through the fence (docs/adr/0110)."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from headgate.cli.changes import Destruction, permitted
+from headgate.cli.output import Output, note
+from headgate.cli.row_copies import copy_rows
+from headgate.eventlog.kafka import KafkaLog
+from headgate.records.row_copies import RowCopy
+from headgate.runtime.requests import RequestError
+from headgate.verify.comparing import Difference
+
+__all__ = ["Repairs"]
+
+REPAIRED_ROWS_MAX: Final = 20_000
+"""Of one table. The table stands still some seconds for each thousand; more are better copied as a whole."""
+
+REPAIR_SECONDS: Final = 120.0
+"""For one request: the table is sealed, its rows are copied, and it replicates again."""
+
+
+class Repairs:
+    """Rows that differ, by table, as far as they can be named by a key."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, tuple[str, ...]] = {}
+        self._keys: dict[str, dict[tuple[str, ...], None]] = {}
+
+    def add(self, table: str, difference: Difference) -> None:
+        """A row of that table differs."""
+        keys = self._keys.setdefault(table, {})
+        if len(keys) < REPAIRED_ROWS_MAX:
+            self._columns[table] = tuple(difference.key)
+            keys[tuple(difference.key.values())] = None
+
+    def make(self, log: KafkaLog, feed: str, change: Destruction) -> Mapping[str, int]:
+        """Copy the rows, after the user has agreed. Table → how many; a table that failed is reported and left out."""
+        repaired: dict[str, int] = {}
+        if not self._keys:
+            return repaired
+        what = f"overwrite {', '.join(f'{len(keys)} rows of {table}' for table, keys in self._keys.items())}"
+        permit = permitted(change, f"{what} with those of the source", Output.TABLE)
+        if permit is None:
+            return repaired
+        for table, keys in self._keys.items():
+            rows = RowCopy(keys=tuple(keys), columns=self._columns[table], delete=True)
+            try:
+                copy_rows(log, feed, table, rows, timeout_seconds=REPAIR_SECONDS, permit=permit)
+            except RequestError as error:
+                note(f"{table} was not repaired: {error}")
+            else:
+                repaired[table] = len(keys)
+        return repaired

@@ -1,0 +1,145 @@
+"""Copying rows of one table from its source while nothing of it is applied (docs/adr/0110).
+
+    accepted ──▶ the table is paused for the request ──▶ all its spans are sealed ──▶ it is resumed, and its span's
+    record names the request ──▶ the agent claims, copies, then replicates: done, or fails: failed
+
+Both ends of the table's life are those of a pause (pausing.py), so there is no other transition. The agent that holds
+the span copies between its claim and its first batch. A role that fails under such a record has its error taken as the
+request's outcome if the copy is to blame; the table then resumes without it.
+
+The term remembers which request each table is copied for. A new owner resumes what was accepted. A request that is
+deleted before its outcome is taken back.
+"""
+
+from msgspec.structs import replace
+
+from headgate.coordinator.core.draft import Draft
+from headgate.coordinator.core.outcomes import no_such_feed, refuse, waits_for_upgrade
+from headgate.coordinator.core.spans import pausing
+from headgate.records.control import (
+    FeedRecorded,
+    OperationRequested,
+    OutcomeStatus,
+    PausedTable,
+    ReplicationState,
+    SpanDispatched,
+    WantedState,
+)
+from headgate.records.error_codes import COPY_FAILED
+from headgate.records.fitting import fitted_text
+from headgate.records.keys import SpanKey
+from headgate.records.row_copies import RowCopy, read_row_copy
+from headgate.records.spans import paused_table
+
+__all__ = ["ask", "settle", "take_back", "take_back_lost", "take_up"]
+
+
+def ask(draft: Draft, request: str, requested: OperationRequested) -> None:
+    """Start a resync_table."""
+    feed, reason = pausing.feed_of(draft, requested)
+    if feed is None or reason is not None:
+        return refuse(draft, request, reason or no_such_feed(draft, requested.feed))
+    rows = read_row_copy(requested.spec)
+    if not isinstance(rows, RowCopy):
+        return refuse(draft, request, rows)
+    table = requested.table or ""
+    reason = _why_not(draft, feed, requested.feed, table)
+    if reason is not None:
+        return refuse(draft, request, reason)
+    by = fitted_text(f"{requested.requested_by}, to copy rows from the source")
+    entry = PausedTable(table, by, draft.now.wall_ms, request)
+    changed = replace(feed, paused=tuple(sorted((*feed.paused, entry), key=lambda each: each.table)))
+    reason = waits_for_upgrade(draft, changed)
+    if reason is not None:
+        return refuse(draft, request, reason)
+    pausing.write(draft, requested.feed, changed)
+    draft.term.copies[requested.feed, table] = request
+    draft.settle(request, OutcomeStatus.ACCEPTED, "the table is being drained and sealed; then its rows are copied")
+    return None
+
+
+def _why_not(draft: Draft, feed: FeedRecorded, name: str, table: str) -> str | None:
+    paused = paused_table(feed, table)
+    if paused is not None:
+        return f"table {table!r} is paused by {paused.by}. Try again when it replicates"
+    if (name, table) in draft.term.copies:
+        return f"rows of table {table!r} are being copied already, for request {draft.term.copies[name, table]}"
+    if (name, table) in draft.term.divisions:
+        return f"table {table!r} is being split or merged. Try again when that is done"
+    if sum(plan.table == table for plan in feed.spans) > 1:
+        return (
+            f"table {table!r} is split, and the rows of a key are one part's. Merge it first: "
+            f"headgate table merge {name} {table}"
+        )
+    if feed.target_ts is not None:
+        return f"feed {name!r} ends at a target_ts, and rows of the source are newer than that"
+    return None
+
+
+def take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
+    """An owner before me accepted a resync_table; how far it is, the records of feed and span say."""
+    draft.term.copies[requested.feed, requested.table or ""] = request
+
+
+def take_back(draft: Draft, request: str) -> None:
+    """Whoever asked has deleted the request: the table goes on without it."""
+    for (name, table), copying in list(draft.term.copies.items()):
+        if copying == request:
+            _end(draft, name, table)
+
+
+def take_back_lost(draft: Draft) -> None:
+    """A new owner: tables that are paused for a request that was deleted while there was no owner."""
+    for name, feed in sorted(draft.state.feeds.items()):
+        for paused in feed.paused:
+            if paused.copy is not None and paused.copy not in draft.state.requests:
+                _resume(draft, name, paused.table)
+
+
+def settle(draft: Draft) -> None:
+    """After a round: tables that are sealed are resumed, and requests whose rows are copied are done."""
+    for (name, table), request in sorted(draft.term.copies.items()):
+        feed, record = draft.feed(name), draft.span(SpanKey(name, table))
+        if feed is None or feed.wanted is WantedState.REMOVED:
+            draft.settle(request, OutcomeStatus.FAILED, "the feed is being removed")
+            del draft.term.copies[name, table]
+        elif paused_table(feed, table) is not None:
+            if not pausing.is_written(draft, name, feed, table):
+                _resume(draft, name, table)
+        elif record is not None and record.copy == request:
+            _settle_copy(draft, name, table, record)
+
+
+def _settle_copy(draft: Draft, name: str, table: str, record: SpanDispatched) -> None:
+    """An agent was given the table together with the request: what has come of it."""
+    request = draft.term.copies[name, table]
+    if record.state is ReplicationState.REPLICATING:
+        draft.settle(request, OutcomeStatus.DONE, "the rows are copied, and the table replicates")
+        _end(draft, name, table)
+    elif record.state is ReplicationState.ABSENT and (record.last_error or "").startswith(f"{COPY_FAILED}:"):
+        draft.settle(request, OutcomeStatus.FAILED, f"{record.last_error}. The table resumes without it")
+        _end(draft, name, table)
+
+
+def _end(draft: Draft, name: str, table: str) -> None:
+    """The request is over, or taken back: the table replicates on, or is resumed from its checkpoint."""
+    key = SpanKey(name, table)
+    request, record = draft.term.copies.pop((name, table)), draft.span(key)
+    if record is not None and record.copy == request:
+        changed = replace(record, owner_rev=draft.term.owner_rev, copy=None)
+        if (record.last_error or "").startswith(f"{COPY_FAILED}:"):
+            changed = replace(changed, failures=0, last_error=None)
+            draft.cancel_timer("retry", key)
+            draft.term.retry_due.put(key)
+            draft.set_timer("schedule", "", 0.0)
+        draft.put_span(key, changed)
+    feed = draft.feed(name)
+    paused = None if feed is None else paused_table(feed, table)
+    if paused is not None and paused.copy == request:
+        _resume(draft, name, table)
+
+
+def _resume(draft: Draft, name: str, table: str) -> None:
+    feed = draft.feed(name)
+    if feed is not None:
+        pausing.write(draft, name, replace(feed, paused=tuple(each for each in feed.paused if each.table != table)))

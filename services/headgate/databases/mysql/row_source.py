@@ -1,0 +1,189 @@
+"""Rows of a MariaDB's table by their keys, once everything that was committed is visible."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any, Final
+
+from headgate.databases.address import Target
+from headgate.databases.faults import Fault
+from headgate.databases.mysql.catalogue import MysqlColumn, read_form
+from headgate.databases.mysql.errors import MysqlError, fault_of, message
+from headgate.databases.mysql.reading import READ_ONLY
+from headgate.databases.mysql.session import MysqlSession, open_session
+from headgate.databases.mysql.sql import quoted
+from headgate.databases.mysql.types import GEOMETRIES
+from headgate.databases.row_source import COMMITS_SECONDS_MAX, KeyForm, RowSourceError, Value
+from headgate.records.identifiers import split_table
+
+__all__ = ["MysqlRows", "open_rows"]
+
+_SETTINGS: Final = (
+    READ_ONLY,
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "SET time_zone = '+00:00'",
+    "SET NAMES utf8mb4",
+)
+"""At another isolation there is no consistent snapshot, or a SELECT sees what is not committed. Timestamps are texts in
+UTC, as sinks take them."""
+
+_POLL_SECONDS: Final = 0.05
+
+_INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_TEXTS: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
+_KEY_FORMS: Final = {
+    **dict.fromkeys(_INTEGERS, KeyForm.INTEGER),
+    **dict.fromkeys(_TEXTS, KeyForm.TEXT),
+}
+
+_AS_TEXT: Final = frozenset({"decimal", "date", "time", "datetime", "timestamp", "year", "double"})
+"""The driver would make values of Python's of these, which have fewer of them."""
+
+_BITS: Final = "bit"
+_SINGLE: Final = "float"
+
+
+class MysqlRows:
+    """See RowSource."""
+
+    def __init__(self, session: MysqlSession) -> None:
+        self._session = session
+        self._tables: dict[str, dict[str, MysqlColumn]] = {}
+
+    def await_commits(self, is_over: Callable[[], bool]) -> None:
+        """See RowSource."""
+        if not self._session.is_mariadb:
+            raise RowSourceError(
+                "source.database is a MySQL server, which does not tell up to where of its binary log a SELECT sees "
+                "(MariaDB does, by binlog_snapshot_position). Rows can be copied from PostgreSQL and MariaDB only"
+            )
+        end, transactions = self._end(), self._transactions()
+        deadline = time.monotonic() + COMMITS_SECONDS_MAX
+        while (seen := self._seen())[1] < end and self._transactions_below(*seen) != transactions:
+            if is_over() or time.monotonic() >= deadline:
+                raise RowSourceError(
+                    f"transactions up to position {end[1]} of the server's binary log have been written to it, but a "
+                    f"SELECT sees them only up to {seen[1][1]}: a commit waits, perhaps for a replica "
+                    "(semi-synchronous replication). Try again later"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def _end(self) -> tuple[int, int]:
+        """Where the binary log ends: number of the file, and position."""
+        try:
+            found = self._session.execute("SHOW MASTER STATUS")
+        except MysqlError as error:
+            if fault_of(error) is not Fault.PERMISSION:
+                raise
+            raise RowSourceError(
+                f"source.database does not tell where its binary log ends: {message(error)}. GRANT BINLOG MONITOR ON "
+                "*.* (before MariaDB 10.5: REPLICATION CLIENT) to its user"
+            ) from error
+        if not found:
+            raise RowSourceError(
+                "source.database writes no binary log, so it is not the server that the connector reads. Name that one"
+            )
+        return _place(found[0][0], found[0][1])
+
+    def _transactions(self) -> frozenset[str]:
+        """The last transaction of each domain in the binary log."""
+        ((numbers,),) = self._session.execute("SELECT @@gtid_binlog_pos")
+        return frozenset(str(numbers).split(","))
+
+    def _transactions_below(self, file: str, place: tuple[int, int]) -> frozenset[str] | None:
+        """The last ones below a place. The server writes events of its own behind them, which no SELECT has to see."""
+        try:
+            ((numbers,),) = self._session.execute("SELECT BINLOG_GTID_POS(%s, %s)", (file, place[1]))
+        except MysqlError:
+            return None  # without a right to ask, the place alone tells
+        return None if numbers is None else frozenset(str(numbers).split(","))
+
+    def _seen(self) -> tuple[str, tuple[int, int]]:
+        """Up to where of the binary log a transaction that begins now sees: the file, and the place."""
+        self._session.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        try:
+            found: dict[str, Any] = {
+                str(name).lower(): value
+                for name, value in self._session.execute("SHOW SESSION STATUS LIKE 'binlog_snapshot_%'", None)
+            }
+        finally:
+            self._session.execute("ROLLBACK")
+        file = str(found["binlog_snapshot_file"])
+        return file, _place(file, found["binlog_snapshot_position"])
+
+    def columns(self, table: str) -> dict[str, str]:
+        """See RowSource."""
+        return {name: column.kind for name, column in self._table(table).items() if column.generated is None}
+
+    def key_forms(self, table: str, key: Sequence[str]) -> tuple[KeyForm, ...]:
+        """See RowSource."""
+        types = self.columns(table)
+        for column in key:
+            if types.get(column) not in _KEY_FORMS:
+                raise RowSourceError(
+                    f"rows of {table} cannot be named by column {column}, which is of type {types.get(column)}: only "
+                    "integers and texts are written the same way everywhere"
+                )
+        return tuple(_KEY_FORMS[types[column]] for column in key)
+
+    def rows(
+        self, table: str, columns: Sequence[str], key: Sequence[str], keys: Sequence[Sequence[str]]
+    ) -> Iterator[tuple[Value, ...]]:
+        """See RowSource. A collation may find more rows than were named; their keys tell."""
+        types, forms = self.columns(table), self.key_forms(table, key)
+        if not types:
+            raise RowSourceError(f"the source has no table {table}, or its user may not see it. Grant SELECT on it")
+        read = [f"CONVERT(CAST({quoted(column)} AS CHAR) USING utf8mb4)" for column in key]
+        read += [_read(column, types[column]) for column in columns]
+        database, relation = split_table(table)
+        name = quoted(relation) if database is None else quoted(database, relation)
+        place = f"({', '.join('%s' for _ in key)})"
+        columns_text, where = ", ".join(read).replace("%", "%%"), ", ".join(map(quoted, key)).replace("%", "%%")
+        query = (
+            f"SELECT {columns_text} FROM {name.replace('%', '%%')} "  # noqa: S608 - quoted names
+            f"WHERE ({where}) IN ({', '.join(place for _ in keys)})"
+        )
+        # A number is compared without quotes: with a text it is compared as a DOUBLE, which has 53 bits.
+        parameters = tuple(
+            int(text) if form is KeyForm.INTEGER else text
+            for one in keys
+            for form, text in zip(forms, one, strict=True)
+        )
+        yield from self._session.stream(query, parameters)
+
+    def _table(self, table: str) -> dict[str, MysqlColumn]:
+        if table not in self._tables:
+            database, relation = split_table(table)
+            if database is None:
+                ((database,),) = self._session.execute("SELECT DATABASE()")
+            form = read_form(self._session.execute, database, relation, is_mariadb=self._session.is_mariadb)
+            self._tables[table] = {column.name: column for column in form.columns}
+        return self._tables[table]
+
+
+def _place(file: object, position: object) -> tuple[int, int]:
+    """A place in the binary log, as something that can be compared."""
+    return int(str(file).rpartition(".")[2]), int(str(position))
+
+
+def _read(column: str, kind: str) -> str:
+    name = quoted(column)
+    if kind in _AS_TEXT:
+        return f"CONVERT(CAST({name} AS CHAR) USING utf8mb4)"
+    if kind == _BITS:
+        return f"CAST({name} AS UNSIGNED)"
+    if kind == _SINGLE:
+        return f"CAST({name} AS DOUBLE)"  # a float's own text has six digits
+    if kind in GEOMETRIES:
+        raise RowSourceError(f"column {column} is of type {kind}, which sinks do not take")
+    return name
+
+
+@contextmanager
+def open_rows(target: Target) -> Iterator[MysqlRows]:
+    """The source's rows, for as long as the block lasts. Raises DatabaseError, RowSourceError."""
+    with closing(open_session(target, MysqlSession, settings=_SETTINGS)) as session:
+        try:
+            yield MysqlRows(session)
+        except MysqlError as error:
+            raise RowSourceError(f"the {target.options.place} refused to give the rows: {message(error)}") from error

@@ -1,0 +1,189 @@
+"""Rows of a PostgreSQL's table by their keys, once everything that was committed is visible."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Final
+
+import msgspec
+
+from headgate.databases.address import Target
+from headgate.databases.postgresql.catalogue import read_form
+from headgate.databases.postgresql.errors import PostgresError, message
+from headgate.databases.postgresql.search_path import find_table
+from headgate.databases.postgresql.session import PostgresSession, open_connection
+from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier, Literal
+from headgate.databases.row_source import COMMITS_SECONDS_MAX, KeyForm, RowSourceError, Value
+
+__all__ = ["PostgresRows", "open_rows"]
+
+_LOCK_SECONDS: Final = 10
+"""For whoever alters the table. Others who need it wait behind us until then."""
+
+_SETTINGS: Final = "SET default_transaction_read_only = on; SET extra_float_digits TO 3"
+"""Floats are written with all of their digits."""
+
+_POLL_SECONDS: Final = 0.05
+
+_ROWS_PER_FETCH: Final = 1_000
+
+# Every transaction with an xid holds a lock on it until it is visible. One that is idle commits later than now.
+_COMMITTING: Final = """
+SELECT l.transactionid::text, l.pid, a.usename, a.state, a.wait_event
+FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid AND l.pid IS NULL
+WHERE l.locktype = 'transactionid' AND l.granted AND l.mode = 'ExclusiveLock'
+  AND COALESCE(a.datname, p.database, current_database()) = current_database()
+  AND COALESCE(a.state, '') NOT LIKE 'idle in transaction%'
+"""
+
+_KEY_FORMS: Final = {
+    **dict.fromkeys(("int2", "int4", "int8"), KeyForm.INTEGER),
+    **dict.fromkeys(("text", "varchar"), KeyForm.TEXT),
+    "uuid": KeyForm.UUID,
+}
+
+_BYTES: Final = "bytea"
+"""Is read as bytes; everything else as its own text, which the same type reads again."""
+
+_MONEY: Final = "money"
+"""Its text has the currency of the session's locale."""
+
+
+class _Table(msgspec.Struct, frozen=True):
+    """``name`` is what FROM needs; ``types``: column → bare type, of columns that are not generated."""
+
+    name: Composed
+    types: dict[str, str]
+
+
+class PostgresRows:
+    """See RowSource."""
+
+    def __init__(self, session: PostgresSession) -> None:
+        self._session = session
+        self._tables: dict[str, _Table | None] = {}
+
+    def await_commits(self, is_over: Callable[[], bool]) -> None:
+        """See RowSource."""
+        ((is_standby,),) = self._session.execute("SELECT pg_is_in_recovery()")
+        if is_standby:
+            raise RowSourceError(
+                "source.database is a standby, which may lack changes that the change log has. Name the primary"
+            )
+        awaited = self._committing()
+        deadline = time.monotonic() + COMMITS_SECONDS_MAX
+        left = awaited
+        while left:
+            if is_over() or time.monotonic() >= deadline:
+                raise RowSourceError(
+                    "transactions that were committing when the table stopped have not ended: "
+                    f"{'; '.join(sorted(left.values()))}. Their changes may be in the change log, but a SELECT does "
+                    "not see them yet. End them, or try again later"
+                )
+            time.sleep(_POLL_SECONDS)
+            now = self._committing()
+            left = {number: now[number] for number in left if number in now}
+
+    def _committing(self) -> dict[str, str]:
+        """Transactions that a SELECT does not see, and that may be committing: number → who, for people."""
+        return {
+            str(number): "a prepared transaction" if pid is None else _shown(pid, user, state, wait)
+            for number, pid, user, state, wait in self._session.execute(_COMMITTING)
+        }
+
+    def columns(self, table: str) -> dict[str, str]:
+        """See RowSource."""
+        found = self._table(table)
+        return {} if found is None else dict(found.types)
+
+    def key_forms(self, table: str, key: Sequence[str]) -> tuple[KeyForm, ...]:
+        """See RowSource."""
+        found = self._existing(table)
+        for column in key:
+            if found.types.get(column) not in _KEY_FORMS:
+                raise RowSourceError(
+                    f"rows of {table} cannot be named by column {column}, which is of type {found.types.get(column)}: "
+                    "only integers, texts and UUIDs are written the same way everywhere"
+                )
+        return tuple(_KEY_FORMS[found.types[column]] for column in key)
+
+    def rows(
+        self, table: str, columns: Sequence[str], key: Sequence[str], keys: Sequence[Sequence[str]]
+    ) -> Iterator[tuple[Value, ...]]:
+        """See RowSource."""
+        found = self._existing(table)
+        texts = [SQL("{}::text").format(Identifier(column)) for column in key]
+        named = _condition(key, self.key_forms(table, key), keys)
+        query = SQL("SELECT {} FROM {} WHERE {}").format(
+            SQL(", ").join([*texts, *(_read(column, found.types[column]) for column in columns)]), found.name, named
+        )
+        with self._session.transaction():
+            yield from self._session.stream(query, _ROWS_PER_FETCH)
+
+    def _existing(self, table: str) -> _Table:
+        found = self._table(table)
+        if found is None:
+            raise RowSourceError(
+                f"the source has no table {table}, or its user may not see it. Grant SELECT on it and USAGE on its "
+                "schema"
+            )
+        return found
+
+    def _table(self, table: str) -> _Table | None:
+        if table not in self._tables:
+            self._tables[table] = self._look_up(table)
+        return self._tables[table]
+
+    def _look_up(self, table: str) -> _Table | None:
+        found = find_table(self._session.execute, self._session.path, table)
+        if found is None:
+            return None
+        number, schema, name = found
+        form = read_form(self._session.execute, number)
+        is_divided = self._session.execute("SELECT 1 FROM pg_partitioned_table WHERE partrelid = %s", (number,))
+        # Rows of tables that inherit from this one are not its own. Those of partitions are.
+        place = SQL("{}{}").format(SQL("" if is_divided else "ONLY "), Identifier(schema, name))
+        types = {column.name: column.kind for column in form.columns if column.generated is None}
+        return _Table(place, types) if types else None
+
+
+def _shown(pid: int, user: str | None, state: str | None, wait: str | None) -> str:
+    """A session, for people."""
+    doing = state or "in a state that only pg_read_all_stats may see"
+    return f"pid {pid} of {user or 'another user'}, {doing}" + (f", waits for {wait}" if wait else "")
+
+
+def _read(column: str, kind: str) -> Composed:
+    if kind == _BYTES:
+        return SQL("{}").format(Identifier(column))
+    return SQL("{}::numeric::text" if kind == _MONEY else "{}::text").format(Identifier(column))
+
+
+def _condition(key: Sequence[str], forms: Sequence[KeyForm], keys: Sequence[Sequence[str]]) -> Composable:
+    """A number without quotes may be larger than the column's type; no text of PostgreSQL's has a NUL."""
+    places = [
+        SQL("({})").format(
+            SQL(", ").join(
+                Literal(int(text)) if form is KeyForm.INTEGER else Literal(text)
+                for form, text in zip(forms, one, strict=True)
+            )
+        )
+        for one in keys
+        if "\0" not in "".join(one)
+    ]
+    if not places:
+        return SQL("FALSE")
+    return SQL("({}) IN ({})").format(SQL(", ").join(map(Identifier, key)), SQL(", ").join(places))
+
+
+@contextmanager
+def open_rows(target: Target) -> Iterator[PostgresRows]:
+    """The source's rows, for as long as the block lasts. Raises DatabaseError, RowSourceError."""
+    connection = open_connection(target, application_name="headgate copy", lock_seconds=_LOCK_SECONDS)
+    with closing(PostgresSession(connection)) as session:
+        try:
+            session.execute(_SETTINGS)
+            yield PostgresRows(session)
+        except PostgresError as error:
+            raise RowSourceError(f"the {target.options.place} refused to give the rows: {message(error)}") from error

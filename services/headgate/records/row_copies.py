@@ -1,0 +1,44 @@
+"""Which rows of a table to copy from its source: what a resync_table request has in its ``spec``."""
+
+from typing import Final
+
+import msgspec
+
+__all__ = ["KEYS_MAX", "KEY_BYTES_MAX", "RowCopy", "read_row_copy", "shown_row_copy"]
+
+KEYS_MAX: Final = 1_000
+"""Keys in one request: one transaction at the sink, for which the table stands still."""
+
+KEY_BYTES_MAX: Final = 256 * 1024
+"""Bytes of all keys of one request, which is one record of at most a megabyte."""
+
+
+class RowCopy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rows by their keys, as texts. ``columns``: the key's columns, empty for the sink's key in its order.
+
+    ``delete``: rows that the source does not have are deleted at the sink; otherwise they are left alone.
+    """
+
+    keys: tuple[tuple[str, ...], ...]
+    columns: tuple[str, ...] = ()
+    delete: bool = False
+
+
+def read_row_copy(text: str | None) -> RowCopy | str:
+    """The rows, or why ``text`` does not name any."""
+    try:
+        found = msgspec.json.decode(text or "", type=RowCopy)
+    except msgspec.MsgspecError as error:
+        return f"the rows to copy are not valid: {error}"
+    if not found.keys:
+        return "no rows to copy were named"
+    if len(found.keys) > KEYS_MAX:
+        return f"{len(found.keys)} rows are more than one request may name ({KEYS_MAX}). Ask for fewer at a time"
+    if found.columns and any(len(key) != len(found.columns) for key in found.keys):
+        return f"each key must have {len(found.columns)} values, one for each of {', '.join(found.columns)}"
+    return found
+
+
+def shown_row_copy(rows: RowCopy) -> str:
+    """The text that a request has. The inverse of ``read_row_copy``."""
+    return msgspec.json.encode(rows).decode()

@@ -1,0 +1,55 @@
+"""Copied rows as the engine writes them: as upserts and deletes of a batch that moves no position."""
+
+from typing import Any
+
+from headgate.formats.change import Change, Operation, Row
+from headgate.formats.reducing import Reduced
+from headgate.sinks.contract import ChangeBatch, OffsetRange
+from headgate.sinks.relational.dialect import Dialect
+from headgate.sinks.relational.grouping import UnwritableError
+from headgate.sinks.relational.keys import FoldedKeysError
+from headgate.sinks.relational.table import Table
+from headgate.sinks.row_copying import CopiedRows, RowsRefusedError
+
+__all__ = ["check_key", "reduced_copy", "refused_rows", "unmoved_batch"]
+
+
+def check_key(table: Table[Any], rows: CopiedRows) -> None:
+    """Raise RowsRefusedError unless the rows were chosen by the columns that the sink finds rows by."""
+    if not table.key or set(table.key) != set(rows.key):
+        found_by = ", ".join(table.key) or "nothing, as it has no key"
+        raise RowsRefusedError(
+            f"table {table.name}: rows were named by {', '.join(rows.key)}, and the sink finds them by {found_by}"
+        )
+
+
+def unmoved_batch(rows: CopiedRows) -> ChangeBatch:
+    """What asks the fence, and locks its rows, without moving a position."""
+    return ChangeBatch(rows.claim, {p: OffsetRange(at, at) for p, at in sorted(rows.positions.items())}, [])
+
+
+def reduced_copy(rows: CopiedRows) -> Reduced:
+    """The rows as changes. They have no place in the log: it is the position that they are written at."""
+    partition, offset = min(rows.positions.items())
+
+    def change(operation: Operation, key: Row, row: Row | None) -> Change:
+        return Change(partition, offset, operation, key, row, None, 0, rows.semantics)
+
+    return Reduced(
+        truncate=False,
+        deletes=[change(Operation.DELETE, key, None) for key in rows.deletes],
+        upserts=[change(Operation.UPSERT, {}, row) for row in rows.upserts],
+    )
+
+
+def refused_rows(dialect: Dialect[Any, Any, Any], table: Table[Any], error: Exception) -> RowsRefusedError:
+    """Why the sink does not take the rows. No value is quoted."""
+    column, reason = None, str(error)
+    if isinstance(error, dialect.error):
+        column, reason = dialect.words_of(error)
+    elif isinstance(error, UnwritableError):
+        column, reason = error.column, error.reason
+    elif isinstance(error, FoldedKeysError):
+        reason = dialect.folded.format(columns=", ".join(table.folding))
+    where = table.name if column is None else f"{table.name}, column {column}"
+    return RowsRefusedError(f"{where}: {reason}")
