@@ -67,7 +67,8 @@ _BITS_AS_TEXT: Final = {"postgresql": frozenset({"bit", "varbit"}), "mysql": fro
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """``rows`` is what a request names (records/row_copies.py), ``positions`` where the claimed span stands still.
 
-    ``key``: the columns by which the sink finds rows.
+    ``key``: the columns by which the sink finds rows. ``among``: what the feed calls the table among several of its
+    topic; None where the topic has one.
     """
 
     spec: str
@@ -75,6 +76,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     claim: Claim
     positions: Positions
     key: tuple[str, ...]
+    among: str | None
     rows: str
 
 
@@ -102,6 +104,7 @@ class _Work(msgspec.Struct, frozen=True):
 
     spec: str
     table: str
+    among: str | None
     claim: Claim
     positions: Positions
     columns: tuple[str, ...]
@@ -198,6 +201,7 @@ def _planned(order: Order, said: Callable[[str], str | None], is_over: Callable[
     return _Work(
         spec=order.spec,
         table=table,
+        among=order.among,
         claim=order.claim,
         positions=dict(order.positions),
         columns=tuple(columns),
@@ -337,7 +341,8 @@ def _written(work: _Work, lines: list[bytes]) -> _Answer:
         deletes=absent if work.delete else [],
         semantics=work.semantics,
     )
-    with closing(open_sink(feed_of(work.spec).sink)) as sink, closing(sink.writer()) as writer:
+    feed = feed_of(work.spec).for_table(work.claim.topic, work.among)
+    with closing(open_sink(feed.sink)) as sink, closing(sink.writer()) as writer:
         if not isinstance(writer, RowCopyingWriter):
             return _Answer(failure=_Failure(f"{work.claim.table}: rows cannot be copied to this sink"))
         applied = writer.copy(copied)

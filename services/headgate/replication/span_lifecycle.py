@@ -232,7 +232,15 @@ class SpanLifecycle:
         said = tables_said(self._source, feed_of(spec), [plan])
         with self._asked(span) as parts:
             key = parts.sink.check([claim.table])[claim.table].key
-        work = Order(spec=spec, plan=plan, claim=claim, positions=positions, key=key, rows=order.rows)
+        work = Order(
+            spec=spec,
+            plan=plan,
+            claim=claim,
+            positions=positions,
+            key=key,
+            among=source_table_of(span.task),
+            rows=order.rows,
+        )
         self._copier.copy(work, said, partial(self._is_ending, span))
         self._copied[span.id] = order.request
 

@@ -39,7 +39,9 @@ class Writer:
 def writer(monkeypatch: pytest.MonkeyPatch) -> Writer:
     made = Writer()
     sink = SimpleNamespace(writer=lambda: made, close=lambda: None)
-    monkeypatch.setattr(row_copy, "feed_of", lambda _spec: SimpleNamespace(sink=None))
+    monkeypatch.setattr(
+        row_copy, "feed_of", lambda _spec: SimpleNamespace(for_table=lambda *_: SimpleNamespace(sink=None))
+    )
     monkeypatch.setattr(row_copy, "open_sink", lambda _spec: sink)
     return made
 
@@ -48,6 +50,7 @@ def work(*keys: str, delete: bool = True, form: KeyForm = KeyForm.INTEGER) -> ro
     return row_copy._Work(
         spec="{}",
         table="shop.t",
+        among=None,
         claim=build.claim(),
         positions={0: 3},
         columns=("id", "v"),
