@@ -41,6 +41,7 @@ SCENARIOS: Final = Path(__file__).parents[1] / "scenarios"
 SCRIPTS: Final = (
     *("given_up", "rewind", "update", "balance", "drain", "split", "owner_resigns", "stopping", "prepare_deadline"),
     "pause_table",
+    "resync_table",
 )
 """What the simulation does not come to, or seldom: feeds that are updated, given up, go on from elsewhere."""
 
