@@ -143,5 +143,5 @@ def test_a_value_that_the_sink_refuses_stops_the_copy_and_writes_nothing(copied:
     copied.executor.add_table(task, prepare=False)
     status = copied.failed(task)
     assert status.error_code == "copy_failed"
-    assert "check constraint" in (status.error or "")
+    assert "check violation" in (status.error or "")
     assert copied.sink == {}
