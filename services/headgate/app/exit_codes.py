@@ -117,6 +117,8 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
             "sink_refused",
             "value_refused",
             "constraint_violated",
+            "copy_failed",
+            "rows_refused",
         ),
     ),
     ExitCode.SINK_UNAVAILABLE: Meaning(

@@ -62,7 +62,7 @@ def test_a_commit_that_postgresql_has_logged_and_does_not_show_yet_is_awaited(
         writer = threading.Thread(target=_update, args=(dsn,))
         writer.start()
         try:
-            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = current_database()"
             eventually(lambda: owner.execute(waiting).fetchall(), "the commit is in the log")
             assert owner.execute("SELECT v FROM t WHERE id = 1").fetchone() == ("old",), "and not visible"
             with open_postgresql(Target(dsn)) as rows:
