@@ -62,6 +62,12 @@ def permitted(
     return agreed(change, what)
 
 
+def check_can_agree(change: Destruction, what: str) -> None:
+    """Refuse at once what would be refused after long work: nobody can be asked. Raises CommandError."""
+    if not (change.dry_run or change.yes or _can_be_asked()):
+        raise _nobody_to_ask(what)
+
+
 def agreed(change: Change, what: str) -> Permit | None:
     """As ``permitted``, for a command that shows its dry run itself."""
     if change.dry_run:
@@ -79,13 +85,21 @@ def show_would(what: str, output: Output, facts: Mapping[str, Any] | None = None
         show_value(output, {**(facts or {}), "status": WOULD_BE_DONE, "would": what})
 
 
+def _can_be_asked() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _nobody_to_ask(what: str) -> CommandError:
+    return CommandError(
+        ExitCode.NOT_CONFIRMED,
+        f"this would {what}, which cannot be undone, and there is no terminal to ask. Nothing was changed. Confirm it "
+        "with --yes, or preview it with --dry-run",
+    )
+
+
 def _confirm(what: str) -> None:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise CommandError(
-            ExitCode.NOT_CONFIRMED,
-            f"this would {what}, which cannot be undone, and there is no terminal to ask. Nothing was changed. Confirm "
-            "it with --yes, or preview it with --dry-run",
-        )
+    if not _can_be_asked():
+        raise _nobody_to_ask(what)
     try:
         is_agreed = typer.confirm(f"{what[0].upper()}{what[1:]}? This cannot be undone.", err=True)
     except typer.Abort:

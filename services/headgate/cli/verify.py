@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from headgate.app.exit_codes import CommandError, ExitCode
-from headgate.cli.changes import Destruction
+from headgate.cli.changes import Destruction, check_can_agree
 from headgate.cli.connection_names import complete_sources
 from headgate.cli.lookup import find_feed, not_found
 from headgate.cli.names import FeedName, complete_tables
@@ -105,6 +105,8 @@ def verify(
     """
     if (change.dry_run or change.yes) and not repair:
         raise typer.BadParameter("--dry-run and --yes are for --repair; without it nothing is changed")
+    if repair:
+        check_can_agree(change, "overwrite rows that differ with those of the source")
     with connected(cluster) as (_, log):
         record = find_feed(read_snapshot(log), feed)
         spec = parse_feed(record.spec)
@@ -126,20 +128,15 @@ def verify(
                 )
 
             compared, skipped = _compare(spec, plans, source, compare)
+        if output is Output.TABLE:
+            _show(compared)
         repaired = repairs.make(log, feed, change) if repair else {}
-    if output is Output.TABLE:
-        _show(compared)
-    else:
-        show_value(
-            output,
-            {
-                "feed": feed,
-                **_totals(compared),
-                "tables": msgspec.to_builtins(compared),
-                "skipped": skipped,
-                "repaired": repaired,
-            },
-        )
+    would = repairs.counts if repair and change.dry_run else {}
+    if output is not Output.TABLE:
+        found = {"feed": feed, **_totals(compared), "tables": msgspec.to_builtins(compared), "skipped": skipped}
+        show_value(output, {**found, "repaired": repaired, "would_repair": would})
+    elif would:
+        note(f"would {repairs}; nothing was changed")
     for name, rows in repaired.items():
         note(f"{name}: {rows} rows repaired")
     _end(compared, skipped, sum(repaired.values()))

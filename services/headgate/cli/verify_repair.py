@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from headgate.cli.changes import Destruction, permitted
-from headgate.cli.output import Output, note
+from headgate.cli.changes import Destruction, agreed
+from headgate.cli.output import note
 from headgate.cli.row_copies import copy_rows
 from headgate.eventlog.kafka import KafkaLog
 from headgate.records.row_copies import RowCopy
@@ -34,13 +34,22 @@ class Repairs:
             self._columns[table] = tuple(difference.key)
             keys[tuple(difference.key.values())] = None
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Table → how many of its rows would be copied or deleted."""
+        return {table: len(keys) for table, keys in self._keys.items()}
+
+    def __str__(self) -> str:
+        rows = ", ".join(f"{count} rows of {table}" for table, count in self.counts.items())
+        return f"overwrite {rows} with those of the source"
+
     def make(self, log: KafkaLog, feed: str, change: Destruction) -> Mapping[str, int]:
-        """Copy the rows, after the user has agreed. Table → how many; a table that failed is reported and left out."""
+        """Copy the rows, after the user has agreed. Table → how many; a table that failed is reported and left out.
+
+        Nothing in a dry run. Raises CommandError.
+        """
         repaired: dict[str, int] = {}
-        if not self._keys:
-            return repaired
-        what = f"overwrite {', '.join(f'{len(keys)} rows of {table}' for table, keys in self._keys.items())}"
-        permit = permitted(change, f"{what} with those of the source", Output.TABLE)
+        permit = agreed(change, str(self)) if self._keys else None
         if permit is None:
             return repaired
         for table, keys in self._keys.items():

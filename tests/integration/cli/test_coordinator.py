@@ -335,7 +335,7 @@ def _change_while_stopped(log: KafkaLog, shop: _Shop) -> None:
 def test_what_is_asked_of_shards_and_agents(log: KafkaLog, owner: CoordinatorService) -> None:
     drained = headgate("agent", "drain", "nobody")
     assert drained.exit_code == ExitCode.NOT_FOUND
-    assert "no live agent 'nobody'" in drained.stderr
+    assert "agent 'nobody' is not alive" in drained.stderr
     rebalanced = headgate("feed", "rebalance", "nofeed")
     assert rebalanced.exit_code == ExitCode.NOT_FOUND
     everything = headgate("feed", "rebalance")

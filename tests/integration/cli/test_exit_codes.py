@@ -23,7 +23,11 @@ NAMES = {"feed", "table", "agent", "topic", "place", "places"}
 NEW_NAMES = ("feed init",)
 """Commands that are given the name of what they write."""
 
-MORE = {"verify": ("--source-dsn", "host=127.0.0.1"), "table split": ("--parts", "2")}
+MORE = {
+    "verify": ("--source-dsn", "host=127.0.0.1", "--repair"),
+    "table split": ("--parts", "2"),
+    "table resync": ("--key", "1"),
+}
 
 WELL_FORMED = {"feed skip": {"places": "no-topic/0/0"}}
 """Names that are checked before anybody is asked."""

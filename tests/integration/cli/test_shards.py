@@ -120,7 +120,7 @@ def _ask_every_shard(log: KafkaLog, services: list[Service], before: Owners) -> 
 
     refused = headgate("agent", "drain", "nobody")
     assert refused.exit_code == ExitCode.NOT_FOUND
-    assert refused.stderr.count("no live agent 'nobody'") == 1
+    assert refused.stderr.count("agent 'nobody' is not alive") == 1
 
     resigned = headgate("coordinator", "resign", "--shard", "2")
     assert resigned.exit_code == 0, resigned.stderr

@@ -150,6 +150,27 @@ def test_a_user_without_the_right_to_see_the_end_of_the_binary_log_is_told_which
         rows.await_commits(never)
 
 
+def test_a_replica_is_refused_and_so_is_one_that_may_not_be_known(mariadb_server: EmbeddedMariadb) -> None:
+    with mariadb_connect(mariadb_server.dsn()) as owner, open_mysql(Target(mariadb_server.dsn("mysql"))) as rows:
+        _run(owner, "CREATE USER watcher@'%' IDENTIFIED BY 'x'")
+        _run(owner, "GRANT SELECT, BINLOG MONITOR ON *.* TO watcher@'%'")
+        watcher = Target(f"mysql://watcher:x@127.0.0.1:{mariadb_server.port}/mysql")
+        _run(owner, "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = 1, MASTER_USER = 'x'")
+        with pytest.raises(RowSourceError, match="is a replica"):
+            rows.await_commits(never)
+        _run(owner, "RESET SLAVE ALL")
+        rows.await_commits(never)
+        with open_mysql(watcher) as watched:
+            watched.await_commits(never)
+            _run(owner, "SET GLOBAL gtid_slave_pos = '7-9-5'")
+            try:
+                with pytest.raises(RowSourceError, match="GRANT REPLICA MONITOR"):
+                    watched.await_commits(never)
+                rows.await_commits(never)
+            finally:
+                _run(owner, "SET GLOBAL gtid_slave_pos = ''")
+
+
 def test_keys_are_found_as_they_are_written(postgres_database: str) -> None:
     with psycopg.connect(postgres_database, autocommit=True) as owner:
         owner.execute(

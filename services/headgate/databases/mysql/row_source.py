@@ -57,6 +57,7 @@ class MysqlRows:
                 "source.database is a MySQL server, which does not tell up to where of its binary log a SELECT sees "
                 "(MariaDB does, by binlog_snapshot_position). Rows can be copied from PostgreSQL and MariaDB only"
             )
+        self._check_primary()
         end, transactions = self._end(), self._transactions()
         deadline = time.monotonic() + COMMITS_SECONDS_MAX
         while (seen := self._seen())[1] < end and self._transactions_below(*seen) != transactions:
@@ -67,6 +68,26 @@ class MysqlRows:
                     "(semi-synchronous replication). Try again later"
                 )
             time.sleep(_POLL_SECONDS)
+
+    def _check_primary(self) -> None:
+        """Raise RowSourceError unless it is known that the server follows no other one, and so has all of the log."""
+        try:
+            followed = self._session.execute("SHOW ALL SLAVES STATUS")
+        except MysqlError as error:
+            if fault_of(error) is not Fault.PERMISSION:
+                raise
+            ((followed_to,),) = self._session.execute("SELECT @@gtid_slave_pos")
+            if not followed_to:
+                return
+            raise RowSourceError(
+                "source.database has followed another server, and its user may not see whether it still does: a "
+                "replica may lack changes that the change log has. GRANT REPLICA MONITOR ON *.* (before MariaDB "
+                "10.5: REPLICATION CLIENT) to its user, or name the primary"
+            ) from error
+        if followed:
+            raise RowSourceError(
+                "source.database is a replica, which may lack changes that the change log has. Name the primary"
+            )
 
     def _end(self) -> tuple[int, int]:
         """Where the binary log ends: number of the file, and position."""
