@@ -392,7 +392,7 @@ def test_what_maxwell_leaves_out_is_null_or_refused_and_never_an_old_value(eithe
 
 def test_rows_without_key_are_added_each_once_if_so_chosen(database: Database) -> None:
     database.execute("CREATE TABLE t (v int, w text)")
-    with pytest.raises(SinkRefusedError, match=r"no primary key.*sink.keyless: append"):
+    with pytest.raises(SinkRefusedError, match=r"no primary key.*set keyless: append"):
         database.sink.check(["t"])
     database.sink = MysqlSink(RelationalSettings(database.url, keyless=True))
     database.writer = database.sink.writer()

@@ -388,7 +388,7 @@ def test_many_batches_of_all_sizes_leave_no_staged_row_behind(database: Database
 
 def test_rows_without_key_are_added_each_once_if_so_chosen(database: Database) -> None:
     database.execute("CREATE TABLE t (v int, w text)")
-    with pytest.raises(SinkRefusedError, match=r"no primary key.*sink.keyless: append"):
+    with pytest.raises(SinkRefusedError, match=r"no primary key.*set keyless: append"):
         database.sink.check(["public.t"])
     database.sink = PostgresSink(RelationalSettings(database.dsn, keyless=True))
     database.writer = database.sink.writer()
