@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 import tempfile
 from asyncio import BaseEventLoop
@@ -26,6 +27,10 @@ os.environ["HEADGATE_CONNECTIONS"] = str(Path(tempfile.mkdtemp(prefix="headgate-
 # No JVM of the tests lives long enough to win back what its second compiler and a parallel collector cost: Spark's
 # start takes 8 s of CPU instead of 13, its first jobs 4 instead of 9.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
+
+# A script that starts the tests with `&` lets them ignore Ctrl-C, and every process that they interrupt inherits that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["fixtures.parallel", "fixtures.services", "fixtures.capture", "fixtures.left_by_spark"]
 
