@@ -60,7 +60,7 @@ _KINDS: Final[dict[str, type[SinkError]]] = {
 """What is not the copy's fault: the span's own life deals with it."""
 
 
-_BITS_AS_TEXT: Final = {"postgresql": frozenset({"bit", "varbit"}), "mysql": frozenset[str]()}
+BITS_AS_TEXT: Final = {"postgresql": frozenset({"bit", "varbit"}), "mysql": frozenset[str]()}
 """Connector → types whose values are read as texts of 0 and 1."""
 
 
@@ -197,7 +197,7 @@ def _planned(order: Order, said: Callable[[str], str | None], is_over: Callable[
         keys = {_spelled(forms, one) for one in rows.keys}
         source.await_commits(is_over)
     connector = connector_of(_source(feed))
-    bits = [column for column, kind in columns.items() if kind in _BITS_AS_TEXT[connector]]
+    bits = [column for column, kind in columns.items() if kind in BITS_AS_TEXT[connector]]
     return _Work(
         spec=order.spec,
         table=table,
