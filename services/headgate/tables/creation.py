@@ -6,7 +6,6 @@ that the next one finds. Of two creators one succeeds, and the other finds that 
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from typing import Final
 
 from headgate.config.feed import FeedSpec
@@ -15,9 +14,7 @@ from headgate.databases.faults import Fault
 from headgate.databases.kinds import kind_of
 from headgate.databases.mysql.errors import MysqlError
 from headgate.databases.mysql.errors import fault_of as mysql_fault
-from headgate.databases.mysql.session import MysqlSession, open_session
-from headgate.databases.postgresql.errors import PostgresError, is_taken
-from headgate.databases.postgresql.session import PostgresSession, open_connection
+from headgate.databases.mysql.session import MysqlSession
 from headgate.records.control import SpanPlan
 from headgate.sinks.contract import SinkError, SinkUnavailableError
 from headgate.sinks.registry import target_of
@@ -25,22 +22,13 @@ from headgate.sinks.relational.mysql.faults import sink_error as mysql_sink_erro
 from headgate.sinks.relational.postgresql.faults import sink_error as postgresql_sink_error
 from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.session import as_sink_errors
+from headgate.tables.executing import TRIES, TakenError, execute_at_mysql, execute_at_postgresql
 from headgate.tables.missing import Said, SchemaOf, check_created, no_schema, plan_missing
 from headgate.tables.mysql_rights import all_rights
-from headgate.tables.plan import Sink, needed_first, session_settings
+from headgate.tables.plan import Sink, needed_first
 from headgate.tables.statement import CreateTable
 
 __all__ = ["create_missing"]
-
-TRIES: Final = 5
-"""Creators of other tables may create the same schema or enum at the same moment. One of them succeeds each time."""
-
-LOCK_SECONDS: Final = 10
-"""A schema that somebody drops, or a table that somebody creates by hand, is waited for that long."""
-
-
-class _TakenError(Exception):
-    """Somebody else has created something that was to be created."""
 
 
 def create_missing(spec: FeedSpec, plan: SpanPlan, said: Said, schema_of: SchemaOf = no_schema) -> bool:
@@ -52,7 +40,7 @@ def create_missing(spec: FeedSpec, plan: SpanPlan, said: Said, schema_of: Schema
         check_created(missing)
         try:
             _create(target_of(spec.sink), missing.tables.created, missing.sink)
-        except _TakenError:
+        except TakenError:
             continue
         return True
     raise SinkUnavailableError(f"table {plan.table} was not created: others change the same schema at the same time")
@@ -72,28 +60,15 @@ def _doing(tables: Sequence[CreateTable]) -> str:
 
 
 def _postgresql(target: Target, tables: Sequence[CreateTable], sink: Sink) -> None:
-    connection = open_connection(target, application_name="headgate tables", lock_seconds=LOCK_SECONDS)
-    with closing(PostgresSession(connection)) as session:
-        try:
-            for setting in session_settings(sink.product):
-                session.execute(setting)
-            with session.transaction():
-                for statement in _statements(tables, sink):
-                    session.execute(statement)
-        except PostgresError as error:
-            if is_taken(error):
-                raise _TakenError from error
-            raise postgresql_sink_error(error, _doing(tables)) from error
+    execute_at_postgresql(
+        target, _statements(tables, sink), sink, lambda error: postgresql_sink_error(error, _doing(tables))
+    )
 
 
 def _mysql(target: Target, tables: Sequence[CreateTable], sink: Sink) -> None:
-    waits = f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}"
-    with closing(open_session(target, MysqlSession, settings=(*session_settings(sink.product), waits))) as session:
-        try:
-            for statement in _statements(tables, sink):
-                session.execute(statement)
-        except MysqlError as error:
-            raise _mysql_error(session, error, tables) from error
+    execute_at_mysql(
+        target, _statements(tables, sink), sink, lambda session, error: _mysql_error(session, error, tables)
+    )
 
 
 def _mysql_error(session: MysqlSession, error: MysqlError, tables: Sequence[CreateTable]) -> SinkError:

@@ -6,7 +6,7 @@ and the other finds it altered. Whoever is killed afterwards leaves a table that
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Final
 
 from headgate.config.feed import FeedSpec
@@ -15,10 +15,9 @@ from headgate.databases.faults import Fault
 from headgate.databases.kinds import kind_of
 from headgate.databases.mysql.errors import MysqlError, errno
 from headgate.databases.mysql.errors import fault_of as mysql_fault
-from headgate.databases.mysql.session import MysqlSession, open_session
-from headgate.databases.postgresql.errors import PostgresError, is_taken
+from headgate.databases.mysql.session import MysqlSession
+from headgate.databases.postgresql.errors import PostgresError
 from headgate.databases.postgresql.errors import fault_of as postgresql_fault
-from headgate.databases.postgresql.session import PostgresSession, open_connection
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import parse_identifier
 from headgate.records.spans import parse_span
@@ -32,11 +31,11 @@ from headgate.sources.database import as_source_errors, source_target
 from headgate.sources.table_names import source_table
 from headgate.tables.alteration import Alteration, Known, plan_alteration
 from headgate.tables.catalogues import open_catalogue
-from headgate.tables.creation import LOCK_SECONDS, TRIES
+from headgate.tables.executing import TRIES, TakenError, execute_at_mysql, execute_at_postgresql
 from headgate.tables.fitting import plan_fitting
 from headgate.tables.missing import Said, chosen_types
 from headgate.tables.mysql_rights import grant_on, missing_alter
-from headgate.tables.plan import Sink, needed_first, session_settings
+from headgate.tables.plan import Sink, needed_first
 from headgate.tables.statement import Definition
 
 __all__ = ["NotAlteredError", "StillRefusedError", "add_columns", "fit_columns"]
@@ -55,10 +54,6 @@ class StillRefusedError(SinkError):
     """A value that the sink's table does not take, and that no alteration makes possible."""
 
     code = ValueRefusedError.code
-
-
-class _TakenError(Exception):
-    """Somebody else has altered the table at the same time."""
 
 
 def add_columns(spec: FeedSpec, plan: SpanPlan, lacking: Mapping[str, str], said: Said) -> tuple[str, ...]:
@@ -123,7 +118,7 @@ def _is_executed(spec: FeedSpec, alteration: Alteration, sink: Sink) -> bool:
     try:
         with as_sink_errors():
             _ALTERING[kind_of(target.dsn, target.options).name](target, alteration, sink)
-    except _TakenError:
+    except TakenError:
         return False
     return True
 
@@ -138,20 +133,12 @@ def _doing(alteration: Alteration) -> str:
 
 
 def _postgresql(target: Target, alteration: Alteration, sink: Sink) -> None:
-    connection = open_connection(target, application_name="headgate tables", lock_seconds=LOCK_SECONDS)
-    with closing(PostgresSession(connection)) as session:
-        try:
-            for setting in session_settings(sink.product):
-                session.execute(setting)
-            with session.transaction():
-                for statement in (*needed_first([alteration], sink), *alteration.statements):
-                    session.execute(statement)
-        except PostgresError as error:
-            if is_taken(error):
-                raise _TakenError from error
-            if postgresql_fault(error) is Fault.PERMISSION and (owned := _owned(target, alteration)):
-                raise _without_right(alteration, owned) from error
-            raise postgresql_sink_error(error, _doing(alteration)) from error
+    def refused(error: PostgresError) -> SinkError:
+        if postgresql_fault(error) is Fault.PERMISSION and (owned := _owned(target, alteration)):
+            return _without_right(alteration, owned)
+        return postgresql_sink_error(error, _doing(alteration))
+
+    execute_at_postgresql(target, [*needed_first([alteration], sink), *alteration.statements], sink, refused)
 
 
 def _owned(target: Target, alteration: Alteration) -> list[str]:
@@ -160,19 +147,16 @@ def _owned(target: Target, alteration: Alteration) -> list[str]:
 
 
 def _mysql(target: Target, alteration: Alteration, sink: Sink) -> None:
-    waits = f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}"
-    with closing(open_session(target, MysqlSession, settings=(*session_settings(sink.product), waits))) as session:
-        try:
-            for statement in alteration.statements:
-                session.execute(statement)
-        except MysqlError as error:
-            if errno(error) == _DUPLICATE_COLUMN:
-                raise _TakenError from error
-            if mysql_fault(error) is Fault.PERMISSION:
-                place = parse_identifier(alteration.name)
-                grants = missing_alter(session, [(place[0], place[1])]) or [grant_on(session, place[0], ["ALTER"])]
-                raise _without_right(alteration, grants) from error
-            raise mysql_sink_error(error, _doing(alteration)) from error
+    def refused(session: MysqlSession, error: MysqlError) -> Exception:
+        if errno(error) == _DUPLICATE_COLUMN:
+            return TakenError()
+        if mysql_fault(error) is Fault.PERMISSION:
+            place = parse_identifier(alteration.name)
+            grants = missing_alter(session, [(place[0], place[1])]) or [grant_on(session, place[0], ["ALTER"])]
+            return _without_right(alteration, grants)
+        return mysql_sink_error(error, _doing(alteration))
+
+    execute_at_mysql(target, alteration.statements, sink, refused)
 
 
 def _without_right(alteration: Alteration, grants: list[str]) -> RightsMissingError:

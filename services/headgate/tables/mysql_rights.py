@@ -56,14 +56,14 @@ def missing_alter(session: MysqlSession, places: Iterable[tuple[str, str]]) -> l
     The server checks this right only when it executes a statement, so it is judged by the list of grants. Where that
     has a line of another form, such as a role, the server judges when a table is altered. Raises MysqlError.
     """
-    lines = [_GRANT.fullmatch(str(line)) for (line,) in session.execute("SHOW GRANTS")]
-    found = [_Grant(*line.group("rights", "database", "table")) for line in lines if line is not None]
+    lines = _grants(session)
+    found = [line for line in lines if line is not None]
     if len(found) < len(lines):
         return []
     lacking = dict.fromkeys(
         database for database, table in places if not any(each.alters(database, table) for each in found)
     )
-    return [f"GRANT ALTER ON {_named_before(found, database)} TO {account(session)}" for database in lacking]
+    return [grant_on(session, database, ["ALTER"]) for database in lacking]
 
 
 class _Grant(NamedTuple):
@@ -79,13 +79,19 @@ class _Grant(NamedTuple):
         return is_of_it and bool(_ALTERS & {*self.rights.split(", ")})
 
 
-def _named_before(grants: Iterable[_Grant], database: str) -> str:
+def _grants(session: MysqlSession) -> list[_Grant | None]:
+    """What the user was granted; None for a line of another form. Raises MysqlError."""
+    lines = (_GRANT.fullmatch(str(line)) for (line,) in session.execute("SHOW GRANTS"))
+    return [None if line is None else _Grant(*line.group("rights", "database", "table")) for line in lines]
+
+
+def _named_before(grants: Iterable[_Grant | None], database: str) -> str:
     """All tables of the database, in the words of a grant that the user has.
 
     Of several names that fit a database the server takes the most exact one only, so a grant with another name would
     take the rights away that the user has.
     """
-    names = (each.database for each in grants if each.table == "*" and each.database != "*")
+    names = (each.database for each in grants if each and each.table == "*" and each.database != "*")
     known = next((name for name in names if _like(name).fullmatch(database)), None)
     return every_table(database) if known is None else f"{known}.*"
 
@@ -113,8 +119,8 @@ def _refused(session: MysqlSession, target: str) -> Iterator[str]:
 
 
 def grant_on(session: MysqlSession, database: str, rights: Iterable[str]) -> str:
-    """The statement that gives the session's user rights on all tables of a database."""
-    return f"GRANT {', '.join(rights)} ON {every_table(database)} TO {account(session)}"
+    """The statement that gives the session's user rights on all tables of a database. Raises MysqlError."""
+    return f"GRANT {', '.join(rights)} ON {_named_before(_grants(session), database)} TO {account(session)}"
 
 
 def every_table(database: str) -> str:

@@ -62,10 +62,7 @@ OPENERS: Final[dict[str, Opener]] = {
     ),
     "headgate.sinks.relational.mysql.connection": lambda dsn, file: mysql_sink.connect(RelationalSettings(dsn, file)),
     "headgate.verify.postgresql": lambda dsn, file: open_side(Target(dsn, file)),
-    "headgate.tables.creation": lambda dsn, file: creation._create(Target(dsn, file), [], Sink(Product.MARIADB)),
-    "headgate.tables.evolution": lambda dsn, file: evolution._mysql(
-        Target(dsn, file), Alteration(name="s.t", schema="s"), Sink(Product.MARIADB)
-    ),
+    "headgate.tables.executing": lambda dsn, file: creation._create(Target(dsn, file), [], Sink(Product.MARIADB)),
     "headgate.verify.mysql": lambda dsn, file: open_side(Target(dsn, file)),
     "headgate.migration.strategies.postgresql.sessions": lambda dsn, file: PostgresSessions(
         "m", target_of(dsn, str(file))
@@ -81,6 +78,12 @@ OTHERS: Final[dict[str, Opener]] = {
     "a feed's source database, postgresql": lambda dsn, file: _read_catalogue(dsn, file),  # noqa: PLW0108 - told apart by identity
     "a feed's source database, mysql": lambda dsn, file: _read_catalogue(dsn, file),  # noqa: PLW0108
     "tables that are created, postgresql": _create_at_postgresql,
+    "tables that are altered, postgresql": lambda dsn, file: evolution._postgresql(
+        Target(dsn, file), Alteration(name="s.t", schema="s"), Sink(Product.POSTGRESQL)
+    ),
+    "tables that are altered, mysql": lambda dsn, file: evolution._mysql(
+        Target(dsn, file), Alteration(name="s.t", schema="s"), Sink(Product.MARIADB)
+    ),
     "a migration's replicas": lambda dsn, file: MariadbReplicas("m", {"r": target_of(dsn, str(file))}).check(),
     "a feed's connection, postgresql": lambda dsn, file: open_sink(_of_connection("postgresql", dsn, file)).check([]),
     "a feed's connection, mysql": lambda dsn, file: open_sink(_of_connection("mysql", dsn, file)).check([]),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate.tables import mysql_rights
-from headgate.tables.mysql_rights import missing_alter
+from headgate.tables.mysql_rights import grant_on, missing_alter
 
 USAGE = "GRANT USAGE ON *.* TO `ann`@`%` IDENTIFIED BY PASSWORD '*63'"
 
@@ -60,4 +60,5 @@ def test_a_grant_has_the_name_that_the_users_other_rights_have() -> None:
     """The server takes the most exact name only: another one would take SELECT away."""
     mine = "GRANT SELECT, INSERT ON `shop_a`.* TO `ann`@`%`"
     assert missing_alter(Session(USAGE, mine), [("shop_a", "t")]) == ["GRANT ALTER ON `shop_a`.* TO ann"]  # type: ignore[arg-type]
+    assert grant_on(Session(USAGE, mine), "shop_a", ["CREATE"]) == "GRANT CREATE ON `shop_a`.* TO ann"  # type: ignore[arg-type]
     assert missing_alter(Session(USAGE), [("shop_a", "t")]) == [r"GRANT ALTER ON `shop\_a`.* TO ann"]  # type: ignore[arg-type]
