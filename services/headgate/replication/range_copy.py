@@ -31,10 +31,18 @@ from headgate.migration.strategies.ranges import read_range, write_range
 from headgate.replication.archives import forget_archives
 from headgate.replication.causes import cause_of
 from headgate.replication.number_stream import run_numbered
-from headgate.replication.spark import SparkRuntime, SparkStartError, end_of_jvm
-
-ROWS_SCHEMA: Final = "line binary, error binary"
-ANSWER_SCHEMA: Final = "answer binary"
+from headgate.replication.row_lines import (
+    ANSWER_SCHEMA,
+    ROWS_SCHEMA,
+    Failure,
+    ReadFailedError,
+    answer_batch,
+    failed_batch,
+    lines_batch,
+    lines_of,
+    why_ended,
+)
+from headgate.replication.spark import SparkRuntime, SparkStartError
 
 ROWS_AT_A_TIME: Final = 2_000
 """As in a lane: such a batch of lines stays in a processor's cache on its way."""
@@ -45,24 +53,9 @@ _KINDS: Final[dict[str, type[Exception]]] = {
 _ERRORS: Final = tuple(_KINDS.values())
 
 
-class _Failure(msgspec.Struct, frozen=True):
-    """An error of a task, which Spark would turn into a text of its own."""
-
-    kind: str
-    text: str
-
-
 class _Answer(msgspec.Struct, frozen=True):
     rows: int = 0
-    failure: _Failure | None = None
-
-
-class _ReadFailedError(Exception):
-    """The range could not be read: nothing of it is written."""
-
-    def __init__(self, failure: _Failure) -> None:
-        super().__init__(failure.text)
-        self.failure = failure
+    failure: Failure | None = None
 
 
 class RangeCopier:
@@ -96,7 +89,7 @@ class RangeCopier:
                 is_over=stopping.is_set,
             )
         except (PySparkException, Py4JError, OSError) as error:
-            raise DatabaseUnavailableError(_why(error)) from error
+            raise DatabaseUnavailableError(why_ended(error)) from error
         if ended is not None:
             raise DatabaseUnavailableError(f"the copying query has ended: {cause_of(ended)}")
 
@@ -137,13 +130,6 @@ class _Batches:
         return bool(self._ahead)
 
 
-def _why(error: Exception) -> str:
-    try:
-        return cause_of(error)
-    except (Py4JError, OSError) as gone:
-        return end_of_jvm(gone)
-
-
 def _read(plan: bytes, chunks: list[Chunk], tasks: int, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a task: the number of its range, then the range's rows, or the error that came instead."""
     forget_archives()
@@ -151,7 +137,7 @@ def _read(plan: bytes, chunks: list[Chunk], tasks: int, numbers: Iterable[pa.Rec
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             if number % tasks < len(chunks):
-                yield _batch([b"%d" % (number % tasks)])
+                yield lines_batch([b"%d" % (number % tasks)])
                 yield from _rows(work, chunks[number % tasks])
 
 
@@ -161,44 +147,28 @@ def _rows(work: RangeWork, chunk: Chunk) -> Iterator[pa.RecordBatch]:
         for line in read_range(work, chunk):
             lines.append(line)
             if len(lines) == ROWS_AT_A_TIME:
-                yield _batch(lines)
+                yield lines_batch(lines)
                 lines = []
     except _ERRORS as error:
-        failure = msgspec.json.encode(_Failure(type(error).__name__, str(error)))
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([None], pa.binary()), pa.array([failure], pa.binary())], names=["line", "error"]
-        )
+        yield failed_batch(Failure(str(error), type(error).__name__))
     else:
         if lines:
-            yield _batch(lines)
-
-
-def _batch(lines: list[bytes]) -> pa.RecordBatch:
-    columns = [pa.array(lines, pa.binary()), pa.nulls(len(lines), pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, names=["line", "error"])
+            yield lines_batch(lines)
 
 
 def _write(plan: bytes, chunks: list[Chunk], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a task: write what its reader gives, in one transaction; yields one _Answer."""
     forget_archives()
     work = msgspec.msgpack.decode(plan, type=RangeWork)
-    lines = _lines(batches)
+    lines = lines_of(batches)
     try:
         first = next(lines, [])
         answer = _Answer()
         if first:
             rows = itertools.chain([first[1:]], lines)
             answer = _Answer(write_range(work, chunks[int(first[0])], rows))
-    except _ReadFailedError as error:
+    except ReadFailedError as error:
         answer = _Answer(failure=error.failure)
     except _ERRORS as error:
-        answer = _Answer(failure=_Failure(type(error).__name__, str(error)))
-    yield pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode(answer)], pa.binary())], names=["answer"])
-
-
-def _lines(batches: Iterable[pa.RecordBatch]) -> Iterator[list[bytes]]:
-    """As many at a time as Spark gives."""
-    for batch in batches:
-        for error in batch.column(1).drop_null().to_pylist():
-            raise _ReadFailedError(msgspec.json.decode(error, type=_Failure))
-        yield batch.column(0).to_pylist()
+        answer = _Answer(failure=Failure(str(error), type(error).__name__))
+    yield answer_batch(answer)

@@ -6,6 +6,7 @@ source has changed since those positions follows in the log and is applied over 
 """
 
 import functools
+import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -29,8 +30,19 @@ from headgate.replication.archives import forget_archives
 from headgate.replication.causes import cause_of
 from headgate.replication.feed_parts import feed_of
 from headgate.replication.number_stream import run_numbered
+from headgate.replication.row_lines import (
+    ANSWER_SCHEMA,
+    ROWS_SCHEMA,
+    Failure,
+    ReadFailedError,
+    answer_batch,
+    failed_batch,
+    lines_batch,
+    lines_of,
+    why_ended,
+)
 from headgate.replication.row_sources import connector_of, open_row_source
-from headgate.replication.spark import SparkRuntime, SparkStartError, end_of_jvm
+from headgate.replication.spark import SparkRuntime, SparkStartError
 from headgate.sinks.contract import Claim, SinkError, SinkFencedError, SinkMovedError, SinkUnavailableError
 from headgate.sinks.registry import open_sink, target_of
 from headgate.sinks.row_copying import CopiedRows, RowCopyingWriter
@@ -41,9 +53,6 @@ from headgate.sources.table_names import named_like, source_table
 __all__ = ["Order", "RowCopier", "RowCopyError"]
 
 _log = logging.getLogger(__name__)
-
-ROWS_SCHEMA: Final = "line binary, error binary"
-ANSWER_SCHEMA: Final = "answer binary"
 
 BYTES_MAX: Final = 128 << 20
 """Of the values of all rows: they are in one transaction, and in a task's memory."""
@@ -86,17 +95,10 @@ class RowCopyError(Exception):
     code = "copy_failed"
 
 
-class _Failure(msgspec.Struct, frozen=True):
-    """An error of a task, which Spark would turn into a text of its own. ``code``: a SinkError's, else empty."""
-
-    text: str
-    code: str = ""
-
-
 class _Answer(msgspec.Struct, frozen=True):
     upserts: int = 0
     deletes: int = 0
-    failure: _Failure | None = None
+    failure: Failure | None = None
 
 
 class _Work(msgspec.Struct, frozen=True):
@@ -113,12 +115,6 @@ class _Work(msgspec.Struct, frozen=True):
     keys: tuple[tuple[str, ...], ...]
     delete: bool
     semantics: dict[str, str]
-
-
-class _ReadFailedError(Exception):
-    def __init__(self, failure: _Failure) -> None:
-        super().__init__(failure.text)
-        self.failure = failure
 
 
 class RowCopier:
@@ -140,7 +136,7 @@ class RowCopier:
             raise RowCopyError(f"{table}: {error}") from error
         answer = self._run(work, is_over)
         if answer.failure is not None:
-            kind = _KINDS.get(answer.failure.code)
+            kind = _KINDS.get(answer.failure.kind)
             if kind is not None:
                 raise kind(answer.failure.text)
             raise RowCopyError(answer.failure.text)
@@ -164,18 +160,11 @@ class RowCopier:
         except SparkStartError as error:
             raise RowCopyError(f"{work.claim.table}: {error}") from error
         except (PySparkException, Py4JError, OSError) as error:
-            raise RowCopyError(f"{work.claim.table}: {_why(error)}") from error
+            raise RowCopyError(f"{work.claim.table}: {why_ended(error)}") from error
         if not answers:
             why = "the agent was stopping" if ended is None else cause_of(ended)
             raise RowCopyError(f"{work.claim.table}: the copying query has ended: {why}")
         return answers[0]
-
-
-def _why(error: Exception) -> str:
-    try:
-        return cause_of(error)
-    except (Py4JError, OSError) as gone:
-        return end_of_jvm(gone)
 
 
 def _planned(order: Order, said: Callable[[str], str | None], is_over: Callable[[], bool]) -> _Work:
@@ -268,9 +257,9 @@ def _read(plan: bytes, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
     try:
         lines = _lines_of_source(work)
     except (RowSourceError, DatabaseError, SourceError) as error:
-        yield _rows([None], [msgspec.json.encode(_Failure(f"{work.claim.table}: {error}"))])
+        yield failed_batch(Failure(f"{work.claim.table}: {error}"))
     else:
-        yield _rows(lines, [None] * len(lines))
+        yield lines_batch(lines)
 
 
 def _lines_of_source(work: _Work) -> list[bytes]:
@@ -297,41 +286,29 @@ def _spelled(forms: Sequence[KeyForm], key: Sequence[str]) -> tuple[str, ...]:
     return tuple(same_form(form, value) for form, value in zip(forms, key, strict=True))
 
 
-def _rows(lines: Sequence[bytes | None], errors: Sequence[bytes | None]) -> pa.RecordBatch:
-    columns = [pa.array(lines, pa.binary()), pa.array(errors, pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, names=["line", "error"])
-
-
 def _write(plan: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write what the reader gives, in one transaction; yields one _Answer."""
     forget_archives()
     work = msgspec.msgpack.decode(plan, type=_Work)
     try:
-        answer = _written(work, list(_lines(batches)))
-    except _ReadFailedError as error:
+        answer = _written(work, list(itertools.chain.from_iterable(lines_of(batches))))
+    except ReadFailedError as error:
         answer = _Answer(failure=error.failure)
     except SinkError as error:
-        answer = _Answer(failure=_Failure(str(error), error.code))
-    yield pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode(answer)], pa.binary())], names=["answer"])
-
-
-def _lines(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    for batch in batches:
-        for error in batch.column(1).drop_null().to_pylist():
-            raise _ReadFailedError(msgspec.json.decode(error, type=_Failure))
-        yield from batch.column(0).to_pylist()
+        answer = _Answer(failure=Failure(str(error), error.code))
+    yield answer_batch(answer)
 
 
 def _written(work: _Work, lines: list[bytes]) -> _Answer:
     if not lines or msgspec.msgpack.decode(lines[-1]) != len(lines) - 1:
-        return _Answer(failure=_Failure(f"{work.claim.table}: not all rows came from the source"))
+        return _Answer(failure=Failure(f"{work.claim.table}: not all rows came from the source"))
     found: dict[tuple[str, ...], Row] = {}
     for line in lines[:-1]:
         # Without types: MessagePack itself tells texts from bytes, which msgspec does not among the types of one value.
         key, values = msgspec.msgpack.decode(line)
         found[tuple(key)] = dict(zip(work.columns, values, strict=True))
     if len(found) < len(lines) - 1:
-        return _Answer(failure=_Failure(f"{work.claim.table}: the source has several rows under one of the keys"))
+        return _Answer(failure=Failure(f"{work.claim.table}: the source has several rows under one of the keys"))
     absent: list[Row] = [dict(zip(work.key, key, strict=True)) for key in work.keys if key not in found]
     copied = CopiedRows(
         claim=work.claim,
@@ -344,6 +321,6 @@ def _written(work: _Work, lines: list[bytes]) -> _Answer:
     feed = feed_of(work.spec).for_table(work.claim.topic, work.among)
     with closing(open_sink(feed.sink)) as sink, closing(sink.writer()) as writer:
         if not isinstance(writer, RowCopyingWriter):
-            return _Answer(failure=_Failure(f"{work.claim.table}: rows cannot be copied to this sink"))
+            return _Answer(failure=Failure(f"{work.claim.table}: rows cannot be copied to this sink"))
         applied = writer.copy(copied)
     return _Answer(upserts=applied.upserts, deletes=applied.deletes)
