@@ -37,7 +37,7 @@ from headgate.verify.settling import Settling
 from headgate.verify.sides import open_side
 
 SETTLE_SECONDS_DEFAULT: Final = 10.0
-"""A connector writes a change within a second or two. Until it has, nothing tells that the change is on its way."""
+"""A connector writes a change within a second or two. One that has been quiet for so long has written everything."""
 
 WAIT_SECONDS_DEFAULT: Final = 60.0
 """A feed that moves to another agent is behind for some ten seconds."""
@@ -78,7 +78,8 @@ def verify(
         typer.Option("--settle", min=0, help="seconds that a row must differ without a change before it is reported"),
     ] = SETTLE_SECONDS_DEFAULT,
     wait: Annotated[
-        float, typer.Option("--wait", min=0, help="seconds to wait for the feed, and for rows that keep changing")
+        float,
+        typer.Option("--wait", min=0, help="seconds to wait for connector and feed, and for rows that keep changing"),
     ] = WAIT_SECONDS_DEFAULT,
     max_rows_per_second: Annotated[
         float | None,
@@ -97,9 +98,9 @@ def verify(
 ) -> None:
     """Compare a feed's source and target rows while both change.
 
-    Rows that differ are read again until they are equal, or have differed without a change for --settle seconds after
-    the feed applied everything in its topic. A table that cannot be compared is named and skipped. Exit code 0 only if
-    all tables were compared and are equal, or were repaired.
+    Rows that differ are read again until they are equal, or have differed without a change for --settle seconds and
+    after the connector wrote, and the feed applied, everything up to then. A table that cannot be compared is named and
+    skipped. Exit code 0 only if all tables were compared and are equal, or were repaired.
 
     Example: headgate verify shop --source-dsn postgresql://reader@db.example/shop --source-password-file reader
     """
@@ -118,7 +119,7 @@ def verify(
         with compared_rows(limit, output) as on_rows:
 
             def compare(here: Side, there: Side, plan: SpanPlan) -> TableCompared:
-                progress = TableFeed(record, plan, log, there)
+                progress = TableFeed(record, plan, log, here, there)
                 settling = Settling(progress, seconds=settle, timeout_seconds=wait)
                 name = _source_table(spec, here, said, plan)
                 told = partial(on_rows, plan.table)

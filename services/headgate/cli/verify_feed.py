@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
+from headgate.config.feed import parse_feed
 from headgate.eventlog.kafka import KafkaLog
 from headgate.records.control import FeedRecorded, FeedState, SpanPlan, WantedState
-from headgate.records.spans import paused_table
+from headgate.records.spans import paused_table, wholes
+from headgate.sources.last_written import LastWritten, last_written
 from headgate.sources.offsets import end_offsets
 from headgate.verify.contract import Side
 
@@ -12,14 +14,30 @@ __all__ = ["TableFeed"]
 
 
 class TableFeed:
-    """See settling.Feed. ``plan`` is of the whole table, ``target`` the sink's database."""
+    """See settling.Feed. ``plan`` is of the whole table; ``source``, ``target``: where it comes from and goes to."""
 
-    def __init__(self, record: FeedRecorded, plan: SpanPlan, log: KafkaLog, target: Side) -> None:
+    def __init__(self, record: FeedRecorded, plan: SpanPlan, log: KafkaLog, source: Side, target: Side) -> None:
         self._record = record
+        self._spec = parse_feed(record.spec).source
         self._plan = plan
         self._log = log
-        self._target = target
+        self._source, self._target = source, target
         self._stopped = _why_stopped(record, plan.table)
+
+    def source_ms(self) -> int:
+        """See Feed. Raises SideError."""
+        return self._source.clock_ms()
+
+    def last_written(self) -> LastWritten:
+        """See Feed. A change log's records are written with the changes, not by a connector. Raises SourceError."""
+        if self._spec.change_log is not None:
+            return LastWritten()
+        topics = {plan.topic: max(plan.start) + 1 for plan in wholes(self._record.spans)}
+        return last_written(self._log.connection, self._spec, topics)
+
+    def why_unread(self) -> str:
+        """See Feed. Raises SideError."""
+        return "" if self._spec.change_log is not None else self._source.why_log_unread()
 
     @property
     def is_running(self) -> bool:

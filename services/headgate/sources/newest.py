@@ -17,7 +17,7 @@ from headgate.eventlog.partition_reader import PartitionReader
 from headgate.sources.brief_read import read_briefly
 from headgate.sources.offsets import SourceUnreachableError
 
-__all__ = ["look_at_newest"]
+__all__ = ["look_at_newest", "read_newest"]
 
 LOOK_SECONDS_MAX: Final = 5.0
 """For all topics together."""
@@ -37,6 +37,26 @@ def look_at_newest(connection: KafkaConnection, topics: Mapping[str, int], look:
     A topic's reading ends with the records that came together with that one; the last of them that tells something
     counts. Raises SourceUnreachableError, and what ``look`` does.
     """
+    found: dict[str, T] = {}
+
+    def take(at: Partition, message: Message) -> None:
+        if (told := look(at.topic, message.key(), message.value())) is not None:
+            found[at.topic] = told
+
+    read_newest(connection, topics, take, lambda at: at.topic in found)
+    return found
+
+
+def read_newest(
+    connection: KafkaConnection,
+    topics: Mapping[str, int],
+    take: Callable[[Partition, Message], None],
+    is_told: Callable[[Partition], bool] = lambda _at: False,
+) -> None:
+    """Give ``take`` the newest records of each partition, until ``is_told``. ``topics``: as above.
+
+    Raises SourceUnreachableError, and what ``take`` does.
+    """
     places = [Partition(topic, number) for topic, count in sorted(topics.items()) for number in range(count)]
     try:
         what = "looking for the last records"
@@ -46,14 +66,7 @@ def look_at_newest(connection: KafkaConnection, topics: Mapping[str, int], look:
         raise SourceUnreachableError(str(error)) from error
     waiting = {at: ends[at] for at in places if ends[at] > begins[at]}
     if not waiting:
-        return {}
+        return
     start = {at: max(begins[at], end - LOOK_BACK_RECORDS) for at, end in waiting.items()}
-    found: dict[str, T] = {}
-
-    def take(at: Partition, message: Message) -> None:
-        if (told := look(at.topic, message.key(), message.value())) is not None:
-            found[at.topic] = told
-
     with PartitionReader(connection, start, client_id="headgate-newest") as reader:
-        read_briefly(reader, waiting, LOOK_SECONDS_MAX, take, lambda at: at.topic in found)
-    return found
+        read_briefly(reader, waiting, LOOK_SECONDS_MAX, take, is_told)

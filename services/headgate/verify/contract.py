@@ -119,6 +119,14 @@ class Side(Protocol):
         """Partition → next offset: how far that feed has come in this table, as the sink's own rows have it."""
         ...
 
+    def clock_ms(self) -> int:
+        """The database's clock, ms since 1970: the one that its changes have their times from."""
+        ...
+
+    def why_log_unread(self) -> str:
+        """Why nobody reads the database's log, as a clause; empty if somebody does, or if that is not known."""
+        ...
+
     def close(self) -> None:
         """Let go. Idempotent."""
         ...

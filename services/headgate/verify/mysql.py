@@ -136,6 +136,16 @@ class MysqlSide:
         with self._reading():
             return {row.partition: row.next_offset for row in feed_rows(self._session.execute, feed_id, table)}
 
+    def clock_ms(self) -> int:
+        """See Side."""
+        with self._reading():
+            ((ms,),) = self._session.execute("SELECT FLOOR(UNIX_TIMESTAMP(SYSDATE(3)) * 1000)")
+        return int(ms)
+
+    def why_log_unread(self) -> str:
+        """See Side. Who reads the binary log is shown to administrators only."""
+        return ""
+
     def close(self) -> None:
         """See Side."""
         self._session.close()

@@ -71,6 +71,11 @@ _TOO_LONG: Final = ("54000", "53200", "XX000")
 LOCK_SECONDS: Final = 10
 """A comparison waits no longer for whoever alters a table. Others who need the table then wait behind it."""
 
+_SLOTS: Final = """
+SELECT string_agg(slot_name, ', ' ORDER BY slot_name), NOT bool_or(active)
+FROM pg_replication_slots WHERE slot_type = 'logical' AND database = current_database()
+"""
+
 _GRANT: Final = "Grant the user SELECT on the table and USAGE on its schema"
 
 
@@ -170,6 +175,18 @@ class PostgresSide:
         """See Side."""
         with self._reading():
             return {row.partition: row.next_offset for row in feed_rows(self._session.execute, feed_id, table)}
+
+    def clock_ms(self) -> int:
+        """See Side."""
+        with self._reading():
+            ((ms,),) = self._session.execute("SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+        return int(ms)
+
+    def why_log_unread(self) -> str:
+        """See Side. Without a logical slot it is not known: the connector may read another server than this replica."""
+        with self._reading():
+            ((names, is_idle),) = self._session.execute(_SLOTS)
+        return f"no replication slot of the source is read ({names}): is the connector running?" if is_idle else ""
 
     def close(self) -> None:
         """See Side."""

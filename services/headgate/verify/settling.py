@@ -5,9 +5,11 @@ read once as different may only be on its way. It is known to differ if it was t
 to another, and between the two
 
 - the feed has applied everything that its topic had after the first reading, by the sink's own positions, and
-- ``seconds`` have passed, in which the connector has had time to write what the source had at the first reading.
+- the connector has written everything that the source had at the first reading: a newer change is in the feed's topics
+  (sources/last_written.py), or no change has come for so long that the source must be quiet; and
+- ``seconds`` have passed.
 
-Nothing tells how far the connector is, so only the second condition covers a change that has not reached the topic.
+A connector that is stopped writes nothing either. PostgreSQL shows it by a replication slot that nobody reads.
 """
 
 import time
@@ -16,17 +18,24 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
+from headgate.eventlog.clock import wall_ms
+from headgate.sources.last_written import LastWritten
+
 __all__ = ["Feed", "Settled", "Settling"]
 
 ROUND_SECONDS: Final = 0.5
 """Between two readings of the rows that are left: most are equal at the next one."""
+
+QUIET_DELAYS: Final = 3
+"""A connector that wrote its last change so many seconds late may well write nothing for a few times as long, and not
+be done. But it may also have stood still for days before, so never more than what the user is ready to wait."""
 
 K = TypeVar("K", bound=Hashable)
 S = TypeVar("S")
 
 
 class Feed(Protocol):
-    """The feed of one table, and the topic that it reads."""
+    """The feed of one table, the topics that it reads, and the source that these come from."""
 
     def ends(self) -> Mapping[int, int]:
         """Partition → offset behind everything that the topic has now."""
@@ -34,6 +43,18 @@ class Feed(Protocol):
 
     def why_behind(self, ends: Mapping[int, int]) -> str:
         """Why not everything before these offsets is in the target, as a clause; empty if it is."""
+        ...
+
+    def source_ms(self) -> int:
+        """The source's clock, ms since 1970: by the one that its changes have their times from."""
+        ...
+
+    def last_written(self) -> LastWritten:
+        """What the connector has written to the topics of all the feed's tables."""
+        ...
+
+    def why_unread(self) -> str:
+        """Why nobody reads the source's log, as a clause, where the source shows that; else empty."""
         ...
 
     @property
@@ -50,11 +71,19 @@ class Settled(msgspec.Struct, Generic[K, S], frozen=True):
     reason: str
 
 
+class _Seen(msgspec.Struct, frozen=True):
+    """Since when a row has not changed: by the clock of this process, in seconds, and by the source's, in ms."""
+
+    at: float
+    source_ms: int
+
+
 class Settling:
     """Of the rows of one table.
 
-    ``timeout_seconds``: so long, beyond ``seconds``, rows are read again that keep changing, or a feed is waited for
-    that is behind. ``now`` and ``pause``: a monotonic clock in seconds, and what lets time pass.
+    ``timeout_seconds``: so long, beyond ``seconds``, rows are read again that keep changing, or a feed or connector is
+    waited for that is behind. ``now`` and ``pause``: a monotonic clock in seconds, and what lets time pass. ``wall``:
+    ms since 1970 by the clock of whoever writes to the topics, more or less.
     """
 
     def __init__(
@@ -65,37 +94,63 @@ class Settling:
         timeout_seconds: float,
         now: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
+        wall: Callable[[], int] = wall_ms,
     ) -> None:
         self._feed = feed
         self._seconds = seconds
         self._timeout_seconds = timeout_seconds
         self._now = now
         self._pause = pause
+        self._wall = wall
 
     def settle(self, found: Mapping[K, S], read: Callable[[Collection[K]], Mapping[K, S]]) -> Settled[K, S]:
         """What of ``found`` differs. ``read`` gives those of some keys that still differ, each as it is now."""
+        if not found:
+            return Settled({}, {}, "")
         begun = self._now()
         deadline = begun + self._seconds + self._timeout_seconds
-        left, since = dict(found), dict.fromkeys(found, begun)
+        left = dict(found)
+        since = dict.fromkeys(found, _Seen(begun, self._feed.source_ms()))
         differing: dict[K, S] = {}
         while left:
+            # Read before the topics' ends: what the connector had written by then is in front of these.
+            due = {key for key in left if self._now() - since[key].at >= self._seconds}
+            written = self._feed.last_written() if due else LastWritten()
             behind = self._wait_for_feed(deadline)
-            at = self._now()
             seen = read(left)
+            changed = _Seen(self._now(), self._feed.source_ms())
+            unwritten = ""
             for key, before in list(left.items()):
                 if key not in seen:
                     del left[key]
                 elif seen[key] != before:
-                    left[key], since[key] = seen[key], self._now()
-                elif not behind and at - since[key] >= self._seconds:
-                    differing[key] = left.pop(key)
+                    left[key], since[key] = seen[key], changed
+                elif key in due and not behind:
+                    why = self._why_unwritten(written, since[key].source_ms)
+                    unwritten = unwritten or why
+                    if not why:
+                        differing[key] = left.pop(key)
             if behind:
                 return Settled(differing, left, f"the feed {behind}")
             if left and self._now() >= deadline:
-                return Settled(differing, left, "they kept changing")
+                return Settled(differing, left, unwritten or "they kept changing")
             if left:
                 self._pause(ROUND_SECONDS)
         return Settled(differing, {}, "")
+
+    def _why_unwritten(self, written: LastWritten, source_ms: int) -> str:
+        """Why the connector may not have written yet what the source had by then; empty if it has."""
+        if written.commit_ms is not None and written.commit_ms >= source_ms:
+            return ""
+        if why := self._feed.why_unread():
+            return why
+        if written.append_ms is None:
+            return ""
+        quiet_seconds = max(self._seconds, min(QUIET_DELAYS * written.delay_ms / 1000, self._timeout_seconds))
+        if self._wall() - written.append_ms >= quiet_seconds * 1000:
+            return ""
+        late = f", {written.delay_ms / 1000:.1f} s late" if written.delay_ms else ""
+        return f"the connector is still writing older changes{late}"
 
     def _wait_for_feed(self, deadline: float) -> str:
         """Until everything is applied that the topic has now; why it is not, if that takes too long."""

@@ -11,6 +11,8 @@ from psycopg.conninfo import make_conninfo
 
 from fixtures.services import mariadb_connect
 from headgate.databases.address import Target
+from headgate.eventlog.clock import wall_ms
+from headgate.sources.last_written import LastWritten
 from headgate.verify import comparing
 from headgate.verify.comparing import TableCompared, compare_table
 from headgate.verify.contract import Side
@@ -71,6 +73,15 @@ class Pair:
             return compare_table(
                 here, there, self.source.table, self.target.table, settling=settling, on_rows=self._on_rows
             )
+
+    def source_ms(self) -> int:
+        return int(self._seconds * 1000)
+
+    def last_written(self) -> LastWritten:
+        return LastWritten()
+
+    def why_unread(self) -> str:
+        return ""
 
     def ends(self) -> Mapping[int, int]:
         return {}
@@ -249,3 +260,26 @@ def test_positions_are_those_of_the_sinks_own_rows(postgres_database: str, maria
     for database in (Database("postgresql", postgres_database, "t"), Database("mysql", mariadb_database, "t")):
         with closing(database.side()) as side:
             assert side.applied("0-7", "public.t") == {}
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mysql"])
+def test_a_database_tells_its_time_as_its_changes_do(request: pytest.FixtureRequest, kind: str) -> None:
+    dsn = request.getfixturevalue("postgres_database" if kind == "postgresql" else "mariadb_database")
+    with closing(Database(kind, dsn, "t").side()) as side:
+        first = wall_ms()
+        read = side.clock_ms()
+        assert first <= read <= wall_ms()
+        assert side.why_log_unread() == ""
+
+
+def test_a_slot_that_nobody_reads_is_named(postgres_database: str) -> None:
+    with closing(Database("postgresql", postgres_database, "t").side()) as side:
+        with psycopg.connect(postgres_database, autocommit=True) as connection:
+            name = f"unread_{connection.info.dbname}"[:63]
+            connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (name,))
+            try:
+                why = side.why_log_unread()
+            finally:
+                connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
+        assert why == f"no replication slot of the source is read ({name}): is the connector running?"
+        assert side.why_log_unread() == ""

@@ -1,5 +1,6 @@
 """What a comparison waits for: changes that the feed is going to apply, and no others."""
 
+import json
 from typing import Any, cast
 
 import pytest
@@ -23,8 +24,14 @@ class Target:
 
 
 def feed(**fields: Any) -> TableFeed:
-    record = feed_recorded(spans=(PLAN,), **fields)
-    return TableFeed(record, PLAN, cast("KafkaLog", None), cast("Side", Target()))
+    spec = {
+        "feed": "shop",
+        "source": {"topics": ["topic"]},
+        "sink": {"type": "postgresql", "dsn": "host=db dbname=shop"},
+    }
+    record = feed_recorded(spans=(PLAN,), spec=json.dumps(spec), **fields)
+    side = cast("Side", Target())
+    return TableFeed(record, PLAN, cast("KafkaLog", None), side, side)
 
 
 def test_it_is_behind_where_a_partition_has_more_than_was_applied() -> None:

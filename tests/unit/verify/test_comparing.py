@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headgate.sources.last_written import LastWritten
 from headgate.verify import comparing
 from headgate.verify.comparing import TableCompared, compare_table
 from headgate.verify.contract import WHOLE, Checksum, KeyKind, KeyRange, KeySet, Part, Row, Shape, UncomparableError
@@ -62,6 +63,12 @@ class Memory:
     def applied(self, _feed_id: str, _table: str) -> dict[int, int]:
         return {}
 
+    def clock_ms(self) -> int:
+        return 0
+
+    def why_log_unread(self) -> str:
+        return ""
+
     def close(self) -> None:
         """Nothing is open."""
 
@@ -82,6 +89,15 @@ class Clock:
         """Each change happens in one of the first pauses."""
         self.seconds = 0.0
         self.changes = list(changes)
+
+    def source_ms(self) -> int:
+        return int(self.seconds * 1000)
+
+    def last_written(self) -> LastWritten:
+        return LastWritten()
+
+    def why_unread(self) -> str:
+        return ""
 
     def ends(self) -> dict[int, int]:
         return {0: 7}

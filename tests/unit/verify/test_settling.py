@@ -4,15 +4,31 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
+from headgate.sources.last_written import LastWritten
 from headgate.verify.pace import RowLimit
 from headgate.verify.settling import Settled, Settling
 
+SOURCE_AHEAD_MS = 5_000
+"""The source's clock, before the one of this machine."""
+
 
 class World:
-    """Time passes by pauses; the feed applies one change in each pause until it is at ``stands_at``."""
+    """Time passes by pauses; the feed applies one change in each pause until it is at ``stands_at``.
 
-    def __init__(self, *, end: int = 0, stands_at: int = 99, is_running: bool = True) -> None:
+    ``written``: what the connector wrote last, from a second on; times of its commits are by the source's clock.
+    """
+
+    def __init__(
+        self,
+        *,
+        end: int = 0,
+        stands_at: int = 99,
+        is_running: bool = True,
+        written: Mapping[float, LastWritten] | None = None,
+        unread: str = "",
+    ) -> None:
         self.seconds = 0.0
+        self._written, self._unread = written or {0: LastWritten()}, unread
         self.is_running = is_running
         self.read_at: list[float] = []
         self._applied, self._end, self._stands_at = 0, end, stands_at
@@ -23,13 +39,30 @@ class World:
     def why_behind(self, ends: Mapping[int, int]) -> str:
         return f"is at {self._applied}" if self._applied < ends[0] else ""
 
+    def source_ms(self) -> int:
+        return self.wall() + SOURCE_AHEAD_MS
+
+    def last_written(self) -> LastWritten:
+        return next(told for at, told in reversed(self._written.items()) if at <= self.seconds)
+
+    def why_unread(self) -> str:
+        return self._unread
+
+    def wall(self) -> int:
+        return int(self.seconds * 1000)
+
     def pause(self, seconds: float) -> None:
         self.seconds += seconds
         self._applied = min(self._applied + 1, self._stands_at)
 
     def settle(self, seconds: float, timeout_seconds: float = 60) -> Settled[str, int]:
         settling = Settling(
-            self, seconds=seconds, timeout_seconds=timeout_seconds, now=lambda: self.seconds, pause=self.pause
+            self,
+            seconds=seconds,
+            timeout_seconds=timeout_seconds,
+            now=lambda: self.seconds,
+            pause=self.pause,
+            wall=self.wall,
         )
         return settling.settle({"row": 1}, self._read)
 
@@ -67,6 +100,53 @@ def test_nobody_waits_for_a_feed_that_does_not_run() -> None:
     assert world.settle(seconds=2) == Settled({}, {"row": 1}, "the feed is at 0")
     assert world.read_at == [0]
     assert World(is_running=False).settle(seconds=2).differing == {"row": 1}, "it has applied everything"
+
+
+def written(commit_seconds: float, *, late: float) -> LastWritten:
+    """A change of that time, written so much later. All in seconds."""
+    append_ms = int((commit_seconds + late) * 1000)
+    return LastWritten(int(commit_seconds * 1000) + SOURCE_AHEAD_MS, append_ms, int(late * 1000))
+
+
+def test_a_connector_that_is_behind_is_waited_for() -> None:
+    """It writes without a pause, 30 seconds late, until its changes are those of the first reading."""
+    world = World(written={second / 2: written(second / 2 - 30, late=30) for second in range(200)})
+    assert world.settle(seconds=5) == Settled({"row": 1}, {}, "")
+    assert world.seconds == 30
+
+
+def test_rows_are_not_settled_where_the_connector_stays_behind() -> None:
+    world = World(written={second / 2: written(second / 2 - 30, late=30) for second in range(200)})
+    settled = world.settle(seconds=2, timeout_seconds=20)
+    assert settled == Settled({}, {"row": 1}, "the connector is still writing older changes, 30.0 s late")
+
+
+@pytest.mark.parametrize(
+    ("last", "seconds"),
+    [
+        (LastWritten(), 5),
+        (written(-100, late=0), 5),
+        (written(-1, late=1), 5),
+        (written(-4, late=4), 12),
+        (written(-9000, late=9001), 61),
+        (LastWritten(None, 3_000), 8),
+    ],
+    ids=["empty topics", "long ago", "just before", "late", "days late", "no times"],
+)
+def test_a_connector_that_has_been_quiet_for_long_enough_has_written_everything(
+    last: LastWritten, seconds: float
+) -> None:
+    """For as long as a row must not change, or three times as long as it was late, if not longer than the wait."""
+    world = World(written={0: last})
+    assert world.settle(seconds=5).differing == {"row": 1}
+    assert world.seconds == seconds
+
+
+def test_a_log_that_nobody_reads_is_not_taken_for_a_quiet_source() -> None:
+    world = World(written={0: written(-100, late=0)}, unread="nobody reads it")
+    assert world.settle(seconds=2, timeout_seconds=3) == Settled({}, {"row": 1}, "nobody reads it")
+    newer = World(written={0: written(1, late=1)}, unread="nobody reads it")
+    assert newer.settle(seconds=2).differing == {"row": 1}, "it was written before that"
 
 
 @pytest.mark.parametrize(("per_second", "seconds"), [(None, 0.0), (100, 7.0)])
