@@ -5,7 +5,10 @@ us even under SIGKILL. It runs in a session of its own: Ctrl-C in a terminal rea
 Py4J's own launcher is not used: it runs Python between fork and exec, and its reader thread may die.
 """
 
+import os
+import selectors
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -17,11 +20,14 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.java import Java
+from headgate.provisioning.killed import await_killed
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.supervision.threads import BackgroundThread
 
 # Shutdown hooks of an idle broker need 1.5 s (measured); past this the process is killed.
 _EXIT_SECONDS = 60
+# An idle machine takes 0.3 s. A JVM that does not name its port in this time hangs.
+_START_SECONDS = 60
 _TAIL_LINES = 15
 
 
@@ -54,9 +60,11 @@ class Jvm:
         if self._process.stdin is None or self._process.stdout is None:
             raise EmbeddedError("the operating system gave no pipes to the Java process")
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
-        said = [self._stdout.readline().decode().strip() for _ in ("port", "token")]
+        said = self._first_lines(2)  # port and token
         if not said[0].isdecimal():
+            self._process.kill()
             self._end_process()
+            self._stdout.close()
             raise EmbeddedError(f"{java.executable} did not start: {tail(log_file)}\nIts output is in {log_file}")
         # Whoever does not read a pipe stops, in the end, the process that writes to it.
         self._reader = BackgroundThread(self._read_output, on_line, name="jvm", detail=str(self.pid))
@@ -121,7 +129,20 @@ class Jvm:
             self._process.wait(scaled_seconds(_EXIT_SECONDS))
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            await_killed(self._process, "a Java process")
+
+    def _first_lines(self, count: int) -> list[str]:
+        """What the process prints first; empty lines if it ends or hangs before it has printed them."""
+        said, deadline = b"", time.monotonic() + scaled_seconds(_START_SECONDS)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._stdout, selectors.EVENT_READ)
+            while said.count(b"\n") < count and selector.select(max(0.0, deadline - time.monotonic())):
+                # Byte by byte and past Python's buffer, so that what follows is left to the reader.
+                if not (byte := os.read(self._stdout.fileno(), 1)):
+                    break
+                said += byte
+        lines = [line.strip() for line in said.decode(errors="replace").split("\n")]
+        return lines[:count] if len(lines) > count else [""] * count
 
     def _read_output(self, on_line: Callable[[str], None]) -> None:
         with self._stdout, self.log_file.open("a", encoding="utf-8", buffering=1) as log:

@@ -11,15 +11,20 @@ nothing but the time of a start is different.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from headgate.provisioning.cache import exclusive
 from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.java import find_java, java_home_for_spark
+from headgate.provisioning.killed import await_killed
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.replication.spark_options import ARCHIVE_QUIET, FIXED, class_archive
 
 BASE_ARCHIVES: Final = ("lib/server/classes.jsa", "lib/server/classes_nocoops.jsa")
@@ -47,6 +52,10 @@ is in it, so the image's build keeps what it has written while our sources chang
 SAID_CHARACTERS: Final = 2000
 """Of what Spark has said, in an error."""
 
+WRITE_SECONDS_MAX: Final = 600.0
+"""Twenty times what a start of Spark and its archive take on two idle cores. A JVM that takes longer hangs, as one did
+for 14 minutes; a start of Spark does not need the archive."""
+
 
 class ClassArchiveError(Exception):
     """The archive cannot be written: says why, and what to do."""
@@ -72,15 +81,40 @@ def _can_have_one() -> bool:
 
 def _write(path: Path) -> None:
     """Start a Spark, and have it write what it has read when it ends."""
-    with tempfile.TemporaryDirectory(prefix="headgate-classes-") as folder:
-        written = path.with_suffix(f".{os.getpid()}.new")
-        properties = FIXED | {
-            "spark.driver.defaultJavaOptions": f'"-XX:ArchiveClassesAtExit={written}" {ARCHIVE_QUIET}',
-            "spark.local.dir": folder,
-            "spark.sql.warehouse.dir": f"{folder}/warehouse",
-            "spark.ui.enabled": "false",
-        }
-        ran = subprocess.run(
+    written = path.with_suffix(f".{os.getpid()}.new")
+    try:
+        with tempfile.TemporaryDirectory(prefix="headgate-classes-") as folder:
+            properties = FIXED | {
+                "spark.driver.defaultJavaOptions": f'"-XX:ArchiveClassesAtExit={written}" {ARCHIVE_QUIET}',
+                "spark.local.dir": folder,
+                "spark.sql.warehouse.dir": f"{folder}/warehouse",
+                "spark.ui.enabled": "false",
+            }
+            said_file = Path(folder, "said")
+            code = _run(properties, said_file)
+            said = said_file.read_text(errors="replace").strip()[-SAID_CHARACTERS:]
+        if code is None:
+            seconds = scaled_seconds(WRITE_SECONDS_MAX)
+            raise ClassArchiveError(
+                f"Spark has not written {written} within {seconds:g} s and was killed. Nothing else needs the file: "
+                f"try again on a machine with a free core. {said}"
+            )
+        if code != 0 or not written.is_file():
+            raise ClassArchiveError(
+                f"Spark ended with code {code} without having written {written}: look at the free space there. {said}"
+            )
+        written.replace(path)
+    finally:
+        written.unlink(missing_ok=True)
+
+
+def _run(properties: Mapping[str, str], said_file: Path) -> int | None:
+    """The exit code of PROGRAM; None if it was killed because it took too long. No process of it is left.
+
+    It prints to a file: a JVM that hangs or outlives the program would keep the ends of pipes, and with them us.
+    """
+    with said_file.open("wb") as said:
+        process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *(f"{name}={value}" for name, value in properties.items())],
             env=os.environ
             | {
@@ -88,14 +122,19 @@ def _write(path: Path) -> None:
                 "PYSPARK_PYTHON": sys.executable,
                 "SPARK_LOCAL_IP": "127.0.0.1",
             },
-            capture_output=True,
-            text=True,
-            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
         )
-    if not written.is_file():
-        said = (ran.stdout + ran.stderr).strip()[-SAID_CHARACTERS:]
-        raise ClassArchiveError(f"Spark ended without having written {written}: look at the free space there. {said}")
-    written.replace(path)
+    try:
+        return process.wait(scaled_seconds(WRITE_SECONDS_MAX))
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with suppress(ProcessLookupError):  # as usual: the program and its JVM have ended
+            os.killpg(process.pid, signal.SIGKILL)
+        await_killed(process, "the Spark that writes the archive")
 
 
 def main() -> None:

@@ -189,7 +189,9 @@ class _Run:
                 self._written = writers.stop()
             finally:
                 self._is_over.set()
-                follower.join()
+                follower.join(2 * WAIT_SECONDS)  # it gives up what has not come after WAIT_SECONDS
+            if follower.is_alive():
+                raise BenchError(f"the reader has not ended within {2 * WAIT_SECONDS:g} s: look at the broker's log")
         if self._wrong:
             raise BenchError(f"a thread has ended: {self._wrong[0]}") from self._wrong[0]
         self._judge([at for at, _ in asked])

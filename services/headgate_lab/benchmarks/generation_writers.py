@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from typing import Final
 
 import msgspec
 
@@ -20,8 +21,12 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError
 from headgate.generation import ChangeWriter
 from headgate.generation.shell.tail import open_generation_log
+from headgate.provisioning.killed import await_killed
 from headgate_lab.benchmarks.generation_parts import WAIT_SECONDS
 from headgate_lab.benchmarks.parts import BenchError
+
+END_SECONDS_MAX: Final = 2 * WAIT_SECONDS
+"""A write gives up after WAIT_SECONDS, and so does the flush at the end."""
 
 
 class WritersLoad(msgspec.Struct, frozen=True):
@@ -52,9 +57,11 @@ class WritersHere:
         self._thread.start()
 
     def stop(self) -> int:
-        """Write no more; how many changes stand on the log. Raises LogError."""
+        """Write no more; how many changes stand on the log. Raises LogError, BenchError."""
         self._is_over.set()
-        self._thread.join()
+        self._thread.join(END_SECONDS_MAX)
+        if self._thread.is_alive():
+            raise BenchError(f"the writers have not ended within {END_SECONDS_MAX:g} s: look at the broker's log")
         if self._wrong is not None:
             raise self._wrong
         return self._written
@@ -113,14 +120,13 @@ class WritersApart:
     def close(self) -> None:
         """Idempotent."""
         for process in self._processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+            process.kill()
+            await_killed(process, "a process of writers")
 
     def _line(self, process: subprocess.Popen[str]) -> str:
         line = "" if process.stdout is None else process.stdout.readline()
-        if not line:
-            raise BenchError(f"a process of writers has ended with code {process.wait()}")
+        if not line:  # it has closed its end, so it has ended or does so now
+            raise BenchError(f"a process of writers has ended with code {process.wait(END_SECONDS_MAX)}")
         return line
 
 

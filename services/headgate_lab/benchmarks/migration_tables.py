@@ -32,6 +32,10 @@ WARM_UP: Final = "warm_up"
 
 WRITERS: Final = 4
 LOOK_SECONDS: Final = 0.02
+
+STOP_SECONDS_MAX: Final = 120.0
+"""For a statement that waits behind a cut-over, which gives up its lock within seconds."""
+
 FILL_ROWS: Final = 500_000
 
 
@@ -175,7 +179,9 @@ class Writers:
         """How many rows there must be, and the sum of ``v``. Raises BenchError if a statement has failed."""
         self._stopping.set()
         for writer in self._one:
-            writer.join()
+            writer.join(STOP_SECONDS_MAX)
+            if writer.is_alive():
+                raise BenchError(f"a client's statement has not ended within {STOP_SECONDS_MAX:g} s: the server hangs")
         errors = [writer.error for writer in self._one if writer.error is not None]
         if errors:
             raise BenchError(f"a client's statement has failed: {errors[0]}")

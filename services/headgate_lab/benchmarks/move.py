@@ -34,6 +34,9 @@ STRETCH_SECONDS: Final = 3.0
 STEP_SECONDS_MAX: Final = 60.0
 WARM_UP_SECONDS: Final = 30.0
 
+FLUSH_SECONDS_MAX: Final = 30.0
+"""For a broker that runs to take the last rows."""
+
 
 class _Stretches(msgspec.Struct, frozen=True):
     """Around one move, in wall-clock seconds: two stretches without it begin, then its own."""
@@ -73,7 +76,7 @@ class _Load(threading.Thread):
             self._producer.poll(0)
             self.written[topic] += 1
             number += 1
-        self._producer.flush(30)
+        self._producer.flush(FLUSH_SECONDS_MAX)
 
 
 def bench_move(options: MoveOptions, say: Callable[[str], None]) -> Report:
@@ -97,7 +100,9 @@ def bench_move(options: MoveOptions, say: Callable[[str], None]) -> Report:
             time.sleep(WARM_UP_SECONDS)
             stretches = _moves(parts.executor, other, tasks[0], options.moves, say)
             load.ending.set()
-            load.join()
+            load.join(2 * FLUSH_SECONDS_MAX)
+            if load.is_alive():
+                raise BenchError(f"the load has not ended within {2 * FLUSH_SECONDS_MAX:g} s: look at the broker's log")
             commits = {name: _commits(parts, name, load.written[f"bench.{name}"]) for name in names}
         finally:
             other.close()

@@ -21,7 +21,7 @@ from headgate_lab.benchmarks.cpu import CpuClock
 from headgate_lab.benchmarks.figures import Figure, Report, median_of
 from headgate_lab.benchmarks.latency import Course, LatencyOptions, measure_latency, wait_until_replicating
 from headgate_lab.benchmarks.parts import Parts, bench_parts, make_task
-from headgate_lab.benchmarks.workload import DDL
+from headgate_lab.benchmarks.workload import DDL, TOPIC_TIMEOUT_SECONDS
 
 IDLE_SECONDS: Final = 20.0
 """Over which processor time at rest is taken; before it, as long again for lanes to settle."""
@@ -92,7 +92,7 @@ def create_tables(parts: Parts, names: Sequence[str], topics: Sequence[str]) -> 
         for first in range(0, len(names), CREATED_AT_ONCE):
             some = [NewTopic(topic, 1, 1, config=properties) for topic in topics[first : first + CREATED_AT_ONCE]]
             for future in admin.create_topics(some).values():
-                future.result()
+                future.result(TOPIC_TIMEOUT_SECONDS)
             with connection.transaction():
                 for name in names[first : first + CREATED_AT_ONCE]:
                     connection.execute(sql.SQL(DDL).format(table=sql.Identifier(*name.split("."))))

@@ -26,6 +26,7 @@ from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.error_codes import SINK_SLOW
 from headgate_lab.chaos.freezing import FreezingSink, freezing_sink
 from headgate_lab.chaos.targets import SinkType
+from headgate_lab.chaos.world import TOPICS_SECONDS_MAX
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.folder import ClusterAt, scratch_parts
 from headgate_lab.demo.processes import ServiceError, stop_all
@@ -192,7 +193,7 @@ class _Load:
         """Write no more; all that was sent is at the broker. Idempotent."""
         if not self._over.is_set():
             self._over.set()
-            self._thread.join()
+            self._thread.join(scaled_seconds(WAIT_SECONDS_MAX))  # it waits for nothing but its own pace
             self._producer.flush(scaled_seconds(WAIT_SECONDS_MAX))
             self._producer.close()  # or it logs, in librdkafka's own way, that the broker is stopped
 
@@ -241,7 +242,7 @@ def _create_topics(bootstrap: str) -> None:
     topics = [NewTopic(_topic(table), 1, 1) for table in (*_FROZEN, _HEALTHY)]
     admin = KafkaConnection(bootstrap).admin  # held until it has answered
     for created in admin.create_topics(topics).values():
-        created.result()
+        created.result(scaled_seconds(TOPICS_SECONDS_MAX))
 
 
 def _create_feed(services: Services, folder: Path, name: str, tables: tuple[str, ...], sink: Mapping[str, str]) -> None:

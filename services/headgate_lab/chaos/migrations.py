@@ -17,6 +17,7 @@ import psycopg
 import pymysql
 
 from headgate.migration.statements.clauses import CLAUSES, Support
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.migration import MigrationRecorded, MigrationState, MigrationStrategy
 from headgate.records.migration_standing import AWAITING_CHANGE, AWAITING_TRANSACTIONS, STARTING_FEED
 from headgate_lab.chaos.migration_parts import ChangedDatabase, changed_databases
@@ -41,6 +42,9 @@ ROUND_SECONDS: Final = 30.0
 
 CUTOVER_SECONDS: Final = "20"
 """What the writer may wait for: a micro-batch beside a killed service takes longer than the default."""
+
+WRITE_SECONDS_MAX: Final = 120.0
+"""For the writer's last statements: they wait behind a cut-over at most, and six times as long on a busy machine."""
 
 VICTIMS: Final = ("agent", "owner", "broker")
 FAULTS_MAX: Final = 2
@@ -306,7 +310,10 @@ class _Writer(threading.Thread):
     def stop(self) -> None:
         """Return when the last write is at both tables."""
         self._over.set()
-        self.join()
+        seconds = scaled_seconds(WRITE_SECONDS_MAX)
+        self.join(seconds)
+        if self.is_alive():
+            self.errors.append(f"a client's statement has not ended within {seconds:g} s after the round")
 
     def run(self) -> None:
         try:

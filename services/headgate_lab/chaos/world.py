@@ -17,6 +17,7 @@ from headgate.config.crash_points import ArmedPoints
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.kafka import open_log
 from headgate.eventlog.topics import create_topics
+from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.capture import Capture, install_outbox
 from headgate_lab.chaos.proxy import Proxies, Proxy
 from headgate_lab.chaos.targets import SinkType, Target, make_target
@@ -40,6 +41,9 @@ WRITERS: Final = 2
 
 UP_SECONDS_MAX: Final = 400.0
 """Three Spark sessions at once on two cores take half a minute, on two busy ones minutes."""
+
+TOPICS_SECONDS_MAX: Final = 60.0
+"""For a broker that has just started to create topics: librdkafka's own limit."""
 
 
 class Server(StrEnum):
@@ -195,4 +199,4 @@ def _create_source_topics(bootstrap: str) -> None:
     admin = KafkaConnection(bootstrap).admin
     topics = [NewTopic(f"{TOPIC_PREFIX}.{table.full_name}", num_partitions=1, replication_factor=1) for table in TABLES]
     for created in admin.create_topics(topics).values():
-        created.result()
+        created.result(scaled_seconds(TOPICS_SECONDS_MAX))

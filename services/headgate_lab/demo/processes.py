@@ -20,6 +20,7 @@ from typing import Final
 import psutil
 
 from headgate.provisioning.jvm import tail
+from headgate.provisioning.killed import await_killed
 from headgate.provisioning.time_scale import TIME_SCALE_VARIABLE, scaled_seconds
 from headgate_lab.demo.orphans import marked
 
@@ -196,7 +197,7 @@ class ServiceProcess:
                 raise ServiceError(f"{self.name}: killed processes do not end: {left}")
             self._process.poll()
             time.sleep(POLL_SECONDS)
-        self._process.wait()
+        await_killed(self._process, self.name)
         self._is_gone = True
 
 

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final
 import psutil
 
 from headgate.provisioning.errors import EmbeddedError
+from headgate.provisioning.killed import await_killed
 from headgate.provisioning.time_scale import scaled_seconds
 
 GONE_SECONDS: Final = 60
@@ -75,7 +76,7 @@ def kill_guarded(guard: "subprocess.Popen[bytes]") -> None:
     for member in family:
         with suppress(psutil.NoSuchProcess):
             member.kill()
-    guard.wait()
+    await_killed(guard, "a server's guard")
     psutil.wait_procs(family, timeout=scaled_seconds(GONE_SECONDS))
     if guard.stdin is not None:
         guard.stdin.close()

@@ -12,6 +12,9 @@ from headgate_lab.benchmarks.cpu import CpuClock
 MEMORY_SECONDS: Final = 0.2
 """How often memory is looked at: a look at a dozen processes costs a millisecond."""
 
+LOOK_SECONDS_MAX: Final = 60.0
+"""For the last look. What has not come by then is not counted."""
+
 Members = Callable[[], Sequence[psutil.Process]]
 
 
@@ -46,7 +49,7 @@ class _Memory(threading.Thread):
     def stop(self) -> float:
         """The most so far, in MiB."""
         self._over.set()
-        self.join()
+        self.join(LOOK_SECONDS_MAX)
         return self.peak_bytes / (1 << 20)
 
 
