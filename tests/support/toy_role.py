@@ -183,6 +183,7 @@ class World:
 
     def __init__(self, shards: int = 1) -> None:
         self.broker = MemoryBroker(shards=shards)
+        self.broker.monotonic = lambda: self.clock
         self.clock = 1000.0
         self.client = self.broker.client()
         self.beats = 0

@@ -136,10 +136,14 @@ class KafkaLog:
                 reader.poll(HIDDEN_RECORDS_MAX, left)
         return found
 
-    def reader(self, start: Mapping[Partition, int], *, is_brief: bool = False) -> "KafkaReader":
+    def reader(
+        self, start: Mapping[Partition, int], *, is_brief: bool = False, lease_seconds: float | None = None
+    ) -> "KafkaReader":
         """A reader of these partitions (see the port). Raises LogError for one that the log does not have."""
         self._check(list(start))
-        return KafkaReader(self.connection, self.cluster, self._codec, start, is_brief=is_brief)
+        return KafkaReader(
+            self.connection, self.cluster, self._codec, start, is_brief=is_brief, lease_seconds=lease_seconds
+        )
 
     def transactional_writer(self, transactional_id: str) -> KafkaTransactionalWriter:
         """An owner's log writer."""
@@ -192,6 +196,7 @@ class KafkaReader:
         silent_seconds_max: float = BROKER_SILENT_SECONDS_MAX,
         is_brief: bool = False,
         uncommitted: bool = False,
+        lease_seconds: float | None = None,
     ) -> None:
         self._codec = codec
         self._newer: NewerSchemaError | None = None
@@ -208,6 +213,7 @@ class KafkaReader:
             is_uncommitted=uncommitted,
             asks_beginning=not is_brief,
             silent_seconds_max=silent_seconds_max,
+            lease_seconds=lease_seconds,
             fetch_wait_max_ms=BRIEF_FETCH_WAIT_MS if is_brief else FETCH_WAIT_MS,
         )
 

@@ -5,7 +5,8 @@ reports the error once and never fetches that partition again. A process that go
 and nothing shows it. This reader therefore opens another client at its own positions
 
 - when the client reports an error that librdkafka does not overcome, and
-- when a partition stays at one position, below an end that the brokers named, for STALL_SECONDS.
+- when a partition stays at one position, below an end that the brokers named, for STALL_SECONDS, or for the lease of
+  the process that reads if that is shorter.
 
 Positions are exactly what was delivered, so a replacement loses and repeats nothing. From the first sign until the
 replacement has reached the ends of that moment, ``stopped`` holds the reason, and the reader's user is not ready.
@@ -24,6 +25,7 @@ __all__ = [
     "LOOK_SECONDS",
     "REPLACE_SECONDS",
     "STALL_SECONDS",
+    "STALL_SECONDS_MIN",
     "AskedEnds",
     "LastingReader",
     "OffsetGoneError",
@@ -34,14 +36,21 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 STALL_SECONDS: Final = 10.0
-"""An agent's default lease: after that time a blind process acts on a state that others have left behind."""
+"""A broker that answers for its ends, and delivers nothing below them for so long, has lost the client's requests. Not
+longer for a longer lease: until then an owner or agent does not see what others decide."""
+
+STALL_SECONDS_MIN: Final = 2.0
+"""Not shorter for a shorter lease: librdkafka rests for half a second after an error, and asks again."""
 
 BACKLOG_STALL_SECONDS: Final = 60.0
 """The same while every poll is full: a partition's records may wait behind all that the client has queued of others,
 32 MiB by default (partition_reader.QUEUED_KBYTES_MAX), which even a slow user takes within this time."""
 
-LOOK_SECONDS: Final = 2.5
-"""Between two questions for the ends: a quarter of STALL_SECONDS, which bounds how much later a stop is noticed."""
+LOOKS_PER_STALL: Final = 4
+"""Questions for the ends in the time of a stall, which bounds how much later it is noticed."""
+
+LOOK_SECONDS: Final = STALL_SECONDS / LOOKS_PER_STALL
+"""Between two questions for the ends, of a reader without a lease."""
 
 REPLACE_SECONDS: Final = 1.0
 """Least time between two replacements while their cause lasts."""
@@ -100,12 +109,23 @@ class LastingReader(ABC, Generic[ItemT]):
     an administrative client on that client's own thread, and librdkafka would abort the process.
     """
 
-    def __init__(self, start: Mapping[Partition, int], monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, start: Mapping[Partition, int], monotonic: Callable[[], float], lease_seconds: float | None = None
+    ) -> None:
+        """``lease_seconds``: of the process, if it judges others by what it reads.
+
+        It doubts for two leases that an owner of whom it reads nothing lives (runtime/candidate.py). A client that
+        stopped must have been replaced by then, or it would take a shard from an owner that is well.
+        """
         self._monotonic = monotonic
+        self._stall_seconds = (
+            STALL_SECONDS if lease_seconds is None else max(STALL_SECONDS_MIN, min(lease_seconds, STALL_SECONDS))
+        )
+        self._look_seconds = self._stall_seconds / LOOKS_PER_STALL
         self._client = self._open_client(start)
         now = monotonic()
         self._polled_at = now
-        self._look_at = now + LOOK_SECONDS
+        self._look_at = now + self._look_seconds
         self._asked: AskedEnds | None = None
         self._short: dict[Partition, tuple[int, float, int]] = {}
         """Partition below its end → position, since when, end."""
@@ -137,7 +157,7 @@ class LastingReader(ABC, Generic[ItemT]):
         before = self._monotonic()
         if self._is_to_replace and before - self._replaced_at >= REPLACE_SECONDS:
             self._replace(before)
-        if before - self._polled_at > LOOK_SECONDS:
+        if before - self._polled_at > self._look_seconds:
             self._short.clear()  # this process stood still, not the client
         read: list[ItemT] = []
         try:
@@ -151,7 +171,7 @@ class LastingReader(ABC, Generic[ItemT]):
             raise
         finally:
             now = self._polled_at = self._monotonic()
-        self._watch(now, STALL_SECONDS if len(read) < records_max else BACKLOG_STALL_SECONDS)
+        self._watch(now, self._stall_seconds if len(read) < records_max else BACKLOG_STALL_SECONDS)
         return read
 
     def positions(self) -> Mapping[Partition, int]:
@@ -227,7 +247,7 @@ class LastingReader(ABC, Generic[ItemT]):
             if self._asked is None:
                 if now < self._look_at:
                     return None
-                self._look_at = now + LOOK_SECONDS
+                self._look_at = now + self._look_seconds
                 self._asked = self._ask_ends(self._client.positions().keys())
             ends = self._asked.answer()
         except LogError:

@@ -239,11 +239,14 @@ class Log(Protocol):
         """
         ...
 
-    def reader(self, start: Mapping[Partition, int], *, is_brief: bool = False) -> LogReader:
+    def reader(
+        self, start: Mapping[Partition, int], *, is_brief: bool = False, lease_seconds: float | None = None
+    ) -> LogReader:
         """A reader of these partitions; offset 0 means from the beginning.
 
         ``is_brief``: it reads what is there, and does not wait for more. It begins at offsets as they are, 0 too
-        (``first_offsets`` says where that is possible), and finds each end sooner.
+        (``first_offsets`` says where that is possible), and finds each end sooner. ``lease_seconds``: of the process,
+        if it judges others by what it reads; a client that stops delivering is replaced sooner then.
         """
         ...
 

@@ -76,12 +76,14 @@ class PartitionReader(LastingReader[Message]):
         is_uncommitted: bool = False,
         asks_beginning: bool = False,
         silent_seconds_max: float = BROKER_SILENT_SECONDS_MAX,
+        lease_seconds: float | None = None,
         **tuning: int,
     ) -> None:
         """``start``: partition (with its topic's full name) → first offset to read.
 
         ``asks_beginning``: for offset 0 ask the broker where the log begins, which takes half a second longer; offset 0
-        itself may be deleted. ``tuning``: librdkafka's properties for fetching, with underscores. Raises LogError.
+        itself may be deleted. ``lease_seconds``: see LastingReader. ``tuning``: librdkafka's properties for fetching,
+        with underscores. Raises LogError.
         """
         self._connection = connection
         self._client_id = client_id
@@ -95,7 +97,7 @@ class PartitionReader(LastingReader[Message]):
         }
         self._paused: set[Partition] = set()
         self._reached: dict[Partition, int] = {}
-        super().__init__(start, time.monotonic)
+        super().__init__(start, time.monotonic, lease_seconds)
 
     def __enter__(self) -> Self:
         return self

@@ -72,7 +72,7 @@ class Candidate(Generic[StateT]):
         self._writes_on: bool | None = None
         self._asked_at = -math.inf
         self._ends: Mapping[Partition, int] = log.end_offsets(settings.partitions())
-        self._reader = log.reader(dict.fromkeys(settings.partitions(), 0))
+        self._reader = log.reader(dict.fromkeys(settings.partitions(), 0), lease_seconds=settings.lease_seconds)
 
     def fetch(self, timeout_seconds: float) -> None:
         """Fill the empty inbox with what the log has, waiting for the first record. Raises LogError."""

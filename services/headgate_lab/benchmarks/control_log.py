@@ -68,7 +68,7 @@ class WireLog(MemoryLog):
         super().__init__(wire.broker)
         self.wire = wire
 
-    def reader(self, start: Mapping[Partition, int], *, is_brief: bool = False) -> MemoryReader:  # noqa: ARG002
+    def reader(self, start: Mapping[Partition, int], **_how: object) -> MemoryReader:
         """See Log."""
         return _Reader(self, start)
 
@@ -138,7 +138,7 @@ class FileLog(MemoryLog):
         """See Log."""
         return self.end_offsets(partitions)
 
-    def reader(self, start: Mapping[Partition, int], *, is_brief: bool = False) -> "_FileReader":  # type: ignore[override]  # noqa: ARG002
+    def reader(self, start: Mapping[Partition, int], **_how: object) -> "_FileReader":  # type: ignore[override]
         """See Log."""
         return _FileReader(self, start)
 

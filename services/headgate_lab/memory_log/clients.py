@@ -18,10 +18,10 @@ __all__ = ["MemoryReader", "MemoryTransactionalWriter", "MemoryWriter"]
 class MemoryReader(LastingReader[Delivery | Garbage]):
     """A log's reader, which replaces a client that has stopped as the one on Kafka does."""
 
-    def __init__(self, log: "MemoryLog", start: Mapping[Partition, int]) -> None:
+    def __init__(self, log: "MemoryLog", start: Mapping[Partition, int], lease_seconds: float | None = None) -> None:
         self._log = log
         self._is_known: Callable[[Key], bool] | None = None
-        super().__init__(start, log.broker.now)
+        super().__init__(start, log.broker.now, lease_seconds)
 
     def pass_over(self, is_known: Callable[[Key], bool]) -> None:
         """Leave out good records of such keys from now on."""

@@ -356,9 +356,15 @@ class MemoryLog:
         entries = self.broker.log_of(partition).between(start, stop)
         return [entry.key for entry in entries if not isinstance(entry.key, str)]
 
-    def reader(self, start: Mapping[Partition, int], *, is_brief: bool = False) -> MemoryReader:  # noqa: ARG002
+    def reader(
+        self,
+        start: Mapping[Partition, int],
+        *,
+        is_brief: bool = False,  # noqa: ARG002 - nothing here takes time
+        lease_seconds: float | None = None,
+    ) -> MemoryReader:
         """A read_committed reader; offset 0 means from the beginning."""
-        return MemoryReader(self, start)
+        return MemoryReader(self, start, lease_seconds)
 
     def ask_ends(self, partitions: Collection[Partition]) -> AskedEnds:
         """The ends, answered at once."""

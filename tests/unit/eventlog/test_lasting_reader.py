@@ -16,6 +16,7 @@ from headgate.eventlog.lasting_reader import (
     LOOK_SECONDS,
     REPLACE_SECONDS,
     STALL_SECONDS,
+    STALL_SECONDS_MIN,
     AskedEnds,
     LastingReader,
     OffsetGoneError,
@@ -205,6 +206,23 @@ def test_nothing_is_lost_or_repeated_and_it_is_not_ready_until_all_is_read(broke
         clock.now += LOOK_SECONDS / 4
         poll(1)
     assert offsets == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("lease_seconds", "stall_seconds"), [(5.0, 5.0), (60.0, STALL_SECONDS), (0.3, STALL_SECONDS_MIN)]
+)
+def test_of_an_owner_it_is_noticed_within_its_lease_and_within_bounds(
+    broker: MemoryBroker, clock: Clock, lease_seconds: float, stall_seconds: float
+) -> None:
+    log = broker.client()
+    reader = log.reader({DISPATCH: 0}, lease_seconds=lease_seconds)
+    log.stop_reading(DISPATCH, told=False)
+    write(broker, 1)
+    began = clock.now
+    while reader.stopped is None:
+        clock.now += stall_seconds / 16
+        reader.poll(100, 0)
+    assert stall_seconds <= clock.now - began <= 1.5 * stall_seconds
 
 
 def test_one_that_waits_behind_an_open_transaction_is_left_alone(broker: MemoryBroker, clock: Clock) -> None:

@@ -75,6 +75,18 @@ def test_a_new_process_that_has_not_read_to_the_end_does_not_take_the_shard_for_
     assert two.role.counters.campaigns == 0
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["told", "silently"])
+def test_a_standby_whose_client_stops_reading_lets_the_owner_serve(world: World, told: bool) -> None:
+    """Its client is replaced before the doubt about a silent owner ends, which is shorter than the usual 10 s."""
+    one, two = world.member("one").serve(), world.member("two")
+    world.run(2 * LEASE, one, two)
+    two.log.stop_reading(ANNOUNCE, told=told)
+    world.run(6 * LEASE, one, two)
+    assert (one.state, two.state, two.role.counters.campaigns) == (RoleState.SERVING, RoleState.STANDBY, 0)
+    world.run(LEASE + 1.0, two)
+    assert two.state is RoleState.SERVING, "it reads again: when nobody writes any more, it takes over"
+
+
 def test_what_the_last_owner_committed_just_before_init_is_replayed_before_the_term_begins(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
