@@ -81,6 +81,7 @@ def test_what_was_shown_last_stays_while_it_is_read_again(
 ) -> None:
     """The terminal is cleared by the first line of the next page, and by no other."""
     pages: list[str] = []
+    monkeypatch.setattr(output, "_errors", Output.TABLE)  # a command that another test has run may have left another
     monkeypatch.setattr(output.sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(rendering, "clear", lambda _every: pages.append("clear"))
     paused_after(2, pages, monkeypatch)

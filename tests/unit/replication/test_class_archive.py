@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-import psutil
 import pytest
 
 from headgate.replication import class_archive, spark_options
 from headgate.replication.class_archive import ClassArchiveError
+from support.ended import has_ended
 from support.waiting import eventually
 
 HANGING: str = """
@@ -30,21 +30,13 @@ def child_in(error: ClassArchiveError) -> int:
     return int(str(error).rsplit("its process ", 1)[1])
 
 
-def is_over(pid: int) -> bool:
-    """Whether nothing of it runs any more."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 def test_a_spark_that_takes_too_long_is_killed(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_archive, "WRITE_SECONDS_MAX", 2.0)
     monkeypatch.setattr(class_archive, "PROGRAM", HANGING + "child.wait()")
     with pytest.raises(ClassArchiveError, match=r"within .* and was killed") as raised:
         class_archive.ensure()
     assert not installed.exists()
-    eventually(lambda: is_over(child_in(raised.value)), "its child has ended")
+    eventually(lambda: has_ended(child_in(raised.value)), "its child has ended")
 
 
 def test_a_java_that_outlives_the_program_is_not_waited_for(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +44,7 @@ def test_a_java_that_outlives_the_program_is_not_waited_for(installed: Path, mon
     with pytest.raises(ClassArchiveError, match="ended with code 3") as raised:
         class_archive.ensure()
     assert not installed.exists()
-    eventually(lambda: is_over(child_in(raised.value)), "its child has ended")
+    eventually(lambda: has_ended(child_in(raised.value)), "its child has ended")
 
 
 def test_what_a_failed_program_has_begun_is_no_archive(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
