@@ -72,10 +72,16 @@ def row_stands(target: psycopg.Connection, table: Table, key: Row) -> bool:
     return target.execute(query, list(key.values())).fetchone() is not None
 
 
-def examine_all(source_dsn: str, target_dsn: str) -> tuple[tuple[Comparison, ...], AuditReport]:
-    """Every table compared row by row, and the whole record of the audit examined. Both sides must be at rest."""
+def examine_all(
+    source_dsn: str, target_dsn: str, altered: Table | None = None
+) -> tuple[tuple[Comparison, ...], AuditReport]:
+    """Every table compared row by row, and the whole record of the audit examined. Both sides must be at rest.
+
+    ``altered``: a table as it is now.
+    """
+    tables = [altered if altered is not None and table.name == altered.name else table for table in TABLES]
     with (
         postgres_client(source_dsn) as source,
         postgres_client(target_dsn) as target,
     ):
-        return tuple(compare(source, target, table) for table in TABLES), audit(source, target)
+        return tuple(compare(source, target, table) for table in tables), audit(source, target)

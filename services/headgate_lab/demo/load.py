@@ -103,12 +103,17 @@ class Writer:
         self._serials = count(FIRST_SERIAL + number, writers)
         self._rate = rate
         self._stopping = Event()
+        self._tables = TABLES
         self._live: dict[str, list[Key]] = {table.name: [] for table in TABLES}
         self._thread: Thread | None = None
 
     def own(self, table: str, keys: list[Key]) -> None:
         """Hand over rows that exist; before start."""
         self._live[table].extend(keys)
+
+    def use(self, altered: Table) -> None:
+        """Write the columns that a table has now; any thread may say so."""
+        self._tables = tuple(altered if table.name == altered.name else table for table in self._tables)
 
     def start(self) -> None:
         """Start writing."""
@@ -147,7 +152,7 @@ class Writer:
         return operations
 
     def _operate(self, connection: Connection) -> Operation:
-        table = self._random.choice(TABLES)
+        table = self._random.choice(self._tables)
         live = self._live[table.name]
         operation = self._random.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()))[0]
         if len(live) < LIVE_ROWS_MIN:
@@ -236,6 +241,11 @@ class Load:
         """Start writing."""
         for writer in self.writers:
             writer.start()
+
+    def use(self, altered: Table) -> None:
+        """Write the columns that a table has now."""
+        for writer in self.writers:
+            writer.use(altered)
 
     def check(self) -> None:
         """Raise LoadError if a writer has died."""

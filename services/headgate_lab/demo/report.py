@@ -38,7 +38,7 @@ class Report(msgspec.Struct, frozen=True):
     """Everything found. Lags and rates are of the time when the writers wrote; times in seconds.
 
     ``faults`` are those that were asked for. ``pauses`` has, per fault, the longest gap between two visible changes of
-    each affected table.
+    each affected table. ``column_seconds``: from ALTER TABLE at the source until the target had the column.
     """
 
     seed: int
@@ -46,6 +46,7 @@ class Report(msgspec.Struct, frozen=True):
     comparisons: tuple[Comparison, ...]
     audited: AuditReport
     verified: Verified
+    column_seconds: float
     takeovers: tuple[Takeover, ...]
     pauses: dict[str, dict[str, float]]
     false_losses: tuple[str, ...]
@@ -66,6 +67,7 @@ class Report(msgspec.Struct, frozen=True):
             "verify_differences": Figure(self.verified.differences, "rows", goal=0, must=True),
             "verify_unsettled": Figure(self.verified.unsettled, "rows", goal=0),
             "verify_seconds": Figure(round(self.verified.seconds, 2), "s"),
+            "column_added_s": Figure(round(self.column_seconds, 2), "s"),
             "changes_audited": Figure(self.audited.changes, "changes"),
             "double_writes": Figure(self.audited.double_writes, "changes", goal=0, must=True),
             "false_lease_losses": Figure(len(self.false_losses), "losses", goal=0, must=True),

@@ -20,9 +20,11 @@ from headgate_lab.demo.ending import await_drained, examine_all, row_stands
 from headgate_lab.demo.faults import FaultKind, Faults, Takeover
 from headgate_lab.demo.folder import ClusterAt, Scratch, scratch_parts
 from headgate_lab.demo.load import Load
+from headgate_lab.demo.new_column import add_column
 from headgate_lab.demo.pauses import longest_pauses
 from headgate_lab.demo.processes import stop_all
 from headgate_lab.demo.report import Report, Verified
+from headgate_lab.demo.schema import NEW_COLUMN, TABLE_WITH_NEW_COLUMN
 from headgate_lab.demo.services import LEASE_SECONDS, Services, create_feed, postgresql_address, run_command
 from headgate_lab.demo.stack import FEED, Stack, running_stack
 from headgate_lab.demo.tables import all_apply, all_replicate, views
@@ -158,6 +160,7 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
         takeovers.append(shop.faults.inflict(kind))
         _write_quietly(shop, quiet, lags)
     seconds, rows = time.monotonic() - began, shop.watch.rows_applied() - rows_before
+    column_seconds = _add_column(shop, display)
     verified = _verify(shop, display)
     display.head("The writers stop; waiting until the feed has passed their last commit")
     shop.load.stop()
@@ -172,7 +175,7 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
         )
     false_losses = shop.faults.false_losses()
     display.say("comparing source and target row by row, all columns, and examining the audit")
-    comparisons, audited = examine_all(shop.stack.source_dsn, shop.stack.target_dsn)
+    comparisons, audited = examine_all(shop.stack.source_dsn, shop.stack.target_dsn, TABLE_WITH_NEW_COLUMN)
     with postgres_client(shop.stack.target_dsn) as target:
         pauses = {one.fault: longest_pauses(target, one.tables, one.begin, one.end) for one in takeovers}
     return Report(
@@ -181,6 +184,7 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
         comparisons=comparisons,
         audited=audited,
         verified=verified,
+        column_seconds=column_seconds,
         takeovers=tuple(takeovers),
         pauses=pauses,
         false_losses=tuple(false_losses),
@@ -192,6 +196,23 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
         lag_seconds_quiet=tuple(lags),
         drain_seconds=drain_seconds,
     )
+
+
+def _add_column(shop: Shop, display: Display) -> float:
+    """Have the source's table altered under load; how long it took until the target had the column."""
+    table = TABLE_WITH_NEW_COLUMN
+    display.head("The source gets a column")
+    display.say(f"ALTER TABLE {table.full_name} ADD COLUMN {NEW_COLUMN.name} {NEW_COLUMN.sql_type}")
+
+    def check() -> None:
+        shop.services.check()
+        shop.load.check()
+
+    seconds = add_column(
+        table, shop.load, source_dsn=shop.stack.source_dsn, target_dsn=shop.stack.target_dsn, check=check
+    )
+    display.say(f"the target's table has it after {seconds:.1f} s, with the default in rows from before")
+    return seconds
 
 
 def _verify(shop: Shop, display: Display) -> Verified:

@@ -218,6 +218,15 @@ TABLES: Final[tuple[Table, ...]] = (
 )
 """In the order in which they are shown; two of them have composite keys."""
 
+NEW_COLUMN: Final = Column(
+    "channel", "text DEFAULT 'shop'", lambda random, _: random.choice(("app", "fax", "Börse")), 0.5
+)
+"""What a table gets under load; rows from before have the default."""
+
+TABLE_WITH_NEW_COLUMN: Final = next(
+    msgspec.structs.replace(table, columns=(*table.columns, NEW_COLUMN)) for table in TABLES if table.name == "orders"
+)
+
 
 # --- DDL --------------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ GOOD = Report(
     comparisons=(Comparison("shop.orders", 100, 0, ()), Comparison("shop.stock", 50, 0, ())),
     audited=AuditReport(changes=400, claims=6, counts={}, findings=()),
     verified=Verified(rows=150, differences=0, unsettled=0, seconds=6.0),
+    column_seconds=2.5,
     takeovers=(takeover("agent_killed"), takeover("agent_frozen"), takeover("owner_killed")),
     pauses={"agent_killed": {"shop.orders": 6.0, "shop.stock": 6.5}, "agent_frozen": {}},
     false_losses=(),
