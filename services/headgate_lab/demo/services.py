@@ -186,7 +186,7 @@ def connections_text(databases: Mapping[str, DatabaseAddress]) -> str:
 
 
 def feed_text(sink: DatabaseAddress, source: DatabaseAddress | None) -> str:
-    """The feed over all tables, as a user would write it, with names of connections; with a source it makes the tables."""
+    """The feed over all tables, as a user would write it: it names connections. With a source it makes the tables."""
     topics = [f"{TOPIC_PREFIX}.{table.full_name}" for table in TABLES]
     read: dict[str, object] = {"topics": topics, "format": "debezium-json"}
     written: dict[str, object] = {"type": sink.type, "connection": CONNECTION}
