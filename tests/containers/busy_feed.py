@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 import yaml
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from containers.conftest import ROOT, Compose, eventually
 from headgate.eventlog.connection import KafkaConnection
@@ -25,6 +25,7 @@ from headgate_lab.demo.audit_triggers import install_source_audit, install_targe
 from headgate_lab.demo.compare import compare
 from headgate_lab.demo.load import Load, fill, write_markers
 from headgate_lab.demo.schema import SCHEMA, TABLES, create_source, create_target
+from support.topic_changes import await_topics
 
 SOURCE = "postgresql://postgres:change-me@127.0.0.1:15432/shop"
 TARGET = "postgresql://postgres:change-me@127.0.0.1:25432/shop"
@@ -157,14 +158,8 @@ def _create(compose: Compose) -> None:
 
 def _await_topics(*tables: str) -> list[str]:
     topics = [f"shop.{table}" for table in tables]
-    eventually(lambda: _topics() >= set(topics), "Debezium has made a topic for each table")
+    await_topics(AdminClient({"bootstrap.servers": "127.0.0.1:29092"}), *topics)  # Debezium makes one for each table
     return topics
-
-
-def _topics() -> set[str]:
-    from confluent_kafka.admin import AdminClient
-
-    return set(AdminClient({"bootstrap.servers": "127.0.0.1:29092"}).list_topics(timeout=30).topics)
 
 
 def _await_markers(target: "psycopg.Connection[Any]", markers: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from containers.conftest import ROOT, Compose, brought_up, docker, eventually, left_of, logs_of
 from headgate import __version__
 from headgate.app.exit_codes import ExitCode
+from support.topic_changes import await_topics
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
 
@@ -76,7 +77,7 @@ def database(port: int, folder: Path, **other: Any) -> "psycopg.Connection[Any]"
 def test_a_feed_is_created_and_its_rows_arrive_all_by_tls(secure: Compose, credentials: dict[str, Path]) -> None:
     operator = AdminClient(kafka_of(credentials["operator"]))
     wanted = {"shop.public.customers", "shop.public.orders"}
-    eventually(lambda: set(operator.list_topics(timeout=ANSWER_SECONDS).topics) >= wanted, "Debezium has made them")
+    await_topics(operator, *wanted)  # Debezium makes them
     created = secure.command("feed", "create", "/feeds/shop-secure.yaml", "--timeout", "300")
     assert created["status"] == "done", created
     with database(SOURCE, credentials["source"]) as source, database(TARGET, credentials["target"]) as target:

@@ -47,20 +47,25 @@ def _set(admin: AdminClient, topic: str, settings: Mapping[str, str]) -> None:
 
 
 def _await_told(admin: AdminClient, topic: str, wanted: Mapping[str, str]) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    found: dict[str, str] = {}
-    while any(found.get(setting) != value for setting, value in wanted.items()):
-        assert time.monotonic() < deadline, f"{topic} has {found}, wanted {wanted}"
+    def told() -> dict[str, str]:
         (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
-        found = {setting: entry.value for setting, entry in future.result(_ANSWER_SECONDS).items()}
+        return {setting: entry.value for setting, entry in future.result(_ANSWER_SECONDS).items()}
+
+    eventually(lambda: wanted.items() <= told().items(), lambda: f"{topic} has {told()}, wanted {wanted}")
 
 
 def make_topics(admin: AdminClient, *topics: NewTopic) -> None:
     """Create them. The broker that says they are made may still deny that they exist, for a moment."""
     for future in admin.create_topics(list(topics)).values():
         future.result(_ANSWER_SECONDS)
-    names = {new.topic for new in topics}
-    eventually(lambda: names <= admin.list_topics(timeout=_ANSWER_SECONDS).topics.keys(), "the topics are there")
+    await_topics(admin, *(new.topic for new in topics))
+
+
+def await_topics(admin: AdminClient, *names: str) -> None:
+    """Return once the brokers tell of them, whoever creates them."""
+    eventually(
+        lambda: set(names) <= _partitions(admin).keys(), lambda: f"{names} are there, and not only {_partitions(admin)}"
+    )
 
 
 def delete_topics(admin: AdminClient, *topics: str) -> None:
@@ -79,12 +84,15 @@ def add_partitions(admin: AdminClient, topic: str, partitions: int) -> None:
 
 def await_partitions(admin: AdminClient, topic: str, partitions: int) -> None:
     """0: the topic is gone."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    found = -1
-    while found != partitions:
-        assert time.monotonic() < deadline, f"{topic} has {found} partitions, wanted {partitions}"
-        topics = admin.list_topics(timeout=_ANSWER_SECONDS).topics
-        found = len(topics[topic].partitions) if topic in topics else 0
+    eventually(
+        lambda: _partitions(admin).get(topic, 0) == partitions,
+        lambda: f"{topic} has {_partitions(admin).get(topic, 0)} partitions, wanted {partitions}",
+    )
+
+
+def _partitions(admin: AdminClient) -> dict[str, int]:
+    """Of each topic that the brokers tell of, how many."""
+    return {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=_ANSWER_SECONDS).topics.items()}
 
 
 def make_again(connection: KafkaConnection, topic: str, partitions: int) -> str | None:

@@ -9,6 +9,9 @@ from headgate.provisioning.time_scale import scaled_seconds
 DEADLINE_SECONDS = 240.0
 """For something to become true on a machine that does other things as well; stretched by HEADGATE_TIME_SCALE."""
 
+END_SECONDS_MAX = scaled_seconds(60.0)
+"""For a thread that was told to end, or a process that was killed: work that is under way is finished before."""
+
 POLL_SECONDS, POLL_SECONDS_MAX = 0.01, 1.0
 POLL_RATIO = 6
 """Between two polls it rests for so many times as long as a poll takes."""

@@ -1,11 +1,11 @@
 """Rows of a source's table, read by their keys once everything that was committed is visible (docs/adr/0110)."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, Protocol
 
-__all__ = ["COMMITS_SECONDS_MAX", "KeyForm", "RowSource", "RowSourceError", "Value", "same_form"]
+__all__ = ["COMMITS_SECONDS_MAX", "KeyForm", "RowSource", "RowSourceError", "Value", "forms_of_key", "same_form"]
 
 COMMITS_SECONDS_MAX: Final = 15.0
 """For transactions that were committing, or may have been, when the table stopped. Nothing of it is applied until
@@ -40,6 +40,23 @@ def same_form(form: KeyForm, text: str) -> str:
             return text.lower()
         case KeyForm.TEXT:
             return text
+
+
+def forms_of_key(
+    table: str, key: Sequence[str], types: Mapping[str, str], forms: Mapping[str, KeyForm]
+) -> tuple[KeyForm, ...]:
+    """The form of each column of the key. ``types``: column → type; ``forms``: of each type that can name rows.
+
+    Raises RowSourceError for a column of another type.
+    """
+    for column in key:
+        if types.get(column) not in forms:
+            named = ", ".join(sorted(set(forms.values())))
+            raise RowSourceError(
+                f"rows of {table} cannot be named by column {column}, which is of type {types.get(column)}: only "
+                f"types of these forms are written the same way everywhere: {named}"
+            )
+    return tuple(forms[types[column]] for column in key)
 
 
 class RowSource(Protocol):

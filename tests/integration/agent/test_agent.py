@@ -24,7 +24,7 @@ from headgate.records.control import (
 from headgate.records.keys import FeedKey, SpanKey
 from support import build
 from support.kafka_cluster import Cluster
-from support.waiting import eventually
+from support.waiting import END_SECONDS_MAX, eventually
 
 from .conftest import Bed
 
@@ -99,6 +99,6 @@ def test_a_dispatched_span_is_replicated_reported_and_sealed(bed: Bed) -> None:
         assert owner.find(TaskReported)[1].positions == {0: 25}
     finally:
         stop.set()
-        agent.join(60)
+        agent.join(END_SECONDS_MAX)
         owner.close()
     assert not agent.is_alive()

@@ -28,7 +28,7 @@ from headgate.replication.executor import SparkExecutor
 from headgate.runtime.service import ServiceSettings
 from support import kafka_cluster
 from support.executor_contract import ExecutorContract
-from support.waiting import eventually
+from support.waiting import END_SECONDS_MAX, eventually
 
 from .conftest import DEADLINE_SECONDS, Bed
 
@@ -83,7 +83,7 @@ class Load:
 
     def stop(self) -> None:
         self._over.set()
-        self._thread.join(60)
+        self._thread.join(END_SECONDS_MAX)
         assert not self._thread.is_alive()
 
 
@@ -134,7 +134,7 @@ class Cluster:
         self._stop.set()
         self._coordinator.stop()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(END_SECONDS_MAX)
         assert not any(thread.is_alive() for thread in self._threads)
 
 

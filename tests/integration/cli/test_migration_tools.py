@@ -23,7 +23,7 @@ from integration.cli.conftest import ANSWER_SECONDS, Service, headgate
 from integration.cli.test_migration import Database, done, state_of, submit
 from integration.migration.tool_change import Brake
 from support.ended import has_ended
-from support.waiting import eventually
+from support.waiting import END_SECONDS_MAX, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -101,7 +101,7 @@ def writer(database: Database) -> Iterator[Writer]:
     writer.start()
     yield writer
     writer.stopping.set()
-    writer.join(60)
+    writer.join(END_SECONDS_MAX)
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_a_killed_owners_program_is_ended_and_begun_once_more(
     shown = ended("p1")
     assert (shown["state"], shown["attempt"]) == ("complete", 2), shown
     writer.stopping.set()
-    writer.join(60)
+    writer.join(END_SECONDS_MAX)
     assert writer.errors == []
     assert dict(database.run("SELECT id, v FROM items")) == expected(writer)
     assert database.run("SELECT DISTINCT extra FROM items") == [(7,)]

@@ -17,7 +17,7 @@ from headgate.databases.postgresql.row_source import open_rows as open_postgresq
 from headgate.databases.row_source import RowSourceError
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.postgres import EmbeddedPostgres
-from support.waiting import eventually
+from support.waiting import END_SECONDS_MAX, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -77,7 +77,7 @@ def test_a_commit_that_postgresql_has_logged_and_does_not_show_yet_is_awaited(
             idle.close()
             owner.execute("ALTER SYSTEM RESET synchronous_standby_names")
             owner.execute("SELECT pg_reload_conf()")
-            writer.join(60)
+            writer.join(END_SECONDS_MAX)
     assert sorted(found) == [("1", "new"), ("2", "idle")]
     assert not writer.is_alive()
 
@@ -116,7 +116,7 @@ def test_a_commit_that_mariadb_has_logged_and_does_not_show_yet_is_awaited(maria
                 found = list(rows.rows("shop.t", ["v"], ["id"], [["1"], ["2"]]))
         finally:
             _run(owner, "SET GLOBAL rpl_semi_sync_master_enabled = OFF")
-            writer.join(60)
+            writer.join(END_SECONDS_MAX)
     assert found == [("1", "new")]
     assert not writer.is_alive()
 

@@ -34,7 +34,7 @@ from support.access import grant, revoke_all
 from support.kafka_cluster import ANSWER_SECONDS, Cluster
 from support.log_file import log_lines
 from support.topic_changes import add_partitions, make_topics
-from support.waiting import eventually
+from support.waiting import END_SECONDS_MAX, eventually
 
 from .test_change_log import SET, Operator
 
@@ -147,7 +147,7 @@ class Source:
 
     def stop(self) -> None:
         self._stopped.set()
-        self._thread.join(60)
+        self._thread.join(END_SECONDS_MAX)
 
     def close(self) -> None:
         self._producer.close()

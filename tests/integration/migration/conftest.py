@@ -22,6 +22,7 @@ from integration.migration.shop import (
     captured_postgres,
     cluster_settings,
 )
+from support.waiting import END_SECONDS_MAX
 
 COLUMNS = "id int PRIMARY KEY, v int NOT NULL, label {} DEFAULT 'new', note varchar(20)"
 
@@ -84,4 +85,4 @@ def clients(shop: Shop) -> Iterator[list[Client]]:
     yield started
     for client in started:
         client.stopping.set()
-        client.join(60)
+        client.join(END_SECONDS_MAX)

@@ -22,7 +22,7 @@ from fixtures.services import mariadb_connect
 from headgate.app.exit_codes import ExitCode
 from integration.cli.conftest import Service, headgate
 from support.connections import described
-from support.waiting import eventually
+from support.waiting import END_SECONDS_MAX, eventually
 
 Serve = Callable[..., Service]
 
@@ -225,6 +225,6 @@ def settled(clients: list[Client]) -> dict[int, int]:
     """What the table must hold, once the clients have stopped."""
     for client in clients:
         client.stopping.set()
-        client.join(60)
+        client.join(END_SECONDS_MAX)
     assert [client.errors for client in clients] == [[]] * CLIENTS
     return {key: value for client in clients for key, value in client.rows.items()}

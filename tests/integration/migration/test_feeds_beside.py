@@ -30,7 +30,7 @@ from integration.migration.shop import (
     state_of,
 )
 from support.topic_changes import make_topics
-from support.waiting import eventually
+from support.waiting import END_SECONDS_MAX, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -66,7 +66,7 @@ class Events(threading.Thread):
 
     def end(self) -> dict[int, int]:
         self.stopping.set()
-        self.join(60)
+        self.join(END_SECONDS_MAX)
         assert self._producer.flush(ANSWER_SECONDS) == 0
         return self.rows
 
@@ -106,7 +106,7 @@ def events(cluster: KafkaLog, sources: Sources, shop: Shop) -> Iterator[Events]:
     yield found
     found.stopping.set()
     if found.is_alive():
-        found.join(60)
+        found.join(END_SECONDS_MAX)
 
 
 def created(folder: Path, feed: str, topics: list[str], sink: dict[str, object], start: str = "earliest") -> None:

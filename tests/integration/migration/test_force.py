@@ -18,7 +18,7 @@ from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.postgresql.holders import end_holders as end_at_postgres
 from headgate.migration.strategies.target import NO_CLUSTER, target_of
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
-from support.waiting import eventually
+from support.waiting import END_SECONDS_MAX, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -66,7 +66,7 @@ def test_at_postgresql_only_sessions_of_this_table_and_database_are_ended(postgr
         eventually(lambda: main.execute(asked).fetchone() == (1,), "it waits for the table")
         numbers = [str(session.info.backend_pid) for session in (waiter, holder)]
         ended = end_at_postgres(main, "public.items")
-        thread.join(30)
+        thread.join(END_SECONDS_MAX)
         assert [word.partition(" ")[0] for word in ended] == numbers
         assert ["waited for it" in ended[0], "held it" in ended[1]] == [True, True]
         eventually(lambda: is_over(holder) and is_over(waiter), "both are ended")

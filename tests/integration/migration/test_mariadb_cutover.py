@@ -21,7 +21,7 @@ from headgate.migration.strategies.mariadb.swap import TableSwap
 from headgate.migration.strategies.online.lane import FeedBehindError
 from headgate.migration.strategies.planning import shadow_name
 from integration.migration.mariadb_change import WHOLE, Change, Tail, cut_over_until_the_rename, opened
-from support.waiting import DEADLINE_SECONDS, eventually
+from support.waiting import DEADLINE_SECONDS, END_SECONDS_MAX, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -92,7 +92,7 @@ def test_clients_wait_and_write_to_the_new_table(url: str, tmp_path: Path, items
 
         assert not change.is_changed
         change.cut_over(Tail(change, under_lock(write)))
-        writer.join(60)
+        writer.join(END_SECONDS_MAX)
         assert writer.error is None
         assert change.is_changed
         assert columns(change) == ["id", "title"]
@@ -140,8 +140,8 @@ def cut_over_beside_a_reader_of_the_copy(
         ending = threading.Thread(target=end)
         before_the_rename(monkeypatch, begin)
         change.cut_over()
-        ending.join(60)
-    writer.join(60)
+        ending.join(END_SECONDS_MAX)
+    writer.join(END_SECONDS_MAX)
     assert writer.error is None
 
 
@@ -343,7 +343,7 @@ def test_another_owner_goes_on_after_one_that_was_killed_under_the_lock(url: str
     owner.start()
     assert ready.wait(120), "it is about to rename"
     owner.kill()
-    owner.join(60)
+    owner.join(END_SECONDS_MAX)
     with closing(Change(url, tmp_path, RENAME, owner_rev=2).adopted()) as change:
         assert columns(change) == ["id", "v", "note"]
         assert {row[0] for row in change.run(f"SHOW COLUMNS FROM {change.plan.plan.shadow}")} == {"id", "v", "note"}

@@ -13,7 +13,7 @@ from headgate.migration.strategies.contract import RefusedError, SupersededError
 from headgate.migration.strategies.mariadb.ranges import read_range, write_range
 from headgate.migration.strategies.online.range_work import RangeWork
 from integration.migration.mariadb_change import WHOLE, Change, opened
-from support.waiting import eventually
+from support.waiting import END_SECONDS_MAX, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -209,8 +209,8 @@ def test_a_change_that_the_log_has_and_reads_do_not_is_waited_for(url: str, tmp_
             asker.start()
             asker.join(1.0)
             assert asker.is_alive(), "it waits"
-        asker.join(60)
-        writer.join(60)
+        asker.join(END_SECONDS_MAX)
+        writer.join(END_SECONDS_MAX)
         assert answers == [False]
         assert change.run("SELECT v FROM items WHERE id = 1") == [(-1,)]
 

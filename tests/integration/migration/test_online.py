@@ -17,7 +17,7 @@ from integration.migration.shop import (
     settled,
     state_of,
 )
-from support.waiting import eventually
+from support.waiting import END_SECONDS_MAX, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -45,7 +45,7 @@ def test_rows_come_through_spark_while_the_owner_is_killed_and_the_feed_falls_be
     eventually(lambda: state_of("m1")["stage"] == "copying", "the feed has been shown to work, and stands still")
     if is_killed:
         first.process.send_signal(signal.SIGKILL)
-        first.process.wait(30)
+        first.process.wait(END_SECONDS_MAX)
         serve("second", "migration")
     done("throttle", "m1", "--ratio", "0")
     eventually(lambda: state_of("m1")["is_ready_to_complete"], "the copy is ready", 400)

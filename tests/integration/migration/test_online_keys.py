@@ -26,7 +26,7 @@ from integration.migration.shop import (
     state_of,
 )
 from support.topic_changes import make_topics
-from support.waiting import eventually
+from support.waiting import END_SECONDS_MAX, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -115,7 +115,7 @@ def movers(shop: Shop) -> Iterator[list[Mover]]:
     yield started
     for mover in started:
         mover.stopping.set()
-        mover.join(60)
+        mover.join(END_SECONDS_MAX)
 
 
 def unique_keys(shop: Shop) -> set[str]:
@@ -161,7 +161,7 @@ def test_a_value_that_goes_from_row_to_row_is_where_it_went(
     await_moves(movers)
     for mover in movers:
         mover.stopping.set()
-        mover.join(60)
+        mover.join(END_SECONDS_MAX)
     assert [mover.errors for mover in movers] == [[]] * MOVERS
     shown = state_of(name)
     assert (shown["state"], shown["attempt"]) == ("complete", 1), shown

@@ -31,7 +31,7 @@ from integration.migration.shop import (
     done,
     state_of,
 )
-from support.waiting import eventually
+from support.waiting import END_SECONDS_MAX, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -190,13 +190,13 @@ def kill_spark(parts: Parts) -> None:
 
 def kill_owner(parts: Parts) -> None:
     parts.owner.process.send_signal(signal.SIGKILL)
-    parts.owner.process.wait(30)
+    parts.owner.process.wait(END_SECONDS_MAX)
     parts.serve_owner()
 
 
 def kill_agent(parts: Parts) -> None:
     parts.agent.process.send_signal(signal.SIGKILL)
-    parts.agent.process.wait(30)
+    parts.agent.process.wait(END_SECONDS_MAX)
     parts.serve_agent()
 
 

@@ -22,7 +22,7 @@ from headgate.migration.strategies.target import NO_CLUSTER
 from headgate.records.migration import MigrationStrategy
 from headgate.supervision.threads import BackgroundThread
 from support.connections import described
-from support.waiting import eventually
+from support.waiting import END_SECONDS_MAX, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -110,11 +110,11 @@ def test_the_copy_waits_while_the_database_is_busy(url: str, watcher: Any, spec:
             assert not passed.is_set()
             end_sleepers(url, watcher)
             eventually(passed.is_set, "it goes on")
-            copying.join(60)
+            copying.join(END_SECONDS_MAX)
     finally:
         end_sleepers(url, watcher)
         for sleeper in sleepers:
-            sleeper.join(60)
+            sleeper.join(END_SECONDS_MAX)
 
 
 def sleeping(url: str, watcher: Any) -> int:

@@ -17,7 +17,7 @@ from integration.migration.shop import (
     settled,
     state_of,
 )
-from support.waiting import eventually
+from support.waiting import END_SECONDS_MAX, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -124,7 +124,7 @@ def test_a_way_back_that_is_begun_by_a_revert_outlives_it_and_the_owner_and_stop
     assert asked.exit_code == 0, asked.output
     eventually(lambda: state_of("r2")["stage"] not in ("", "starting"), "it has begun", ENDED_SECONDS)
     first.process.send_signal(signal.SIGKILL)
-    first.process.wait(30)
+    first.process.wait(END_SECONDS_MAX)
     serve("second", "migration")
     eventually(lambda: state_of("r2")["is_ready_to_complete"], "the second owner goes on with it", ENDED_SECONDS)
     done("cancel", "r2")

@@ -33,7 +33,7 @@ from headgate.sinks.registry import open_sink
 from support import build
 from support.connections import described
 from support.migration_records import recorded
-from support.waiting import eventually
+from support.waiting import END_SECONDS_MAX, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -155,7 +155,7 @@ class Feed(threading.Thread):
 
     def end(self) -> dict[int, int]:
         self.stopping.set()
-        self.join(60)
+        self.join(END_SECONDS_MAX)
         assert self.error is None, self.error
         return self.rows
 
@@ -176,7 +176,7 @@ def feed(request: pytest.FixtureRequest, table: Table) -> Iterator[Feed]:
     yield feed
     feed.stopping.set()
     if feed.is_alive():
-        feed.join(60)
+        feed.join(END_SECONDS_MAX)
     feed.close()
 
 
@@ -225,7 +225,7 @@ class Step(threading.Thread):
             self.error = error
 
     def end(self) -> None:
-        self.join(60)
+        self.join(END_SECONDS_MAX)
         assert not self.is_alive()
         if self.error is not None:
             raise self.error

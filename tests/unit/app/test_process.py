@@ -9,6 +9,7 @@ import pytest
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.app.process import Part, run_parts
+from support.waiting import END_SECONDS_MAX
 
 
 def _patient(name: str, ended: list[str]) -> Part:
@@ -62,7 +63,7 @@ def test_what_a_stuck_part_has_started_ends_with_it_and_nothing_else() -> None:
     try:
         with pytest.raises(CommandError, match="stuck"):
             run_parts([Part("stuck", run, lambda: None), Part("done", begun.wait, lambda: None)], 0.2)
-        assert started[0].wait(60) == -signal.SIGKILL
+        assert started[0].wait(END_SECONDS_MAX) == -signal.SIGKILL
         assert stranger.poll() is None
     finally:
         never.set()

@@ -18,6 +18,7 @@ from headgate.cli import changes
 from headgate.cli.changes import Change, Destruction, Permit, agreed, permitted
 from headgate.cli.output import Output
 from support.commands import commands
+from support.waiting import END_SECONDS_MAX
 
 READS = {
     "agent list",
@@ -240,7 +241,7 @@ def test_a_person_is_asked_and_only_yes_agrees() -> None:
     try:
         with subprocess.Popen([sys.executable, "-c", ASKING], stdin=theirs, stdout=theirs, stderr=theirs) as process:
             os.write(ours, b"y\nyes\nn\n\n\x04")
-            process.wait(60)
+            process.wait(END_SECONDS_MAX)
             said = os.read(ours, 10_000).decode()
     finally:
         os.close(ours)

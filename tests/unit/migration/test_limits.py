@@ -12,6 +12,7 @@ from headgate.migration.strategies.contract import Load
 from headgate.migration.strategies.mariadb.sessions import why_not_mariadb
 from headgate.migration.strategies.pace import Pace
 from headgate.records.migration import MigrationStrategy
+from support.waiting import END_SECONDS_MAX
 
 
 def checked(**more: object) -> MigrationSpec:
@@ -78,7 +79,7 @@ def test_a_copy_stands_still_while_somebody_is_behind(lag_seconds: float, why_fe
         time.sleep(0.01)
     assert (waiting.is_alive(), pace.reason) == (True, reason)
     busy.lag_seconds, busy.why_feed = 0.0, ""
-    waiting.join(30)
+    waiting.join(END_SECONDS_MAX)
     assert (waiting.is_alive(), pace.reason) == (False, "")
 
 

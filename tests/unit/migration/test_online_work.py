@@ -12,6 +12,7 @@ from headgate.migration.strategies.online.marked import Note, Parts
 from headgate.migration.strategies.online.steps import OnlineWork
 from headgate.migration.strategies.planning import make_plan
 from headgate.records.migration import MigrationStrategy
+from support.waiting import END_SECONDS_MAX
 from unit.migration.test_lane_plan import ID, OTHER, PRIMARY, table
 
 
@@ -59,7 +60,7 @@ def test_it_ends_where_its_session_is_lost_and_can_be_begun_again(
     monkeypatch.setattr("headgate.migration.strategies.online.steps.AGAIN_SECONDS", 0.01)
     work = work_of(answers)
     work.start()
-    work._thread.join(30)
+    work._thread.join(END_SECONDS_MAX)
     assert work.is_over_in_vain
     assert isinstance(work.error, DatabaseUnavailableError)
 

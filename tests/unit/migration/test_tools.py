@@ -23,6 +23,7 @@ from headgate.migration.strategies.tools.pt_osc import progress_of
 from headgate.migration.strategies.tools.tool import option_file, said_by_tool
 from headgate.records.migration import MigrationStrategy
 from support.connections import described
+from support.waiting import END_SECONDS_MAX
 
 
 def checked(strategy: MigrationStrategy, **more: Any) -> MigrationSpec:
@@ -202,8 +203,8 @@ def test_a_program_and_its_children_are_ended_by_their_folder_and_no_other_is(tm
     while not children:
         children = psutil.Process(left.pid).children()
     folder.end_left_over()
-    assert left.wait(60)
-    _, alive = psutil.wait_procs(children, timeout=60)
+    assert left.wait(END_SECONDS_MAX)
+    _, alive = psutil.wait_procs(children, timeout=END_SECONDS_MAX)
     assert not alive
     assert spared.exit_code() is None
     spared.kill()

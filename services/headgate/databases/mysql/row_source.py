@@ -13,7 +13,7 @@ from headgate.databases.mysql.reading import READ_ONLY
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import quoted
 from headgate.databases.mysql.types import GEOMETRIES
-from headgate.databases.row_source import COMMITS_SECONDS_MAX, KeyForm, RowSourceError, Value
+from headgate.databases.row_source import COMMITS_SECONDS_MAX, KeyForm, RowSourceError, Value, forms_of_key
 from headgate.records.identifiers import split_table
 
 __all__ = ["MysqlRows", "open_rows"]
@@ -138,14 +138,7 @@ class MysqlRows:
 
     def key_forms(self, table: str, key: Sequence[str]) -> tuple[KeyForm, ...]:
         """See RowSource."""
-        types = self.columns(table)
-        for column in key:
-            if types.get(column) not in _KEY_FORMS:
-                raise RowSourceError(
-                    f"rows of {table} cannot be named by column {column}, which is of type {types.get(column)}: only "
-                    "integers and texts are written the same way everywhere"
-                )
-        return tuple(_KEY_FORMS[types[column]] for column in key)
+        return forms_of_key(table, key, self.columns(table), _KEY_FORMS)
 
     def rows(
         self, table: str, columns: Sequence[str], key: Sequence[str], keys: Sequence[Sequence[str]]

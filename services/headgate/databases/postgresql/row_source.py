@@ -13,7 +13,7 @@ from headgate.databases.postgresql.errors import PostgresError, message
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession, open_connection
 from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier, Literal
-from headgate.databases.row_source import COMMITS_SECONDS_MAX, KeyForm, RowSourceError, Value
+from headgate.databases.row_source import COMMITS_SECONDS_MAX, KeyForm, RowSourceError, Value, forms_of_key
 
 __all__ = ["PostgresRows", "open_rows"]
 
@@ -99,14 +99,7 @@ class PostgresRows:
 
     def key_forms(self, table: str, key: Sequence[str]) -> tuple[KeyForm, ...]:
         """See RowSource."""
-        found = self._existing(table)
-        for column in key:
-            if found.types.get(column) not in _KEY_FORMS:
-                raise RowSourceError(
-                    f"rows of {table} cannot be named by column {column}, which is of type {found.types.get(column)}: "
-                    "only integers, texts and UUIDs are written the same way everywhere"
-                )
-        return tuple(_KEY_FORMS[found.types[column]] for column in key)
+        return forms_of_key(table, key, self._existing(table).types, _KEY_FORMS)
 
     def rows(
         self, table: str, columns: Sequence[str], key: Sequence[str], keys: Sequence[Sequence[str]]
