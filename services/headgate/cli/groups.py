@@ -17,7 +17,6 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from headgate.app.command_error import CommandError, ExitCode
-from headgate.cli.help_imports import import_help
 from headgate.cli.typed_values import keep_typed
 from headgate.config.wording import one_of
 
@@ -41,11 +40,6 @@ class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return _ours(super().get_params(ctx))
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """See the library's."""
-        import_help()
-        super().format_help(ctx, formatter)
-
 
 class HelpfulGroup(TyperGroup):
     """A group whose help shows no types of options that take no value, and that names the nearest command."""
@@ -53,11 +47,6 @@ class HelpfulGroup(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         """See the library's."""
         return _ours(super().get_params(ctx))
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """See the library's."""
-        import_help()
-        super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """See the library's, which does not know commands that are not imported yet.

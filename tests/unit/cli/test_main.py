@@ -124,9 +124,6 @@ FILES = ("pydantic", "yaml", "headgate.config.feed")
 PEOPLE = ("rich",)
 """What shows tables, help and colours. Errors into a pipe are plain text."""
 
-UNUSED = ("rich.markdown", "rich.traceback", "markdown_it", "pygments")
-"""What typer's help imports, and no help of ours uses (cli/help_imports.py)."""
-
 PLUGS = ("importlib.metadata",)
 """What finds other packages' commands and plugs."""
 
@@ -152,11 +149,11 @@ READERS = (*HEAVY, *DATABASES, *FILES, *PEOPLE, *PLUGS, *OWNERS)
     ("words", "environment", "unneeded"),
     [
         ((), {}, (*HEAVY, *DATABASES, *CLUSTER, *FILES, *OWNERS)),
-        (("--help",), {}, (*HEAVY, *DATABASES, *CLUSTER, *FILES, *UNUSED, *OWNERS)),
+        (("--help",), {}, (*HEAVY, *DATABASES, *CLUSTER, *FILES, *OWNERS)),
         (("--version",), {}, (*READERS, *CLUSTER)),
         ((), {"COMP_WORDS": "headgate fe", "COMP_CWORD": "1"}, (*HEAVY, *DATABASES, *CLUSTER, *FILES, *OWNERS)),
-        (("feed", "--help"), {}, (*HEAVY, *DATABASES, *CLUSTER, *FILES, *UNUSED, *OWNERS)),
-        (("feed", "pause", "--help"), {}, (*HEAVY, *DATABASES, *UNUSED, *OWNERS)),
+        (("feed", "--help"), {}, (*HEAVY, *DATABASES, *CLUSTER, *FILES, *OWNERS)),
+        (("feed", "pause", "--help"), {}, (*HEAVY, *DATABASES, *OWNERS)),
         ((), {"COMP_WORDS": "headgate feed pa", "COMP_CWORD": "2"}, (*HEAVY, *DATABASES, *CLUSTER, *OWNERS)),
         (("version",), {}, (*HEAVY, *DATABASES, *PLUGS, *OWNERS)),
         (("feed", "list", "--bootstrap", "127.0.0.1:1"), {}, READERS),
