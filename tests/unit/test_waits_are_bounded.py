@@ -77,6 +77,8 @@ def unlimited(tree: ast.AST) -> Iterator[str]:
     nodes = list(ast.walk(tree))
     awaited = {id(node.value) for node in nodes if isinstance(node, ast.Await)}
     for node in nodes:
+        if isinstance(node, ast.withitem) and ast.unparse(node.context_expr).startswith("subprocess.Popen("):
+            yield f"with {ast.unparse(node.context_expr)}"  # it waits at its end
         if isinstance(node, ast.Call) and id(node) not in awaited and is_unlimited(node):
             yield ast.unparse(node)
 
@@ -107,6 +109,7 @@ def test_every_wait_has_a_limit() -> None:
         ("subprocess.run(command, timeout=60)", False),
         ("fcntl.flock(handle, fcntl.LOCK_EX)", True),
         ("fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)", False),
+        ("with subprocess.Popen(command) as process:\n    pass", True),
         ("async def f():\n    await event.wait()", False),
     ],
 )

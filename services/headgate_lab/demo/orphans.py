@@ -18,6 +18,7 @@ from uuid import uuid4
 
 import psutil
 
+from headgate.provisioning.killed import await_killed
 from headgate.provisioning.time_scale import scaled_seconds
 
 MARK: Final = "STARTED_BY_HEADGATE"
@@ -47,13 +48,17 @@ def no_orphans() -> Iterator[int]:
     Afterwards everything is somebody else's affair: end it before.
     """
     command = [sys.executable, "-m", "headgate_lab.demo.orphans", _TOKEN]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True, cwd="/") as guard:
+    guard = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True, cwd="/")
+    try:
+        yield guard.pid
+    finally:
         try:
-            yield guard.pid
-        finally:
             # The guard may have been killed; then there is nobody to say it to.
             with suppress(BrokenPipeError):
                 guard.communicate(GOODBYE, timeout=scaled_seconds(GOODBYE_SECONDS_MAX))
+        except subprocess.TimeoutExpired:  # it has nothing left to do
+            guard.kill()
+            await_killed(guard, "the guard against orphans")
 
 
 def _carriers(token: str) -> list[psutil.Process]:
