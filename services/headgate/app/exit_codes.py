@@ -31,8 +31,8 @@ class Meaning(msgspec.Struct, frozen=True):
 
 
 MEANINGS: Final[dict[ExitCode, Meaning]] = {
-    ExitCode.DONE: Meaning("what was asked is done, what was checked holds", ""),
-    ExitCode.BUG: Meaning("an error nobody expected, with its traceback", "report it"),
+    ExitCode.DONE: Meaning("the command succeeded, and every check passed", ""),
+    ExitCode.BUG: Meaning("an unexpected error, with its traceback", "report it"),
     ExitCode.USAGE: Meaning("a command, option or argument does not exist", "`headgate COMMAND --help`"),
     ExitCode.SETTING: Meaning(
         "a `HEADGATE_` variable or a property is unknown or has a bad value",
@@ -66,7 +66,7 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
     ),
     ExitCode.EMBEDDED: Meaning(
         "a server that Headgate brings along cannot be started",
-        "the message says which and why",
+        "the message names it and the reason",
         errors=("headgate.provisioning.errors:EmbeddedError",),
     ),
     ExitCode.SPARK: Meaning(
@@ -84,7 +84,7 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
     ),
     ExitCode.TOPICS_WRONG: Meaning(
         "a control topic is not compacted or has another number of partitions",
-        "the message says which setting; `HEADGATE_SHARDS`",
+        "the message names the setting; `HEADGATE_SHARDS`",
         errors=(
             "headgate.eventlog.topics:TopicNotCompactedError",
             "headgate.eventlog.topics:TopicPartitionsError",
@@ -92,12 +92,12 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         ),
     ),
     ExitCode.NEWER_SCHEMA: Meaning(
-        "the log holds records of a newer Headgate",
-        "upgrade this one; nothing was misread",
+        "the control topics contain records of a newer Headgate",
+        "upgrade this installation; nothing was misread",
         errors=("headgate.eventlog.log:NewerSchemaError",),
     ),
     ExitCode.LOG: Meaning(
-        "the log cannot do what was asked",
+        "Kafka refused or failed an operation",
         "the message says what",
         errors=(
             "headgate.eventlog.log:LogError",
@@ -105,8 +105,8 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         ),
     ),
     ExitCode.SINK_REFUSED: Meaning(
-        "the sink cannot take the feed: table missing, no key, no rights, held by another feed",
-        "the message says which table and what to do",
+        "the sink refuses the feed: a table is missing, has no key or no rights, or belongs to another feed",
+        "the message names the table and what to do",
         errors=("headgate.sinks.contract:SinkError",),
         refusals=(
             "sink",
@@ -128,9 +128,9 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         refusals=("sink_unavailable",),
     ),
     ExitCode.SOURCE: Meaning(
-        "a source topic is missing, what is still to be read was deleted, or the schema registry or the source "
+        "a source topic is missing, unread changes were deleted, or the schema registry or the source "
         "database cannot be used",
-        "the message says which",
+        "the message names it",
         errors=(
             "headgate.sources.offsets:SourceError",
             "headgate.sinks.contract:TopicReplacedError",
@@ -165,13 +165,13 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         errors=("headgate.databases.errors:DatabaseError",),
     ),
     ExitCode.REQUEST_REFUSED: Meaning(
-        "the owner refused a request for a reason that has no code of its own; nothing was changed",
+        "the owner refused a request for a reason without its own code; nothing was changed",
         "the reason is printed",
         errors=("headgate.runtime.requests:RequestRefusedError",),
     ),
     ExitCode.REQUEST_TIMED_OUT: Meaning(
         "no outcome in time: no owner, or the work takes longer",
-        "the message says which; `--timeout`",
+        "the message names the cause; `--timeout`",
         errors=("headgate.runtime.requests:RequestTimedOutError",),
     ),
     ExitCode.REQUEST_FAILED: Meaning(
@@ -191,19 +191,21 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
         errors=("headgate.agent.shell.session:IdInUseError",),
     ),
     ExitCode.NOT_CONFIRMED: Meaning(
-        "the command destroys data or cannot be undone, and nobody confirmed it; nothing was changed",
+        "the command destroys data or cannot be undone, and was not confirmed; nothing was changed",
         "`--yes`; `--dry-run` shows what would be done",
     ),
     ExitCode.DIFFERENCE: Meaning(
-        "`verify` found rows that differ, or `demo` or `chaos` something that must hold and does not",
+        "`verify` found rows that differ, or a check of `demo` or `chaos` failed",
         "they are printed",
     ),
-    ExitCode.HELD: Meaning("`why` found that something holds the feed's checkpoint", "it says what to do"),
+    ExitCode.HELD: Meaning(
+        "`why` found that something holds back the feed's checkpoint", "the output names what to do"
+    ),
     ExitCode.CHECK_FAILED: Meaning(
-        "`source check` or `doctor` found something that must be changed", "it prints what to type"
+        "`source check` or `doctor` found a fault", "the output has the command that fixes it"
     ),
     ExitCode.UNSETTLED: Meaning(
-        "`verify` found rows that kept changing, or that the feed has not reached, and none that is known to differ",
+        "`verify` found rows that kept changing, or that the feed has not reached, but none that is known to differ",
         "run it again; a longer `--wait`; `headgate why`",
     ),
     ExitCode.STOPPED_HARD: Meaning(

@@ -50,7 +50,9 @@ def _check_topics(around: Surroundings, topics: Sequence[str]) -> None:
     for topic in topics:
         if topic in theirs:
             raise CommandError(
-                ExitCode.SETTING, f"--topic {topic} is of the change log {theirs[topic]!r}, which is no input"
+                ExitCode.SETTING, f"--topic {topic} is of the change log {theirs[topic]!r}, which cannot be copied"
             )
         if topic.startswith(around.settings.prefix):
-            raise CommandError(ExitCode.SETTING, f"--topic {topic} is a control topic of Headgate, which is no input")
+            raise CommandError(
+                ExitCode.SETTING, f"--topic {topic} is a control topic of Headgate, which cannot be copied"
+            )

@@ -80,7 +80,7 @@ def surrounded(
         )
         if CRASH_POINTS_VARIABLE in os.environ:
             logger(service=service).warning(
-                "this process can be made to stand still at named points: for tests only",
+                "this process can be paused at named points: for tests only",
                 variable=CRASH_POINTS_VARIABLE,
             )
         yield Surroundings(settings, log, probes, registry, ops.port)

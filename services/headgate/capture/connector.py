@@ -120,7 +120,7 @@ def _common(names: ConnectorNames, tables: Sequence[SourceTable]) -> Iterator[Li
         yield (
             f"{side}.converter.schemas.enable",
             "true",
-            "Events that say the types of their columns leave nothing open (docs/types.md)" if side == "key" else "",
+            "With the columns' types in the events, no value is ambiguous (docs/types.md)" if side == "key" else "",
         )
         yield (
             f"{side}.converter.replace.null.with.default",
@@ -128,5 +128,5 @@ def _common(names: ConnectorNames, tables: Sequence[SourceTable]) -> Iterator[Li
             "By default NULL in a column that has a DEFAULT arrives as the default" if side == "key" else "",
         )
     yield "topic.creation.default.partitions", "1", "More need topics that are created by hand. Changes go by key"
-    yield "topic.creation.default.replication.factor", "-1", "What the brokers make by default"
+    yield "topic.creation.default.replication.factor", "-1", "The brokers' default"
     yield "topic.creation.default.cleanup.policy", "delete", "Changes must stay until they are applied"

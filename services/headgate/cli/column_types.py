@@ -36,7 +36,7 @@ def chosen_types(given: Iterable[str], tables: Iterable[SourceTable]) -> ChosenT
             )
         if table not in known:
             raise CommandError(
-                ExitCode.USAGE, f"--type {text!r}: {table} is not a table that the sink lacks, so nothing creates it"
+                ExitCode.USAGE, f"--type {text!r}: {table} is not missing at the sink, so it is not created"
             )
         found[known[table]][column] = chosen.strip()
     return found

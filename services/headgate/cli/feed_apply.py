@@ -50,7 +50,7 @@ def apply(
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Create and change feeds until they are what the files of a folder say.
+    """Create and change feeds to match the files of a folder.
 
     Shows what differs first. A feed that runs is paused for its change and resumed; one that is paused stays paused.
     Feeds that are not in FOLDER stay, unless --prune is given, which needs --yes where no terminal can be asked. If a

@@ -151,7 +151,7 @@ def _advise_sink(missing: MissingTables, commands: Sequence[str]) -> None:
         note(f"the sink does not have {names}, as far as its user can see. The feed creates them")
     if missing.grants:
         grants = [f"{grant};" for grant in missing.grants]
-        note("\n".join(["its user lacks rights for that. Run as an administrator of the sink:", *grants]))
+        note("\n".join(["its user does not have the rights for that. Run as an administrator of the sink:", *grants]))
         note("\n".join(["or create the tables as a user who may:", *commands]))
     for line in shown_refusals(missing.tables):
         note(line)

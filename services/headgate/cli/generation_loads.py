@@ -179,8 +179,8 @@ def _tell(name: str, known: LogMap, reported: ReportedLoads) -> None:
         raise CommandError(
             ExitCode.NOT_FOUND,
             f"no writer has reported the load of change log {name!r} in the last {SILENT_SECONDS:.0f} s by its "
-            f"generation {known.generation}: start its writers (they report every {REPORT_SECONDS:.0f} s), or measure "
-            "the log itself, by --measure-log 5",
+            f"generation {known.generation}: start its writers (they report every {REPORT_SECONDS:.0f} s), "
+            "or measure the log itself with --measure-log 5",
         )
 
 

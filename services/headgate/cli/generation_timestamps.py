@@ -162,7 +162,9 @@ def create(
     ring_delay: Annotated[
         float, typer.Option("--ring-delay", help="seconds until every process knows a new generation")
     ] = 30.0,
-    kept: Annotated[float, typer.Option("--kept", help="seconds for which changes are kept; 0: for ever")] = 86_400.0,
+    kept: Annotated[
+        float, typer.Option("--kept", help="seconds for which changes are kept; 0: without limit")
+    ] = 86_400.0,
     change: Change,
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
@@ -346,8 +348,8 @@ def _problems(known: TimestampRecords, name: str, record: TimestampSetRecorded) 
 
 def _would(present: tuple[RingNode, ...], wanted: tuple[RingNode, ...]) -> str:
     if same_ring(present, wanted):
-        return "begin no generation: the latest one is for this ring"
-    return f"begin a generation of {_described(wanted)}"
+        return "start no generation: the latest one is for this ring"
+    return f"start a generation of {_described(wanted)}"
 
 
 def _described(ring: tuple[RingNode, ...]) -> str:

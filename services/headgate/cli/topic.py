@@ -50,7 +50,7 @@ def list_topics(
         typer.Option(
             "--feed",
             metavar="FEED",
-            help="the topics that FEED reads, and how far it has come",
+            help="the topics that FEED reads, and its positions",
             autocompletion=complete_feeds,
         ),
     ] = None,

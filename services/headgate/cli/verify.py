@@ -160,7 +160,8 @@ def _end(compared: Sequence[TableCompared], skipped: Mapping[str, str], repaired
     if totals["unsettled"]:
         raise CommandError(
             ExitCode.UNSETTLED,
-            f"{totals['unsettled']} rows differed whenever they were read, and may be changes on their way. Run the "
+            f"{totals['unsettled']} rows differed whenever they were read, and may be changes that have not "
+            "arrived yet. Run the "
             "command again, with a longer --wait if needed. `headgate why` shows what holds the feed",
         )
 

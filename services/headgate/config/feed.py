@@ -532,7 +532,9 @@ class FeedSpec(Strict):
                 )
         chosen = {self.sink.unique_keys, *(options.unique_keys for options in self.tables.values())}
         if self.creates_tables and "create" in chosen and self.source.database is None:
-            raise ValueError("unique_keys: create needs source.database: events do not tell a table's unique keys")
+            raise ValueError(
+                "unique_keys: create needs source.database, because events do not contain a table's unique keys"
+            )
         return self
 
     @field_validator("tables")

@@ -50,7 +50,7 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True):
 class HttpSettings(_Section, frozen=True):
     """Where /livez, /readyz, /metrics and /version answer."""
 
-    bind: Annotated[str, Meta(description="address to listen on; loopback by default, because there is no login")] = (
+    bind: Annotated[str, Meta(description="address to listen on; loopback by default, because it has no login")] = (
         "127.0.0.1"
     )
     port: Annotated[int, Meta(ge=0, le=65535, description="port; 0 chooses a free one and logs it")] = 8420
@@ -59,7 +59,7 @@ class HttpSettings(_Section, frozen=True):
 class ViewsSettings(_Section, frozen=True):
     """Where `headgate serve views` answers."""
 
-    bind: Annotated[str, Meta(description="address of the views; loopback by default, because there is no login")] = (
+    bind: Annotated[str, Meta(description="address of the views; loopback by default, because they have no login")] = (
         "127.0.0.1"
     )
     port: Annotated[int, Meta(ge=0, le=65535, description="port of the views; 0 chooses a free one and logs it")] = 8421

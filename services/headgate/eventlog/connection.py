@@ -59,7 +59,7 @@ FIXED_PROPERTIES: Final[dict[str, str]] = {
     "delivery.timeout.ms": "a record that was given up must not appear later",
     "delivery.report.only.error": "an owner's term is the offset of its record, told by the delivery report",
     "plugin.library.paths": "it would load foreign code into every process",
-    "client.id": "it says which of our processes it is",
+    "client.id": "it identifies the process",
 }
 """Refused properties, and why they are ours."""
 
@@ -168,7 +168,7 @@ class KafkaConnection:
                     f"Kafka property {name} cannot be set: {FIXED_PROPERTIES[name]}. Remove it from the properties"
                 )
             if name.endswith(PYTHON_ONLY) or name == "logger":
-                raise PropertyRefusedError(f"{name} is no property of librdkafka: remove it from the properties")
+                raise PropertyRefusedError(f"{name} is not a property of librdkafka: remove it from the properties")
         self.bootstrap_servers = bootstrap_servers
         self._properties = dict(properties or {})
         self._admin: AdminClient | None = None

@@ -178,7 +178,7 @@ class KafkaLog:
             count = self._partitions.get(partition.topic, 0)
             if not 0 <= partition.number < count:
                 raise LogError(
-                    f"{partition.topic}/{partition.number} is no partition of cluster {self.cluster}: "
+                    f"{partition.topic}/{partition.number} is not a partition of cluster {self.cluster}: "
                     f"{partition.topic} has {count}"
                 )
 

@@ -24,7 +24,7 @@ def check_takes_connections(bootstrap: str) -> None:
     said = [refusal for refusal in refusals if refusal is not None]
     if said and len(said) == len(refusals):
         raise BrokerUnreachableError(
-            f"no Kafka broker takes connections at {bootstrap}: {'; '.join(dict.fromkeys(said))}. Check that the "
+            f"no Kafka broker accepts connections at {bootstrap}: {'; '.join(dict.fromkeys(said))}. Check that the "
             "broker runs, and the address (--bootstrap, HEADGATE_BOOTSTRAP)"
         )
 

@@ -99,7 +99,7 @@ def _short(reader: Reader[ItemT_co], ends: Mapping[Partition, int]) -> dict[Part
 def _stalled(short: Mapping[Partition, int], ends: Mapping[Partition, int], seconds: float) -> str:
     places = ", ".join(f"{p.topic}/{p.number} at {position} of {ends[p]}" for p, position in short.items())
     return (
-        f"replay has stood still for {seconds:g} s: {places}. A transaction that stays open holds it up: "
-        "another producer's, or one whose end a restarted broker has lost (docs/bugs.md, B20). Find it with "
+        f"replay has not advanced for {seconds:g} s: {places}. An open transaction blocks it: another "
+        "producer's, or one whose end a restarted broker has lost (docs/bugs.md, B20). Find it with "
         "kafka-transactions.sh find-hanging and end it with kafka-transactions.sh abort"
     )

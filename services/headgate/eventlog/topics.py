@@ -236,8 +236,8 @@ def delete_topics(connection: KafkaConnection, cluster: str) -> None:
     while _describe(connection, cluster):
         if time.monotonic() >= deadline:
             raise LogError(
-                f"the brokers have taken the deletion of the topics {cluster}.… and still tell of some of them after "
-                f"{VISIBLE_SECONDS_MAX:g} s. Look again with `headgate doctor`"
+                f"the brokers have accepted the deletion of the topics {cluster}.… and still list some of them after "
+                f"{VISIBLE_SECONDS_MAX:g} s. Check again with `headgate doctor`"
             )
         time.sleep(VISIBLE_POLL_SECONDS)
 
@@ -288,8 +288,9 @@ def why_not_removable(connection: KafkaConnection, cluster: str) -> str | None:
 def removal_advice(topic: str) -> str:
     """What to do about a deadletter topic of version 0.1.0."""
     return (
-        f"Topic {topic} has {CLEANUP_POLICY}={KEPT_FOR_EVER[CLEANUP_POLICY]} and keeps every record for ever, so dead "
-        "letters cannot be removed from it. Set it to compact with `headgate topic create`, as a user with the right "
+        f"Topic {topic} has {CLEANUP_POLICY}={KEPT_FOR_EVER[CLEANUP_POLICY]} and keeps every record, so "
+        "dead letters cannot be removed from it. Set it to compact with `headgate topic create`, as a "
+        "user with the right "
         "AlterConfigs on it"
     )
 
@@ -297,7 +298,8 @@ def removal_advice(topic: str) -> str:
 def clock_advice(topic: str) -> str:
     """What to do about a topic that does not tell the time."""
     return (
-        f"Topic {topic} does not tell the brokers' time, so lags are computed by the clocks of agents. Set it with: "
+        f"Topic {topic} does not have the brokers' timestamps, so lags are computed with the agents' "
+        "clocks. Set it with: "
         f"kafka-configs.sh --alter --entity-type topics --entity-name {topic} "
         f"--add-config {TIMESTAMP_TYPE}={BROKERS_TIME}"
     )

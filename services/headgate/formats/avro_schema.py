@@ -112,13 +112,15 @@ def parse_avro(text: str) -> AvroType:
         known: dict[str, Any] = {}
         parsed = parse_schema(msgspec.json.decode(text), named_schemas=known, _write_hint=False)
     except (SchemaParseException, msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ChangeError(f"it is no Avro schema: {type(error).__name__}: {error}") from error
+        raise ChangeError(f"it is not a valid Avro schema: {type(error).__name__}: {error}") from error
     try:
         return _Walk(known).node(parsed, 0)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, ChangeError):
             raise
-        raise ChangeError(f"it is no Avro schema that a converter writes: {type(error).__name__}: {error}") from error
+        raise ChangeError(
+            f"it is not an Avro schema that a converter writes: {type(error).__name__}: {error}"
+        ) from error
 
 
 def columns_with_defaults(text: str) -> frozenset[str]:

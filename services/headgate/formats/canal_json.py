@@ -88,7 +88,7 @@ def look(value: bytes) -> SourceTable | Whose:
     try:
         label = _label.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ChangeError(f"the value is no Canal-JSON message: {error}") from error
+        raise ChangeError(f"the value is not a Canal-JSON message: {error}") from error
     if label.type == WATERMARK:
         return Whose.EVERYBODY
     if label.type != _TRUNCATE and (label.is_ddl or label.type in _PASSED_OVER):
@@ -132,7 +132,7 @@ class Decoder:
         try:
             message = _message.decode(value)
         except PARSE_ERRORS as error:
-            raise ChangeError(f"the value is no Canal-JSON message: {error}") from error
+            raise ChangeError(f"the value is not a Canal-JSON message: {error}") from error
         if message.type == WATERMARK:
             self._pass(message, partition, offset)
             return []
@@ -177,8 +177,8 @@ class Decoder:
         if commit_ts is None:
             if self._tidb:
                 raise ChangeError(
-                    "no _tidb.commitTs: add enable-tidb-extension=true to the sink URI of the TiCDC changefeed, or say "
-                    "source.format: canal-json, which gives no resolved_ts"
+                    "no _tidb.commitTs: add enable-tidb-extension=true to the sink URI of the TiCDC changefeed, or "
+                    "set source.format: canal-json, which gives no resolved_ts"
                 )
             return True
         _check_ts("_tidb.commitTs", commit_ts)
@@ -221,8 +221,8 @@ def _left_out(message: _Message, number: int, columns: Collection[str]) -> Row:
     old = message.old[number] if message.old is not None and number < len(message.old) else None
     if old is None:
         raise ChangeError(
-            f"the row lacks {', '.join(sorted(columns))}, and without 'old' the message does not say whether they "
-            "became NULL or did not change: let the writer send all columns, with NULLs"
+            f"the row lacks {', '.join(sorted(columns))}, and without 'old' it is not known whether they "
+            "became NULL or did not change: configure the writer to send all columns, with NULLs"
         )
     return {column: None if column in old else ABSENT for column in columns}
 

@@ -46,8 +46,7 @@ def named(database: object, schema: object, table: object) -> SourceTable:
     space = schema or database
     if not isinstance(space, str) or not isinstance(table, str) or not table:
         raise ChangeError(
-            "the event does not say which table it is of: a feed with source.tables needs events as the connector "
-            "writes them"
+            "the event does not name its table: a feed with source.tables needs events as the connector writes them"
         )
     return (space, table)
 

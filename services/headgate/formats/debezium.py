@@ -43,8 +43,8 @@ def keyless_row(op: str, *, appended: bool) -> Row:
         return {}
     if appended:
         raise ChangeError(
-            f"op={op!r} on a table without key: which of its rows is meant cannot be told at the sink; rows "
-            "of such a table can only be added (sink.keyless: append)"
+            f"op={op!r} on a table without key: it does not identify a row at the sink; rows of such a table "
+            "can only be added (sink.keyless: append)"
         )
     raise ChangeError(
         "the event has no key: its source table has no primary key; add one, or choose columns with the "

@@ -326,7 +326,7 @@ def envelope_meanings(schema: AvroType) -> dict[str, str]:
 def _columns_of(envelope: Record) -> dict[str, AvroType]:
     row = optional_part(envelope.fields["after"]) if "after" in envelope.fields else None
     if row is not None and not isinstance(row, Record):
-        raise ChangeError("it is not a Debezium envelope: its field 'after' is no record of columns")
+        raise ChangeError("it is not a Debezium envelope: its field 'after' is not a record of columns")
     return {} if row is None else row.fields
 
 
@@ -398,7 +398,7 @@ def _in_full(read: Reader, there: Sequence[tuple[str, ...]], paths: Sequence[tup
 
 def _key_plan(schema_id: int, schema: AvroType) -> _Plan:
     if not isinstance(schema, Record):
-        raise ChangeError("it is no record of key columns")
+        raise ChangeError("it is not a record of key columns")
     check_columns(schema.fields)
     semantics = {column: meaning_of(node) for column, node in schema.fields.items()}
     return _Plan(schema_id, schema, _read(schema, [()]), semantics, _have_collections(schema.fields))

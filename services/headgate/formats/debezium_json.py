@@ -309,7 +309,9 @@ class Decoder:
         told = None if source is None else source.ts_ms
         made_at = source_time(told)
         if self._transactions and made_at != told:
-            raise ChangeError(f"source.ts_ms is {told}: no time in milliseconds since 1970, by which a feed ends")
+            raise ChangeError(
+                f"source.ts_ms is {told}: not a time in milliseconds since 1970, which a feed with a target needs"
+            )
         return made_at
 
     def _remember(

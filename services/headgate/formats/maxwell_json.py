@@ -92,7 +92,7 @@ def look(value: bytes) -> SourceTable | Whose:
     try:
         label = _label.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ChangeError(f"the value is no message of Maxwell: {error}") from error
+        raise ChangeError(f"the value is not a message of Maxwell: {error}") from error
     return Whose.NOBODY if label.type in _PASSED_OVER else named(label.database, None, label.table)
 
 
@@ -135,7 +135,7 @@ class Decoder:
         try:
             message = _message.decode(value)
         except PARSE_ERRORS as error:
-            raise ChangeError(f"the value is no message of Maxwell: {error}") from error
+            raise ChangeError(f"the value is not a message of Maxwell: {error}") from error
         if message.type in _PASSED_OVER:
             return []
         operation = _ROWS.get(message.type)
@@ -171,7 +171,7 @@ class Decoder:
         if odd:
             raise ChangeError(
                 f"a tombstone whose key has {', '.join(odd)}: Maxwell writes such values differently in keys and rows, "
-                "so which row it deletes cannot be told"
+                "so it is not known which row it deletes"
             )
         spelled = {column.lower(): column for column in self._columns}
         named: Row = {spelled.get(column.lower(), column): each for column, each in pairs.items()}
@@ -186,8 +186,8 @@ class Decoder:
         lacking = sorted((message.old or {}).keys() - message.data.keys())
         if lacking and self._output_nulls is not False:
             raise ChangeError(
-                f"the row lacks {', '.join(lacking)}, although they are in 'old': let Maxwell write NULLs "
-                "(output_nulls=true) and all columns of the table, or tell the feed (source.output_nulls: false)"
+                f"the row lacks {', '.join(lacking)}, although they are in 'old': configure Maxwell to write "
+                "NULLs (output_nulls=true) and all columns of the table, or set source.output_nulls: false"
             )
         return message.data
 
@@ -231,8 +231,8 @@ def _named(names: Sequence[str], row: Row, message: _Message) -> Row:
 def _without_key(kind: str, *, keyless: bool) -> str:
     if keyless:
         return (
-            f"{kind} on a table without primary key: which of its rows is meant cannot be told at the sink; rows of "
-            "such a table can only be added (sink.keyless: append)"
+            f"{kind} on a table without primary key: it does not identify a row at the sink; rows of such a "
+            "table can only be added (sink.keyless: append)"
         )
     return (
         "the table has no primary key: add one at the source, rows are found by it; or, if rows are only ever added, "

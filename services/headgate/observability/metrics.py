@@ -177,7 +177,7 @@ class AgentStream(Collector):
         batches.add_metric([], said["batches"])
         behind = GaugeMetricFamily(
             "headgate_spark_behind_rows",
-            "most offsets that a partition is behind its end; none while a query has not told, or there is no query",
+            "most offsets that a partition is behind its end; none before a query's first report, or without a query",
         )
         if said["behind_rows"] is not None:
             behind.add_metric([], said["behind_rows"])

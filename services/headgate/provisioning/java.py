@@ -90,7 +90,7 @@ def _ask(executable: Path) -> tuple[int, Path]:
     version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", said)
     home = re.search(r"java\.home = (.+)", said)
     if version is None or home is None:
-        raise EmbeddedError(f"{executable} does not say its version")
+        raise EmbeddedError(f"{executable} does not print its version")
     return int(version[1]), Path(home[1].strip())
 
 

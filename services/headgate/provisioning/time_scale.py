@@ -23,5 +23,5 @@ def scaled_seconds(seconds: float) -> float:
     except ValueError:
         scale = math.nan
     if not 1 <= scale < math.inf:
-        raise EmbeddedError(f"{TIME_SCALE_VARIABLE}={said}: a number from 1 on is wanted")
+        raise EmbeddedError(f"{TIME_SCALE_VARIABLE}={said}: it must be a number of 1 or more")
     return seconds * scale

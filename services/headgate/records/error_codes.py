@@ -56,7 +56,7 @@ _ROWS: Final = (
         Stage.SOURCE,
         False,
         "the source cannot be read",
-        "the message says what; see the broker",
+        "the message has the reason; check the broker",
     ),
     ErrorCode(
         "source_unreachable",
@@ -70,7 +70,7 @@ _ROWS: Final = (
         Stage.SOURCE,
         False,
         "a source topic has more partitions than when the feed began: the order of a key's changes is lost",
-        "let the source write to a new topic, copy the table afresh, make the feed again",
+        "let the source write to a new topic, copy the table again, re-create the feed",
     ),
     ErrorCode(
         "source_format",
@@ -104,7 +104,7 @@ _ROWS: Final = (
         "source_table_name",
         Stage.SOURCE,
         False,
-        "no table's name can be made of a topic's",
+        "a table's name cannot be derived from a topic's name",
         "correct `sink.table`",
     ),
     ErrorCode(
@@ -112,27 +112,27 @@ _ROWS: Final = (
         Stage.SOURCE,
         False,
         "the source database (`source.database`) cannot be read, or is not the one that the changes come from",
-        "do what the message says: correct `source.database`, its password file or its rights",
+        "follow the message: correct `source.database`, its password file or its rights",
     ),
     ErrorCode(
         "source_offset_expired",
         Stage.SOURCE,
         False,
-        "changes not applied yet have been deleted from the topic",
-        "copy the table afresh, make the feed again, and give the topic a longer retention",
+        "changes that were not applied yet have been deleted from the topic",
+        "copy the table again, re-create the feed, and give the topic a longer retention",
     ),
     ErrorCode(
         "source_start_in_future",
         Stage.SOURCE,
         False,
-        "a time to start at that has not come yet",
+        "the time to start at is in the future",
         "take an earlier one, or `latest`",
     ),
     ErrorCode(
         "source_start_partitions",
         Stage.SOURCE,
         False,
-        "`source.start_offsets` names others than the topic's partitions",
+        "`source.start_offsets` does not list exactly the topic's partitions",
         "give an offset for each partition of the topic",
     ),
     ErrorCode(
@@ -147,28 +147,29 @@ _ROWS: Final = (
         Stage.SOURCE,
         True,
         "the topic `generation` cannot be read, or does not name the feed among its readers yet",
-        "the message says which; a coordinator of the feed's shard must be running",
+        "the message has the reason; a coordinator of the feed's shard must be running",
     ),
     ErrorCode(
         "change_log_gap",
         Stage.SOURCE,
         False,
-        "a stream of the change log was retired before the feed had read it: the order of what is left is not known",
-        "copy the table afresh and make the feed again",
+        "a stream of the change log was retired before the feed had read it, so the order of the "
+        "remaining changes is unknown",
+        "copy the table again and re-create the feed",
     ),
     ErrorCode(
         "source_is_change_log",
         Stage.SOURCE,
         False,
-        "a topic of the feed is a change log's, whose keys move between its partitions",
+        "a topic of the feed belongs to a change log, whose keys move between partitions",
         "name it by `source.change_log`",
     ),
     ErrorCode(
         "source_transactions",
         Stage.SOURCE,
         False,
-        "what `source.transaction_topic` names cannot say to which time the feed's tables are complete",
-        "the message says why; correct the option, or leave it out",
+        "`source.transaction_topic` does not show up to which time the feed's tables are complete",
+        "the message has the reason; correct the option, or remove it",
     ),
     ErrorCode(
         "target_before_snapshot",
@@ -189,16 +190,16 @@ _ROWS: Final = (
         Stage.SOURCE,
         True,
         "the Spark query that reads the topics has ended",
-        "it is started again; if it keeps ending, its error has the cause: memory, a key or file that Java cannot "
-        "open, an executor that lacks something",
+        "it is restarted; if it keeps ending, its error has the cause: memory, a key or file that Java "
+        "cannot open, an incomplete executor",
     ),
     ErrorCode(
         MEMORY_SHORT,
         Stage.SOURCE,
         True,
-        "the agent's Spark JVM has run out of memory, and reads its backlog in small portions since",
-        "nothing, if it happens once: the portions grow step by step; else give the JVM more memory "
-        "(HEADGATE_SPARK__MEMORY), or give the feed a smaller batch_rows_max",
+        "the agent's Spark JVM has run out of memory, and now reads its backlog in small portions",
+        "nothing, if it happens once: the portions grow again step by step; otherwise give the JVM more "
+        "memory (HEADGATE_SPARK__MEMORY), or lower the feed's batch_rows_max",
     ),
     ErrorCode(
         "feed_spec",
@@ -211,7 +212,7 @@ _ROWS: Final = (
         "change_undecodable",
         Stage.DECODE,
         False,
-        "a record is no change of the feed's format",
+        "a record is not a change in the feed's format",
         "the message names topic, partition and offset: is `source.format` right?",
     ),
     ErrorCode(
@@ -225,67 +226,68 @@ _ROWS: Final = (
         "internal",
         Stage.DECODE,
         False,
-        "an error nobody expected, in reading, decoding or applying",
+        "an unexpected error while reading, decoding or applying",
         "a bug: report it with the agent's log",
     ),
     ErrorCode(
         "sink",
         Stage.SINK,
         False,
-        "the sink cannot do what was asked",
+        "the sink failed or refused an operation",
         "the message says what",
     ),
     ErrorCode(
         "sink_fenced",
         Stage.SINK,
         False,
-        "another assignment has claimed the table: this one is over",
-        "nothing: the owner gives the table out again under a higher epoch",
+        "another assignment has claimed the table, so this one has ended",
+        "nothing: the owner assigns the table again under a higher epoch",
     ),
     ErrorCode(
         "sink_moved",
         Stage.SINK,
         True,
-        "the sink's position is not where this assignment left it, or another partition told it another table",
-        "nothing: it goes on from the sink's",
+        "the sink's position is not where this assignment left it, or another partition recorded another table name",
+        "nothing: it continues from the sink's position",
     ),
     ErrorCode(
         "sink_conflict",
         Stage.SINK,
         False,
-        "another cluster, another feed or an epoch unknown to the log holds the table",
-        "find out who writes it; end that, then `headgate feed resume`",
+        "another cluster, another feed or an unknown epoch has claimed the table",
+        "find out what writes it and end that, then `headgate feed resume`",
     ),
     ErrorCode(
         "sink_refused",
         Stage.SINK,
         False,
-        "the sink cannot take the table: missing, without key, without rights, or its user cannot log in",
-        "do what the message says: the table is tried again once a minute, by another agent first, or at once by "
-        "`headgate feed resume`",
+        "the sink refuses the table: it is missing, has no key or no rights, or its user cannot log in",
+        "follow the message: the table is retried once a minute, first by another agent, or at once "
+        "with `headgate feed resume`",
     ),
     ErrorCode(
         COPY_FAILED,
         Stage.SINK,
         False,
-        "rows that were asked for by `headgate table resync` or `headgate verify --repair` could not be copied; all "
-        "of them were written, or none",
-        "the message says why; the table resumes by itself, without the copy",
+        "rows requested with `headgate table resync` or `headgate verify --repair` could not be copied; "
+        "either all of them were written, or none",
+        "the message has the reason; the table resumes by itself, without the copy",
     ),
     ErrorCode(
         "rows_refused",
         Stage.SINK,
         False,
-        "the sink does not take the copied rows",
-        "the message says why; it is reported as `copy_failed`",
+        "the sink refuses the copied rows",
+        "the message has the reason; it is reported as `copy_failed`",
     ),
     ErrorCode(
         "sink_column_missing",
         Stage.SINK,
         True,
-        "the changes have a column that the sink table has not: it was added, or renamed, at the source first",
-        "make the same change at the sink, as the message says: the table goes on by itself (after half an hour of "
-        "waiting: `headgate feed resume`). With `sink.tables: evolve` Headgate adds the column where it can",
+        "the changes have a column that is missing in the sink's table: it was added or renamed at the source first",
+        "make the same change at the sink, with the statement in the message: the table continues by "
+        "itself (after half an hour of waiting: `headgate feed resume`). With `sink.tables: evolve` "
+        "Headgate adds the column if it can",
     ),
     ErrorCode(
         "sink_unavailable",
@@ -305,7 +307,7 @@ _ROWS: Final = (
         "value_refused",
         Stage.SINK,
         False,
-        "the sink does not take a change as it is: a value, a key, or a row that a trigger skips",
+        "the sink refuses a change: a value, a key, or a row that a trigger skips",
         "the message names table, column and offset, and what to do about that change; then `headgate feed resume`. To "
         "set that record aside: `headgate feed skip`. To set all such changes aside: `on_bad_change: quarantine`",
     ),
@@ -313,17 +315,17 @@ _ROWS: Final = (
         "constraint_violated",
         Stage.SINK,
         True,
-        "a rule over several rows or tables refuses a change, or an update lacks large columns of a row that the sink "
-        "does not have",
-        "it may heal with another table's change, or with the row's delete, where both were sent again; if it stays, "
-        "the sink has rows or rules the source has not, or has lost a row",
+        "a constraint over several rows or tables refuses a change, or an update omits large columns of "
+        "a row that the sink does not have",
+        "another table's change, or the row's delete if both were sent again, may resolve it; if it "
+        "stays, the sink has rows or constraints that the source does not have, or has lost a row",
     ),
     ErrorCode(
         "quarantine_full",
         Stage.SINK,
         False,
         "more changes of the table are bad than the feed may set aside in an hour",
-        "see `headgate deadletter list`: is it the table that has changed? then `headgate feed resume`",
+        "check `headgate deadletter list`: has the table itself changed? then `headgate feed resume`",
     ),
     ErrorCode(
         "quarantine_unavailable",
@@ -336,15 +338,16 @@ _ROWS: Final = (
         "start_timeout",
         Stage.SCHEDULING,
         True,
-        "an agent was given the table and has not begun to write it in time, nor said why",
-        "see the agent's log; if it hangs, end it: its tables go elsewhere after a lease",
+        "the assigned agent has not started to write the table in time, and has not reported a reason",
+        "check the agent's log; if it hangs, end it: its tables move to other agents after a lease",
     ),
     ErrorCode(
         "drain_timeout",
         Stage.SCHEDULING,
         True,
-        "an agent was told to hand the table over, or to close it, and has not in time, nor said why",
-        "nothing: another claims it, and the sink fences the agent; see the agent's log, and if it hangs, end it",
+        "the agent has not handed over or closed the table in time, and has not reported a reason",
+        "nothing: another agent claims it, and the sink fences this one; check the agent's log, and if "
+        "it hangs, end it",
     ),
 )
 

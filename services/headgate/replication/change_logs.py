@@ -119,8 +119,8 @@ class ChangeLogFollower:
             raise ChangeLogMissingError(f"change log {name} no longer exists on the topic generation")
         if reader not in state.readers.get(name, {}):
             raise ChangeLogUnavailableError(
-                f"change log {name} does not know of reader {reader} yet: what the feed has to read could be retired. "
-                "Its coordinator says so within seconds"
+                f"change log {name} does not know reader {reader} yet, so streams that the feed must read could "
+                "be retired. Its coordinator registers it within seconds"
             )
         for partition, (first, upto) in gaps_of(state, name, positions, ends).items():
             raise ChangeLogGapError(

@@ -101,7 +101,7 @@ def _write(path: Path) -> None:
             )
         if code != 0 or not written.is_file():
             raise ClassArchiveError(
-                f"Spark ended with code {code} without having written {written}: look at the free space there. {said}"
+                f"Spark ended with code {code} without having written {written}: check the free space there. {said}"
             )
         written.replace(path)
     finally:

@@ -38,9 +38,10 @@ def _created(
     if not parts.sink.is_new(claim):
         if claim.table in plan_missing(spec, [plan], said, described).lacking:
             raise SinkRefusedError(
-                f"{refused}. Headgate has written to it before, and does not create it again, because an empty table "
-                "would lack those rows. Restore the table, or pause the feed and run `headgate feed resume "
-                f"{claim.identity.feed} --from earliest`: it then creates the table and applies what the topic holds"
+                f"{refused}. Headgate has written to it before and does not re-create it, because those rows "
+                "would be missing. Restore the table, or pause the feed and run `headgate feed resume "
+                f"{claim.identity.feed} --from earliest`: it then creates the table and applies all changes of "
+                "the topic"
             ) from refused
         return False
     return create_missing(spec, plan, said, described)

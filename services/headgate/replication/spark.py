@@ -88,7 +88,7 @@ def end_of_jvm(error: Exception) -> str:
         return f"the Spark JVM does not answer: {error}"
     if code == OUT_OF_MEMORY_EXIT:
         return OUT_OF_MEMORY
-    return f"the Spark JVM ended with code {code}: what it said is in the agent's output"
+    return f"the Spark JVM ended with code {code}: its output is in the agent's output"
 
 
 def _ship(session: SparkSession, scratch: Path) -> None:

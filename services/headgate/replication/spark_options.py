@@ -12,12 +12,12 @@ import msgspec
 REFUSED_OPTIONS: Final[dict[str, str]] = {
     "minpartitions": "it splits a Kafka partition over tasks, changes of one key would overtake each other",
     "maxrecordsperpartition": "it splits a Kafka partition over tasks, changes of one key would overtake each other",
-    "subscribe": "Headgate says which partitions are read, from which offsets",
-    "subscribepattern": "Headgate says which partitions are read, from which offsets",
-    "assign": "Headgate says which partitions are read, from which offsets",
-    "startingoffsets": "the sink's positions say where reading starts",
-    "startingtimestamp": "the sink's positions say where reading starts",
-    "startingoffsetsbytimestamp": "the sink's positions say where reading starts",
+    "subscribe": "Headgate decides which partitions are read, from which offsets",
+    "subscribepattern": "Headgate decides which partitions are read, from which offsets",
+    "assign": "Headgate decides which partitions are read, from which offsets",
+    "startingoffsets": "the sink's positions decide where reading starts",
+    "startingtimestamp": "the sink's positions decide where reading starts",
+    "startingoffsetsbytimestamp": "the sink's positions decide where reading starts",
     "failondataloss": "a skipped offset is a lost change",
     "kafka.isolation.level": "changes of aborted transactions never happened",
     "maxoffsetspertrigger": "it is the feed's batch_rows_max",
@@ -25,7 +25,7 @@ REFUSED_OPTIONS: Final[dict[str, str]] = {
     "spark.speculation": "two attempts of one task would race; the sink would refuse one and stop the span",
     "spark.task.maxfailures": "a second attempt of a task finds the sink moved; the agent restarts the lane instead",
     "spark.python.worker.reuse": "a sink connection would be made for every batch",
-    "spark.sql.shuffle.partitions": "there is no shuffle, a key never leaves its source partition",
+    "spark.sql.shuffle.partitions": "queries have no shuffle: a key never leaves its source partition",
     "spark.streaming.dynamicallocation.enabled": (
         "it is of Spark's older streams and does nothing here; spark.dynamicAllocation.enabled does"
     ),

@@ -394,7 +394,7 @@ def _within(rows: SpanRows, chunk: Chunk) -> Chunk:
 
 def _check_progress(before: Positions, reached: Positions, end: Positions) -> None:
     if before == reached != end:
-        raise RuntimeError(f"the sink says that a part of a batch was applied, but its positions stay at {reached}")
+        raise RuntimeError(f"the sink reports that a part of a batch was applied, but its positions stay at {reached}")
 
 
 def _described(error: Exception) -> str:

@@ -178,7 +178,7 @@ class Candidate(Generic[StateT]):
         if self.writer.end_hanging([Placed(partition, Fact(harmless[partition.topic], None)) for partition in hidden]):
             _log.warning("a transaction whose end a broker has lost (docs/bugs.md, B20) is ended: %s", places)
         else:
-            _log.warning("the replay stands still: %s; nothing is known of a transaction of ours there", places)
+            _log.warning("the replay does not advance: %s; no open transaction of Headgate is known there", places)
 
     def stalled(self, now: float) -> str | None:
         """Why the replay cannot reach its end, once it has stood still for too long."""
@@ -186,7 +186,7 @@ class Candidate(Generic[StateT]):
             return None
         places = self._places(self._behind())
         return (
-            f"replay has stood still for {CAMPAIGN_STALL_SECONDS_MAX:.0f} s ({places}): a transaction stays open, "
+            f"replay has not advanced for {CAMPAIGN_STALL_SECONDS_MAX:.0f} s ({places}): a transaction stays open, "
             "another producer's or one whose end a restarted broker has lost (docs/bugs.md, B20); find it with "
             "kafka-transactions.sh find-hanging and end it with kafka-transactions.sh abort"
         )

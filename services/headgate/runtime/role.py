@@ -305,7 +305,7 @@ class Role(Generic[StateT]):
             if self._term is not None:
                 self._term.step_down(now)
         except LogError as error:
-            reason = f"resigned, but could not say so on the log, so a standby waits for the lease: {error}"
+            reason = f"resigned, but could not record that in Kafka, so a standby waits for the lease: {error}"
         self._end(reason)
 
     def _cede(self, now: Now, reason: str) -> None:

@@ -114,8 +114,8 @@ def check_advance(claim: Claim, table: str, ranges: Mapping[int, OffsetRange], r
             raise SinkFencedError(f"{where}: epoch {claim.epoch} is sealed")
         if row.next_offset != wanted.expected:
             raise SinkMovedError(
-                f"{where}: the sink is at offset {row.next_offset}, the batch begins at {wanted.expected}: "
-                "go on from the sink's"
+                f"{where}: the sink is at offset {row.next_offset}, the batch starts at {wanted.expected}: "
+                "continue from the sink's"
             )
     raise SinkMovedError(f"{table}, {claim.topic}: the sink changed while it was looked at")
 

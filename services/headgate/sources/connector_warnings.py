@@ -52,8 +52,8 @@ _TEXTS: Final = {
     "hidden": (
         "NULL may arrive as the column's default ({}). Set key.converter.replace.null.with.default and "
         "value.converter.replace.null.with.default to false at the connector (JSON), or "
-        "value.converter.ignore.default.for.nullables to true (Confluent's Avro converter; Apicurio's lacks this "
-        "setting), and snapshot the tables again"
+        "value.converter.ignore.default.for.nullables to true (Confluent's Avro converter; Apicurio's "
+        "does not have this setting), and snapshot the tables again"
     ),
     "missing": (
         "the newest events do not have all columns of the sink's tables ({}), so these get the sink's default. "

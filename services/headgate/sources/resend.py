@@ -131,8 +131,8 @@ def _why_not_there(connection: KafkaConnection, original: Original, change_logs:
         )
     if original.topic_id is None:
         return (
-            f"the record does not say which topic {topic} its offset is of, because an older Headgate or an older "
-            "broker wrote it. Write the row at the source again"
+            f"the record does not have the id of the topic {topic} that its offset belongs to, because an "
+            "older Headgate or an older broker wrote it. Write the row at the source again"
         )
     ids = topic_ids(connection, [topic])  # asked for before offsets, see there
     if topic not in ids:

@@ -183,7 +183,7 @@ class _Planner:
             if wanted is not None and (enum.schema, enum.name) == (wanted.schema, wanted.name) and enum != wanted:
                 raise _NotAddedError(
                     f"the sink's enum {mapped.type.sql} has other labels than the source's. Run ALTER TYPE "
-                    f"{mapped.type.sql} ADD VALUE … for each label that it lacks"
+                    f"{mapped.type.sql} ADD VALUE … for each missing label"
                 )
 
     def _check_new(self, column: SourceColumn, mapped: Mapped) -> None:

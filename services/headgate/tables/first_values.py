@@ -59,12 +59,12 @@ def _expression(column: PostgresColumn | MysqlColumn, missing: str | None) -> Un
         return UnknownValue("the source computes it, so each of those rows may have another value")
     if isinstance(column, MysqlColumn):
         is_unknown = column.default is None and not column.is_nullable
-        why = "it is NOT NULL at the source, whose present default does not tell what those rows have"
+        why = "it is NOT NULL at the source, and its current default may differ from the value of those rows"
         return UnknownValue(why) if is_unknown else column.default
     if missing is not None:
         is_boolean = column.base == "boolean"
         return _BOOLEANS.get(missing, missing) if is_boolean else f"{postgresql_literal(missing)}::text"
     # A default that was set after the column was added is not that of older rows. It is, where the table was rewritten.
     is_unknown = column.default is not None and column.is_nullable
-    why = "it has a default, but the source's catalogue does not tell whether those rows have it"
+    why = "it has a default, but the source's catalogue does not show whether those rows have it"
     return UnknownValue(why) if is_unknown else column.default

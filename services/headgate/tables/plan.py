@@ -88,7 +88,7 @@ def _taken(enum: EnumType) -> Refusal:
 
 
 def _text(tables: Sequence[CreateTable], sink: Sink) -> str:
-    lines = ["-- Tables that the sink lacks, written by Headgate."]
+    lines = ["-- Tables that are missing at the sink, written by Headgate."]
     lines += [f"{statement};" for statement in (*session_settings(sink.product), *needed_first(tables, sink))]
     for table in tables:
         lines += ["", *map(_comment, table.notes), *(f"{statement};" for statement in table.statements)]

@@ -52,7 +52,7 @@ def _partition() -> int:
     """Of the record that is being taken: tables are changed from within a stream only."""
     event = current_event()
     if event is None:
-        raise RuntimeError("lag is told of from within an agent's stream only")
+        raise RuntimeError("lag is reported within an agent's stream only")
     return event.message.partition
 
 

@@ -158,7 +158,7 @@ ROUTES: Final = (
     ),
     Route(
         path="/v1/owners",
-        summary="who owns each shard and who stands by, as `headgate coordinator list`",
+        summary="the owner and the standbys of each shard, as in `headgate coordinator list`",
         kind=list[OwnerRow],
         answer=lambda known, _path, _query: owner_rows(known.snapshot, known.shards, wall_ms()),
     ),
@@ -186,7 +186,7 @@ def answer_to(route: Route, known: Known, path: Mapping[str, str], query: Mappin
     unknown = sorted(set(query) - set(route.query))
     if unknown:
         allowed = ", ".join(route.query) or "none"
-        raise BadQueryError(f"{unknown[0]} is no parameter of {route.path}; its parameters are: {allowed}")
+        raise BadQueryError(f"{unknown[0]} is not a parameter of {route.path}; its parameters are: {allowed}")
     found = route.answer(known, path, query)
     return None if found is None else msgspec.to_builtins(found)
 
@@ -219,8 +219,8 @@ def openapi() -> dict[str, Any]:
     about = {
         "title": "Headgate views",
         "version": __version__,
-        "description": "What stands on Headgate's control topics and how it came about. Rebuilt from the topics at "
-        "each start: a history begins with what compaction has left there.",
+        "description": "The state on Headgate's control topics and its history. Rebuilt from the topics at each start, "
+        "so a history starts with what compaction has left.",
     }
     return {"openapi": "3.1.0", "info": about, "paths": paths, "components": {"schemas": components}}
 

@@ -242,7 +242,9 @@ class ViewsService:
         try:
             await app.start()
         except KafkaError as error:
-            raise LogError(f"Faust's client cannot go on with Kafka at {self._settings.bootstrap}: {error}") from error
+            raise LogError(
+                f"Faust's client cannot continue with Kafka at {self._settings.bootstrap}: {error}"
+            ) from error
         await app.add_runtime_dependency(lags.table)
 
     async def _show_positions(self, model: ViewsModel) -> None:

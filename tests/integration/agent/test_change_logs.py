@@ -293,7 +293,7 @@ def test_a_feed_that_is_not_registered_does_not_begin(world: ChangeLogBed) -> No
     executor, task = world.executor(), world.task(world.plan(), 1)
     executor.add_table(task, prepare=False)
     error = eventually(lambda: (s := executor.status(task.id)) and s.error, "an error")
-    assert f"does not know of reader feed.{world.bed.feed} yet" in error
+    assert f"does not know reader feed.{world.bed.feed} yet" in error
     world.report()
     reached(executor, task.id, TaskState.REPLICATING)
 

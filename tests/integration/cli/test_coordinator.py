@@ -478,7 +478,7 @@ def test_a_feed_without_tables_gets_them_when_their_topics_come(
     assert "has 5 partitions, the feed started with 2" in " ".join(headgate("why", "late").stderr.split())
     resumed = headgate("feed", "resume", "late")
     assert resumed.exit_code == ExitCode.REQUEST_REFUSED
-    assert "cannot go on" in resumed.stderr
+    assert "cannot continue" in resumed.stderr
     assert headgate("feed", "delete", "late", "--yes").exit_code == 0
 
 

@@ -216,7 +216,7 @@ def test_a_change_of_another_incarnation_or_of_an_unknown_topic_is_refused(shop:
     code, rows = replayed("--yes")
     assert code == ExitCode.REQUEST_REFUSED
     assert [rows[number]["verdict"] for number in range(3)] == ["unknown", "unknown", "resent"]
-    assert "does not say which topic" in rows[0]["detail"]
+    assert "does not have the id of the topic" in rows[0]["detail"]
     assert "incarnation 0, this is incarnation 1" in rows[1]["detail"]
     assert len(shop.records()) == 4
 

@@ -119,7 +119,7 @@ def test_a_topic_that_does_not_tell_the_time_is_altered(cluster: Cluster, caplog
         for number in range(2):
             writer.write([heartbeat(number)], ANSWER_SECONDS)
         assert not log.clock.is_known
-    (said,) = [record.message for record in caplog.records if "does not tell the brokers' time" in record.message]
+    (said,) = [record.message for record in caplog.records if "does not have the brokers' timestamps" in record.message]
     assert f"--entity-name {name} --add-config message.timestamp.type=LogAppendTime" in said
     assert create_topics(cluster) == []
     with closing(open_log(cluster)) as log, closing(log.writer("a1")) as writer:

@@ -305,7 +305,7 @@ def test_the_commands_from_creation_to_removal(cluster: Cluster, log: KafkaLog, 
     assert (one["state"], one["ranges"], one["streams"], one["until"]) == ("operating", 8, 16, None)
     # A dry run changes nothing.
     joins = ("--add-node", "new", "--vnodes", "3", "--shards", "5")
-    assert answer(cluster, "update", *joins, "--dry-run")["would"] == "begin a generation of 11 ranges and 31 streams"
+    assert answer(cluster, "update", *joins, "--dry-run")["would"] == "start a generation of 11 ranges and 31 streams"
     assert answer(cluster, "update", *joins)["status"] == "done"
     first, second = answer(cluster, "list")
     assert (first["timestamp"], first["until"], second["streams"]) == (one["timestamp"], second["from"], 31)
@@ -313,7 +313,7 @@ def test_the_commands_from_creation_to_removal(cluster: Cluster, log: KafkaLog, 
     ring = tmp_path / "ring.yaml"
     ring.write_text(run(cluster, "ring").stdout)
     would = answer(cluster, "repair", "--ring", str(ring), "--dry-run")["would"]
-    assert would == "begin no generation: the latest one is for this ring (every row is there)"
+    assert would == "start no generation: the latest one is for this ring (every row exists)"
     assert "nothing is wrong" in answer(cluster, "repair", "--ring", str(ring))["reason"]
     # Where a key's writes go is where the generation's streams are.
     streams = {row["stream"]: row for row in answer(cluster, "show")}

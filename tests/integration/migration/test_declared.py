@@ -132,4 +132,4 @@ def test_what_is_there_is_left_alone_and_what_is_missing_is_created(asked: Any, 
     without = without.replace(" UNIQUE KEY by_name (name),", "")
     assert "name would be dropped with all values" in ask(without).reason
     for statement in (table.replace("TABLE", "TABLE IF NOT EXISTS"), "ALTER TABLE items ADD c int", "DROP TABLE items"):
-        assert "takes the wanted CREATE TABLE" in ask(statement).reason
+        assert "takes the desired CREATE TABLE" in ask(statement).reason

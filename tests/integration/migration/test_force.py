@@ -107,7 +107,7 @@ def test_at_mariadb_it_is_refused_until_the_server_tells_who_holds_the_table(
             server.take_over(1)
             for session, table in ((holder, "items"), (dump, "others")):
                 hold(session, table)
-            with pytest.raises(LockUnavailableError, match=r"does not tell who holds shop\.items"):
+            with pytest.raises(LockUnavailableError, match=r"does not report which session holds shop\.items"):
                 server.end_holders("shop", "items")
             assert not is_over(holder)
             cursor.execute(

@@ -549,7 +549,7 @@ def test_a_column_that_rows_lack_is_null_refused_or_left_to_the_sink(database: D
     database.apply(claim, whole)
     changes = [Change(0, n, Operation.UPSERT, {"id": n}, {"id": n}, None, 0, semantics) for n in (1, 2)]
     if lacking == LACKING_UNKNOWN:
-        with pytest.raises(ValueRefusedError, match="column v: the row lacks this column"):
+        with pytest.raises(ValueRefusedError, match="column v: the row does not have this column"):
             database.apply(claim, *changes)
         return
     database.apply(claim, *changes)

@@ -80,7 +80,7 @@ def test_a_slot_that_nobody_reads_is_a_warning_once_it_keeps_much() -> None:
     kept = Slot("old", "pgoutput", "shop", False, "extended", 3 * 2**30)
     (found,) = postgresql(slots=(kept,))
     assert (found.state, found.subject, found.says) == (
-        State.WARNING, "old", "nobody reads it, and it keeps 3.0 GiB of WAL"
+        State.WARNING, "old", "no client reads it, and it retains 3.0 GiB of WAL"
     )  # fmt: skip
     assert postgresql(slots=(replace(kept, retained_bytes=1000),)) == []
 

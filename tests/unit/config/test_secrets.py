@@ -84,7 +84,7 @@ def test_hosts_are_anybodys_unless_there_is_a_list(folder: Path, monkeypatch: py
     [
         ("sslpassword=s3cret", "only the service may read"),
         ("passfile=/root/.pgpass", "sink.password_file"),
-        ("service=x", "write out what the service says"),
+        ("service=x", "write its values into the address"),
         ("oauth_client_secret=s3cret", "sink.password_file"),
         ("scram_client_key=s3cret", "sink.password_file"),
         ("application_name=x", "which feed"),

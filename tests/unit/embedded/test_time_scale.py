@@ -20,5 +20,5 @@ def test_bounds_are_stretched_by_what_the_environment_says(monkeypatch: pytest.M
 @pytest.mark.parametrize("said", ["0.5", "-1", "quick", "nan", "inf", ""])
 def test_what_is_no_factor_is_refused(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TIME_SCALE_VARIABLE, said)
-    with pytest.raises(EmbeddedError, match=r"HEADGATE_TIME_SCALE=.* a number from 1 on"):
+    with pytest.raises(EmbeddedError, match=r"HEADGATE_TIME_SCALE=.* a number of 1 or more"):
         scaled_seconds(1)

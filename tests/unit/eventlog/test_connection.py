@@ -45,7 +45,7 @@ def test_a_property_that_a_guarantee_stands_on_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["error_cb", "stats_cb", "logger", "on_delivery", "default.topic.config"])
 def test_a_key_that_only_python_knows_is_refused(name: str) -> None:
-    with pytest.raises(PropertyRefusedError, match=f"{name} is no property"):
+    with pytest.raises(PropertyRefusedError, match=f"{name} is not a property"):
         KafkaConnection("127.0.0.1:1", {name: "x"})
 
 

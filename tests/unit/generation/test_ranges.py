@@ -119,7 +119,7 @@ def test_partitions_that_cannot_be_are_refused() -> None:
         LogMap.of(1, [first, replace(second, generation=2)], 8)
     with pytest.raises(MapError, match="has no stream"):
         LogMap.of(1, [], 8)
-    with pytest.raises(MapError, match="no key's token"):
+    with pytest.raises(MapError, match="not the token of a key"):
         LogMap.of(1, [first, second], 8).stream_of(LOW)
 
 

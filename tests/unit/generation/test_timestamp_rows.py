@@ -193,4 +193,4 @@ def test_what_holds_back_a_removal_is_said_in_each_case() -> None:
     assert removal_of(records, "s", records.sets["s"], 199 + DELAY_MS + 5_000).due == ()
     assert removal_of(records, "s", records.sets["s"], 200 + DELAY_MS + 5_000).due == (100,)
     records = log_of((100, (A,)), (200, (B,)), kept_ms=0)
-    assert removal_of(records, "s", records.sets["s"], 10**15).held == {100: ("changes are kept for ever",)}
+    assert removal_of(records, "s", records.sets["s"], 10**15).held == {100: ("changes are kept without limit",)}

@@ -49,7 +49,7 @@ def test_on_the_way_back_only_what_no_statement_forms_is_wanted() -> None:
 def test_a_fact_less_or_more_is_refused_by_name() -> None:
     with pytest.raises(RefusedError, match="would lack owner ann after the change"):
         check_became(facts(OLD, OWNER), facts(OLD))
-    with pytest.raises(RefusedError, match=r"would have column grant bob \(note\) SELECT, which nobody asked for"):
+    with pytest.raises(RefusedError, match=r"would have column grant bob \(note\) SELECT, which was not requested"):
         check_became(facts(OLD), facts(OLD, GRANT))
 
 

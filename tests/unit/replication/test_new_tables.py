@@ -81,7 +81,7 @@ def test_a_feed_that_does_not_create_tables_refuses_a_missing_one(world: World) 
 
 def test_a_table_that_was_written_and_dropped_is_not_created_empty(world: World) -> None:
     world.is_new_ = False
-    with pytest.raises(SinkRefusedError, match="has written to it before, and does not create it again"):
+    with pytest.raises(SinkRefusedError, match="has written to it before and does not re-create it"):
         run(world)
     assert world.steps == ["check"]
 

@@ -21,7 +21,7 @@ def test_what_the_tables_need_comes_before_them() -> None:
     made = target_tables([ORDERS, ITEMS], Sink(Product.POSTGRESQL, frozenset({"public"})), {})
     assert made.refused == ()
     assert made.text == (
-        "-- Tables that the sink lacks, written by Headgate.\n"
+        "-- Tables that are missing at the sink, written by Headgate.\n"
         "SET client_encoding = 'UTF8';\n"
         'CREATE SCHEMA IF NOT EXISTS "shop";\n'
         "CREATE TYPE \"public\".\"mood\" AS ENUM ('glad', 'so, so');\n"
@@ -83,7 +83,7 @@ def test_a_note_stays_on_its_line() -> None:
     ("given", "says"),
     [
         ("total=int", "does not name a column of a table"),
-        ("orders.total=int", "orders is not a table that the sink lacks"),
+        ("orders.total=int", "orders is not missing at the sink"),
         ("shop.orders.total", "has no type"),
         ("shop.orders.total=", "has no type"),
         ("shop..total=int", "is not a valid name"),

@@ -48,8 +48,8 @@ def _log(facts: MysqlFacts) -> Iterator[Finding]:
         )
     else:
         yield Finding("log_bin", State.OK, "on")
-    yield _setting(facts, "binlog_format", "ROW", "statements do not say which rows they changed")
-    yield _setting(facts, "binlog_row_image", "FULL", "rows in the log lack columns")
+    yield _setting(facts, "binlog_format", "ROW", "statements do not identify the rows that they changed")
+    yield _setting(facts, "binlog_row_image", "FULL", "rows in the log do not have all columns")
     if facts.variables.get("binlog_row_value_options"):
         yield _setting(facts, "binlog_row_value_options", "", "JSON columns are written in parts")
     if facts.variables.get("server_id", "0") == "0":
@@ -127,7 +127,7 @@ def _user(facts: MysqlFacts, tables: Sequence[MysqlTable]) -> Iterator[Finding]:
         yield Finding(
             "snapshot locks",
             State.WRONG,
-            "may not lock tables, which the connector does at the begin of a snapshot",
+            "may not lock tables, which the connector does at the start of a snapshot",
             facts.account,
             fix=(f"GRANT RELOAD ON *.* TO {facts.account};",),
         )
@@ -162,7 +162,7 @@ def _key(table: MysqlTable, name: str, target: str) -> Iterator[Finding]:
         yield Finding(
             "primary key",
             State.WARNING,
-            "has none, so updates and deletes do not say which row they are of",
+            "has none, so updates and deletes do not identify their row",
             name,
             then="Add a primary key, or set sink.keyless: append in its feed, which applies inserts only",
         )

@@ -78,7 +78,7 @@ def _slots(facts: PostgresFacts, name: str) -> Iterator[Finding]:
             yield Finding(
                 "slot",
                 State.WARNING,
-                f"nobody reads it, and it keeps {(slot.retained_bytes or 0) / 2**30:.1f} GiB of WAL",
+                f"no client reads it, and it retains {(slot.retained_bytes or 0) / 2**30:.1f} GiB of WAL",
                 slot.name,
                 fix=(_dropped(slot.name),),
                 then="Do this only if its reader will not come back",
@@ -119,7 +119,9 @@ def _slot(facts: PostgresFacts, name: str, slot: Slot | None) -> Finding:
             fix=(_dropped(name),),
             then="Let the connector take a new snapshot",
         )
-    return Finding("slot", State.OK, "in use by a connector" if slot.is_active else "exists, and nobody reads it", name)
+    return Finding(
+        "slot", State.OK, "in use by a connector" if slot.is_active else "exists, and no client reads it", name
+    )
 
 
 def _dropped(slot: str) -> str:
@@ -243,7 +245,7 @@ def _identity(table: PostgresTable, name: str, target: str) -> Iterator[Finding]
         yield Finding(
             "primary key",
             State.WRONG if fix else State.WARNING,
-            "has none, so updates and deletes do not say which row they are of"
+            "has none, so updates and deletes do not identify their row"
             + (", and PostgreSQL refuses them once the table is published" if fix else ""),
             name,
             fix=fix,
@@ -254,7 +256,7 @@ def _identity(table: PostgresTable, name: str, target: str) -> Iterator[Finding]
         yield Finding(
             "replica identity",
             State.WRONG,
-            f"is {what}, so updates and deletes do not say the key of their row",
+            f"is {what}, so updates and deletes do not contain the key of their row",
             name,
             fix=(f"ALTER TABLE {target} REPLICA IDENTITY DEFAULT;",),
         )

@@ -108,8 +108,8 @@ def cause_of(draft: Draft, record: SpanDispatched, signal: Signal, word: TaskRep
         Signal.SECONDARY_LOST: f"{secondary} was lost on the way; the table stays where it is",
         Signal.SECONDARY_STOPPED: f"{secondary} stopped on the way; the table stays where it is",
         Signal.SECONDARY_REPLICATING: f"{secondary} wrote before its turn; both agents are being stopped",
-        Signal.PRIMARY_LOST: f"{primary} was lost on the way; the table goes to whoever is free",
-        Signal.PRIMARY_STOPPED: f"{primary} stopped; the table goes to whoever is free",
+        Signal.PRIMARY_LOST: f"{primary} was lost on the way; the table goes to any free agent",
+        Signal.PRIMARY_STOPPED: f"{primary} stopped; the table goes to any free agent",
     }
     reason = reasons.get(signal, "")
     if word is not None and word.state is TaskState.FAILED:

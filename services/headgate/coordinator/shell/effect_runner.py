@@ -301,8 +301,8 @@ class FeedWork:
         source = spec.source
         if not source.gives_resolved_ts:
             raise StartImpossibleError(
-                f"a feed of format {source.format} cannot go back to a time: {no_evidence()}; say earliest, latest, or "
-                "offsets"
+                f"a feed of format {source.format} cannot go back to a time: {no_evidence()}; use earliest, "
+                "latest, or offsets"
             )
         if source.target_ts is not None and ts >= source.target_ts:
             raise StartImpossibleError(f"{show_ts(ts)} is not before the feed's target {show_ts(source.target_ts)}")
@@ -408,8 +408,8 @@ class FeedWork:
                     raise CircleError(
                         f"table {plan.table} is the source of topic {plan.topic}: its events come from database "
                         f"{database}, table {found[plan.table].table}, which the sink has and publishes; every change "
-                        "would come back as a new one. Name another database or table; or, if the sink is a copy that "
-                        "is only called the same, say sink.not_the_source: true"
+                        "would come back as a new one. Name another database or table, or set sink.not_the_source: "
+                        "true if the sink is a copy with the same names"
                     )
 
     def _forget(self, effect: ForgetFeed) -> FeedForgotten | EffectFailed:

@@ -25,7 +25,7 @@ _OPTIONS: Final = ("bulk", *TLS_FILES, "unix_socket")
 _REFUSED: Final = {
     "ssl_key_password": "it is a secret: let ssl_key name a key without one, which only the service may read",
     "ssl_passphrase": "it is a secret: let ssl_key name a key without one, which only the service may read",
-    "read_default_file": "it would read the address from a file: write out what the file says",
+    "read_default_file": "it would read the address from a file: write its values into the address",
 }
 _PASSWORDS: Final = frozenset({"password", "passwd", "pwd"})
 """What other clients take as an option, and must not stand on a topic."""

@@ -54,8 +54,9 @@ class MysqlRows:
         """See RowSource."""
         if not self._session.is_mariadb:
             raise RowSourceError(
-                "source.database is a MySQL server, which does not tell up to where of its binary log a SELECT sees "
-                "(MariaDB does, by binlog_snapshot_position). Rows can be copied from PostgreSQL and MariaDB only"
+                "source.database is a MySQL server, which does not report the binary log position of a SELECT "
+                "(MariaDB does, by binlog_snapshot_position). Rows can be copied from PostgreSQL and MariaDB "
+                "only"
             )
         self._check_primary()
         end, transactions = self._end(), self._transactions()
@@ -81,12 +82,13 @@ class MysqlRows:
                 return
             raise RowSourceError(
                 "source.database has followed another server, and its user may not see whether it still does: a "
-                "replica may lack changes that the change log has. GRANT REPLICA MONITOR ON *.* (before MariaDB "
+                "replica may not have all changes of the change log. GRANT REPLICA MONITOR ON *.* (before "
+                "MariaDB "
                 "10.5: REPLICATION CLIENT) to its user, or name the primary"
             ) from error
         if followed:
             raise RowSourceError(
-                "source.database is a replica, which may lack changes that the change log has. Name the primary"
+                "source.database is a replica, which may not have all changes of the change log. Name the primary"
             )
 
     def _end(self) -> tuple[int, int]:
@@ -97,7 +99,7 @@ class MysqlRows:
             if fault_of(error) is not Fault.PERMISSION:
                 raise
             raise RowSourceError(
-                f"source.database does not tell where its binary log ends: {message(error)}. GRANT BINLOG MONITOR ON "
+                f"source.database does not report the end of its binary log: {message(error)}. GRANT BINLOG MONITOR ON "
                 "*.* (before MariaDB 10.5: REPLICATION CLIENT) to its user"
             ) from error
         if not found:

@@ -69,7 +69,7 @@ class PostgresRows:
         ((is_standby,),) = self._session.execute("SELECT pg_is_in_recovery()")
         if is_standby:
             raise RowSourceError(
-                "source.database is a standby, which may lack changes that the change log has. Name the primary"
+                "source.database is a standby, which may not have all changes of the change log. Name the primary"
             )
         awaited = self._committing()
         deadline = time.monotonic() + COMMITS_SECONDS_MAX

@@ -91,9 +91,9 @@ class LogMap(msgspec.Struct, frozen=True, dict=True):
         return cls(generation, tuple(streams))
 
     def stream_of(self, token: int) -> LogStream:
-        """The stream of a key's token. Raises MapError for what is no key's token."""
+        """The stream of a key's token. Raises MapError for what is not the token of a key."""
         if not FIRST_TOKEN <= token <= LAST_TOKEN:
-            raise MapError(f"{token} is no key's token")
+            raise MapError(f"{token} is not the token of a key")
         return self.streams[bisect_left(self._ends, token)]
 
     @cached_property
@@ -139,7 +139,7 @@ def check_switch(before: LogMap, after: LogMap, in_use: Iterable[int]) -> MapSwi
     used = frozenset(in_use)
     for child in switch.opened:
         if child.generation != after.generation:
-            raise MapError(f"stream {child.id} is opened in {after.generation}, but says {child.generation}")
+            raise MapError(f"stream {child.id} is opened in {after.generation}, but names {child.generation}")
         parents = tuple(stream.id for stream in switch.closed if stream.overlaps(child))
         if child.parents != parents:
             named = ", ".join(map(str, child.parents)) or "none"

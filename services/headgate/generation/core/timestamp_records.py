@@ -157,7 +157,7 @@ def removal_of(records: TimestampRecords, name: str, record: TimestampSetRecorde
     return Removal(tuple(due), held, next_ms)
 
 
-KEPT_FOR_EVER: Final = "changes are kept for ever"
+KEPT_FOR_EVER: Final = "changes are kept without limit"
 
 
 def _adopt(records: dict[Any, Any], key: Any, value: Any) -> None:

@@ -111,7 +111,7 @@ def make_topology(owners: Mapping[int, Sharding], draw: Draw) -> Topology:
 
 def _check(number: int, entry: RangeStreams) -> None:
     if not MIN_TOKEN < entry.end < MAX_TOKEN:
-        raise TopologyError(f"range {number} ends with {entry.end}, which is no token of a key")
+        raise TopologyError(f"range {number} ends with {entry.end}, which is not the token of a key")
     if not entry.streams:
         raise TopologyError(
             f"range {number}, which ends with {entry.end}, has no stream: its changes would have no place"
@@ -119,8 +119,6 @@ def _check(number: int, entry: RangeStreams) -> None:
     entry.sharding.checked()
     for stream in entry.streams:
         if stream.index != number:
-            raise TopologyError(
-                f"stream {stream} says that it is of range {stream.index}, but stands in range {number}"
-            )
+            raise TopologyError(f"stream {stream} names range {stream.index}, but is in range {number}")
     if len(set(entry.streams)) != len(entry.streams):
         raise TopologyError(f"range {number}, which ends with {entry.end}, names a stream twice")

@@ -44,7 +44,7 @@ _WAITS_OF_STAGES: Final = {
         "check that the connector runs and captures the table; `headgate why {feed}`. It fails after ten minutes",
     ),
     AWAITING_TRANSACTIONS: (
-        "transactions that have written the table must end, and feed {feed} must stand still",
+        "transactions that have written the table must end, and feed {feed} must be paused",
         "end the transactions that are open at the database, or wait",
     ),
 }

@@ -97,7 +97,9 @@ def tool_reported(draft: Draft, report: ToolReported) -> None:
     )
     _note(draft, report.migration, record, found, is_first=False)
     if report.status is ToolStatus.FAILED:
-        draft.term.said_failed[report.migration] = f"the tool says that it has failed: {report.message or 'no reason'}"
+        draft.term.said_failed[report.migration] = (
+            f"the tool reports that it has failed: {report.message or 'no reason'}"
+        )
     if report.status is ToolStatus.RUNNING:
         cut_over_if_due(draft, report.migration)
     else:

@@ -379,9 +379,9 @@ def _why_not_this_one(draft: Draft, name: str, kind: MigrationRequestKind, ratio
     record = draft.migration(name)
     strategy = None if record is None else draft.spec(record).strategy
     if kind is MigrationRequestKind.FORCE_CUTOVER and strategy in TOOLS:
-        return f"strategy {strategy} cuts over by itself, and ends nobody's session"
+        return f"strategy {strategy} cuts over by itself, and ends no sessions"
     if kind is MigrationRequestKind.THROTTLE and strategy is MigrationStrategy.PT_OSC and ratio not in (0.0, 1.0):
-        return "strategy pt-osc goes or stands still: a ratio of 0 or 1"
+        return "strategy pt-osc either runs or is stopped. Use a ratio of 0 or 1"
     return None
 
 

@@ -10,7 +10,7 @@ _ADVICE: Final = (
     (OPERATOR, "`headgate migration throttle {name} --ratio 0` ends the throttle"),
     (DATABASE, f"wait until fewer sessions are at work; {_LIMITS}"),
     (REPLICA, f"check the replica that is behind; {_LIMITS}"),
-    (FEED, "`headgate why` with that feed says what holds it, and what to do"),
+    (FEED, "`headgate why` with that feed shows what holds it back, and what to do"),
     (CLEAN_UP, "remove the cause; the owner tries it again every minute"),
 )
 

@@ -136,7 +136,7 @@ def _families(figures: Mapping[str, MigrationFigures], now_ms: int) -> Iterable[
         ),
         (
             "throttled_seconds",
-            "since when something holds it up: `headgate migration list` says what; 0 if nothing does",
+            "time since which it is blocked, 0 if it is not; `headgate migration list` has the reason",
             lambda each: seconds(each.throttled_ms),
         ),
         (

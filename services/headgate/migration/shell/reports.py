@@ -97,7 +97,7 @@ class ToolReports:
         except Answer as refusal:
             return refusal
         if given.get("dryrun") == "true":
-            return Answer(200, "a dry run: not noted")
+            return Answer(200, "a dry run: not recorded")
         if not self._give(report):
             return Answer(503, "reports come faster than they are taken in, or this process owns nothing any more")
         return Answer(200, "noted")
@@ -107,8 +107,10 @@ class ToolReports:
         if state is None:
             owner = self._owner_id()
             if owner is None:
-                raise Answer(503, "nobody owns the migrations now: report again")
-            raise Answer(421, f"{owner} owns the migrations, not this process: a tool reports to whoever started it")
+                raise Answer(503, "no process owns the migrations now: report again")
+            raise Answer(
+                421, f"{owner} owns the migrations, not this process: a tool reports to the process that started it"
+            )
         report = _parsed(given)
         record = state.migrations.get(report.migration)
         if record is None:

@@ -59,7 +59,7 @@ _RENAME: Final = "It takes no time. Run it yourself, while no migration of the t
 _FOREIGN: Final = "A foreign key ties the table to another one, so a copy cannot take its place."
 _PARTITION: Final = "It changes single partitions, which the server does without copying the table."
 _FILE: Final = "It names a file or a server."
-_KEY: Final = "pt-osc and gh-ost need a unique key that is there before and after; online does not."
+_KEY: Final = "pt-osc and gh-ost need a unique key that exists before and after; online does not."
 
 MARIADB: Final = (
     _copied("add-column", "ADD [COLUMN] [IF NOT EXISTS] c TYPE … [FIRST | AFTER d]"),
@@ -97,7 +97,7 @@ MARIADB: Final = (
     _direct(
         "counter",
         "AUTO_INCREMENT = …",
-        "A copy goes on counting where the table is, so the number would be overwritten.",
+        "A copy continues the table's counter, so the number would be overwritten.",
     ),
     _direct(
         "hints",
@@ -106,7 +106,9 @@ MARIADB: Final = (
     ),
     _direct("order-by", "ORDER BY c, …", "A copy is filled in the order of its key."),
     _direct(
-        "algorithm", "ALGORITHM = …, LOCK = …, ALTER ONLINE TABLE", "They say how the server alters the table itself."
+        "algorithm",
+        "ALGORITHM = …, LOCK = …, ALTER ONLINE TABLE",
+        "They control how the server alters the table itself.",
     ),
     _copied("partition-by", "PARTITION BY …"),
     _copied("remove-partitioning", "REMOVE PARTITIONING"),
@@ -171,7 +173,7 @@ POSTGRESQL: Final = (
     _copied("add-unique", "ADD [CONSTRAINT name] UNIQUE (…)"),
     _copied("add-primary", "ADD [CONSTRAINT name] PRIMARY KEY (…)"),
     _untried("add-foreign", "ADD [CONSTRAINT name] FOREIGN KEY …, or REFERENCES in a column's definition", _FOREIGN),
-    _direct("add-exclusion", "ADD [CONSTRAINT name] EXCLUDE …", "Rows that a copy refuses cannot be told in advance."),
+    _direct("add-exclusion", "ADD [CONSTRAINT name] EXCLUDE …", "Rows that a copy refuses are not known in advance."),
     _untried(
         "add-using-index",
         "ADD [CONSTRAINT name] {UNIQUE | PRIMARY KEY} USING INDEX i",

@@ -128,9 +128,7 @@ class Definitions:
             pass
         self._add("add-unique-prefix" if is_prefix and key == "add-unique" else key)
         if is_prefix and key == "add-primary":
-            raise StatementError(
-                "a primary key over the beginning of a column cannot tell rows apart: name whole columns"
-            )
+            raise StatementError("a primary key over a prefix of a column does not identify rows: name whole columns")
 
     def _index_type(self) -> bool:
         if not self._reader.takes_one("USING", "TYPE"):

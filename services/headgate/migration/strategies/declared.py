@@ -91,8 +91,8 @@ class Declared(Delegating):
 def _wanted(statement: Statement) -> Statement:
     if statement.action != "create" or statement.if_not_exists or "REPLACE" in statement.head.upper():
         raise RefusedError(
-            "--declarative takes the wanted CREATE TABLE, without IF NOT EXISTS and OR REPLACE: to drop a table, or to "
-            "alter it, submit that statement as it is"
+            "--declarative takes the desired CREATE TABLE, without IF NOT EXISTS and OR REPLACE. To drop or "
+            "alter a table, submit that statement without --declarative"
         )
     return statement
 

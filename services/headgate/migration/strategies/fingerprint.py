@@ -84,9 +84,9 @@ def check_became(expected: Facts, after: Facts, left_out: frozenset[str] = froze
     """Raise RefusedError unless the table is what it is expected to be."""
     found = frozenset(fact for fact in after if fact.aspect not in left_out)
     if missing := sorted(expected - found):
-        raise RefusedError(f"the table would lack {_shown(missing)} after the change: nothing was changed")
+        raise RefusedError(f"the table would lack {_shown(missing)} after the change, so nothing was changed")
     if more := sorted(found - expected):
-        raise RefusedError(f"the table would have {_shown(more)}, which nobody asked for: nothing was changed")
+        raise RefusedError(f"the table would have {_shown(more)}, which was not requested, so nothing was changed")
 
 
 def _renamed(fact: Fact, pairs: Mapping[str, str]) -> Fact:

@@ -30,7 +30,7 @@ def revert_refused(spec: MigrationSpec, reverted: MigrationRecorded) -> fx.Exami
         case "drop":
             undone = f"nothing of table {reverted.table} is kept: it comes back only from a backup"
         case _:
-            undone = f"table {reverted.table} was altered where it is, so there is no table before: {_OPPOSITE}"
+            undone = f"table {reverted.table} was altered in place, so no old table exists: {_OPPOSITE}"
     return fx.ExamineRefused(f"{made}: {undone}")
 
 

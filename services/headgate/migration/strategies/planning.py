@@ -123,7 +123,7 @@ def make_plan(
         old = before.column(was[column.name]) if column.name in was else None
         if old is None:
             if not (column.is_nullable or column.has_default or column.is_generated):
-                losses[column.name] = "it is NOT NULL without a default, and rows that are there do not have a value"
+                losses[column.name] = "it is NOT NULL without a default, and existing rows do not have a value"
             continue
         if column.is_generated:
             continue
@@ -175,8 +175,9 @@ def _shared_key(before: Table, after: Table, pairs: list[tuple[str, str]]) -> tu
             return tuple((column, to_new[column]) for column in columns)
     if any(name not in before.unordered and _is_present(before, columns) for name, columns in before.keys.items()):
         raise RefusedError(
-            f"table {before.schema}.{before.name}: no unique key without NULLs stands both before and after the "
-            "change. Use strategy online, or change the key in two steps: add the new one, then drop the old one"
+            f"table {before.schema}.{before.name}: no unique key without NULLs exists both before and after "
+            "the change. Use strategy online, or change the key in two steps: add the new one, then drop "
+            "the old one"
         )
     raise _keyless(before)
 

@@ -45,9 +45,9 @@ MEANING_SHOWN_MAX: Final = 80
 """Characters of what a schema says of a column, in an error."""
 
 LACKING_ADVICE: Final = (
-    "the row lacks this column. Either Maxwell leaves NULLs out (output_nulls=false): set source.output_nulls: false, "
-    "and columns that a row lacks become NULL. Or the source does not have the column: set source.output_nulls: true, "
-    "and the sink's default holds"
+    "the row does not have this column. Either Maxwell omits NULLs (output_nulls=false): set "
+    "source.output_nulls: false, and omitted columns become NULL. Or the source does not have the "
+    "column: set source.output_nulls: true, and the sink's default applies"
 )
 
 GROUP: Final = "headgate group"

@@ -76,8 +76,8 @@ def bit_digits(value: object, kind: str) -> str:
     if isinstance(value, str) and value and not value.strip("01"):
         return value
     raise NotTextError(
-        f"the event's schema says that the value is a text, and a column of type {kind} accepts only texts of 0 and "
-        "1. Give the column a text type"
+        f"the event's schema declares a text, and a column of type {kind} accepts only texts of 0 and 1. "
+        "Give the column a text type"
     )
 
 

@@ -90,7 +90,7 @@ def create(draft: Draft, request: str, requested: OperationRequested) -> None:
     except InvalidNameError as error:
         return refuse(draft, request, coded("feed_spec", str(error)))
     if requested.spec is None:
-        return refuse(draft, request, "the request has no spec: say what to read and where to write")
+        return refuse(draft, request, "the request has no spec. Give it a source and a sink")
     reason = why_name_taken(draft, request, requested.feed)
     if reason is not None:
         return refuse(draft, request, reason)
@@ -149,7 +149,7 @@ def rewind(draft: Draft, request: str, requested: OperationRequested) -> None:
     reason = no_such_feed(draft, requested.feed) if feed is None else _why_not_rewound(feed, requested.feed)
     if reason is not None or feed is None:
         return refuse(draft, request, reason or "")
-    draft.settle(request, OutcomeStatus.ACCEPTED, "looking for the offsets to go on from")
+    draft.settle(request, OutcomeStatus.ACCEPTED, "determining the offsets to continue from")
     draft.add_effect(ResolveStart(request, requested.feed, requested.spec or "", feed.spans, feed.spec))
     return None
 
@@ -354,7 +354,10 @@ def _why_not(draft: Draft, feed: str, result: FeedResolved) -> str | None:
         return "two spans have one name: check sink.table, which names tables after topics"
     parted = next((name for name in names if table_of(name) != name), None)
     if parted is not None:
-        return f"table {parted} cannot be told from a part of {table_of(parted)}: give it another name in sink.table"
+        return (
+            f"table {parted} cannot be distinguished from a part of {table_of(parted)}. Give it another name "
+            "in sink.table"
+        )
     unwritable = _why_unwritable(result)
     if unwritable is not None:
         return unwritable

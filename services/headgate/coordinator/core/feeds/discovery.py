@@ -216,7 +216,7 @@ def _join(draft: Draft, name: str, feed: FeedRecorded, found: TablesDiscovered) 
 
 def _why_left_out(draft: Draft, name: str, feed: FeedRecorded, plan: SpanPlan) -> str | None:
     if table_of(plan.span) != plan.span:
-        return f"table {plan.span} cannot be told from a part of {table_of(plan.span)}; see sink.table"
+        return f"table {plan.span} cannot be distinguished from a part of {table_of(plan.span)}. Change sink.table"
     unwritable = why_unwritable(plan)
     if unwritable is not None:
         return unwritable
@@ -234,4 +234,4 @@ def why_not_resumed(feed: FeedRecorded, name: str) -> str | None:
     """Why the feed can never be resumed; None if it can."""
     if feed.error_code != PARTITIONS_GROWN or reads_change_log(feed):  # older versions stopped those, too
         return None
-    return f"feed {name!r} cannot go on: {feed.error}"
+    return f"feed {name!r} cannot continue: {feed.error}"

@@ -65,7 +65,7 @@ def _why_not_drained(draft: Draft, requested: OperationRequested, sessions: list
         )
     others = [session for session in live if session not in sessions and draft.is_target(session)]
     if not others and any(draft.role_count(session) for session in sessions):
-        return f"there is no agent but {requested.agent!r} to take its tables: start another first"
+        return f"{requested.agent!r} is the only agent, so its tables cannot move. Start another agent first"
     return None
 
 
@@ -184,7 +184,7 @@ def _settle_drain(draft: Draft, session: SessionId, task: Drain) -> None:
     if not draft.is_live(session):
         _end_drain(draft, session)
         if not task.is_done:
-            reason = f"session {session[1]} ended before it was empty; its tables go to whoever is free"
+            reason = f"session {session[1]} ended before it was empty; its tables go to any free agent"
             draft.settle(task.request, OutcomeStatus.FAILED, reason)
     elif not task.is_done and not draft.role_count(session):
         task.is_done = True

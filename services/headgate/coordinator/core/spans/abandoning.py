@@ -62,7 +62,7 @@ def outcome_of(draft: Draft, name: str, feed: FeedRecorded) -> str:
     ended = (
         f"these sessions ended without a word: {shown_names(silent)}"
         if silent
-        else "every session has said that it stopped"
+        else "every session has reported that it stopped"
     )
     return (
         f"removed without its sink, where nothing was sealed: {ended}. You have answered for it that none of their "

@@ -188,7 +188,7 @@ def _plan(draft: Draft, name: str, feed: FeedRecorded, table: str, plans: Iterab
 def _unpin(draft: Draft, request: str, name: str, feed: FeedRecorded, table: str) -> None:
     if table in feed.pinned:
         _write(draft, name, replace(feed, pinned=tuple(other for other in feed.pinned if other != table)))
-    draft.settle(request, OutcomeStatus.DONE, "left to the split scheduler: it is divided and made whole as it is busy")
+    draft.settle(request, OutcomeStatus.DONE, "left to the split scheduler, which splits and merges it by load")
 
 
 def _write(draft: Draft, name: str, feed: FeedRecorded) -> None:

@@ -101,7 +101,10 @@ def _of_replicating(
         return Standing(code.stage, role.agent, detail, code.advice, since_ms=since_ms)
     if since_ms is not None:
         detail = f"changes wait, but {role.agent} applies nothing and reports no error"
-        advice = "see the agent's log; if it hangs, end it: its tables go elsewhere after a lease; else check the sink"
+        advice = (
+            "check the agent's log; if it hangs, end it: its tables move to other agents after a lease; "
+            "else check the sink"
+        )
         return Standing(Stage.SINK, role.agent, detail, advice, is_late=True, since_ms=since_ms)
     progress = state.progress.get(key, {}).get((role.agent, role.session))
     if progress is not None and progress.epoch == role.epoch and progress.lag_ms >= LAG_HOLDS_MS:
@@ -115,7 +118,7 @@ def _of_start(role: Assignment, doing: TaskState | None, last_error: str | None)
     before = _before(last_error)
     if doing is None:
         advice = "look at the agent's log; if the agent hangs, end it: its tables go elsewhere after a lease"
-        detail = f"told to replicate; no word from the agent yet{before}"
+        detail = f"assigned, waiting for the agent's first report{before}"
         return Standing(Stage.SCHEDULING, role.agent, detail, advice)
     if last_error:
         detail = f"it is being tried again; {role.agent} reports {doing}{before}"
@@ -135,7 +138,7 @@ def _before(last_error: str | None) -> str:
 def _of_closing(state: CoordinatorState, key: SpanKey, record: SpanDispatched, agent: str) -> Standing:
     feed = state.feeds.get(key.feed)
     if feed is not None and feed.abandoned:
-        advice = "nobody is passed over where no sink can fence: an agent that hangs must be ended"
+        advice = "this sink cannot fence, so no agent is passed over: end an agent that hangs"
         return Standing(Stage.SINK, agent, "it is to stop without the sink", advice)
     detail = f"its last position is being sealed at the sink{_before(record.last_error)}"
     return Standing(Stage.SINK, agent, detail, "the sink must answer for the table to be sealed")
@@ -155,7 +158,7 @@ def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched
         detail = f"a new owner waits for {shown_names(silent)} to answer, for one lease at most"
         return Standing(Stage.BARRIER, None, detail, "wait. If the agent never answers, end its process")
     if record is not None and record.state is ReplicationState.REMOVING:
-        return Standing(Stage.SCHEDULING, None, "waits for an agent to seal it", "at least one agent must live")
+        return Standing(Stage.SCHEDULING, None, "waits for an agent to seal it", "at least one agent must be alive")
     old = [other.span for other in state.index.overlapping(key) if is_open(state.spans.get(other))]
     if old:
         detail = f"its table is divided otherwise now: waits for {shown_names(old)} to be sealed"
@@ -219,9 +222,9 @@ def feed_held_by(state: CoordinatorState, feed: str, *, has_owner: bool, kept_by
             "alone, because resuming it by hand ends the migration"
         )
     elif record.wanted is not WantedState.RUNNING:
-        lines.append(f"an operator wants it {record.wanted.value}; `headgate feed resume {feed}` lets it go on")
+        lines.append(f"an operator wants it {record.wanted.value}; `headgate feed resume {feed}` resumes it")
     elif not record.spans:
-        lines.append("it has no table yet; the first joins by itself once its topic is there")
+        lines.append("it has no table yet; a table joins by itself once its topic exists")
     if record.wanted is WantedState.RUNNING:
         lines.extend(filterfalse(is_warning, record.notices))  # warnings hold nothing
     return tuple(lines)

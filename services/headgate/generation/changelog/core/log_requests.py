@@ -38,7 +38,7 @@ TOLD_MAX: Final = 100
 """Characters by which two reasons count as the same: longer ones may be shortened on the log."""
 
 NO_ROOM: Final = (
-    "Every partition has a stream, so there is no room for a switch: add partitions with `headgate generation grow`"
+    "Every partition has a stream, so no partition is free for a switch: add some with `headgate generation grow`"
 )
 
 

@@ -148,7 +148,7 @@ def next_map(
 
     ``generation`` is its number, by default the successor's. ``starts``: where each partition ends now, hence where a
     new stream on it begins.
-    Raises MapError: an unknown stream, streams that are no neighbours, a cut outside of them, or too few partitions.
+    Raises MapError: an unknown stream, streams that are not neighbours, a cut outside of them, or too few partitions.
     """
     taken = {stream: change for change in changes for stream in change.streams}
     if len(taken) != sum(len(change.streams) for change in changes):
@@ -254,7 +254,7 @@ def _cut(
     """The streams that take over from those of a change."""
     old = [stream for stream in log.streams if stream.id in change.streams]
     if any(before.end != after.start for before, after in pairwise(old)):
-        raise MapError(f"streams {', '.join(map(str, change.streams))} are no neighbours")
+        raise MapError(f"streams {', '.join(map(str, change.streams))} are not neighbours")
     start, end = old[0].start, old[-1].end
     ends = [*sorted(set(change.cuts)), end]
     outside = [cut for cut in ends[:-1] if not start < cut < end]

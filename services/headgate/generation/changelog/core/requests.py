@@ -135,7 +135,7 @@ def take_repair(draft: Draft, name: str, result: LogSeen | EffectRefused) -> Non
         settle_all(draft, waiting, OutcomeStatus.FAILED, "; ".join(problems))
         return
     current = current_of(record)
-    said = f"generation {current.epoch} covers every token" if current is not None else "there is no generation yet"
+    said = f"generation {current.epoch} covers every token" if current is not None else "no generation exists yet"
     settle_all(draft, again, OutcomeStatus.DONE, exists(name, record))
     settle_all(draft, waiting[: len(waiting) - len(again)], OutcomeStatus.DONE, f"nothing is wrong: {said}")
 

@@ -105,8 +105,8 @@ class PartitionsNoted:
             if count > known:
                 raise PartitionsGrownError(
                     f"topic {topic} had {known} partitions when it was first copied and has {count} now: keys have "
-                    "moved between them, and nothing says which of a key's changes are older. Let its producer write "
-                    "to a new topic, with a fresh copy of its table, and copy that into a new change log"
+                    "moved between them, and the order of their changes is unknown. Let its producer write to a new "
+                    "topic, with a fresh copy of its table, and copy that into a new change log"
                 )
 
     def note(self) -> None:
@@ -289,7 +289,7 @@ class IngestService:
             place = Place(*at, error.position)
             raise RecordRefusedError(
                 f"topic {place.topic}, partition {place.partition}, offset {place.offset}: {error}. "
-                f"To leave this record out, start with --skip {place}"
+                f"To skip this record, start with --skip {place}"
             ) from error
         except WriterReplacedError as error:
             source.replaced += 1
@@ -351,7 +351,7 @@ class IngestService:
         figures = self._metrics.topics[place.topic]
         if place in self._skip:
             figures.skipped += 1
-            self._say.warning("record left out, as --skip says", place=str(place))
+            self._say.warning("record skipped because of --skip", place=str(place))
             return
         if message.key() is None:
             self._refuse(source.writer, keyless(place))
@@ -365,7 +365,7 @@ class IngestService:
             self._guarded(at, source, write)
         except (ReservedHeaderError, ChangeTooLargeError) as error:
             said = f"topic {place.topic}, partition {place.partition}, offset {place.offset}: {error}. "
-            self._refuse(source.writer, f"{said}To leave this record out, start with --skip {place}")
+            self._refuse(source.writer, f"{said}To skip this record, start with --skip {place}")
 
     def _refuse(self, writer: ChangeWriter | None, said: str) -> None:
         """End with an error, after all records before this one are written: each start gets as far as it can."""

@@ -452,7 +452,7 @@ class ChangeReader(WithOwnLog):
 
     def _set_aside(self, place: Place, why: NotOursError) -> None:
         if place in self._skipped:
-            _log.warning("change log %s, reader %s: left out %s, as it was told: %s", self._name, self._id, place, why)
+            _log.warning("change log %s, reader %s: skipped %s on request: %s", self._name, self._id, place, why)
             self._progress.reached(place.partition, place.offset + 1)
             return
         self._bad[place.partition] = BadRecordError(place, str(why))

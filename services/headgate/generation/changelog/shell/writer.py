@@ -284,9 +284,9 @@ class ChangeWriter(WithOwnLog):
             except PositionsLostError as error:
                 self._fail(
                     LogGoneError(
-                        f"change log {self._name} has lost what {self._writer} wrote to it: {error}. It was deleted "
-                        "and created again, or somebody deleted its topics. To write all changes of the source to the "
-                        "new one, open the writer again and continue behind its position"
+                        f"change log {self._name} has lost what {self._writer} wrote to it: {error}. It was "
+                        "re-created, or its topics were deleted. To write all changes of the source to the new one, "
+                        "open the writer again and continue from its position"
                     )
                 )
             except (LogError, MapError, NotOursError) as error:

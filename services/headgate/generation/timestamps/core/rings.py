@@ -37,7 +37,7 @@ def owners_of(nodes: Sequence[RingNode]) -> dict[int, Sharding]:
         sharding = _checked(node)
         for token in node.tokens:
             if not MIN_TOKEN < token < MAX_TOKEN:
-                raise RingError(f"node {node.name}: {token} is no token of a key")
+                raise RingError(f"node {node.name}: {token} is not the token of a key")
             if token in owners:
                 raise RingError(f"token {token} is owned by node {names[token]} and by node {node.name}")
             owners[token], names[token] = sharding, node.name

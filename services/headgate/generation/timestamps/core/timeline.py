@@ -89,7 +89,7 @@ class GenerationTimeline(msgspec.Struct, frozen=True):
         if write_us > now_us + leeway_us:
             raise WriteTooNewError(
                 f"the write's timestamp {write_us} µs is {(write_us - now_us) / 1e6:.3f} s ahead of this clock, more "
-                f"than the {self.leeway_ms / 1000:.0f} s allowed: look at the clock of whoever wrote it"
+                f"than the {self.leeway_ms / 1000:.0f} s allowed: check the clock of the program that wrote it"
             )
         if write_us > now_us - leeway_us:
             at = self._at(write_us)

@@ -101,7 +101,7 @@ def take_checked(draft: Draft, name: str, result: RowsChecked) -> None:
             said = f"{len(result.wrong)} rows were missing or wrong and are written again, the first are: {texts}"
             draft.settle(outcome, OutcomeStatus.DONE, said)
         else:
-            said = f"nothing is wrong: generation {max(known)} fits the ring, and every row is there"
+            said = f"nothing is wrong: generation {max(known)} fits the ring, and every row exists"
             draft.settle(outcome, OutcomeStatus.DONE, said)
 
 
@@ -122,7 +122,7 @@ def _create(
     if record is not None:
         ring, asked = _latest_ring(draft, outcome.set, record), (request.ring_delay_ms, request.kept_ms)
         if not ring or not same_ring(ring, request.nodes) or asked != (record.ring_delay_ms, record.kept_ms):
-            raise _RefusedError(f"timestamp set {outcome.set!r} is there, with another ring or other times: switch it")
+            raise _RefusedError(f"timestamp set {outcome.set!r} exists with another ring or other times: update it")
         _join_latest(draft, outcome, record)
         return
     if request.ring_delay_ms and not RING_DELAY_MS_MIN <= request.ring_delay_ms <= RING_DELAY_MS_MAX:
@@ -130,7 +130,7 @@ def _create(
             f"a ring delay is 0 or {RING_DELAY_MS_MIN} to {RING_DELAY_MS_MAX} ms, not {request.ring_delay_ms}"
         )
     if request.kept_ms < 0:
-        raise _RefusedError(f"changes are kept for 0 ms (for ever) or longer, not {request.kept_ms}")
+        raise _RefusedError(f"changes are kept for 0 ms (without limit) or longer, not {request.kept_ms}")
     empty = TimestampSetRecorded(0, request.ring_delay_ms, request.kept_ms, ())
     _begin(draft, outcome, request.nodes, empty, f"created by {request.requested_by}")
 

@@ -221,7 +221,7 @@ class _CutOver:
         if counter > server.counter(schema, shadow) > 0:
             server.sessions.main.run(f"ALTER TABLE {self._shadow} AUTO_INCREMENT = {counter}")
             if server.counter(schema, shadow) < counter:
-                raise RefusedError(f"the copy does not go on counting at {counter}: the table is untouched")
+                raise RefusedError(f"the copy does not continue the counter at {counter}: the table is unchanged")
         # By this number it is seen whether the rename came into force.
         self._memory = replace(self._memory, identity=server.identity(schema, shadow))
         server.note(self._memory)

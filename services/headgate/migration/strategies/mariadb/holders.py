@@ -63,6 +63,7 @@ def _question(session: Session, schema: str, table: str) -> str:
     if session.run(plugin, ("ACTIVE",)):
         return _BY_PLUGIN
     raise LockUnavailableError(
-        f"force-cutover: the server does not tell who holds {schema}.{table}, and no other session is ended. Turn on "
+        f"force-cutover: the server does not report which session holds {schema}.{table}, and no other "
+        "session is ended. Turn on "
         f"performance_schema with its instrument {_INSTRUMENT}, or INSTALL SONAME 'metadata_lock_info'"
     )

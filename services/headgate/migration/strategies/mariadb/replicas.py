@@ -54,7 +54,7 @@ class MariadbReplicas:
             session = self._open[name] = self._sessions[name].open(silence_seconds=ANSWER_SECONDS)
         rows = session.named_rows("SHOW ALL SLAVES STATUS")
         if not rows:
-            raise RefusedError("it is no replica of any server")
+            raise RefusedError("it is not a replica of any server")
         return max(math.inf if row[_BEHIND] is None else float(row[_BEHIND]) for row in rows)
 
     def close(self) -> None:

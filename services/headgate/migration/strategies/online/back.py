@@ -68,7 +68,7 @@ class OnlineBack:
         """The way back from a completed migration, if it can be gone now. Raises RefusedError, reads only."""
         found = read_way_back(reverted.note)
         if found is None:
-            raise RefusedError(f"{name} has copied nothing, so there is no table before to go back to: {OPPOSITE}")
+            raise RefusedError(f"{name} has copied nothing, so no old table exists: {OPPOSITE}")
         if found.reason:
             raise RefusedError(f"{name}: {found.reason}")
         if not reverted.artifacts or self._look(found.table) is None:
@@ -76,8 +76,8 @@ class OnlineBack:
         now = self._look(reverted.table)
         if now is None or self._lane.built_of(now) != found.built:
             raise RefusedError(
-                f"{name}: the table was truncated, replaced or built again since, which changes do not tell, so the "
-                f"table before is not what it would be: {OPPOSITE}"
+                f"{name}: the table was truncated, replaced or rebuilt since, which change events do not show, "
+                f"so the old table would be wrong: {OPPOSITE}"
             )
         if fingerprint(now) != found.definition:
             raise RefusedError(

@@ -95,7 +95,8 @@ def check_complete(plan: LanePlan, change: Change) -> None:
         return
     if missing := sorted({old for old, _ in plan.held.pairs} - change.row.keys()):
         raise RefusedError(
-            f"partition {change.partition}, offset {change.offset} of topic {plan.topic}: the event lacks column "
-            f"{', '.join(missing)}, so changes of it cannot be followed. Take it out of column.exclude.list (or into "
-            "column.include.list) of the connector, and leave whole rows to its transforms. The table is untouched"
+            f"partition {change.partition}, offset {change.offset} of topic {plan.topic}: the event does not "
+            f"have column {', '.join(missing)}, so its changes cannot be followed. Remove it from "
+            "column.exclude.list (or add it to column.include.list) of the connector, and let no transform "
+            "remove columns. The table is unchanged"
         )

@@ -372,5 +372,5 @@ def check_same(before: Table, built: str, now: Table | None, now_built: str) -> 
 def differs_at_rest(keys: list[tuple[str, ...]]) -> RefusedError:
     """Under the lock."""
     return RefusedError(
-        f"the copy differs in {len(keys)} rows while nothing changes (key {keys[0]}): the table is untouched"
+        f"the copy differs in {len(keys)} rows while nothing changes (key {keys[0]}): the table is unchanged"
     )

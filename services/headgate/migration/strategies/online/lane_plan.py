@@ -159,7 +159,9 @@ def _held(plan: Plan, topic: str) -> LanePlan:
     columns = tuple(replace(column, name=back.get(column.name, column.name)) for column in plan.after.columns)
     present = {column.name for column in columns}
     if len(present) < len(columns):
-        raise RefusedError(f"table {table}: two columns would be called alike until the cut-over: use strategy direct")
+        raise RefusedError(
+            f"table {table}: two columns would have the same name until the cut-over: use strategy direct"
+        )
     dropped = tuple(
         (column.name, column.type)
         for column in plan.before.columns

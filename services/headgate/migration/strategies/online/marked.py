@@ -104,8 +104,8 @@ class MarkedWork(CopyWork):
         if (missing := self._marks().partitions - set(marked.reached)) and self._lane.rows(self.plan, 1):
             raise RefusedError(
                 f"no row of the table was found whose changes go to partitions {sorted(missing)} of topic "
-                f"{self.plan.topic}, so it cannot be known when all changes are there. Use strategy direct, or "
-                "pt-osc at MariaDB. The table is untouched"
+                f"{self.plan.topic}, so it cannot be known when all changes have arrived. Use strategy direct, "
+                "or pt-osc at MariaDB. The table is unchanged"
             )
 
         self._check_events(before, marked)

@@ -61,6 +61,6 @@ def check_may_write(work: RangeWork, memory: tuple[Any, ...] | None, progress: S
     seen = position_of(work.held.feed_id, progress)
     if not may_write(work.held, seen):
         raise RefusedError(
-            f"the feed into the copy was to stand still at offsets {work.held.offsets} and does not ({seen}): "
-            "somebody has resumed it, and what it has deleted might come back; submit the change again"
+            f"the feed into the copy should be paused at offsets {work.held.offsets} and is not ({seen}): it "
+            "was resumed, and rows that it has deleted might come back. Submit the change again"
         )

@@ -165,8 +165,8 @@ class OnlineWork(MarkedWork):
     def _why_it_ends(self, feed: FeedSeen, record: Any) -> str:
         if feed is FeedSeen.FAILED:
             return f"the feed into the copy has failed: {record.error}"
-        said = "is gone" if feed is FeedSeen.ABSENT else "has been resumed by somebody"
-        return f"the feed into the copy, {self._feed}, {said} (stage {self._memory.stage}): the table is untouched"
+        said = "is gone" if feed is FeedSeen.ABSENT else "has been resumed"
+        return f"the feed into the copy, {self._feed}, {said} (stage {self._memory.stage}): the table is unchanged"
 
     def _create(self) -> None:
         self.stage = STARTING_FEED
@@ -285,7 +285,7 @@ class OnlineWork(MarkedWork):
         behind = None if position is None else sum(ends.values()) - sum(position.offsets.values())
         self.position = "" if position is None else f"feed {sorted(position.offsets.items())}"
         if behind is None or behind > LAG_OFFSETS_MAX:
-            not_begun = f"{FEED}{self._feed} has not begun: is there an agent? See `headgate why {self._feed}`"
+            not_begun = f"{FEED}{self._feed} has not started. Check that an agent runs: `headgate why {self._feed}`"
             self._wait_for_feed(error or (not_begun if behind is None else f"{behind} changes behind"), POLL_SECONDS)
             self._count_behind(behind)
             return
@@ -352,6 +352,6 @@ class OnlineWork(MarkedWork):
                 return keys
         if len(keys) > HOT_KEYS_MAX:
             raise RefusedError(
-                f"the copy differs in {len(keys)} rows (one has the key {keys[0]}): the table is untouched"
+                f"the copy differs in {len(keys)} rows (one has the key {keys[0]}): the table is unchanged"
             )
         return keys

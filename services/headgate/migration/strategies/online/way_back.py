@@ -59,7 +59,7 @@ def plan_back(forth: LanePlan, now: Table) -> LanePlan:
     where = f"table {past.schema}.{past.name}"
     if forth.row_key:
         raise RefusedError(
-            f"{where}: no way back, the change has given the table another primary key than its changes had: {OPPOSITE}"
+            f"{where}: no way back, the change has replaced the primary key that the events have: {OPPOSITE}"
         )
     to_past = {new: old for old, new in forth.plan.pairs}
     if len(to_past) < len(forth.plan.pairs) or len({old for old, _ in forth.plan.pairs}) < len(forth.plan.pairs):

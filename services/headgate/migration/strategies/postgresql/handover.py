@@ -188,4 +188,6 @@ def _sequences(session: BoundedConnection, plan: Plan, full: str, restarted: Con
             session.execute(sql.SQL("SELECT setval({name}, last_value, is_called) FROM {old}").format(**places))
             ((is_equal,),) = session.execute(sql.SQL(_SAME_POSITION).format(**places)).fetchall()
             if not is_equal:
-                raise RefusedError(f"the sequence of column {new} does not go on where it is: nothing was changed")
+                raise RefusedError(
+                    f"the sequence of column {new} would not continue at its position, so nothing was changed"
+                )

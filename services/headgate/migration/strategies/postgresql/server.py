@@ -465,7 +465,7 @@ def _definition(columns: Sequence[catalogue.PostgresColumn], checks: list[str]) 
 
 
 def _hanging(found: str) -> str:
-    return f"{found} would go on to mean the old table: use strategy direct"
+    return f"{found} would still refer to the old table. Use strategy direct"
 
 
 def make_altered(

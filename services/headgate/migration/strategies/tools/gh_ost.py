@@ -213,7 +213,9 @@ class GhOstStrategy(ToolStrategy):
         deadline = time.monotonic() + seconds
         while isinstance(found := self.watch(watch), fx.ToolSeen):
             if time.monotonic() > deadline:
-                return fx.CutOverFailed(f"gh-ost has not cut over within {seconds:g} s; it goes on trying by itself")
+                return fx.CutOverFailed(
+                    f"gh-ost has not cut over within {seconds:g} s; it continues to retry by itself"
+                )
             time.sleep(POLL_SECONDS)
         return found
 

@@ -119,8 +119,8 @@ def _set(labels: tuple[str, ...], in_key: bool, value: object) -> str:
         )
     if in_key and items != [label for label in labels if label in items]:
         raise NotTextError(
-            "a set that is part of a key must have its labels once and in the column's order, because the column does "
-            "not tell other orders apart. Give the column a text type"
+            "a set that is part of a key must have its labels once and in the column's order, because the "
+            "column does not distinguish other orders. Give the column a text type"
         )
     return ",".join(items)
 
