@@ -63,7 +63,7 @@ def outcome(consumer: Consumer, request: str, deadline: float) -> dict[str, Any]
             settled: dict[str, Any] = fastavro.schemaless_reader(io.BytesIO(message.value()[5:]), schema, None)
             if settled["status"] in FINAL:
                 return settled
-    sys.exit("no outcome in time: is there an owner? `headgate coordinator list`")
+    sys.exit("no outcome in time. Check that an owner runs: `headgate coordinator list`")
 
 
 def main() -> None:
@@ -85,7 +85,7 @@ def main() -> None:
     except KafkaException as error:
         sys.exit(f"Kafka at {given.bootstrap}: {error.args[0].str()}")
     if not partitions:
-        sys.exit(f"there is no topic {topic} at {given.bootstrap}")
+        sys.exit(f"topic {topic} does not exist at {given.bootstrap}")
     shard = crc32(given.feed.encode()) % len(partitions)
     # From where the topic ends now: the outcome comes behind the request.
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, shard), timeout=SECONDS_MAX)

@@ -98,7 +98,7 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
     ),
     ExitCode.LOG: Meaning(
         "Kafka refused or failed an operation",
-        "the message says what",
+        "the message has the reason",
         errors=(
             "headgate.eventlog.log:LogError",
             "headgate.runtime.role:RoleEndedError",

@@ -74,7 +74,7 @@ class LogSettings(_Section, frozen=True):
     format: Annotated[
         Literal["auto", "console", "json"], Meta(description="auto is console on a terminal, json otherwise")
     ] = "auto"
-    level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="least level written")] = "info"
+    level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="lowest level to write")] = "info"
 
 
 class SparkSettings(_Section, frozen=True):
@@ -150,7 +150,7 @@ class Settings(_Section, frozen=True):
         ),
     ] = 5.0
     schedulers: Annotated[
-        str, Meta(description="a coordinator's schedulers, in the order in which they are asked (docs/extending.md)")
+        str, Meta(description="a coordinator's schedulers, in the order in which they are called (docs/extending.md)")
     ] = "basic,drain,rebalance,even,split,balance"
     shutdown_seconds: Annotated[
         float, Meta(gt=0, le=300, description="the longest time for a clean stop after SIGTERM")

@@ -45,7 +45,7 @@ class _ThreadCrashes(Collector):
 
 
 _AGENT_COUNTERS = {
-    "sessions": "sessions begun by this process",
+    "sessions": "sessions started by this process",
     "sessions_lost": "sessions whose lease was lost",
     "garbage": "records skipped, not understood",
     "facts": "records written",
@@ -88,9 +88,9 @@ class AgentFeeds(Collector):
         """Three counters and two gauges."""
         now = self._figures
         counted = (
-            ("rows", "changes applied by this process, without those since the last second", now.rows),
+            ("rows", "changes applied by this process, updated once a second", now.rows),
             ("bytes", "bytes of changes applied by this process", now.bytes),
-            ("failures", "times a table of this process began to have an error", now.failures),
+            ("failures", "times a table of this process got an error", now.failures),
         )
         for name, meaning, by_feed in counted:
             counter = CounterMetricFamily(f"headgate_feed_{name}", meaning, labels=["feed"])
@@ -103,9 +103,9 @@ class AgentFeeds(Collector):
         yield tables
         lag = GaugeMetricFamily(
             "headgate_feed_lag_seconds",
-            "the worst table's that is claimed here: age of the oldest change that a batch failed to apply, else of "
-            "the last batch's oldest change when it became visible, by the broker's clock; 0 when all is read, none "
-            "while no table is claimed",
+            "lag of the worst table that is claimed here, by the broker's clock: age of the oldest change "
+            "that a batch failed to apply, otherwise of the last batch's oldest change when it became "
+            "visible; 0 when everything is read, none while no table is claimed",
             labels=["feed"],
         )
         for feed, lag_ms in sorted(now.lag_ms.items()):
@@ -154,7 +154,9 @@ class AgentRestraint(Collector):
             value=now["poll_records"],
         )
         silent = GaugeMetricFamily(
-            "headgate_sink_silent_seconds", "how long a sink server has not answered this agent", labels=["server"]
+            "headgate_sink_silent_seconds",
+            "time for which a sink server has not answered this agent",
+            labels=["server"],
         )
         for server, seconds in sorted(now["silent_sinks"].items()):
             silent.add_metric([server], seconds)

@@ -234,7 +234,7 @@ _ROWS: Final = (
         Stage.SINK,
         False,
         "the sink failed or refused an operation",
-        "the message says what",
+        "the message has the reason",
     ),
     ErrorCode(
         "sink_fenced",

@@ -63,10 +63,10 @@ _ROLE_COUNTERS = {
     "records": "records read",
     "commits": "transactions committed",
     "facts": "records written",
-    "campaigns": "times this process campaigned",
-    "terms": "terms begun by this process",
-    "sessions_ended": "sessions whose end this process has recorded, those that left by themselves included",
-    "failovers": "sessions whose end this process has recorded and that had not left by themselves, and terms that "
-    "it began after an owner that had not resigned",
-    "falls": "times the state was thrown away and replayed",
+    "campaigns": "times this process stood for election",
+    "terms": "terms started by this process",
+    "sessions_ended": "sessions whose end this process has recorded, including those that left by themselves",
+    "failovers": "sessions that this process recorded as lost, and terms that it started after an owner that had "
+    "not resigned",
+    "falls": "times the state was dropped and replayed",
 }

@@ -25,9 +25,9 @@ from headgate.views.metrics import ViewsMetrics
 _PAGE_HEAD: Final = (
     "# Metrics",
     "",
-    "Every service answers `/metrics` on `HEADGATE_HTTP__PORT` in Prometheus's text format. Besides those below there",
-    "are the usual `process_…` and `python_…` metrics. Counters begin at 0 with each process. A metric with labels has",
-    "no value until there is something to count. This page is made from",
+    "Every service answers `/metrics` on `HEADGATE_HTTP__PORT` in Prometheus's text format. The usual `process_…` and",
+    "`python_…` metrics exist too. Counters start at 0 with each process. A metric with labels has no value before its",
+    "first count. This page is made from",
     "`observability/metrics.py`, `runtime/metrics.py` and those of single services by `make docs`.",
     "",
     "| name | type | labels | meaning |",

@@ -10,9 +10,9 @@ def page() -> str:
     parts = [
         "# Rights on Kafka",
         "",
-        f"What each service needs in a cluster named `{CLUSTER}`, where the brokers have an authorizer. This page is",
-        "made from the code by `make docs`; a test grants exactly these rights and runs every service.",
-        "[Configuration](../configuration.md#rights-on-kafka) says what some are for, and how they are granted.",
+        f"The rights that each service needs in a cluster named `{CLUSTER}`, if the brokers have an authorizer.",
+        "This page is made from the code by `make docs`; a test grants exactly these rights and runs every service.",
+        "[Configuration](../configuration.md#rights-on-kafka) explains some of them, and how to grant them.",
         "A dot at the end means a prefix (`--resource-pattern-type prefixed`).",
         "",
         "| who | resource | names | operations |",

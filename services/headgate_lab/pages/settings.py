@@ -9,7 +9,7 @@ def page() -> str:
     parts = [
         "# Settings",
         "",
-        "The variables that a process reads; [configuration](../configuration.md) says how they are given. This page",
+        "The variables that a process reads; [configuration](../configuration.md) describes how to set them. This page",
         "is made from the code by `make docs`.",
         "",
         "| variable | default | meaning |",
@@ -21,7 +21,7 @@ def page() -> str:
         "",
         "## Kafka properties that cannot be chosen",
         "",
-        "A guarantee rests on each; one that is given is refused by its name.",
+        "A guarantee depends on each of them, so setting one is refused.",
         "",
         "| property | why |",
         "|---|---|",

@@ -43,8 +43,8 @@ def page() -> str:
     parts = [
         "# Control topics",
         "",
-        "The topics through which the services speak, the keys on them and who writes each. This page is made from the",
-        "code by `make docs`. The rights that each service needs are in [rights](rights.md).",
+        "The topics through which the services communicate, their keys and the writer of each key. This page is",
+        "made from the code by `make docs`. The rights that each service needs are in [rights](rights.md).",
         "The full name of a topic is `<cluster>.<name>`.",
         "",
         "| topic | key | record | writer |",

@@ -52,14 +52,15 @@ class CoordinatorMetrics(OwnerObserver[CoordinatorState], Collector):
         """Two gauges."""
         held = GaugeMetricFamily(
             "headgate_feed_held_tables",
-            "tables (or parts) of a feed that do not get on: failed, not assigned, with an error that the agent "
-            "retries, paused by themselves, or silent although changes wait; by the shard's owner",
+            "tables (or parts) of a feed that make no progress: failed, not assigned, with an error that "
+            "the agent retries, paused individually, or silent although changes wait; measured by the "
+            "shard's owner",
             labels=["feed"],
         )
         oldest = GaugeMetricFamily(
             "headgate_feed_oldest_unapplied_seconds",
-            "age of the oldest change of a table that does not get on, measured at the source by the shard's owner; 0 "
-            "when all tables get on",
+            "age of the oldest change of a table that makes no progress, measured at the source by the "
+            "shard's owner; 0 when all tables make progress",
             labels=["feed"],
         )
         now_ms = self._now_ms()

@@ -90,14 +90,13 @@ class MigrationMetrics(OwnerObserver[MigrationsState], Collector):
         """A counter, and the gauges of pending migrations."""
         ended = CounterMetricFamily(
             "headgate_migration_ended",
-            "migrations that have ended since this process owns them, by result; stale ones have failed because they "
-            "made no progress",
+            "migrations that have ended under this owner, by result; stale ones failed because they made no progress",
             labels=["result"],
         )
         for result, count in sorted(self._ended.items()):
             ended.add_metric([result], count)
         yield ended
-        states = GaugeMetricFamily("headgate_migrations", "migrations by state, all that are known", labels=["state"])
+        states = GaugeMetricFamily("headgate_migrations", "all known migrations, by state", labels=["state"])
         counts = self.states
         for each in MigrationState if counts else ():
             states.add_metric([each.value], counts.get(each.value, 0))
@@ -128,10 +127,10 @@ def _families(figures: Mapping[str, MigrationFigures], now_ms: int) -> Iterable[
     of_each = (
         ("rows_copied", "rows that a pending migration has copied", lambda each: each.rows_copied),
         ("rows_estimated", "rows of its table, as the server estimates them", lambda each: each.rows_estimated),
-        ("eta_seconds", "how long its present stage will still take; -1 if unknown", lambda each: each.eta_seconds),
+        ("eta_seconds", "estimated time to the end of its stage; -1 if unknown", lambda each: each.eta_seconds),
         (
             "silent_seconds",
-            "since when it has made no progress although it should; it is ended as stale after 600",
+            "time without progress although it should make some; it is ended as stale after 600",
             lambda each: each.silent_seconds,
         ),
         (
@@ -141,12 +140,12 @@ def _families(figures: Mapping[str, MigrationFigures], now_ms: int) -> Iterable[
         ),
         (
             "cutover_waiting_seconds",
-            "since when only its cut-over is missing; 0 if something else is",
+            "time since which only its cut-over is missing; 0 if anything else is missing",
             lambda each: seconds(each.cutover_ms),
         ),
         (
             "approval_waiting_seconds",
-            "time since the submission of a migration that another user has to approve; 0 if it needs none",
+            "time since the submission of a migration that another user must approve; 0 if it needs no approval",
             lambda each: seconds(each.awaiting_ms),
         ),
     )
@@ -157,11 +156,11 @@ def _families(figures: Mapping[str, MigrationFigures], now_ms: int) -> Iterable[
         yield family
     percent = GaugeMetricFamily(
         "headgate_migration_stage_percent",
-        "how much of its present stage is done; -1 where nothing can be counted",
+        "percentage of its stage that is done; -1 if nothing can be counted",
         labels=["migration", "stage"],
     )
     spent = GaugeMetricFamily(
-        "headgate_migration_stage_seconds", "time spent in its present stage", labels=["migration", "stage"]
+        "headgate_migration_stage_seconds", "time spent in its current stage", labels=["migration", "stage"]
     )
     for migration, each in sorted(figures.items()):
         if each.stage:

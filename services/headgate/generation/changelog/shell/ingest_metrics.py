@@ -29,7 +29,7 @@ class IngestMetrics(Collector):
         """Two counters and three gauges."""
         now = sorted(self.topics.items())
         changes = CounterMetricFamily("headgate_ingest_changes", "records taken from the topic", labels=["topic"])
-        skipped = CounterMetricFamily("headgate_ingest_skipped", "records left out by --skip", labels=["topic"])
+        skipped = CounterMetricFamily("headgate_ingest_skipped", "records skipped because of --skip", labels=["topic"])
         partitions = GaugeMetricFamily(
             "headgate_ingest_partitions", "partitions of the topic that this process writes", labels=["topic"]
         )
@@ -38,7 +38,7 @@ class IngestMetrics(Collector):
         )
         behind = GaugeMetricFamily(
             "headgate_ingest_behind_records",
-            "offsets between what is written and the topic's end; none while one of its partitions waits to begin",
+            "offsets between what is written and the topic's end; none while one of its partitions waits to start",
             labels=["topic"],
         )
         for topic, figures in now:

@@ -53,20 +53,21 @@ class TimestampFigures(msgspec.Struct, frozen=True):
 
 _TIMESTAMP_GAUGES: Final[dict[str, str]] = {
     "generations": "generations of a timestamp set that are not removed",
-    "unpublished": "generations of a timestamp set whose rows are not all written: their writes are refused until then",
+    "unpublished": "generations of a timestamp set whose rows are not all written; their writes are refused until "
+    "they are",
 }
 
 _GAUGES: Final[dict[str, str]] = {
     "epoch": "number of the generation in force",
     "streams": "streams of the generation in force",
-    "free_partitions": "partitions without a stream that is written or has still to be read",
+    "free_partitions": "partitions without a stream that is written or not read yet",
     "writers": "writers that may write",
-    "unread_generations": "generations that some reader has still to read",
+    "unread_generations": "generations that a reader has not read yet",
     "automatic": "1 while autoscaling is on and not suspended",
-    "unknown_writers": "writers whose load is not known: nothing is merged by itself until then",
+    "unknown_writers": "writers whose load is unknown; nothing is merged automatically while there are any",
     "refused_reports": "writers whose report of load cannot be true",
-    "changes_per_second": "what writers have reported for all streams together",
-    "hottest_stream_changes_per_second": "what writers have reported for the stream with most load",
+    "changes_per_second": "reported load of all streams together",
+    "hottest_stream_changes_per_second": "reported load of the busiest stream",
 }
 
 
@@ -76,13 +77,13 @@ class GenerationMetrics(OwnerObserver[GenerationState], Collector):
     def __init__(self, registry: CollectorRegistry) -> None:
         self.switches = Counter(
             "headgate_generation_switches_total",
-            "switches by result (committed, aborted) and who has asked for them (operator, automatic)",
+            "switches by result (committed, aborted) and by origin (operator, automatic)",
             ("set", "asked_by", "result"),
             registry=registry,
         )
         self.switch_seconds = Histogram(
             "headgate_generation_switch_seconds",
-            "from PREPARED to COMMITTED, for switches that one owner has seen from beginning to end",
+            "time from PREPARED to COMMITTED, for switches that one owner executed completely",
             ("set",),
             buckets=_SWITCH_BUCKETS,
             registry=registry,
