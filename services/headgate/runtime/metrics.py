@@ -63,7 +63,7 @@ _ROLE_COUNTERS = {
     "records": "records read",
     "commits": "transactions committed",
     "facts": "records written",
-    "campaigns": "times this process stood for election",
+    "campaigns": "elections that this process entered",
     "terms": "terms started by this process",
     "sessions_ended": "sessions whose end this process has recorded, including those that left by themselves",
     "failovers": "sessions that this process recorded as lost, and terms that it started after an owner that had "
