@@ -46,7 +46,6 @@ INSTEAD_BY_FOLDER: Final = {
     r"begun": "started",
     r"for\s+ever": "without limit, permanently",
     r"(?:go|goes|going|gone|went)\s+on": "continue, resume",
-    r"lack(?:s|ed|ing)?": "does not have, is missing",
     r"nobody|somebody|everybody": "no client, a user, all processes",
     r"(?:is|are|was|were)\s+no(?!\s+(?:longer|more\s+than))": "is not a, does not exist",
     r"of\s+ours": "of Headgate",
@@ -67,6 +66,7 @@ NOT_YET: Final = (
 """Text that still has words of INSTEAD_BY_FOLDER."""
 
 _CODE: Final = re.compile(r"```.*?```|``[^`]*``|`[^`\n]*`|\]\([^)\n]*\)", re.DOTALL)
+_PLACEHOLDER: Final = re.compile(r"\{[^{}\s]*\}")
 _TEXTS: Final = (tokenize.COMMENT, tokenize.STRING)
 
 
@@ -89,8 +89,8 @@ def found_in(path: Path, words: dict[str, str]) -> Iterator[tuple[int, str]]:
         yield from found(text, words)
         return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type in _TEXTS:
-            yield from found(token.string, words, token.start[0])
+        if token.type in _TEXTS and " " in token.string:  # else a name or a code
+            yield from found(_PLACEHOLDER.sub("·", token.string), words, token.start[0])
 
 
 def main() -> int:

@@ -86,7 +86,7 @@ class _Spark:
         return executor
 
     def progress(self) -> dict[str, Any]:
-        """What Spark says of all sessions' queries (replication/progress.py)."""
+        """Spark's progress reports of all sessions' queries (replication/progress.py)."""
         return msgspec.structs.asdict(self._total())
 
     def _total(self) -> LaneProgress:

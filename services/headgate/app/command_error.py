@@ -38,7 +38,7 @@ class ExitCode(IntEnum):
 
 
 class CommandError(Exception):
-    """An expected error of a command itself: its exit code and a message that says what, where and what to do."""
+    """An expected error of a command itself: its exit code and a message with what failed, where, and what to do."""
 
     def __init__(self, code: ExitCode, message: str) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""What the ``headgate`` command's exit status says, in one table; docs/exit-codes.md is made of it.
+"""The meaning of each exit code of ``headgate``, in one table; docs/exit-codes.md is made from it.
 
 Scripts and supervisors decide by these numbers, so a number never changes its meaning. Every error that can be
-expected has one; a traceback (status 1) is a bug of ours.
+expected has one; a traceback (status 1) is a bug in Headgate.
 
 The table names the classes of errors and imports none of them: every command needs the table, and the classes are in
 parts that take a second to import together.
@@ -18,7 +18,7 @@ __all__ = ["MEANINGS", "CommandError", "ExitCode", "Meaning", "exit_code_of", "e
 
 
 class Meaning(msgspec.Struct, frozen=True):
-    """One row: what the code says and what to do, in Markdown; what ends a command with it.
+    """One row: the code's meaning and what to do, in Markdown, and the errors that end a command with it.
 
     ``errors``: names of exceptions, ``module:class``, each standing for those derived from it that are in no other
     row. ``refusals``: codes that the reason of a refused request begins with (records/refusals.py).

@@ -1,4 +1,4 @@
-"""Whether a service of a cluster runs: its next heartbeat tells. Its stamp is the broker's time."""
+"""Whether a service of a cluster runs, by its next heartbeat, whose timestamp is the broker's."""
 
 import time
 from typing import Final
@@ -22,7 +22,7 @@ _POLL_SECONDS: Final = 0.5
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """Who wrote it, as the key says (``agent/a1/…``), and when the broker appended it: milliseconds since 1970."""
+    """Its writer, from the key (``agent/a1/…``), and when the broker appended it: milliseconds since 1970."""
 
     key: str
     stamped_ms: int

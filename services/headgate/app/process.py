@@ -119,7 +119,7 @@ def run_parts(parts: Sequence[Part], shutdown_seconds: float) -> None:
 
     Raises what a part raised, or ThreadCrashedError.
 
-    An agent stands before the coordinator that moves its tables away. CommandError if a part has not ended
+    An agent comes before the coordinator that moves its tables away. CommandError if a part has not ended
     ``shutdown_seconds`` after the first was asked to. A second signal ends the process.
     """
     strangers = set(psutil.Process().children(recursive=True))
@@ -151,9 +151,9 @@ def run_parts(parts: Sequence[Part], shutdown_seconds: float) -> None:
 
 
 def _end_children(strangers: AbstractSet[psutil.Process]) -> None:
-    """What a part that hangs has started (a Spark just coming up, say) must not outlive us, nor delay our end.
+    """Children of a hanging part, such as a Spark that starts, must neither outlive this process nor delay its end.
 
-    ``strangers`` were there before the parts: they belong to whoever runs us.
+    ``strangers`` existed before the parts: they belong to the parent process.
     """
     for child in set(psutil.Process().children(recursive=True)) - strangers:
         with suppress(psutil.NoSuchProcess):

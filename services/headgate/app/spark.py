@@ -71,7 +71,7 @@ def new_copier(settings: Settings, scratch: Path) -> RangeCopier:
 
 
 def _cores(master: str) -> int:
-    """How many tasks a batch has: what ``local[n]`` or ``local-cluster[n,cores,mb]`` says, else our cores."""
+    """Tasks of a batch: from ``local[n]`` or ``local-cluster[n,cores,mb]``, otherwise this machine's cores."""
     threads = local_threads(master)
     if threads is not None:
         return threads

@@ -1,4 +1,4 @@
-"""The result of one check: what was checked, how it stands, and what to type if it is wrong."""
+"""The result of one check: what was checked, its state, and the commands that fix it."""
 
 from collections.abc import Iterable
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""The sink of tables that are captured: whether it is the source itself, and which tables it lacks."""
+"""The sink of tables that are captured: whether it is the source itself, and which tables are missing there."""
 
 from pathlib import Path
 from shlex import quote
@@ -32,7 +32,7 @@ def is_itself(source: Capture, to: Capture, source_target: Target, sink_target: 
 
 
 def missing_tables(source: Capture, to: Capture) -> list[SourceTable]:
-    """Tables of the source that the sink lacks, as far as its user can see."""
+    """Tables of the source that are missing at the sink, as far as its user can see."""
     there = {(table.schema, table.table) for table in to.tables}
     return [table for table in source.tables if (table.schema, table.table) not in there]
 

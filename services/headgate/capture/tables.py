@@ -84,5 +84,5 @@ def _no_table_matches(pattern: str, tables: Sequence[SourceTable]) -> str:
 
 
 def topic_part(name: str) -> str:
-    """A schema's or a table's name as it stands in the name of Debezium's topic."""
+    """A schema's or a table's name as Debezium writes it in a topic's name."""
     return _NOT_IN_TOPICS.sub("_", name)

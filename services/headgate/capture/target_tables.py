@@ -1,4 +1,4 @@
-"""What is planned for the tables of a source that a sink lacks, before there is a feed."""
+"""The plan for tables of a source that are missing at a sink, before a feed exists."""
 
 import msgspec
 

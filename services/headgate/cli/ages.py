@@ -23,7 +23,7 @@ TIMES: Final = frozenset(
         "waiting_ms",
     }
 )
-"""Fields of rows and facts that are milliseconds since 1970. 0 says that it has not happened."""
+"""Fields of rows and facts that are milliseconds since 1970. 0 means that it has not happened."""
 
 DURATIONS: Final = frozenset({"lag_ms", "retention_ms"})
 """Fields that are lengths of time, in milliseconds. A negative one is shown as it is."""

@@ -1,8 +1,8 @@
 """One convention for commands that change something (docs/adr/0095).
 
-Every such command takes ``--dry-run``, which says what would be done and changes nothing. A command that destroys data,
-or does what cannot be undone, takes ``--yes`` as well. Without it the command asks on a terminal, and is refused where
-nobody can be asked.
+Every such command takes ``--dry-run``, which prints what would be done and changes nothing. A command that destroys
+data, or does what cannot be undone, takes ``--yes`` as well. Without it the command asks on a terminal, and is refused
+without one.
 
 A function in this folder that writes takes a ``Permit``, and ``permitted`` is the only place that gives one.
 """
@@ -63,7 +63,7 @@ def permitted(
 
 
 def check_can_agree(change: Destruction, what: str) -> None:
-    """Refuse at once what would be refused after long work: nobody can be asked. Raises CommandError."""
+    """Refuse at once, instead of after long work, if no terminal can be asked. Raises CommandError."""
     if not (change.dry_run or change.yes or _can_be_asked()):
         raise _nobody_to_ask(what)
 
@@ -78,7 +78,7 @@ def agreed(change: Change, what: str) -> Permit | None:
 
 
 def show_would(what: str, output: Output, facts: Mapping[str, Any] | None = None) -> None:
-    """Say what a dry run would have done."""
+    """Print what a dry run would have done."""
     if output is Output.TABLE:
         note(f"would {what}; nothing was changed")
     else:
@@ -92,7 +92,7 @@ def _can_be_asked() -> bool:
 def _nobody_to_ask(what: str) -> CommandError:
     return CommandError(
         ExitCode.NOT_CONFIRMED,
-        f"this would {what}, which cannot be undone, and there is no terminal to ask. Nothing was changed. Confirm it "
+        f"this would {what}, which cannot be undone, and no terminal can be asked. Nothing was changed. Confirm it "
         "with --yes, or preview it with --dry-run",
     )
 

@@ -15,7 +15,7 @@ from headgate.cli.rendering import console, wrapped
 
 _STYLES: Final = {State.OK: "green", State.WARNING: "yellow", State.WRONG: "bold red"}
 _INDENT: Final = " " * 9
-"""Below the longest state and a blank, so that a fix stands under what it fixes."""
+"""Wider than the longest state and a blank, so that a fix is indented below its finding."""
 
 
 def show_findings(findings: Sequence[Finding], output: Output) -> None:

@@ -50,7 +50,7 @@ def resign(
 ) -> None:
     """Hand over shards: another coordinator takes over at once, and tables continue.
 
-    The process stays, as a standby. If there is no other, it takes over again itself after a lease.
+    The process stays, as a standby. Without another standby it takes over again after a lease.
     """
     with connected(cluster) as (_, log):
         if shard is not None and shard >= log.shards:

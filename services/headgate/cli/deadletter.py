@@ -138,10 +138,9 @@ def replay(
 ) -> None:
     """Send changes to the end of their source partitions again, where every reader of the topics sees them.
 
-    --dry-run lists which changes can be replayed. A change is refused if it would undo something: its row was touched
-    after it, or nobody can tell. Nobody can tell if it has no key, is of several rows or cannot be read, if its topic
-    was re-created, if the feed was rewound since, or if the topic is a change log's.
-    Exit 0 only if no change that was asked for is refused.
+    --dry-run lists which changes can be replayed. A change is refused if it would undo a later change of its row, or if
+    that cannot be ruled out: it has no key, has several rows or cannot be read, its topic was re-created, the feed was
+    rewound since, or the topic belongs to a change log. Exit 0 only if no change that was asked for is refused.
     """
     with connected(cluster) as (_, log):
         record = find_feed(read_snapshot(log, all_partitions(log, ("changefeed",))), feed)
@@ -251,7 +250,7 @@ def _text(data: bytes | None) -> Any:
 
 
 def _decoded(data: bytes | None) -> Any:
-    """What the bytes say, where they are JSON."""
+    """The decoded bytes, if they are JSON."""
     try:
         return json.loads(data or b"null")
     except (ValueError, RecursionError):

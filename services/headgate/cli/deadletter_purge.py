@@ -38,7 +38,7 @@ def purge(
     output: Format = Output.TABLE,
     cluster: ClusterOptions,
 ) -> None:
-    """Remove dead letters of a feed, so that nobody can read or replay them.
+    """Remove dead letters of a feed, so that they cannot be read or replayed.
 
     Kafka deletes their bytes an hour or two later, when it compacts the topic. The coordinator removes dead letters by
     itself after the feed's deadletter_retention_days. A feed that was deleted may be named.

@@ -1,7 +1,7 @@
-"""``--dry-run``: everything that is checked before a feed is accepted, here and now, and nothing written.
+"""``--dry-run``: run all checks of a new feed from this machine, and write nothing.
 
-The very code that owners run asks brokers and sink, from this machine (a password file must be here, too), and the
-very rules judge the answer by the log as it stands. Exit codes are those of the real thing.
+It runs the owners' own code against brokers and sink, so this machine needs the password file too, and applies the
+owners' rules to the current state of the control topics. Exit codes are those of the command without ``--dry-run``.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ __all__ = ["rehearse", "rehearsed"]
 
 
 def rehearse(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpec, output: Output) -> None:
-    """Say what would become of a create_feed or update_feed. Raises CommandError where it would be refused."""
+    """Print the outcome that a create_feed or update_feed would have. Raises CommandError if it would be refused."""
     result = rehearsed(log, own_prefix, kind, spec)
     _show(kind, spec.feed, result, output)
 

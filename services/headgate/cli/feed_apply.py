@@ -1,4 +1,4 @@
-"""``headgate feed apply``: make the feeds of a cluster what the files of a folder say."""
+"""``headgate feed apply``: create and change the feeds of a cluster to match the files of a folder."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,6 +1,6 @@
 """``headgate generation graph``: a change log's ring, unrolled, one line per generation; also as SVG or HTML.
 
-The line of a generation is its ring from the smallest token to the largest. A stream stands below those whose tokens it
+The line of a generation is its ring from the smallest token to the largest. A stream is drawn below those whose tokens it
 took over, so the lines under each other are the lineage: a cut is a split, a gap closed is a merge, and what a switch
 left alone is dimmed.
 """
@@ -24,13 +24,13 @@ from headgate.generation.core.ranges import FIRST_TOKEN, LAST_TOKEN, LogMap
 from headgate.records.generation import GenerationRecorded, SetRecorded
 
 COLUMNS: Final = ("grey11 on sky_blue2", "grey11 on sandy_brown")
-"""Neighbours differ; which of the two says nothing."""
+"""Neighbours differ; the choice between the two has no meaning."""
 
 KEPT: Final = ("grey30 on grey74", "grey30 on grey58")
 """The same for a stream that an earlier generation has opened."""
 
 BESIDE_COLUMNS: Final = 44
-"""What stands beside a ring in a terminal: number, phase, streams, waiting."""
+"""The columns beside a ring in a terminal: number, phase, streams, waiting."""
 
 WIDTH_MIN: Final = 16
 WIDTH_MAX: Final = 400

@@ -166,7 +166,7 @@ def reported_loads(tail: GenerationTail, name: str) -> ReportedLoads:
 
 
 def _tell(name: str, known: LogMap, reported: ReportedLoads) -> None:
-    """What is known, and of whom. Raises CommandError if nobody has reported."""
+    """The known loads and their writers. Raises CommandError if no writer has reported."""
     for each in reported.writers:
         note(f"writer {each.writer}: {each.per_second:.1f} changes/s, reported {each.age_seconds:.0f} s ago")
     for writer in reported.silent:

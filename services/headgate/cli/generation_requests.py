@@ -101,7 +101,7 @@ def settle(
 
 
 def show_done(output: Output, name: str, reason: str) -> None:
-    """Print what the owner says about a request that is done."""
+    """Print the owner's message about a finished request."""
     if output is Output.TABLE:
         note(reason)
     else:
@@ -167,9 +167,9 @@ def request_of(
 
 
 def ask(log: Log, name: str, request: GenerationRequested, timeout: float, permit: Permit) -> str:
-    """Write a request, wait until it is done, delete it; what the owner says. Raises RequestError, LogError.
+    """Write a request, wait until it is done, delete it, return the owner's message. Raises RequestError, LogError.
 
-    A request about a whole change log stays once the owner has accepted it, because work that was begun with Kafka's
+    A request about a whole change log stays once the owner has accepted it, because work that was started with Kafka's
     topics must be finished. The owner deletes such a request a day after it is settled.
     """
     key = GenerationRequestKey(name, uuid4().hex)

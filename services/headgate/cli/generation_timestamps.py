@@ -268,7 +268,7 @@ def gc(
     with opened(name, cluster) as (log, tail):
         record = record_of(tail, name)
         removal = removal_of(tail.state.timestamps, name, record, wall_ms())
-        what = f"remove the generations of {name} that nobody needs ({', '.join(map(str, removal.due)) or 'none'})"
+        what = f"remove the generations of {name} that no process needs ({', '.join(map(str, removal.due)) or 'none'})"
         held = {str(ms): list(why) for ms, why in removal.held.items()}
         permit = permitted(change, what, outcome.output, {"set": name, "due": list(removal.due), "held_by": held})
         if permit is not None:
@@ -341,7 +341,7 @@ def _latest(tail: GenerationTail, name: str) -> tuple[TimestampSetRecorded, tupl
 
 
 def _problems(known: TimestampRecords, name: str, record: TimestampSetRecorded) -> list[str]:
-    """Rows that are seen to be missing; what they say is checked by the owner."""
+    """Rows that are missing. The owner checks their content."""
     missing = (missing_row(known, name, each) for each in record.generations)
     return [f"{key.text()} does not exist" for key in missing if key is not None]
 

@@ -93,7 +93,7 @@ def create(
 ) -> None:
     """Create a change log: its topics and its first generation.
 
-    A topic that exists must have this number of partitions and cleanup.policy=delete, and belong to nobody else.
+    An existing topic must have this number of partitions and cleanup.policy=delete, and belong to no other change log.
 
     Example: headgate generation create orders --partitions 64 --streams 8
     """

@@ -164,7 +164,7 @@ class LateGroup(HelpfulGroup):
 
 
 def listed(name: str, late: Late) -> TyperCommand:
-    """A command that is only named: its line in a list, and where it stands there."""
+    """A command that is not imported yet: its line in a list, and its place there."""
     return TyperCommand(name, help=late.help, rich_help_panel=late.panel)
 
 
@@ -193,7 +193,7 @@ def command_of(name: str, found: Any, panel: str | None = None, *, takes_anythin
 
 
 def _incomplete(package: str) -> Callable[[], None]:
-    """A command that cannot be imported: help lists it, and it says which package is missing."""
+    """A command that cannot be imported: help lists it, and running it names the missing package."""
 
     def incomplete() -> None:
         """A Python package that this needs is not installed."""

@@ -48,7 +48,7 @@ def fetch(
 
 
 def fetch_before_start(flags: Mapping[str, Any]) -> None:
-    """Fetch jars that an agent with these flags would fetch, where somebody sees the bar: at a terminal.
+    """Fetch the jars that an agent with these flags needs, if a terminal shows the progress bar.
 
     Raises SettingsError, EmbeddedError.
     """

@@ -13,7 +13,7 @@ from headgate.views.rows import agent_rows
 
 
 def not_found(what: str, known: Sequence[str], how: str) -> CommandError:
-    """That ``what`` (``feed 'shp'``) does not exist, with the nearest name, the known ones, and ``how`` to go on."""
+    """That ``what`` (``feed 'shp'``) does not exist, with the nearest name, the known ones, and ``how`` to continue."""
     name = what.rpartition(" ")[2].strip("'")
     near = nearest(name, known)
     hint = f"Did you mean {near!r}? " if near else ""

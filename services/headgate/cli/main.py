@@ -2,8 +2,8 @@
 
 A command's module is imported when the command is called: all of them together take seconds of processor time.
 
-An error whose type is in the table of exit codes is printed as its message, which says what failed, where, and what to
-do. Any other is a bug and keeps its traceback. What the library says about a wrong value is put into our words.
+An error whose type is in the table of exit codes is printed as its message, with what failed, where, and what to do.
+Any other is a bug and keeps its traceback. The library's errors about wrong values are reworded.
 """
 
 import os
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
 INTERRUPTED: Final = 130
-"""What a shell says of a command that Ctrl-C has ended: 128 and the signal's number."""
+"""The exit status of a command that Ctrl-C has ended, as in shells: 128 and the signal's number."""
 
 
 class Commands(LateGroup):
@@ -119,10 +119,10 @@ OWN_COMMANDS: Final[Mapping[str, Late]] = {
 """Every command, in the order in which a user meets them, which is that of the help."""
 
 PANELS: Final[Mapping[str, str]] = {name: late.panel or _SETUP for name, late in OWN_COMMANDS.items()}
-"""The part of the help in which each stands. Commands of other distributions are in the last."""
+"""Sections of the help with their commands. Commands of other distributions are in the last one."""
 
 LAB_COMMANDS: Final = ("demo", "up", "chaos", "bench", "sim")
-"""Commands of the distribution ``headgate-lab``. They are listed without it as well, and then say how to get it."""
+"""Commands of the distribution ``headgate-lab``. Without it they are listed too, and print how to install it."""
 
 _LAB_HELP: Final[Mapping[str, str]] = {
     "demo": "Watch replication on real parts, with agents and the owner killed on the way.",

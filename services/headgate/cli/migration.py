@@ -251,7 +251,7 @@ def _follow(log: Log, migration: str, seconds: float) -> None:
 
 
 def _said(migration: str, record: MigrationRecorded) -> str:
-    """What stands behind the bar: percent of the stage, rows, time left, what it waits for."""
+    """The text behind the bar: percent of the stage, rows, time left, what it waits for."""
     rows = f"{record.rows_copied} of about {record.table_rows} rows" if record.table_rows else ""
     waits = waits_for(migration, record, wall_ms())
     return ", ".join(filter(None, (_percent(record), rows, _eta(record), waits and f"waits for {waits}")))
@@ -506,7 +506,7 @@ def _row(name: str, record: MigrationRecorded) -> dict[str, Any]:
 
 
 def way_back_of(log: Log, record: MigrationRecorded) -> dict[str, Any]:
-    """``state``, and ``why`` where it is not open; empty for a migration that has none to tell of. Raises LogError."""
+    """``state``, and ``why`` where it is not open; empty for a migration without one. Raises LogError."""
     from headgate.migration.strategies.online.way_back import read_way_back  # noqa: PLC0415 - it imports the grammar
 
     found = read_way_back(record.note) if record.state is MigrationState.COMPLETE else None

@@ -39,7 +39,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.~/:@%+,=-]+\Z")
 """Names that mean the same to every shell. Shells evaluate what completion offers, and names are written by others."""
 
 Complete = Callable[[typer.Context, str], list[str]]
-"""What typer calls for the names that can stand at a place."""
+"""The function that typer calls for the names that fit at a place."""
 
 Given = Mapping[str, object]
 """The values of the command's parameters that are typed already."""
@@ -50,7 +50,7 @@ def within_bounds(find: Callable[[], Iterable[str]]) -> list[str]:
     found: list[list[str]] = []
 
     def search() -> None:
-        with suppress(Exception):  # whatever is wrong, the command says it when it is run
+        with suppress(Exception):  # the command itself reports the error when it is run
             found.append(sorted({name for name in find() if _PLAIN.match(name)}))
 
     before = logging.root.manager.disable
@@ -84,7 +84,7 @@ def _on(topics: tuple[str, ...], names: Callable[[Snapshot, Given], Iterable[str
 
 
 def _typed(ctx: typer.Context) -> Given:
-    """What is typed already. Behind an option that lacks its value yet, click leaves the arguments unread."""
+    """What is typed already. Click does not read arguments behind an option without a value."""
     arguments = [each.name for each in ctx.command.params if each.param_type_name == "argument" and each.name]
     unread = dict(zip([name for name in arguments if ctx.params.get(name) is None], ctx.args, strict=False))
     return {**ctx.params, **unread}

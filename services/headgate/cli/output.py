@@ -28,7 +28,7 @@ def show_value(output: Output, value: Any) -> None:
     if output is Output.YAML:
         import yaml  # noqa: PLC0415 - see above
 
-        # By way of JSON, so that both say the same: enumerations become their values, tuples lists.
+        # Converted through JSON, so that both are equal: enumerations become their values, tuples lists.
         text = yaml.safe_dump(json.loads(text), allow_unicode=True, sort_keys=False)
     sys.stdout.write(text)
     sys.stdout.flush()
@@ -87,7 +87,7 @@ def _begin_page() -> None:
 
 
 def note(message: str) -> None:
-    """A line for people beside the result. What it says to type can be copied from a terminal."""
+    """A line for people beside the result. Commands in it can be copied from a terminal."""
     _begin_page()
     _say(message)
 

@@ -26,7 +26,7 @@ LONG_TEXTS: Final = frozenset({"error", "notices", "detail", "advice", "reason",
 """Columns that hold sentences: below a table, and not cut."""
 
 NAMES: Final = frozenset({"feed", "span", "table", "place", "topic", "partition", "offset", "key"})
-"""Columns that say which row a sentence below the table belongs to."""
+"""Columns that identify the row to which a sentence below the table belongs."""
 
 STATES: Final = frozenset({"state", "wanted", "verdict", "phase", "task"})
 """Columns that hold a state."""
@@ -38,7 +38,7 @@ STYLES: Final = {
     "red": "aborted dead failed refused unknown wrong",
     "dim": "cancelled drained over removed superseded",
 }
-"""Style → states, by their first word. Green needs nobody, yellow is on its way or waits, red needs somebody."""
+"""Style → states, by their first word. Green is fine, yellow is in progress or waits, red needs an operator."""
 
 _STYLE_OF: Final = {word: style for style, words in STYLES.items() for word in words.split()}
 _STYLE_OF_TEXT: Final = {"error": "red", "notices": "yellow"}
@@ -90,7 +90,7 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Non
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:
-    """One thing's facts, a line each, wrapped at words; what has parts of its own stands below, as YAML."""
+    """One thing's facts, a line each, wrapped at words; nested values follow below, as YAML."""
     nested = {name: value for name, value in facts.items() if _is_nested(value)}
     out = console()
     _print_block([(_label(name), _cell(name, facts[name])) for name in facts if name not in nested], out)
@@ -120,7 +120,7 @@ def _lines(text: Text, width: int) -> Iterator[Text]:
 
 
 def clear(every_seconds: float) -> None:
-    """Empty the terminal, and say when this was and at which interval it is shown."""
+    """Clear the terminal, and print the time and the refresh interval."""
     out = console()
     out.clear()
     out.print(Text(f"{time.strftime('%Y-%m-%d %H:%M:%S %Z')}, every {every_seconds:g} s. Ctrl-C ends it", style="dim"))

@@ -59,7 +59,7 @@ def operation(
     parts: int | None = None,
     abandon_sink: bool = False,
 ) -> OperationRequested:
-    """A request in the name of whoever runs this command."""
+    """A request in the name of the user who runs this command."""
     return OperationRequested(
         kind=kind,
         feed=feed,

@@ -1,6 +1,6 @@
 """``headgate topic list --feed``: what a feed reads, partition by partition, and how far it has come there.
 
-``position`` is the next offset that the sink wants, by the last word of whoever writes the table; ``lag`` is how many
+``position`` is the sink's next offset, by the last report of the table's writer; ``lag`` is how many
 offsets are behind it, markers of transactions and compacted records among them.
 """
 
@@ -77,7 +77,7 @@ def _counted(first: Positions, end: Positions, at: Mapping[int, int], partition:
 
 
 def positions_of(snapshot: Snapshot, feed: str, record: FeedRecorded, plan: SpanPlan) -> dict[int, int]:
-    """Where the plan begins, unless more is known: from the feed's checkpoint, and from whoever has the table now."""
+    """The plan's start, unless a later position is known from the feed's checkpoint or the table's current agent."""
     positions = dict(plan.start)
     progress = snapshot.get(FeedProgressKey(feed), FeedProgressed)
     if progress is not None and (progress.feed_id, progress.incarnation) == (record.feed_id, record.incarnation):

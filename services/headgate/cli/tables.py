@@ -119,7 +119,7 @@ def resync(
 ) -> None:
     """Copy rows of one table from the source database to the target.
 
-    The table stands still until they are copied; the other tables of the feed continue. The feed must name its source
+    The table is paused until they are copied; the other tables of the feed continue. The feed must name its source
     database (source.database). Done when the table replicates again.
 
     Example: headgate table resync shop public.orders --key 17 --key 18

@@ -20,7 +20,7 @@ from headgate.generation.timestamps.core.rings import TOKENS_MAX, RingError, own
 from headgate.records.timestamps import RingNode
 
 IGNORE_MSB: Final = 12
-"""What ScyllaDB's nodes ignore unless they are told otherwise."""
+"""ScyllaDB's default of ``ignore_msb``."""
 
 
 class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,7 +35,7 @@ class _Ring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_ring(path: Path) -> tuple[RingNode, ...]:
-    """The ring in a file. Raises CommandError, which says where it is wrong."""
+    """The ring in a file. Raises CommandError, which names the faulty place."""
     try:
         given = msgspec.convert(yaml.safe_load(path.read_bytes()), _Ring)
     except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
@@ -83,7 +83,7 @@ def without_node(ring: Sequence[RingNode], name: str) -> tuple[RingNode, ...]:
 
 
 def shown_ring(ring: Sequence[RingNode]) -> dict[str, Any]:
-    """As it stands in a file."""
+    """Its form in a file."""
     return {"nodes": [msgspec.to_builtins(node) for node in ring]}
 
 

@@ -18,7 +18,7 @@ class TypedValues:
         self._converter = converter
 
     def __call__(self) -> "TypedValues":
-        """Itself: it stands in the place of the method that makes typer's."""
+        """Itself: it replaces the method that makes typer's."""
         return self
 
     def coerce(self, value: Any, param: Any, ctx: typer.Context) -> Any:

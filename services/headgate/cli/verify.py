@@ -215,7 +215,7 @@ def _compare(
 
 
 def _said_by_events(log: KafkaLog, spec: FeedSpec, plans: Sequence[SpanPlan]) -> dict[str, str]:
-    """Topic → table, as the topics' last events say it; of a feed that names its tables nothing is asked.
+    """Topic → table, from the topics' last events. Not read for a feed that names its tables.
 
     Raises SourceError.
     """

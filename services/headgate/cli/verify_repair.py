@@ -14,7 +14,7 @@ from headgate.verify.comparing import Difference
 __all__ = ["Repairs"]
 
 REPAIRED_ROWS_MAX: Final = 20_000
-"""Of one table. The table stands still some seconds for each thousand; more are better copied as a whole."""
+"""Of one table, which pauses some seconds for each thousand rows. If more differ, copy the whole table."""
 
 REPAIR_SECONDS: Final = 120.0
 """For one request: the table is sealed, its rows are copied, and it replicates again."""

@@ -40,7 +40,7 @@ def explained_feed(log: KafkaLog, snapshot: Snapshot, feed: str, kept_by: str) -
 
 
 def _without_idle(explanation: Explanation, snapshot: Snapshot, record: FeedRecorded, log: KafkaLog) -> Explanation:
-    """Without tables that lagged in their last batch and have applied everything since: the log cannot tell them apart.
+    """Without tables that have caught up since their last batch, which the control topics do not show.
 
     Raises SourceError.
     """

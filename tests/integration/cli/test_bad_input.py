@@ -1,4 +1,4 @@
-"""Bad surroundings, each with its exit code and a message that says what, where and what to do."""
+"""Bad surroundings, each with its exit code and a message with what failed, where, and what to do."""
 
 import json
 import socket

@@ -97,7 +97,7 @@ def _rights(settings: Settings, who: Sequence[str]) -> Iterator[Finding]:
     yield Finding(
         "Kafka rights",
         State.WRONG,
-        f"this user lacks {', '.join(missing)}, which {services} needs",
+        f"this user does not have {', '.join(missing)}, which {services} needs",
         fix=(f"headgate topic grant {' '.join(who)} --principal User:NAME",),
         fix_in=FixIn.SHELL,
         then="Run it as an administrator of the brokers, with the name of this user",
@@ -110,7 +110,7 @@ def lacking(needed: Sequence[Grant], allowed: Mapping[str, frozenset[str]]) -> l
     for grant in needed:
         for topic, operations in sorted(allowed.items()):
             is_meant = topic.startswith(grant.name) if grant.is_prefix else topic == grant.name
-            # Create is a right on a name, which no topic that exists tells.
+            # Create is a right on a name, which existing topics do not show.
             if is_meant and grant.operation != "Create" and grant.operation not in operations:
                 found[f"{grant.operation} on {topic}"] = None
     return list(found)

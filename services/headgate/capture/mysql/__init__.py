@@ -1,1 +1,1 @@
-"""A MySQL or MariaDB as a source: what the server says, and what of it has to change."""
+"""A MySQL or MariaDB as a source: the server's settings, and what must change."""

@@ -1,4 +1,4 @@
-"""What a MySQL or MariaDB says about itself as a source of changes."""
+"""Settings and rights of a MySQL or MariaDB that matter for a source of changes."""
 
 from collections.abc import Mapping
 

@@ -1,1 +1,1 @@
-"""A PostgreSQL as a source: what its catalogue says, and what of it has to change."""
+"""A PostgreSQL as a source: what its catalogue contains, and what must change."""

@@ -1,4 +1,4 @@
-"""What a PostgreSQL says about itself as a source of changes."""
+"""Settings and rights of a PostgreSQL that matter for a source of changes."""
 
 import msgspec
 

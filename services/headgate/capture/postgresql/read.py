@@ -30,7 +30,7 @@ SELECT slot_name, plugin, database, active, to_jsonb(s) ->> 'wal_status',
 FROM pg_replication_slots s ORDER BY slot_name
 """
 
-# By way of JSON, because older versions lack some of the columns.
+# Converted through JSON, because older versions do not have some of the columns.
 _PUBLICATIONS: Final = """
 SELECT pubname, puballtables, pubinsert, pubupdate, pubdelete,
   coalesce((to_jsonb(p) ->> 'pubviaroot')::boolean, false)
