@@ -74,9 +74,9 @@ def init(
     """Write a connector and a feed for a database.
 
     The files are FEED-connector.json for Kafka Connect, FEED.yaml for `headgate feed create`, and FEED-tables.sql with
-    the statements by which that feed creates tables that are missing at the sink. Tables without a key, and tables whose
-    name no topic can have, get a feed of their own. Both databases are only read. Files that exist are replaced only
-    after a confirmation.
+    the statements with which that feed creates tables that are missing at the sink. Tables without a key, and tables
+    whose name no topic can have, get a feed of their own. Both databases are only read. Files that exist are replaced
+    only after a confirmation.
 
     Example: headgate feed init shop --source postgresql://debezium@db/shop --source-password-file debezium
     --sink postgresql://headgate@warehouse/shop --sink-password-file warehouse --tables 'public.*'

@@ -1,8 +1,8 @@
 """``headgate generation graph``: a change log's ring, unrolled, one line per generation; also as SVG or HTML.
 
-The line of a generation is its ring from the smallest token to the largest. A stream is drawn below those whose tokens it
-took over, so the lines under each other are the lineage: a cut is a split, a gap closed is a merge, and what a switch
-left alone is dimmed.
+The line of a generation is its ring from the smallest token to the largest. A stream is drawn below those whose tokens
+it took over, so the lines under each other are the lineage: a cut is a split, a gap closed is a merge, and what a
+switch left alone is dimmed.
 """
 
 from collections.abc import Mapping

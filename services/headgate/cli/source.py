@@ -67,8 +67,13 @@ def target_at(given: str, password_file: Path | None, options: Options, use: Use
     """The database of an address, or of a named connection. Raises DatabaseError, typer.BadParameter."""
     if "://" in given or "=" in given:
         return Target(given, password_file, options)
+    if "/" in given or "@" in given:  # not repeated, because it may contain a password
+        raise typer.BadParameter(
+            f"{options.address} is neither an address, such as postgresql://user@host/database, nor the name of a "
+            "connection"
+        )
     if password_file is not None:
         raise typer.BadParameter(
-            f"{given} is a named connection, which has a password file of its own. Leave out {options.password_file}"
+            f"{given} is a named connection, whose password file is in its entry. Remove {options.password_file}"
         )
     return named(given, use, options.address)[1]

@@ -327,7 +327,7 @@ def _unknown(name: str) -> str:
     endings = [variable.removeprefix(PREFIX) for variable in known]
     near = nearest(name.removeprefix(PREFIX), endings, cutoff=_NEAR_ENOUGH)
     hint = (
-        f"did you mean {PREFIX}{near}?" if near else f"known are {', '.join(known)} and {_KAFKA}<LIBRDKAFKA_PROPERTY>"
+        f"did you mean {PREFIX}{near}?" if near else f"choose from {', '.join(known)} and {_KAFKA}<LIBRDKAFKA_PROPERTY>"
     )
     return f"{name}: this setting does not exist; {hint}"
 

@@ -21,6 +21,6 @@ class Strict(BaseModel):
             return data
         for name in sorted(set(data) - set(cls.model_fields)):
             near = nearest(name, cls.model_fields)
-            hint = f"; did you mean {near!r}?" if near else f"; known are {', '.join(cls.model_fields)}"
+            hint = f"; did you mean {near!r}?" if near else f"; choose from {', '.join(cls.model_fields)}"
             raise ValueError(f"unknown option {name!r}{hint}")
         return data

@@ -1,4 +1,4 @@
-"""What is wrong with an option, in our words: the library's say nothing to who wrote the file."""
+"""Errors about options, in words for the person who wrote them. The library's own are not."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -43,7 +43,7 @@ _BOUNDS: Final = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "l
 
 
 _NEAR_ENOUGH: Final = 0.6
-"""difflib's own measure of names that somebody may have mistyped."""
+"""difflib's own measure of names that may be mistyped."""
 
 
 def nearest(given: object, known: Iterable[str], *, cutoff: float = _NEAR_ENOUGH) -> str | None:
@@ -55,7 +55,7 @@ def nearest(given: object, known: Iterable[str], *, cutoff: float = _NEAR_ENOUGH
 
 
 def one_of(given: object, known: Sequence[str]) -> str:
-    """That ``given`` is none of ``known``, with the nearest of them."""
+    """That ``given`` is not one of ``known``, with the nearest of them."""
     near = nearest(given, known)
-    hint = f"did you mean {near!r}? " if near else ""
-    return f"{given!r} is unknown; {hint}known are {', '.join(known)}"
+    hint = f"did you mean {near!r}? Choose" if near else "choose"
+    return f"{given!r} is unknown; {hint} from {', '.join(known)}"

@@ -83,4 +83,6 @@ class Target(msgspec.Struct, frozen=True):
             return read_secret(file)
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise DatabaseRefusedError(f"{self.options.password_file} {self.password_file}: {why}") from error
+            raise DatabaseRefusedError(
+                f"{self.options.password_file} {self.password_file}: cannot read {file}: {why}"
+            ) from error

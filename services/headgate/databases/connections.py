@@ -121,7 +121,7 @@ def named(name: str, use: Use, option: str) -> tuple[Connection, Target]:
         for_it = sorted(other for other, connection in known.items() if use in connection.use)
         raise DatabaseRefusedError(
             f"{option}: connection {name} may be used as {', '.join(sorted(found.use)) or 'nothing'}, not as {use}. "
-            f"Use another one ({', '.join(for_it) or 'there is none'}), or add {use} to its `use` in {file}"
+            f"Use another one ({', '.join(for_it) or 'none exists'}), or add {use} to its `use` in {file}"
         )
     return found, Target(found.dsn(), found.password_file, _options(name, use))
 
@@ -161,8 +161,8 @@ def _file(name: str, option: str) -> tuple[Path, _File]:
     file = setting(CONNECTIONS)
     if not file:
         raise DatabaseRefusedError(
-            f"{option}: {name} is a named connection, but this process has none. Describe it in a file, and set "
-            f"{CONNECTIONS} to the file's path, here and on every machine that connects"
+            f"{option}: connection {name!r} is unknown, because {CONNECTIONS} is not set. Set it to the path of a file "
+            "that describes the connection, here and on every machine that connects"
         )
     return Path(file), _read(Path(file))
 

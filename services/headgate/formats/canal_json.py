@@ -140,7 +140,7 @@ class Decoder:
             return self._statement(message, partition, offset, append_ms)
         operation = _ROWS.get(message.type)
         if operation is None:
-            raise ChangeError(f"unknown Canal-JSON type {message.type!r}; known are {', '.join(_ROWS)}, {WATERMARK}")
+            raise ChangeError(f"unknown Canal-JSON type {message.type!r}; expected {', '.join(_ROWS)}, {WATERMARK}")
         if not self._is_new(message, partition, offset):
             return []
         self._check(message)

@@ -33,7 +33,7 @@ def operation_of(op: object) -> Operation | None:
     """What is done to the row, None if nothing (a message). Raises ChangeError."""
     operation = OPERATIONS.get(op) if isinstance(op, str) else None
     if operation is None and op != MESSAGE:
-        raise ChangeError(f"unknown Debezium operation op={op!r}; known are c, r, u, d, t, m")
+        raise ChangeError(f"unknown Debezium operation op={op!r}; expected c, r, u, d, t, m")
     return operation
 
 

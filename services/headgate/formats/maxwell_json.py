@@ -140,7 +140,7 @@ class Decoder:
             return []
         operation = _ROWS.get(message.type)
         if operation is None:
-            raise ChangeError(f"unknown type {message.type!r} of Maxwell; known are {', '.join(_ROWS)}")
+            raise ChangeError(f"unknown type {message.type!r} of Maxwell; expected {', '.join(_ROWS)}")
         row = self._row(message)
         names = _key_columns(key)
         if not names:

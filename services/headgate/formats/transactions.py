@@ -121,7 +121,7 @@ def decode_end(value: bytes | None) -> End | None:
     if record.status == "BEGIN":
         return None
     if record.status != "END":
-        raise ChangeError(f"a transaction record with status {record.status!r}; known are BEGIN and END")
+        raise ChangeError(f"a transaction record with status {record.status!r}; expected BEGIN or END")
     if source_time(record.ts_ms) is None:
         raise ChangeError(f"the END of {record.id!r} has ts_ms {record.ts_ms}: no time in milliseconds since 1970")
     counts: dict[str, int] = {}

@@ -89,7 +89,7 @@ def _reason(error: OSError) -> str:
 
 def _unknown(paths: list[str]) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def answer(_request: web.Request) -> web.Response:
-        return web.Response(status=404, text=f"known are {' '.join(paths)}\n")
+        return web.Response(status=404, text=f"known paths: {' '.join(paths)}\n")
 
     return answer
 

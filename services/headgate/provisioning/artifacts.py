@@ -230,7 +230,7 @@ def _main() -> None:
         return
     unknown = sorted(set(given.sets) - set(get_args(ArtifactSet)))
     if unknown:
-        parser.error(f"no set is called {unknown[0]}; known are {', '.join(get_args(ArtifactSet))}")
+        parser.error(f"no set is called {unknown[0]}; choose from {', '.join(get_args(ArtifactSet))}")
     for name in given.sets or get_args(ArtifactSet):
         ensure(name, lambda set_name, done, total: print(f"{set_name}: {done} of {total}", file=sys.stderr))  # noqa: T201
         print(f"{name}: {len(ensure(name))} jars")  # noqa: T201

@@ -205,7 +205,7 @@ def _template(template: str, option: str) -> list[tuple[str, str]]:
     for _literal, field, spec, conversion in parsed:
         if field is not None and (field not in ("schema", "table", "topic") or spec or conversion):
             raise TableNameError(
-                f"{option} {template!r}: {{{field}}} is unknown; known are {{schema}}, {{table}}, {{topic}}"
+                f"{option} {template!r}: {{{field}}} is unknown; choose from {{schema}}, {{table}}, {{topic}}"
             )
     return [(literal, field or "") for literal, field, _, _ in parsed]
 

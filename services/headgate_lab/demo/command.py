@@ -154,7 +154,7 @@ def up(
 
     With --source and --sink it replicates your own databases, for evaluation. The source is checked first, then a
     broker, Kafka Connect with Debezium, a coordinator and agents are started, a connector and a feed are written and
-    registered. The feed creates the tables that the sink lacks. Passwords come from the files that the options name,
+    registered. The feed creates the tables. Passwords come from the files that the options name,
     from ~/.pgpass, PGPASSFILE, PGPASSWORD or MYSQL_PWD, or are asked for.
 
     Without them it starts what the demo runs on: two databases of its own with a gentle load (--rate, --seed, --keep).
@@ -168,7 +168,9 @@ def up(
     if source is None and sink is None and not remove:
         return _up_shop(Options(duration=0, rate=rate, agents=count, seed=_seed(seed), keep=keep), display)
     if source is None or (sink is None and not remove):
-        raise typer.BadParameter("give both --source and --sink, or neither")
+        raise typer.BadParameter(
+            "name the source with --source" if remove else "give both --source and --sink, or neither"
+        )
     given = OwnDatabases(
         source=source,
         sink=sink or "",

@@ -151,7 +151,7 @@ def test_it_is_shown_with_the_statement_to_type(ready: Checker, server: Embedded
         ({"port": "1"}, "debezium", "cannot open a session at the source"),
         ({"database": "shoop"}, "debezium", 'database "shoop" does not exist'),
         ({}, "wrong", "password authentication failed"),
-        ({}, "none", "--password-file none: No such file"),
+        ({}, "none", "--password-file none: cannot read"),
         ({"user": "debezium:secret"}, "debezium", "SOURCE has a password in it"),
     ],
 )
@@ -183,7 +183,7 @@ def test_a_name_without_a_file_of_connections(secrets: Path, monkeypatch: pytest
     monkeypatch.delenv("HEADGATE_CONNECTIONS")
     code, text = _typed("shop")
     assert code == ExitCode.DATABASE
-    assert "SOURCE: shop is a named connection, but this process has none" in text
+    assert "SOURCE: connection 'shop' is unknown, because HEADGATE_CONNECTIONS is not set" in text
 
 
 def test_no_arguments_show_what_is_missing() -> None:

@@ -358,7 +358,7 @@ REFUSALS: list[tuple[dict[str, Any], str, ExitCode]] = [
     ({"source": {"topics": ["nowhere.public.x"]}}, "source topic nowhere.public.x does not exist", ExitCode.SOURCE),
     ({"sink": {"table": "public.nothing"}}, "public.nothing", ExitCode.SINK_REFUSED),
     ({"sink": {"table": "public.keyless"}}, "key", ExitCode.SINK_REFUSED),
-    ({"sink": {"table": "{database}.x"}}, "known are {schema}", ExitCode.SOURCE),
+    ({"sink": {"table": "{database}.x"}}, "choose from {schema}", ExitCode.SOURCE),
     (
         {"source": {"tables": ["public.orders", "sales.orders"]}, "sink": {"table": "public.{table}"}},
         "public.orders and sales.orders of source.tables both go to table public.orders",

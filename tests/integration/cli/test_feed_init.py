@@ -152,7 +152,7 @@ def changed(options: list[str], option: str, value: str) -> list[str]:
 @pytest.mark.parametrize(
     ("option", "value", "says"),
     [
-        ("--source-password-file", "none", "--source-password-file none: No such file"),
+        ("--source-password-file", "none", "--source-password-file none: cannot read"),
         ("--sink-password-file", "wrong", "cannot open a session at the sink"),
         ("--sink", "postgresql://me@127.0.0.1:1/x", "cannot open a session at the sink"),
         ("--sink", "mongodb://me@host/x", "--sink begins with mongodb://"),

@@ -66,7 +66,7 @@ def test_rows_are_repaired_though_the_agent_is_killed_while_it_writes_them(
     shop.sink.execute("INSERT INTO shop.orders VALUES (999, 'surplus')")
     refused = headgate("verify", "shop", "--repair", "--settle", "0")
     assert refused.exit_code == ExitCode.NOT_CONFIRMED
-    assert "no terminal to ask" in refused.stderr
+    assert "no terminal can be asked" in refused.stderr
     dry = headgate("verify", "shop", "--repair", "--settle", "0", "--dry-run", "-o", "json")
     assert dry.exit_code == ExitCode.DIFFERENCE, dry.stderr
     told = json.loads(dry.stdout)

@@ -101,13 +101,13 @@ def _run_main(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["feed", "lst"], "command 'lst' is unknown; did you mean 'list'? known are init, create"),
-        (["topic", "lst"], "command 'lst' is unknown; did you mean 'list'? known are "),
+        (["feed", "lst"], "command 'lst' is unknown; did you mean 'list'? Choose from init, create"),
+        (["topic", "lst"], "command 'lst' is unknown; did you mean 'list'? Choose from "),
         (["feed", "list", "--bogus"], "No such option: --bogus"),
         (["feed", "show"], "Missing argument 'FEED'."),
         (["sim", "--seeds", "x"], "'x' is not allowed: write a whole number"),
         (["sim", "--seeds", "0"], "'0' is not allowed: it must be at least 1"),
-        (["chaos", "--sink", "postgresq"], "'postgresq' is unknown; did you mean 'postgresql'? known are"),
+        (["chaos", "--sink", "postgresq"], "'postgresq' is unknown; did you mean 'postgresql'? Choose from"),
         (["feed", "resume", "shop", "--from", "yesterday"], "'yesterday' is not earliest or latest"),
     ],
 )
@@ -134,7 +134,7 @@ def test_a_wrong_way_of_printing_is_told_with_the_right_ones(
     code, _, err = _run_main(capsys, *command, "-o", "jsno")
     words = " ".join(err.replace("│", " ").split())
     assert code == 2
-    assert "'jsno' is unknown; did you mean 'json'? known are table, json" in words
+    assert "'jsno' is unknown; did you mean 'json'? Choose from table, json" in words
     assert "Value error" not in words
 
 
@@ -160,7 +160,7 @@ def test_a_control_topic_and_a_feed_that_do_not_exist_are_told_with_the_nearest(
 ) -> None:
     code, _, err = _run_main(capsys, "topic", "show", "dispach", "-o", "json")
     assert code == json.loads(err)["error"]["code"] == ExitCode.NOT_FOUND
-    assert "control topic 'dispach' is unknown; did you mean 'dispatch'? known are" in err
+    assert "control topic 'dispach' is unknown; did you mean 'dispatch'? Choose from" in err
     record = build.feed_recorded(feed_id="0-7")
     broker = MemoryBroker(shards=1)
     broker.client().writer("test").write([place(Fact(FeedKey("orders"), record), 0)], 1)

@@ -48,7 +48,7 @@ def test_unknown_variable_is_refused_with_the_nearest(
 
 def test_unknown_variable_far_from_all_lists_the_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADGATE_XYZZY", "1")
-    with pytest.raises(SettingsError, match="known are HEADGATE_BOOTSTRAP"):
+    with pytest.raises(SettingsError, match="choose from HEADGATE_BOOTSTRAP"):
         load_settings()
 
 

@@ -88,7 +88,7 @@ def test_a_table_is_named_as_the_feed_names_it() -> None:
     [
         ("s.a: {keyles: append}", "unknown option 'keyles'; did you mean 'keyless'?"),
         ("s.a: {dsn: x}", "unknown option 'dsn'"),
-        ("s.a: {keyless: maybe}", "'maybe' is unknown; known are refuse, append"),
+        ("s.a: {keyless: maybe}", "'maybe' is unknown; choose from refuse, append"),
         ("s.a: append", "write its options below it"),
         ("s..a: {keyless: append}", "'s..a' is not a valid name"),
         ("s.a: {types: {n: text}}", "tables.s.a.types is for tables that Headgate creates"),

@@ -15,7 +15,7 @@ LIBRARY = ("Input should", "Value error", "Field required", "unable to parse", "
         (GOOD.replace("[a.b]", "a.b"), "source.topics: 'a.b' is not allowed: write a list, like [a, b]"),
         (
             GOOD.replace("postgresql", "postgres"),
-            "sink.type: 'postgres' is unknown; did you mean 'postgresql'? known are",
+            "sink.type: 'postgres' is unknown; did you mean 'postgresql'? Choose from",
         ),
         (GOOD + "on_bad_change: qarantine", "on_bad_change: 'qarantine' is unknown; did you mean 'quarantine'?"),
         (GOOD.replace("topics:", "format: debezium-jsn, topics:"), "did you mean 'debezium-json'?"),

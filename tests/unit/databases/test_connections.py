@@ -159,7 +159,7 @@ def test_a_migration_names_a_connection(file: File) -> None:
 
 def test_without_a_file_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEADGATE_CONNECTIONS")
-    with pytest.raises(RefusedError, match="shop is a named connection, but this process has none"):
+    with pytest.raises(RefusedError, match="connection 'shop' is unknown, because HEADGATE_CONNECTIONS is not set"):
         open_strategy("m", _change("shop"), cluster_id=NO_CLUSTER)
 
 

@@ -147,7 +147,7 @@ def test_options_that_it_does_not_take_are_refused_when_the_feed_is_read(outside
 
 
 def test_without_the_package_the_type_is_unknown() -> None:
-    with pytest.raises(FeedSpecError, match=r"'json-line' is unknown; .*known are postgresql, mysql"):
+    with pytest.raises(FeedSpecError, match=r"'json-line' is unknown; .*hoose from postgresql, mysql"):
         parse_feed(_feed(dsn="jsonl:///x", type="json-line"))
 
 

@@ -42,7 +42,7 @@ def test_a_stall_is_counted_from_the_last_progress(broker: MemoryBroker) -> None
     broker.leave_open("foreign", [ended("open")])
     ends = log.end_offsets([DISPATCH_0])
     with closing(log.reader({DISPATCH_0: 0})) as reader:
-        with pytest.raises(ReplayStalledError, match=r"still for 30 s: dispatch/0 at 0 of 1\.") as stalled:
+        with pytest.raises(ReplayStalledError, match=r"not advanced for 30 s: dispatch/0 at 0 of 1\.") as stalled:
             list(read_on_to(reader, ends, monotonic=ticking()))
         assert stalled.value.code == "replay-stalled"
         broker.end_transaction("foreign", commit=True)

@@ -233,11 +233,11 @@ def test_plain_canal_json_claims_no_evidence() -> None:
 @pytest.mark.parametrize(
     ("value", "complaint"),
     [
-        (b"{", "no Canal-JSON message"),
-        (b"\xff", "no Canal-JSON message"),
-        (b"[]", "no Canal-JSON message"),
+        (b"{", "not a Canal-JSON message"),
+        (b"\xff", "not a Canal-JSON message"),
+        (b"[]", "not a Canal-JSON message"),
         (b'{"data":[]}', "missing required field `type`"),
-        (message(data=[["a"]]), "no Canal-JSON message"),
+        (message(data=[["a"]]), "not a Canal-JSON message"),
         (message("UPSERT", data=[{"id": "1"}]), "unknown Canal-JSON type 'UPSERT'"),
         (message(data=[]), "without rows"),
         (message(data=None), "without rows"),

@@ -337,9 +337,9 @@ def bad_events(registry: Registry) -> dict[str, tuple[bytes | None, bytes | None
         "another schema's": (key, b"\x00\x00\x00\x00\x01" + value[5:], "no field 'op'"),
         "truncated key": (key[:-1], value, "the key is not of its schema 1"),
         "JSON key": (b'{"id": 7}', value, "the key is not Avro"),
-        "key of no columns": (b"\x00\x00\x00\x00\x15\x02a", value, "no record of key columns"),
+        "key of no columns": (b"\x00\x00\x00\x00\x15\x02a", value, "not a record of key columns"),
         "unwrapped": (key, registry.write(20, {"id": 7}), "no field 'op'"),
-        "after is a text": (key, registry.write(22, {"op": "c", "after": "x"}), "no record of columns"),
+        "after is a text": (key, registry.write(22, {"op": "c", "after": "x"}), "not a record of columns"),
         "unknown operation": (key, registry.value("z", ROW), "op='z'"),
         "no row": (key, registry.value("u"), "without a row"),
     }  # fmt: skip

@@ -234,7 +234,7 @@ def test_numbers_are_exact() -> None:
         (b"[1]", "not JSON|envelope"),
         (b'{"id":1,"v":"flat"}', "envelope.*unwrapping"),
         (b'{"ts_ms":5}', "envelope"),
-        (b'{"op":"x"}', "op='x'.*known are"),
+        (b'{"op":"x"}', "op='x'.*expected"),
         (b'{"op":"c","after":null}', "without a row"),
         (b'{"op":"u"}', "without a row"),
         (b'{"op":"c","after":{"v":"\xff"}}', "utf-8|envelope"),

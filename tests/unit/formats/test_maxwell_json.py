@@ -133,11 +133,11 @@ def test_rows_without_key_are_added_where_that_is_wanted() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        (KEY, b"\xff\x00", "no message of Maxwell"),
-        (KEY, b"{", "no message of Maxwell"),
-        (KEY, b"[]", "no message of Maxwell"),
-        (KEY, b"{}", "no message of Maxwell"),
-        (KEY, message("insert").replace(b"12.5", b"1e99999999999999999999"), "no message of Maxwell"),
+        (KEY, b"\xff\x00", "not a message of Maxwell"),
+        (KEY, b"{", "not a message of Maxwell"),
+        (KEY, b"[]", "not a message of Maxwell"),
+        (KEY, b"{}", "not a message of Maxwell"),
+        (KEY, message("insert").replace(b"12.5", b"1e99999999999999999999"), "not a message of Maxwell"),
         (KEY, message("replace"), "unknown type 'replace'"),
         (KEY, message("insert", None), "'data' is missing"),
         (KEY, message("insert", {}), "'data' is missing"),

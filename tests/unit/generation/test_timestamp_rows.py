@@ -63,7 +63,7 @@ def log_of(*generations: tuple[int, tuple[RingNode, ...]], kept_ms: int = 1) -> 
         ((RingNode("a/b", 1, 12, (1,)),), "node name 'a/b' is not allowed"),
         ((RingNode("a", 0, 12, (1,)),), "node 'a': a node has 1 to 4096 shards"),
         ((RingNode("a", 1, 64, (1,)),), "0 to 63 bits"),
-        ((RingNode("a", 1, 12, (-(1 << 63),)),), "no token of a key"),
+        ((RingNode("a", 1, 12, (-(1 << 63),)),), "not the token of a key"),
         ((RingNode("a", 1, 12, (1, 1)),), "token 1 is owned by node a and by node a"),
         ((A, RingNode("c", 1, 12, (50,))), "token 50 is owned by node a and by node c"),
         ((A, RingNode("a", 1, 12, (1,))), "the same name"),

@@ -79,7 +79,7 @@ def stream(index: int, number: int = 0, token: int = 5) -> StreamId:
         ([RangeStreams(5, ())], "range 0, which ends with 5, has no stream"),
         ([RangeStreams(5, (stream(1),))], "names range 1, but is in range 0"),
         ([RangeStreams(5, (stream(0), stream(0)))], "names a stream twice"),
-        ([RangeStreams(MAX_TOKEN, (stream(0),))], "no token of a key"),
+        ([RangeStreams(MAX_TOKEN, (stream(0),))], "not the token of a key"),
         ([RangeStreams(5, (stream(0),), ignore_msb=64)], "0 to 63 bits"),
     ],
 )

@@ -130,7 +130,7 @@ REFUSED: dict[DialectName, dict[str, str]] = {
         "ALTER TABLE t ADD c int CHECK (c IN (SELECT id FROM u))": "not understood",
         "ALTER TABLE t ADD c int DEFAULT NEXT VALUE FOR s": "sequences",
         "ALTER TABLE t ADD c int WITHOUT SYSTEM VERSIONING": "not understood",
-        "ALTER TABLE t ADD PRIMARY KEY (a(10))": "cannot tell rows apart",
+        "ALTER TABLE t ADD PRIMARY KEY (a(10))": "does not identify rows",
         "ALTER TABLE t ADD c varchar(9) DEFAULT '\\'', RENAME u, ADD d text DEFAULT ''": "quote after a backslash",
         "ALTER TABLE t FROBNICATE": "not understood",
         "ALTER TABLE t ADD c int COLUMN_FORMAT FIXED": "not understood",

@@ -180,7 +180,7 @@ def test_a_way_back_that_is_open() -> None:
         ({"way": WayBack({}, reason="a reason")}, "m1: a reason"),
         ({"past": None}, "is gone"),
         ({"left": ()}, "is gone"),
-        ({"built": "other"}, "was truncated, replaced or built again"),
+        ({"built": "other"}, "was truncated, replaced or rebuilt"),
         ({"now": msgspec.structs.replace(NOW, definition="another")}, "has been altered since"),
         ({"seen": FeedSeen.FAILED}, "stands still.*value out of range.*feed resume"),
         ({"seen": FeedSeen.ABSENT}, "not on the topic any more"),

@@ -87,7 +87,7 @@ def test_metrics_and_version(server: OpsServer) -> None:
     assert 'headgate_role_garbage_total{shard="3",topic="sync"} 2.0' in text
     assert "process_resident_memory_bytes" in text
     assert json.loads(_get(server, "/version")[1]) == {"version": __version__, "schema_version": SCHEMA_VERSION}
-    assert _get(server, "/nowhere") == (404, "known are /livez /metrics /readyz /version\n")
+    assert _get(server, "/nowhere") == (404, "known paths: /livez /metrics /readyz /version\n")
 
 
 def test_port_taken_says_which_and_what_to_do(server: OpsServer, probes: Probes) -> None:

@@ -61,7 +61,7 @@ def test_quotes_and_braces_of_the_template_are_its_own(template: str, space: str
 
 @pytest.mark.parametrize("template", ["{database}.x", "{table.__class__}", "{table!r}", "{table:>9}"])
 def test_other_placeholders_are_refused(template: str) -> None:
-    with pytest.raises(TableNameError, match=r"known are \{schema\}"):
+    with pytest.raises(TableNameError, match=r"choose from \{schema\}"):
         table_name(template, "a.b")
 
 

@@ -100,7 +100,7 @@ def parse_address(dsn: str, given_in: Options = SINK) -> MysqlAddress:
             if name in _REFUSED:
                 raise DatabaseRefusedError(f"{where}: {name} is refused: {_REFUSED[name]}")
             near = nearest(name, _OPTIONS)
-            hint = f"did you mean {near!r}?" if near else f"known are {', '.join(_OPTIONS)}"
+            hint = f"did you mean {near!r}?" if near else f"choose from {', '.join(_OPTIONS)}"
             raise DatabaseRefusedError(f"{where} has an unknown option {name!r}; {hint}")
         options[name] = value
     if options.get("bulk", "load") not in ("load", "insert"):

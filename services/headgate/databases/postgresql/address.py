@@ -108,7 +108,9 @@ def _parse(dsn: str, options: Options) -> dict[str, str]:
             why = f"it is a secret. {options.way_of_secrets}"
         elif why is None and (name.startswith("oauth") or "secret" in name or "password" in name):
             why = f"signing in by it is not supported. Use a password: {options.way_of_secrets}"
-        raise DatabaseRefusedError(f"{options.address}: {name} is refused: {why or 'known are ' + ', '.join(_ALLOWED)}")
+        raise DatabaseRefusedError(
+            f"{options.address}: {name} is refused: {why or 'choose from ' + ', '.join(_ALLOWED)}"
+        )
     return {name: str(value) for name, value in given.items() if value is not None}
 
 

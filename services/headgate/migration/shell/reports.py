@@ -129,7 +129,7 @@ def _parsed(given: Mapping[str, str]) -> ToolReported:
     """The report in a query. Raises Answer."""
     unknown = sorted(set(given) - _PARAMETERS)
     if unknown:
-        raise Answer(400, f"unknown parameter {unknown[0]}: known are {' '.join(sorted(_PARAMETERS))}")
+        raise Answer(400, f"unknown parameter {unknown[0]}; choose from {' '.join(sorted(_PARAMETERS))}")
     for name in ("uuid", "status"):
         if not given.get(name):
             raise Answer(400, f"parameter {name} is missing")

@@ -119,9 +119,7 @@ def _check_feed_sink(spec: MigrationSpec) -> None:
     try:
         named(spec.database, Use.SINK, "--database")
     except DatabaseRefusedError as error:
-        raise RefusedError(
-            f"strategy online keeps its copy up to date by a feed, which names the connection as its sink. {error}"
-        ) from error
+        raise RefusedError(f"strategy online needs the connection as the sink of its feed. {error}") from error
 
 
 def _check_place(effect: Any, cluster_id: str) -> None:
