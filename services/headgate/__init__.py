@@ -1,7 +1,7 @@
 """Headgate keeps tables in step: change events from Kafka go to tables, exactly once, from one writer each.
 
 Every service rebuilds its state by replaying compacted Kafka topics, and every write into a sink is fenced by
-the epoch of the assignment it was made under. Start reading at ``records`` (what stands on the topics), ``runtime``
+the epoch of the assignment it was made under. Start reading at ``records`` (the records on the topics), ``runtime``
 (the role loop), then ``coordinator`` and ``agent`` (two machines, each in its ``core``) and ``sinks`` (the fence).
 """
 

@@ -2,12 +2,12 @@
 
 A change goes this way: the span is claimed, its rows are sent to the sink, the positions move, the transaction commits,
 the driver hears of it, and only then the agent reports the new position. What counts is what is true when a process
-stops in between: nothing lost, nothing twice, and no write by whoever was overtaken since.
+stops in between: nothing lost, nothing twice, and no write by a process that was replaced since.
 
 ``reach`` marks the moment in the code. It does nothing, at the cost of one comparison per claim or batch, unless the
 process was started with ``HEADGATE_TEST_CRASH_POINTS`` naming a folder: then the first process that reaches an armed
-point stops itself there (SIGSTOP). Whoever armed it kills it, or lets others take over and wakes it up. No setting,
-flag or feed leads here, and a service says at its start that it can be stopped so.
+point stops itself there (SIGSTOP). The test that armed it kills it, or lets others take over and wakes it up. No
+setting, flag or feed leads here, and a service logs at its start that it can be stopped so.
 """
 
 import os
@@ -33,7 +33,7 @@ class CrashPoint(StrEnum):
     ROWS_SENT = "rows_sent"
     BEFORE_COMMIT = "before_commit"
     COMMITTED = "committed"
-    """The sink has committed and said so; nobody has been told (to the driver, the reply is lost)."""
+    """The sink has committed and replied, but the driver has not got the reply."""
     BEFORE_CHECKPOINT = "before_checkpoint"
     """The driver knows what was committed and has reported nothing."""
 
@@ -42,7 +42,7 @@ _FOLDER: Final = os.environ.get(VARIABLE)
 
 
 def reach(point: CrashPoint) -> None:
-    """The calling process is at ``point``. Returns at once, or, where it is armed, when somebody has said SIGCONT."""
+    """The calling process is at ``point``. Returns at once or, if it is armed, after a SIGCONT."""
     if _FOLDER is not None:
         _stand_still(Path(_FOLDER), point)
 
@@ -69,12 +69,12 @@ class ArmedPoints:
         return {VARIABLE: str(self._folder)}
 
     def arm(self, point: CrashPoint) -> None:
-        """The next process that reaches ``point`` stands still there."""
+        """The next process that reaches ``point`` stops there."""
         self.disarm()
         (self._folder / point).touch()
 
     def disarm(self) -> None:
-        """Nobody stops any more; who stands, stands."""
+        """No process stops any more; stopped ones stay stopped."""
         for file in self._folder.iterdir():
             file.unlink(missing_ok=True)
 
@@ -83,7 +83,7 @@ class ArmedPoints:
         return next((int(file.suffix[1:]) for file in self._folder.glob(f"{point}.*")), None)
 
     def await_reached(self, point: CrashPoint, timeout_seconds: float) -> int:
-        """Process id of who stands at ``point``. Raises TimeoutError, and the point is disarmed."""
+        """Process id of the process that is stopped at ``point``. Raises TimeoutError, and the point is disarmed."""
         deadline = time.monotonic() + timeout_seconds
         while (pid := self.reached(point)) is None:
             if time.monotonic() > deadline:

@@ -1,8 +1,8 @@
 """Whether errors may quote what a row holds.
 
-Errors are stored on control topics, logged, and shown by the views, which ask nobody for a login. Rows may hold what
+Errors are stored on control topics, logged, and shown by the views, which have no login. Rows may hold what
 none of their readers may see. So an error names table, column, topic, partition and offset, by which an operator finds
-the record, and quotes a value only if the operator of the process says so; a key's value, which tells whose row it is,
+the record, and quotes a value only if the operator of the process allows it; a key's value, which identifies the row,
 never.
 """
 

@@ -62,7 +62,7 @@ class RegistrySpec(Strict):
     password_file: Path | None = None
     ca_file: Path | None = None
     allow_plain_http: bool = False
-    """User and password go over http, where everybody on the way can read them."""
+    """User and password are sent over http, where they can be read on the way."""
 
     @field_validator("url")
     @classmethod
@@ -109,7 +109,7 @@ def _one_of(plugs: Plugs[Any], given: str) -> str:
 
 
 def _table_of_two(table: str) -> str:
-    """``table`` with no more quotes than it needs. Raises ValueError for what is no schema.table."""
+    """``table`` with no more quotes than it needs. Raises ValueError if it is not schema.table."""
     if re.search(r"[*?\[\]()|\\^$]", re.sub(r'"(?:[^"]|"")*"', "", table)):
         raise ValueError(
             f"{table!r} looks like a pattern. Patterns are not supported: name each table (put a name that contains "
@@ -118,7 +118,7 @@ def _table_of_two(table: str) -> str:
     parts = parse_identifier(table)
     if len(parts) != 2:
         raise ValueError(
-            f"{table!r} is not a valid table name. Write schema.table (database.table where there are no schemas)"
+            f"{table!r} is not a valid table name. Write schema.table (database.table for databases without schemas)"
         )
     return show_identifier(parts)
 
@@ -163,10 +163,10 @@ class SourceSpec(Strict):
     {partition: first offset to apply}, for every topic and all its partitions, or {topic_id, offsets}
     (config/start_offsets.py). ``target_ts``: changes
     after it are not applied, and the feed is finished once everything before it is. ``transaction_topic``: where
-    Debezium writes the ends of transactions, which say to which time a table is complete (formats/transactions.py).
+    Debezium writes the ends of transactions, which show up to which time a table is complete (formats/transactions.py).
     ``tables``: which tables the only topic carries for the feed, as schema.table or database.table; each goes to a sink
     table of its own. Without it, a topic carries one table. ``binary_handling_mode``: the option of that name of
-    Debezium's connector, where it is not the default: how bytes are written as text, which no schema tells.
+    Debezium's connector, where it is not the default: how bytes are written as text, which schemas do not show.
     ``change_log``: the name of a change log of generations, which is one table's. With ``strict_generations`` all that
     a switch has closed is applied before anything that it has opened; else a stream waits for its parents only.
     """
@@ -188,7 +188,7 @@ class SourceSpec(Strict):
     unavailable_value: str = "__debezium_unavailable_value"
     binary_handling_mode: Literal["bytes", "base64", "base64-url-safe", "hex"] | None = None
     output_nulls: bool | None = None
-    """Maxwell's option of that name: whether its rows have their NULLs, or leave them out. None: not said."""
+    """Maxwell's option of that name: whether its rows contain NULLs, or omit them. None: not set."""
     registry: RegistrySpec | None = None
     """For formats whose schemas are in a registry."""
     database: SourceDatabase | None = None
@@ -276,7 +276,7 @@ class SourceSpec(Strict):
 
     @property
     def gives_resolved_ts(self) -> bool:
-        """Whether the log, as the feed reads it, says up to which ts it is complete."""
+        """Whether the log, as the feed reads it, shows up to which ts it is complete."""
         return FORMATS[self.format].gives_resolved_ts or self.transaction_topic is not None
 
     @model_validator(mode="after")
@@ -619,12 +619,12 @@ class FeedSpec(Strict):
         )
 
     def to_json(self) -> str:
-        """The spec as it stands on the changefeed topic."""
+        """The spec in its form on the changefeed topic."""
         return self.model_dump_json(exclude_defaults=True)
 
 
 def parse_feed(text: str) -> FeedSpec:
-    """A feed from YAML or JSON text; FeedSpecError says what is wrong."""
+    """A feed from YAML or JSON text. Raises FeedSpecError with every fault."""
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:

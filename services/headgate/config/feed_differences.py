@@ -34,7 +34,7 @@ def _options(values: Mapping[str, object], within: str = "") -> Iterator[tuple[s
 
 
 def with_skips_of(before: FeedSpec, after: FeedSpec) -> FeedSpec:
-    """``after`` with the records that ``feed skip`` has named, if it does not say itself what to skip.
+    """``after`` with the records that ``feed skip`` has named, if it does not set ``skip`` itself.
 
     Records that it names without their topics' ids are the same ones.
     """

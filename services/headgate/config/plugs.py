@@ -1,7 +1,7 @@
 """What can be added: sinks, formats, schedulers, each a line here (or another package's entry point) and a file.
 
-A line names a *plug*: the value that says what is special about what it adds, and how it is made. What a feed may say
-depends on that, so the names stand here, below what they name; a plug is imported when a feed first names it, and
+A line names a *plug*: a value that describes what it adds, and creates it. A feed's allowed options depend on that, so
+the names are here, in a lower layer than what they name; a plug is imported when a feed first names it, and
 nothing here knows more of it than its traits. Another package adds one by an entry point of the group:
 
     [project.entry-points."headgate.sinks"]
@@ -58,7 +58,7 @@ class FormatTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What a feed, a command and a page of the documentation need to know of a format.
 
     ``options``: which of source.binary_handling_mode, output_nulls and transaction_topic it takes; others are refused.
-    ``gives_resolved_ts``: whether the tables' topics say themselves up to which ts they are complete.
+    ``gives_resolved_ts``: whether the tables' topics themselves show up to which ts they are complete.
     ``needs_registry``: whether events only name their schema. ``compacted_away``: what of it compaction may take, and
     nothing shows afterwards. ``tells_origin``: whether an event names the database it is from (sources/origin.py reads
     Debezium's JSON). ``tells_types``: whether an event can describe its table's columns (sources/event_schemas.py reads

@@ -20,7 +20,7 @@ class Resource(StrEnum):
 
 
 class Topics(StrEnum):
-    """Topics that no cluster's name tells."""
+    """Topics that do not follow from a cluster's name."""
 
     FEEDS = "the feeds' topics"
     CHANGE_LOGS = "the change logs' topics"
@@ -111,12 +111,12 @@ RIGHTS: Final[tuple[Right, ...]] = (
 
 
 def who_has_rights() -> tuple[str, ...]:
-    """Services, and whoever else needs a user of its own, in the order of the table."""
+    """Services and other clients that need a user of their own, in the order of the table."""
     return tuple(dict.fromkeys(right.who for right in RIGHTS))
 
 
 def grants(cluster: str, topics: Mapping[Topics, Sequence[str]], who: Sequence[str] = ()) -> list[Grant]:
-    """What ``who`` (everybody if empty) needs in a cluster; ``topics`` says which topics are meant, none if absent."""
+    """What ``who`` (all if empty) needs in a cluster; ``topics`` names the topics by kind, none if absent."""
     found: list[Grant] = []
     for right in RIGHTS:
         if who and right.who not in who:

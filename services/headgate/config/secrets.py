@@ -1,9 +1,9 @@
 """Which files a process may read as secrets, and which hosts it may connect to.
 
-Feeds and migrations are stored on topics. Whoever can write those topics chooses the file whose content is sent as a
-password, and the host that it is sent to. So secrets are taken from one folder only, which the operator of the process
-names, and hosts, if the operator wants that, from a list. Both settings are read from the environment of every process
-that opens a database or a registry: coordinators, agents, Spark's workers, the migration service, and commands.
+Feeds and migrations are stored on topics. Anyone who can write to those topics chooses the file whose content is sent
+as a password, and the host that it is sent to. So secrets are taken from one folder only, which the operator of the
+process names, and hosts, if the operator wants that, from a list. Both settings are read from the environment of every
+process that opens a database or a registry: coordinators, agents, Spark's workers, the migration service, and commands.
 """
 
 import os
@@ -19,11 +19,11 @@ SECRETS_DIR_DEFAULT: Final = "/run/secrets"
 """Where Docker and Kubernetes put what a container is given."""
 
 _NOT_OURS: Final = "kubernetes.io"
-"""Kubernetes puts a pod's own token below /run/secrets in a folder of this name: it is no sink's password."""
+"""Kubernetes puts a pod's own token below /run/secrets in a folder of this name: it is not a sink's password."""
 
 
 class NotPermittedError(ValueError):
-    """A file or a host that a feed names and this process must not use: says which, and what to do."""
+    """A file or a host that a feed names and this process must not use. The message names it and what to do."""
 
 
 def rules() -> dict[str, str]:
@@ -67,7 +67,7 @@ def secret(given: Path, option: str) -> Path:
 
 
 def check_hosts(hosts: Iterable[str], option: str) -> None:
-    """Raise NotPermittedError for a host that is not in the operator's list, if there is one. ``""`` is no host."""
+    """Raise NotPermittedError for a host that is not in the operator's list, if one is set. ``""`` is not a host."""
     allowed = {name.strip().lower() for name in setting(ALLOWED_HOSTS).split(",") if name.strip()}
     if not allowed:
         return

@@ -1,7 +1,8 @@
 """One security block for two Kafka clients: librdkafka's properties, and the same in the Java client's names.
 
-Spark's connector is a Java client, our own services use librdkafka. Only what says how to connect is translated; what
-cannot be is refused, because a lane that falls back to plain text would be worse than one that does not start.
+Spark's connector is a Java client, Headgate's own services use librdkafka. Only properties of the connection are
+translated; what cannot be is refused, because a lane that falls back to plain text would be worse than one that does
+not start.
 """
 
 from collections.abc import Mapping
@@ -74,7 +75,7 @@ def _certificate(kafka: Mapping[str, str]) -> dict[str, str]:
 
 
 def _text(kafka: Mapping[str, str], what: str) -> str | None:
-    """What is given, or stands in the file that is named."""
+    """The value itself, or the content of the named file."""
     given, location = kafka.get(f"ssl.{what}.pem"), kafka.get(f"ssl.{what}.location")
     if given is not None or location is None:
         return given

@@ -24,7 +24,7 @@ _BOUNDS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {"ge": ge, "gt": gt, 
 def value_of(given: object, hint: object) -> object:
     """``given`` as a value of type ``hint``, whose msgspec.Meta may have bounds or a pattern.
 
-    Raises ValueError, which says in our words what is wrong and what is allowed.
+    Raises ValueError with what is wrong and what is allowed.
     """
     kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     if get_origin(kind) is Literal:

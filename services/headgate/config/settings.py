@@ -3,8 +3,8 @@
 ``load_settings`` is the only reader of the environment. A nested option uses two underscores
 (``HEADGATE_HTTP__PORT``). Any librdkafka property is ``HEADGATE_KAFKA__`` and its own name with ``_`` for each dot. Any
 variable may be given as a file instead (``HEADGATE_KAFKA__SASL_PASSWORD_FILE=/run/secrets/kafka``), so that secrets
-need not stand in an environment. A name nobody knows is refused with the nearest known one: a setting that is
-silently ignored is a setting somebody relies on.
+need not be in an environment. An unknown name is refused with the nearest known one: a setting that is
+silently ignored is a setting that an operator relies on.
 """
 
 import os
@@ -124,7 +124,7 @@ class MigrationSettings(_Section, frozen=True):
 
 
 class Settings(_Section, frozen=True):
-    """Everything one process can be told. Made by ``load_settings``; flags override the environment."""
+    """All settings of one process. Made by ``load_settings``; flags override the environment."""
 
     bootstrap: Annotated[str, Meta(description="host:port of one or more brokers, with commas")] = "localhost:9092"
     cluster: Annotated[str, Meta(description="prefix of the control topics; one per Headgate cluster")] = "headgate"
@@ -180,7 +180,7 @@ class Settings(_Section, frozen=True):
 
     @property
     def prefix(self) -> str:
-        """What stands before the name of every control topic, dot included."""
+        """The prefix of every control topic, dot included."""
         return f"{self.cluster}."
 
 
@@ -307,7 +307,7 @@ _PROPERTIES_ENDING_IN_FILE: Final = "SASL_OAUTHBEARER_ASSERTION_"
 
 
 def _path(variable: str) -> tuple[str, ...] | None:
-    """Where in the settings a variable stands, None if nowhere (or if its value is in a file)."""
+    """A variable's place in the settings, None if it has none (or if its value is in a file)."""
     if variable.startswith(_KAFKA) and len(variable) > len(_KAFKA):
         name = variable.removeprefix(_KAFKA)
         if name.endswith(FILE_SUFFIX) and not name.startswith(_PROPERTIES_ENDING_IN_FILE):

@@ -14,7 +14,7 @@ _FIRST_MS: Final = int(datetime(2000, 1, 1, tzinfo=UTC).timestamp() * 1000)
 
 
 class NotATimeError(ValueError):
-    """Not a ts: says what was given and what can be."""
+    """Not a ts. The message has the given value and what is allowed."""
 
 
 def parse_ts(given: object) -> int:

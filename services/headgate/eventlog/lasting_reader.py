@@ -158,7 +158,7 @@ class LastingReader(ABC, Generic[ItemT]):
         if self._is_to_replace and before - self._replaced_at >= REPLACE_SECONDS:
             self._replace(before)
         if before - self._polled_at > self._look_seconds:
-            self._short.clear()  # this process stood still, not the client
+            self._short.clear()  # this process was frozen, not the client
         read: list[ItemT] = []
         try:
             read = self._client.poll(records_max, timeout_seconds)

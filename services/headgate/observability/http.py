@@ -2,8 +2,8 @@
 
 Live means that every loop has turned lately; ready means that every role has replayed to its captured end and knows
 what it is. Neither ever asks Kafka or a sink: a probe that fails because a broker is away would have the platform
-restart every service at once. Served by aiohttp, with an event loop on a thread of its own, on loopback unless told
-otherwise; a service may add routes of its own.
+restart every service at once. Served by aiohttp, with an event loop on a thread of its own, on loopback by
+default; a service may add routes of its own.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ END_SECONDS_MAX: Final = 2.0
 """How long requests under way may take once the process ends."""
 
 REQUEST_BYTES_MAX: Final = 64 * 1024
-"""Largest body of a request: what services are told over HTTP are a few fields."""
+"""Largest body of a request: requests to services have a few fields."""
 
 
 class OpsServer:

@@ -22,7 +22,7 @@ _NOISY: Final = ("py4j", "urllib3", "kafka", "aiokafka", "faust", "mode")
 """Libraries whose info lines are one per call: only their warnings are of use."""
 
 _REPETITIVE: Final = ("aiokafka", "faust", "mode")
-"""Libraries that tell of each attempt while no broker answers: 70 lines a second were seen."""
+"""Libraries that log each attempt while no broker answers: 70 lines a second were seen."""
 
 _PY4J: Final = f"{os.sep}py4j{os.sep}"
 
@@ -30,7 +30,7 @@ _PY4J: Final = f"{os.sep}py4j{os.sep}"
 def _is_news(record: logging.LogRecord) -> bool:
     """False for what Py4J logs of calls that were under way when a JVM ended, in either direction.
 
-    It raises the same error to the caller, so whoever called reports it.
+    It raises the same error to the caller, which reports it.
     """
     if record.name == "root":
         return _PY4J not in record.pathname
@@ -38,7 +38,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _is_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether the record tells of an error of Py4J itself. Services without Spark do not have the package."""
+    """Whether the record is about an error of Py4J itself. Services without Spark do not have the package."""
     kind = record.exc_info[0] if record.exc_info else None
     return kind is not None and any(base.__module__ == "py4j.protocol" for base in kind.__mro__)
 

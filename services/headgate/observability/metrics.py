@@ -1,8 +1,8 @@
 """What a service counts, under the names that dashboards use: ``headgate_…``, base units, few label values.
 
-Each process has a registry of its own that is handed to whoever counts, so that two services in one process (``serve
-node``, a test) never meet in a global. Labels are shards, roles and feeds; never spans, sessions or offsets, of which
-there are too many.
+Each process has a registry of its own that is passed to every part that counts, so that two services in one process
+(``serve node``, a test) never meet in a global. Labels are shards, roles and feeds; never spans, sessions or offsets,
+of which there are too many.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -164,7 +164,7 @@ class AgentRestraint(Collector):
 
 
 class AgentStream(Collector):
-    """What Spark says of the lanes' queries: ``rows``, ``batches``, ``behind_rows``; ``step_ms`` by Spark's steps."""
+    """Spark's progress of the lanes' queries: ``rows``, ``batches``, ``behind_rows``; ``step_ms`` by Spark's steps."""
 
     def __init__(self, registry: CollectorRegistry, progress: Callable[[], Mapping[str, Any]]) -> None:
         self._progress = progress

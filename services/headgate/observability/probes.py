@@ -8,11 +8,11 @@ from headgate.supervision.threads import SUPERVISOR
 
 
 class PortTakenError(OSError):
-    """The HTTP port cannot be had; the message says which and how to choose another."""
+    """The HTTP port is not available; the message names it and how to choose another."""
 
 
 class Probes:
-    """What the loops of a process say about themselves; safe to call from any thread.
+    """The state that the loops of a process report; safe to call from any thread.
 
     ``silence_seconds`` is how long a loop may go without a turn before the process counts as hung; ``clock`` is
     monotonic seconds.

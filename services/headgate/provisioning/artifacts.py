@@ -92,7 +92,7 @@ _ROOTS: dict[ArtifactSet, tuple[Coordinate, ...]] = {
         Coordinate("org.apache.flink", "flink-connector-jdbc-postgres", "4.0.0-2.0"),
         Coordinate("org.postgresql", "postgresql", "42.7.7"),
     ),
-    # Draws the diagrams of the built documents; the script in the jar needs nothing that the registry says it needs.
+    # Draws the diagrams of the built documents; the script in the jar needs none of the dependencies that it declares.
     "mermaid": (Coordinate("org.webjars.npm", "mermaid", "11.14.0"),),
 }
 

@@ -1,6 +1,6 @@
 """Our own cache folder, shared by everything of one user: `HEADGATE_CACHE`, else `~/.cache/headgate`.
 
-Nothing in it is precious: whoever deletes it pays with one more download.
+Nothing in it is precious: if it is deleted, it is downloaded once more.
 """
 
 import fcntl

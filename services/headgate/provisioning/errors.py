@@ -2,7 +2,7 @@
 
 
 class EmbeddedError(RuntimeError):
-    """A server cannot be started or stopped; the message says what, where and what to do."""
+    """A server cannot be started or stopped; the message has the reason, the place and what to do."""
 
 
 class ArtifactError(EmbeddedError):
@@ -14,4 +14,4 @@ class NoJavaError(EmbeddedError):
 
 
 class PortTakenError(EmbeddedError):
-    """Somebody else listens on the port asked for."""
+    """Another process listens on the requested port."""

@@ -1,9 +1,9 @@
 """Apache Ivy, which pyspark brings along, fetches jars from the public registry that it knows by itself.
 
-Ivy runs inside a JVM that we drive, with a cache folder of ours (a half-filled Maven cache of the user's yields jars
-without their dependencies). It is told to trust what Java trusts *and* what Python trusts, because a Java runtime
-from a wheel knows nothing of a site's own certificate authority. What arrives is checked by the caller: trusting
-one authority more decides only whether we get an answer.
+Ivy runs inside a JVM that Headgate drives, with a cache folder of its own (a half-filled Maven cache of the user's
+yields jars without their dependencies). It is configured to trust what Java trusts *and* what Python trusts, because a
+Java runtime from a wheel knows nothing of a site's own certificate authority. What arrives is checked by the caller:
+trusting one authority more decides only whether we get an answer.
 """
 
 import shutil

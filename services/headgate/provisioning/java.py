@@ -85,7 +85,7 @@ def _wheel_java() -> Path | None:
 
 
 def _ask(executable: Path) -> tuple[int, Path]:
-    """Major version and home as the runtime itself says; raises EmbeddedError when it does not answer sensibly."""
+    """Major version and home that the runtime itself reports; raises EmbeddedError for an unusable answer."""
     said = _run(executable, "-XshowSettings:properties", "-version")
     version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", said)
     home = re.search(r"java\.home = (.+)", said)

@@ -1,4 +1,4 @@
-"""A Java process that Python drives through Py4J, so that no Java of ours has to be compiled.
+"""A Java process that Python drives through Py4J, so that Headgate needs no compiled Java.
 
 The process never outlives us: it ends as soon as its standard input is closed, which the operating system does for
 us even under SIGKILL. It runs in a session of its own: Ctrl-C in a terminal reaches only us, and we stop it in order.
@@ -34,7 +34,7 @@ _TAIL_LINES = 15
 class Jvm:
     """One running Java process; ``view`` is its packages and classes as Python attributes.
 
-    What it prints goes to ``log_file``; ``on_line`` is told each line of its standard output as well.
+    What it prints goes to ``log_file``; ``on_line`` gets each line of its standard output as well.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Jvm:
             self._end_process()
             self._stdout.close()
             raise EmbeddedError(f"{java.executable} did not start: {tail(log_file)}\nIts output is in {log_file}")
-        # Whoever does not read a pipe stops, in the end, the process that writes to it.
+        # A pipe that is not read blocks, in the end, the process that writes to it.
         self._reader = BackgroundThread(self._read_output, on_line, name="jvm", detail=str(self.pid))
         self._reader.start()
-        # Freeing Java's objects one by one from Python's garbage collector would go on after the process has ended;
+        # Freeing Java's objects one by one from Python's garbage collector would continue after the process has ended;
         # the few that we hold are freed with it.
         self._gateway = JavaGateway(
             gateway_parameters=GatewayParameters(port=int(said[0]), auth_token=said[1], enable_memory_management=False)

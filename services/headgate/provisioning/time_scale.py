@@ -1,9 +1,9 @@
 """How long the demo, ``headgate up``, ``headgate chaos`` and the tests wait for a process before they give up.
 
-A bound of theirs says: beyond this something does not work at all. Each is written for a machine that is four times
+Beyond such a bound something does not work at all. Each is written for a machine that is four times
 slower than the one it was written on (two cores), and goes through ``scaled_seconds``, which multiplies it by
 ``HEADGATE_TIME_SCALE``. Who ends by itself is noticed at once whatever the bound, so a generous one costs nothing.
-Headgate's own times (leases, say) are not touched: they are what is shown.
+Headgate's own times, such as leases, are not scaled: they are what is demonstrated.
 """
 
 import math
@@ -16,7 +16,7 @@ TIME_SCALE_VARIABLE: Final = "HEADGATE_TIME_SCALE"
 
 
 def scaled_seconds(seconds: float) -> float:
-    """``seconds`` on this machine. Raises EmbeddedError if HEADGATE_TIME_SCALE is no number from 1 on."""
+    """``seconds`` on this machine. Raises EmbeddedError if HEADGATE_TIME_SCALE is not a number of 1 or more."""
     said = os.environ.get(TIME_SCALE_VARIABLE, "1")
     try:
         scale = float(said)

@@ -52,7 +52,7 @@ class SparkExecutor:
         return self._queries.batch_coordinator.cpu
 
     def progress(self) -> LaneProgress:
-        """What Spark says of the lanes' queries: rows that came through them, and how long their steps took."""
+        """Spark's progress of the lanes' queries: rows that came through them, and how long their steps took."""
         return self._queries.progress()
 
     @property

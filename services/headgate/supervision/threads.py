@@ -51,7 +51,7 @@ class Supervisor:
 
     @property
     def fatal(self) -> tuple[Crash, ...]:
-        """Crashes that nobody has handled, the oldest first. A process that has one must end."""
+        """Unhandled crashes, the oldest first. A process that has one must end."""
         with self._lock:
             return tuple(self._fatal)
 
@@ -62,7 +62,7 @@ class Supervisor:
             return dict(self._counts)
 
     def record(self, name: str, title: str, error: BaseException, *, is_fatal: bool) -> None:
-        """Log and count a crash. ``name`` is one of few; ``title`` may also say which table or writer it was for."""
+        """Log and count a crash. ``name`` is one of few; ``title`` may also name the table or writer it was for."""
         _log.critical("thread %s ended with an unexpected error: %s", title, _said(error), exc_info=error)
         with self._lock:
             self._counts[name] += 1
@@ -91,7 +91,7 @@ class BackgroundThread(threading.Thread):
         detail: str = "",
         on_crash: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """``name`` is the label of the metric, so it is one of few. ``detail`` says what this thread is for."""
+        """``name`` is the label of the metric, so it is one of few. ``detail`` describes this thread."""
         super().__init__(name=f"{name} {detail}".strip(), daemon=True)
         self._call = (target, args)
         self._kind = name
@@ -102,7 +102,7 @@ class BackgroundThread(threading.Thread):
         target, args = self._call
         try:
             target(*args)
-        except BaseException as error:  # noqa: BLE001 - the last resort: nobody else would hear of it
+        except BaseException as error:  # noqa: BLE001 - the last resort: it would be lost otherwise
             SUPERVISOR.record(self._kind, self.name, error, is_fatal=self._on_crash is None)
             if self._on_crash is not None:
                 self._on_crash(error)
@@ -111,7 +111,7 @@ class BackgroundThread(threading.Thread):
 
 
 class BackgroundPool:
-    """A thread pool whose tasks' unexpected exceptions are logged and counted even if nobody reads their Futures."""
+    """A thread pool whose tasks' unexpected exceptions are logged and counted even if their Futures are not read."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._name = name

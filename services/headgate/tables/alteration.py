@@ -36,9 +36,9 @@ SourceColumn = PostgresColumn | MysqlColumn
 class Known(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan needs beside the two definitions.
 
-    ``missing``: the source's column → the value with which PostgreSQL says that it was added. ``is_empty``: the sink's
-    table has no row, and no row that is older than the columns can still come. ``types``: column → the user's type.
-    ``shown``: the statement that MySQL and MariaDB print for the sink's table.
+    ``missing``: the source's column → the value with which PostgreSQL records that it was added. ``is_empty``: the
+    sink's table has no row, and no row that is older than the columns can still come. ``types``: column → the user's
+    type. ``shown``: the statement that MySQL and MariaDB print for the sink's table.
     """
 
     sink: Sink
@@ -49,7 +49,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alteration(msgspec.Struct, frozen=True, kw_only=True):
-    """Statements, without semicolons, for one table of a sink; none if ``refusals`` says why not.
+    """Statements, without semicolons, for one table of a sink; none if ``refusals`` has reasons.
 
     ``needs``: enums that must exist before. ``columns``: those that they add or alter.
     """
@@ -76,7 +76,7 @@ class _NotAddedError(Exception):
 def plan_alteration(source: Definition, sink: Definition, lacking: Mapping[str, str], known: Known) -> Alteration:
     """The statements for the sink's table. Nothing is left to do if it has the columns by now.
 
-    ``lacking``: column → what the change's event says of its values, empty if it does not say.
+    ``lacking``: column → how the change's event describes its values, empty if it does not.
     """
     name = table_spelling(sink.schema, sink.table)
     wanted = [column for column in lacking if column not in ColumnNames(sink)]
@@ -187,9 +187,9 @@ class _Planner:
                 )
 
     def _check_new(self, column: SourceColumn, mapped: Mapped) -> None:
-        """Raise _NotAddedError if the column may have had another name, which no event tells.
+        """Raise _NotAddedError if the column may have had another name, which events do not show.
 
-        A column that was added stands behind all others of the source, unless it was placed elsewhere. A column that
+        A column that was added is behind all others of the source, unless it was placed elsewhere. A column that
         was renamed keeps its type.
         """
         gone = [each for each in self._sink.form.columns if each.name not in self._at_source]
@@ -254,9 +254,9 @@ def _statement(sink: Definition, column: str, type_: str) -> str:
 
 
 def _statements(sink: Definition, added: Iterable[_Added]) -> Iterator[str]:
-    """One statement adds all columns, so that nobody sees some of them."""
+    """One statement adds all columns, so that no client sees only some of them."""
     is_postgresql = sink.product is Product.POSTGRESQL
-    # MySQL does not know IF NOT EXISTS here: whoever comes second gets an error, and reads the catalogue again.
+    # MySQL does not know IF NOT EXISTS here: the second agent gets an error, and reads the catalogue again.
     adding = "ADD COLUMN IF NOT EXISTS" if is_postgresql else "ADD COLUMN"
     yield f"{alter_of(sink)} " + ", ".join(
         f"{adding} {quoted_at(sink, column.name)} {column.mapped.type.sql}"

@@ -86,7 +86,7 @@ class Catalogue(Protocol):
         ...
 
     def missing_values(self, name: str) -> dict[str, str]:
-        """Column → what rows that are older than it have in it, as text, for columns of which the catalogue tells."""
+        """Column → what rows that are older than it have in it, as text, for columns whose value the catalogue has."""
         ...
 
     def has_rows(self, name: str) -> bool:
@@ -210,7 +210,7 @@ class MysqlCatalogue:
         return missing_alter(self._session, [place for name in names if (place := self.place(name)) is not None])
 
     def missing_values(self, name: str) -> dict[str, str]:
-        """See Catalogue. Neither MySQL nor MariaDB tells."""
+        """See Catalogue. Neither MySQL nor MariaDB records it."""
         del name
         return {}
 

@@ -1,6 +1,6 @@
 """Constant defaults of a source's columns, as a sink's statement may have them. Expressions are left out.
 
-A default at the sink is for rows that somebody else writes: Headgate writes every column that an event has.
+A default at the sink is for rows of other programs: Headgate writes every column that an event has.
 """
 
 import re
@@ -33,7 +33,7 @@ _MARIADB_TEXT: Final = re.compile(r"'(?P<text>(?:[^'\\]|'')*)'", re.DOTALL)
 class _Constant(msgspec.Struct, frozen=True):
     text: str
     is_text: bool
-    """Whether it stood in quotes."""
+    """Whether it was in quotes."""
 
 
 def default_text(
@@ -67,7 +67,7 @@ def _constant(expression: str, source: Product) -> _Constant | None:
     if _NUMBER.fullmatch(expression) or expression in ("true", "false"):
         return _Constant(expression, is_text=False)
     if source is Product.MYSQL:
-        # Without quotes around texts, where a function's name may stand, too.
+        # Without quotes around texts, so a function's name is possible, too.
         return _Constant(expression, is_text=False)
     if source is Product.MARIADB:
         found = _MARIADB_TEXT.fullmatch(expression)

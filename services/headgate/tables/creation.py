@@ -1,7 +1,7 @@
 """Creating the tables that a sink lacks.
 
 Nothing here is guarded by a lock. PostgreSQL creates a table with its schema, enums and comments in one transaction;
-MySQL and MariaDB create it with its comments in one statement. So whoever is killed leaves a whole table, or a schema
+MySQL and MariaDB create it with its comments in one statement. So a killed agent leaves a whole table, or a schema
 that the next one finds. Of two creators one succeeds, and the other finds that the table exists.
 """
 

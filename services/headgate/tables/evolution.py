@@ -2,7 +2,7 @@
 
 Like the creation of tables (``creation``), it is not guarded by a lock. Each statement either was executed as a whole
 or was not, and PostgreSQL executes all of them in one transaction. Of two agents with parts of one table one alters it,
-and the other finds it altered. Whoever is killed afterwards leaves a table that takes the same changes.
+and the other finds it altered. An agent that is killed afterwards leaves a table that takes the same changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -44,7 +44,7 @@ _DUPLICATE_COLUMN: Final = 1060
 
 
 class NotAlteredError(SinkError):
-    """The feed evolves its tables, but not this one. Once somebody has altered it, it continues by itself."""
+    """The feed evolves its tables, but not this one. Once an operator has altered it, it continues by itself."""
 
     code = "sink_column_missing"
     retryable = True
@@ -59,7 +59,7 @@ class StillRefusedError(SinkError):
 def add_columns(spec: FeedSpec, plan: SpanPlan, lacking: Mapping[str, str], said: Said) -> tuple[str, ...]:
     """Add columns that a change has and the feed's table lacks; those that were added. Idempotent.
 
-    ``lacking``: column → what the change's event says of its values. Raises SinkError, SourceError.
+    ``lacking``: column → how the change's event describes its values. Raises SinkError, SourceError.
     """
     for _ in range(TRIES):
         with _both(spec, plan, said, ", ".join(lacking)) as (source, sink, known):
@@ -111,7 +111,7 @@ def _both(spec: FeedSpec, plan: SpanPlan, said: Said, columns: str) -> Iterator[
 
 
 def _is_executed(spec: FeedSpec, alteration: Alteration, sink: Sink) -> bool:
-    """Whether the table is as planned: False if somebody else has altered it at the same time."""
+    """Whether the table is as planned: False if another session has altered it at the same time."""
     if not alteration.statements:
         return True
     target = target_of(spec.sink)

@@ -21,11 +21,11 @@ TRIES: Final = 5
 """Others may create or alter the same schema, enum or table at the same moment. One of them succeeds each time."""
 
 LOCK_SECONDS: Final = 10
-"""A schema that somebody drops, or a table that somebody creates or alters by hand, is waited for that long."""
+"""A statement waits that long for another session that drops the schema, or creates or alters the table."""
 
 
 class TakenError(Exception):
-    """Somebody else has done at the same time what these statements do."""
+    """Another session has done the same at the same time."""
 
 
 def execute_at_postgresql(

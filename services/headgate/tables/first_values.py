@@ -1,7 +1,7 @@
 """What rows that are older than a column have in it at the source, from the source's catalogue. Pure.
 
 PostgreSQL keeps the value with which a column was added (``attmissingval``), also where the default is another one by
-now. MySQL and MariaDB show only the present default, which is the value unless somebody has changed it since.
+now. MySQL and MariaDB show only the present default, which is the value unless it was changed since.
 """
 
 from typing import Final
@@ -38,7 +38,7 @@ class UnknownValue(msgspec.Struct, frozen=True):
 def first_value(
     column: PostgresColumn | MysqlColumn, mapped: Mapped, source: Product, sink: Product, missing: str | None
 ) -> FirstValue | UnknownValue:
-    """The value for rows that are there. ``missing``: with which PostgreSQL's column was added, if it tells."""
+    """The value for existing rows. ``missing``: the one with which PostgreSQL's column was added, if recorded."""
     expression = _expression(column, missing)
     if isinstance(expression, UnknownValue):
         return expression

@@ -1,9 +1,9 @@
 """A table as its events' schemas describe it, in the form of a catalogue's, so that the same mappers create it. Pure.
 
 The source's own types are in a schema only if the connector writes them (``column.propagate.source.type``). Without
-them a column gets the widest type whose values have that schema: ``text`` for every string. What a schema does not tell
-is left out: defaults, comments, unique keys, labels of enums, collations. A type whose values cannot be told from those
-of another one is refused.
+them a column gets the widest type whose values have that schema: ``text`` for every string. What a schema does not
+contain is left out: defaults, comments, unique keys, labels of enums, collations. A type whose values cannot be
+distinguished from those of another one is refused.
 """
 
 from collections.abc import Callable
@@ -88,7 +88,7 @@ _MYSQL: Final = _COMMON | {
     "io.debezium.data.Enum": "text",
     "io.debezium.data.EnumSet": "text",
 }
-"""What an event's schema says of a column → the source's type that holds every value with such a schema."""
+"""An event's schema of a column → the source's type that holds every value with such a schema."""
 
 _NAMES: Final = {
     "bpchar": "character",
@@ -106,7 +106,7 @@ _WIDER: Final = {"tinytext": "text", "text": "mediumtext", "mediumtext": "longte
 """A text of bytes in an unknown character set → one that holds as many letters."""
 
 _EXACT: Final = ("utf8mb4", "utf8mb4_bin")
-"""A collation that tells texts apart, and that MariaDB and MySQL have. It fills up with spaces, so a key that ends in
+"""A collation that distinguishes texts, and that MariaDB and MySQL have. It fills up with spaces, so a key that ends in
 some may be refused."""
 
 
@@ -239,7 +239,7 @@ def _mysql_type(column: ColumnSchema) -> str:
     if column.meaning == "io.debezium.data.Json":
         return "json"
     if column.meaning in _LABELED:
-        # The labels' list does not say which of its commas are part of a label.
+        # The labels' list does not show which of its commas are part of a label.
         is_plain = column.labels is not None and not set("\\'") & set(column.labels)
         return "text" if is_plain else f"{column.declared.lower()} with unknown labels"
     name, space, rest = column.declared.lower().partition(" ")

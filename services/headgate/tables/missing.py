@@ -164,7 +164,7 @@ def _described(
 def _from_events(
     spec: FeedSpec, plan: SpanPlan, place: tuple[str, str] | None, schema_of: SchemaOf
 ) -> Definition | str:
-    """The table, or why there is no definition of it."""
+    """The table, or why it has no definition."""
     if place is None:
         return _NO_PLACE
     schema = schema_of(plan.topic)

@@ -1,6 +1,6 @@
 """PostgreSQL → MySQL and MariaDB: types that hold the same values, as docs/types.md has them.
 
-Columns of text compare byte by byte, as PostgreSQL's own collations tell texts apart.
+Columns of text compare byte by byte, as in PostgreSQL's own collations.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ EXACT: Final = {
     Product.MARIADB: ("utf8mb4", "utf8mb4_nopad_bin"),
     Product.MYSQL: ("utf8mb4", "utf8mb4_0900_bin"),
 }
-"""Character set and collation that tell all texts apart, also by spaces at their ends."""
+"""Character set and collation that distinguish all texts, also by trailing spaces."""
 
 VARCHAR_CHARACTERS_MAX: Final = 768
 """3 072 bytes, as long as an index may be. A longer text becomes a longtext: rows have at most 65 535 bytes without."""
@@ -70,13 +70,13 @@ _TEXTS: Final = {
     "numrange": None,
     "interval": None,
 }
-"""Type → how many characters its longest text has, None if there is no limit."""
+"""Type → characters of its longest text, None without a limit."""
 
 _ARRAYS: Final = frozenset(
     {"smallint", "integer", "bigint", "real", "double precision", "numeric", "boolean", "text", "character varying"}
     | {"date", "uuid", "timestamp without time zone", "timestamp with time zone"}
 )
-"""Elements of arrays that arrive whole, and stand in JSON as they are."""
+"""Elements of arrays that arrive complete, and are unchanged in JSON."""
 
 
 def to_mysql(column: PostgresColumn, enum: EnumType | None, sink: Product) -> Outcome:

@@ -1,8 +1,8 @@
 """The CREATE TABLE for one table of a source: columns, NOT NULL, primary key, constant defaults and comments.
 
-Unique keys are created only if the feed says so. Left out are foreign keys, checks, other indexes, triggers, identity
-columns and partitions: rows arrive in the order of their own keys, not in that of transactions, and every value comes
-from the source.
+Unique keys are created only if the feed asks for it. Left out are foreign keys, checks, other indexes, triggers,
+identity columns and partitions: rows arrive in the order of their own keys, not in that of transactions, and every
+value comes from the source.
 """
 
 from collections import Counter, defaultdict
@@ -74,7 +74,7 @@ class CreateTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table for which there is no statement, and every reason."""
+    """A table that cannot be created, and every reason."""
 
     name: str
     refusals: tuple[Refusal, ...]
@@ -205,7 +205,7 @@ def _column(table: Definition, column: PostgresColumn | MysqlColumn, mapped: Map
 
 
 def room_of(mapped: Mapped) -> int | None:
-    """How many characters a text of MySQL holds, None where it does not say."""
+    """How many characters a text of MySQL holds, None if unknown."""
     found = mapped.type
     return found.numbers[0] if isinstance(found, MysqlType) and found.is_text and found.numbers else None
 

@@ -1,6 +1,6 @@
 """Unique keys of a source's table beside the primary one, as far as the sink can have the same. Pure.
 
-Values that differ at the source also differ at the sink, whose collations tell more texts apart. So a key of the sink
+Values that differ at the source also differ at the sink, whose collations distinguish more texts. So a key of the sink
 never refuses a row that the source has.
 """
 

@@ -1,1 +1,1 @@
-"""Whether a feed's tables are what their sources are, judged without any position or checksum of ours."""
+"""Whether a feed's tables equal their sources, without the use of Headgate's own positions or checksums."""

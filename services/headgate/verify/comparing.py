@@ -51,7 +51,7 @@ If ranges before have given so many, these are settled first; those of one range
 TOO_MANY: Final = f"more than {UNMATCHED_ROWS_MAX} rows differ, and no more are read again"
 
 Values = tuple[Any, ...]
-"""A row of a table without a key, as values that are equal if its texts say the same."""
+"""A row of a table without a key, as values that are equal if its texts have the same meaning."""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -66,10 +66,10 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class TableCompared(msgspec.Struct, frozen=True):
-    """One table's verdict. ``columns_missing`` stand in the source only, ``columns_surplus`` in the target only.
+    """One table's verdict. ``columns_missing`` exist in the source only, ``columns_surplus`` in the target only.
 
     ``keyless``: it was compared as a multiset of rows. ``unsettled``: rows that were different whenever they were read,
-    and of which it is not known whether they are only on their way; ``unsettled_reason`` says why.
+    and of which it is not known whether they are only on their way; ``unsettled_reason`` has the reason.
     """
 
     source: str
@@ -141,7 +141,7 @@ class _Tables:
         """Ranges in a row with values that differed as texts only."""
 
     def ranges(self) -> Iterator[Chunk | None]:
-        """Ranges that have every row of both sides; None is the whole table, if there are no ranges."""
+        """Ranges that cover every row of both sides; None is the whole table, if it has no ranges."""
         columns = self.columns.of_source(self.columns.ranged)
         if not columns:
             yield None

@@ -61,7 +61,7 @@ def _number(text: str) -> Any:
 
 
 def _double(text: str) -> Any:
-    """What a float of 64 bits makes of it; each database prints enough digits to tell two of them apart."""
+    """As a 64-bit float; each database prints enough digits to distinguish two of them."""
     try:
         value = float(text)
     except ValueError:
@@ -89,7 +89,7 @@ def _instant(text: str) -> str:
 
 
 def _time(text: str) -> Any:
-    """Microseconds; the text itself where it says more than days and a time."""
+    """Microseconds; the text itself if it has more than days and a time."""
     found = _TIME.fullmatch(text)
     if found is None or not text:
         return text

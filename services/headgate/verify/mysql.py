@@ -83,7 +83,7 @@ class MysqlSide:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """See Side. It begins with the first row read. Until then nobody may write."""
+        """See Side. It begins with the first row read. No client may write until then."""
         with self._reading(), self._session.transaction():
             yield
 

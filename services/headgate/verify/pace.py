@@ -7,7 +7,7 @@ __all__ = ["RowLimit"]
 
 
 class RowLimit:
-    """Pauses whenever more rows were compared than ``per_second`` allows since the first. None is no limit."""
+    """Pauses whenever more rows were compared than ``per_second`` allows since the first. None: without limit."""
 
     def __init__(
         self,

@@ -69,7 +69,7 @@ _TOO_LONG: Final = ("54000", "53200", "XX000")
 """What PostgreSQL answers where a text would be larger than a gigabyte, or than its memory."""
 
 LOCK_SECONDS: Final = 10
-"""A comparison waits no longer for whoever alters a table. Others who need the table then wait behind it."""
+"""A comparison waits no longer for a session that alters a table, because others queue behind it."""
 
 _SLOTS: Final = """
 SELECT string_agg(slot_name, ', ' ORDER BY slot_name), NOT bool_or(active)

@@ -1,4 +1,4 @@
-"""Read models that may be thrown away: what stands on the control topics, and how it came about, over HTTP.
+"""Disposable read models: the state on the control topics and its history, over HTTP.
 
 Everything here follows from the topics, is kept in memory and is rebuilt from them at each start. Nothing is decided
 here, no control topic is written, and no other service needs it.

@@ -1,6 +1,6 @@
 """The consumer group of one start: its name, the right to it, and its end.
 
-Faust joins a group even where it commits nothing. Without the right to do so it would wait for ever and say nothing,
+Faust joins a group even where it commits nothing. Without the right to do so it would wait forever without an error,
 so that is asked first.
 """
 
@@ -21,16 +21,16 @@ GROUP_PREFIX: Final = "views."
 """Behind the cluster's prefix. It ends with a dot, as all names do to which rights are given by prefix."""
 
 ASK_AGAIN_SECONDS: Final = 1.0
-"""Brokers that have just started load their groups first, and say so until they have."""
+"""Brokers that have just started load their groups first, and report that until they have."""
 
 
 def group_of(prefix: str) -> str:
-    """A group that nobody has had before."""
+    """A new group."""
     return f"{prefix}{GROUP_PREFIX}{uuid.uuid4().hex}"
 
 
 async def group_may_be_joined(connection: KafkaConnection, group: str, asked: Callable[[], bool]) -> None:
-    """Return when brokers say so, or when ``asked`` to stop. Raises LogError, which names the right that is missing."""
+    """Return when the brokers allow it, or when ``asked`` to stop. LogError names a missing right."""
     while not asked():
         try:
             operations = (await asyncio.to_thread(_described, connection, group)).authorized_operations or []
@@ -53,7 +53,7 @@ async def group_may_be_joined(connection: KafkaConnection, group: str, asked: Ca
 
 
 def group_was_forgotten(connection: KafkaConnection, group: str) -> None:
-    """Delete the group, which is nobody's any more. One that a kill leaves over, brokers forget by themselves."""
+    """Delete the group, which is no longer used. Brokers delete one that a kill leaves over by themselves."""
     futures = connection.admin.delete_consumer_groups([group], request_timeout=ADMIN_SECONDS_MAX)
     # A broker that is away, or a right that is missing, must not spoil our end.
     with suppress(LogError):

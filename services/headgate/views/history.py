@@ -1,10 +1,10 @@
-"""How it came about: what each record changed about its key, as events for people.
+"""History: what each record changed about its key, as events for people.
 
 An event follows from a record and the one that it replaced under the same key in the same partition, and from nothing
-else: there is no order between topics, so whatever needs two keys could come out differently in a rebuild. What
-compaction has taken from a topic is not told any more: a history begins with what the topics still hold. Where a
-record shows that others may have been before it, nothing is said of how or when it began: its event is a ``…_found``.
-(A feed's and a span's cannot show it: their first event is at the time of the oldest record that is left.)
+else: topics have no order between each other, so an event of two keys could differ after a rebuild. Records that
+compaction has removed make no events: a history starts with what the topics still contain. If a record shows that
+others may have come before it, its event is a ``…_found``, without how or when it began. (A feed's and a span's records
+cannot show it: their first event is at the time of the oldest record that is left.)
 """
 
 from collections import OrderedDict, deque
@@ -35,19 +35,19 @@ TIMELINE_EVENTS_MAX: Final = 2_000
 """Newest moves and failovers of the whole cluster."""
 
 FIRST_HEARTBEAT: Final = 1
-"""Of a session; the record that says a higher number is not its first."""
+"""Of a session; a record with a higher number is not its first."""
 
 TIMELINE: Final = frozenset(
     {"move_begun", "moved", "move_given_up", "assigned", "unassigned", "session_lost", "session_left"}
     | {"owner_took_over", "owner_followed", "owner_resigned"}
 )
-"""Kinds of events that the timeline tells: who has what, and why it is somebody else now."""
+"""Kinds of events in the timeline: which agent runs what, and why that changed."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One change, at the record's own time (``at_ms`` since 1970, by its writer's clock) and place on the topics.
 
-    ``is_failover``: somebody else had to take over without being asked to.
+    ``is_failover``: another process took over without a request.
     """
 
     at_ms: int

@@ -1,6 +1,6 @@
 """Lag of each table over time, in Faust's windowed tables, which are kept in memory only.
 
-A table of Faust's is a dictionary with a changelog topic behind it. Ours has none: what it says follows from the
+A table of Faust's is a dictionary with a changelog topic behind it. This one has none: its content follows from the
 checkpoint topic, which is read again at each start, and a changelog would be a second truth to keep (measured in Faust
 0.15.3: recovery from one that ends with a transaction's marker hangs, or takes 12 s under exactly_once).
 """
@@ -45,7 +45,7 @@ class _Forgetful(faust.Table[Any, Any]):
         self._maybe_del_key_ttl(key, _partition())
 
     def on_clear(self) -> None:
-        """Nothing stands anywhere else."""
+        """Nothing is stored elsewhere."""
 
 
 def _partition() -> int:
@@ -65,7 +65,7 @@ class LagWindows:
         self._windows = self.table.using_window(self._window)
 
     def add(self, feed: str, table: str, before: SpanProgressed | None, now: SpanProgressed, *, is_first: bool) -> None:
-        """One report more, within an agent's stream: its record's time says into which window it falls.
+        """One report more, within an agent's stream: its record's time decides its window.
 
         A report without one before it counts rows in its window only if it ``is_first``: if it is what compaction has
         left, most of what it counts was applied long before.

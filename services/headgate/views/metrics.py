@@ -20,7 +20,7 @@ class Viewed(Protocol):
 
 
 class ViewsMetrics(Collector):
-    """How far the views are; nothing before they have begun to read."""
+    """How far the views are; empty before they have started to read."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._model: Viewed | None = None

@@ -1,4 +1,4 @@
-"""Migrations as rows: what `headgate migration list` says of them, read off the same records by the same words."""
+"""Migrations as rows, equal to those of `headgate migration list`: from the same records, with the same words."""
 
 import re
 from typing import Any, Final

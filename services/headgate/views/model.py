@@ -60,7 +60,7 @@ class ViewsModel:
 
     @property
     def behind(self) -> list[str]:
-        """Partitions that are not rebuilt yet, as text; empty once everything said before our start has been read."""
+        """Partitions that are not rebuilt yet, as text; empty once everything from before the start is read."""
         return [f"{partition.topic}/{partition.number}" for partition in sorted(self._behind)]
 
     def _before(self, read: Delivery) -> Record | None:

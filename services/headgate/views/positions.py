@@ -1,6 +1,6 @@
 """Each feed's positions as a consumer group, so that its lag shows in the tools people have (kcat, AKHQ, Burrow).
 
-For information only: nothing of Headgate reads a group, and one that somebody resets changes nothing. The positions are
+For information only: Headgate reads no group, and resetting one has no effect. The positions are
 those of the feed's checkpoint, which is at or below what its sink has.
 """
 
@@ -24,7 +24,7 @@ ANSWER_SECONDS_MAX: Final = 5.0
 """For one request: a process that is to end waits for it."""
 
 AGAIN_SECONDS: Final = 3600.0
-"""How often all is written again: brokers forget what a group nobody is in has committed a week ago, by default."""
+"""How often all is written again: brokers delete commits of an empty group after a week, by default."""
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def positions_of(snapshot: Snapshot) -> dict[str, Places]:
 
 
 class Groups:
-    """Writes what has changed since it was asked last; a broker that refuses is told of once, and asked again."""
+    """Writes what has changed since it was asked last; a refusal of the broker is logged once, and retried."""
 
     def __init__(
         self, connection: KafkaConnection, prefix: str, *, clock: Callable[[], float] = time.monotonic

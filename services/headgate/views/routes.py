@@ -34,7 +34,7 @@ class BadQueryError(ValueError):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there is no answer: ``name`` is stable, ``message`` is for people."""
+    """An error: ``name`` is stable, ``message`` is for people."""
 
     name: str
     message: str

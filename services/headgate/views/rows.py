@@ -1,4 +1,4 @@
-"""What stands on the control topics now, as rows: the command line and the views say the same, because both ask here.
+"""The current state of the control topics, as rows. The command line and the views are equal because both use it.
 
 Rows are derived from the current records the way the machines do it: a session's word counts only under the epoch of
 the role that it holds. Positions are by partition, as text, because they become JSON.
@@ -25,7 +25,7 @@ from headgate.records.keys import AgentKey, FeedKey, FeedProgressKey, MemberKey,
 from headgate.records.spans import paused_table, table_of
 
 HEARD_LEASES_MAX: Final = 2.0
-"""A coordinator not heard for so many of its leases is no standby: its clock may differ from ours by one."""
+"""A coordinator that is silent for so many of its leases is not a standby: its clock may be off by one."""
 
 
 class TableRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True):
 
     ``applied``: offsets of its partitions applied since the feed's start, which moving the table does not change.
 
-    ``paused_by``: who has paused the table, null if nobody has; ``state`` is paused once it is sealed at the sink.
+    ``paused_by``: the user who has paused the table, or null; ``state`` is paused once it is sealed at the sink.
 
     ``lag_ms``: how old its oldest change is that is not applied, if it does not get on; else as its agent reports it.
     """
@@ -191,7 +191,7 @@ def table_rows(snapshot: Snapshot, feed: str) -> list[TableRow]:
 
 
 def _paused(row: TableRow, record: FeedRecorded) -> TableRow:
-    """The row, with who has paused its table. Nobody writes the table any more once it is without an agent."""
+    """The row, with the user who paused its table. A table without an agent is no longer written."""
     paused = paused_table(record, row.span)
     if paused is None:
         return row
@@ -200,7 +200,7 @@ def _paused(row: TableRow, record: FeedRecorded) -> TableRow:
 
 
 def _applied(plan: SpanPlan, row: TableRow, by_table: dict[str, dict[int, int]]) -> int:
-    """Offsets of the span's partitions that are behind it, as far as the feed's checkpoint and its agent say."""
+    """Offsets of the span's partitions that are behind it, as far as the feed's checkpoint and its agent report."""
     merged, told = by_table.get(table_of(plan.span), {}), row.positions or {}
     at = {p: max(start, merged.get(p, 0), told.get(str(p), 0)) for p, start in plan.start.items()}
     return sum(at[p] - start for p, start in plan.start.items())
@@ -213,7 +213,7 @@ def _progress_of(snapshot: Snapshot, feed: str, record: FeedRecorded) -> FeedPro
 
 
 def agent_rows(snapshot: Snapshot) -> list[AgentRow]:
-    """All sessions that stand on the topics, dead ones too, sorted by agent."""
+    """All sessions on the topics, dead ones too, sorted by agent."""
     tables = Counter(
         (record.primary.agent, record.primary.session)
         for _, record in snapshot.each(SpanKey, SpanDispatched)

@@ -1,9 +1,9 @@
-"""The views as a service: a Faust application on its own thread and event loop, until it is told to stop.
+"""The views as a service: a Faust application on its own thread and event loop, until it is stopped.
 
 Faust's own web server answers the routes. It runs in the loop that reads the topics, so nothing is shared.
 
 A rebuild is complete at the last records that a reader is given, found by reading from the end backwards. The end
-offset of a partition does not say that: markers of transactions and records of aborted ones come behind the last.
+offset of a partition does not show that: markers of transactions and records of aborted ones come behind the last.
 """
 
 import asyncio
@@ -96,7 +96,7 @@ class ReadingWatch:
         ends = self._log.stable_offsets(self._partitions)
         now = self._monotonic()
         if now - self._looked_at > 2 * STALL_LOOK_SECONDS:
-            self._short.clear()  # this process stood still, not the client
+            self._short.clear()  # this process was frozen, not the client
         self._looked_at = now
         short = {p: at.get(p, -1) for p, end in ends.items() if at.get(p, -1) + 1 < end != self._hidden.get(p)}
         self._short = {p: (last, self._since(p, last, now)) for p, last in short.items()}
@@ -269,8 +269,8 @@ class ViewsService:
 def listening(bind: str, port: int) -> socket.socket:
     """The socket that Faust's web server is to listen on, bound. Raises PortTakenError.
 
-    Faust itself knows no "any free port", says of one that is taken only that it has crashed, and loses its socket if
-    it is stopped just when it has made it.
+    Faust itself has no "any free port", reports a port in use only as a crash, and loses its socket if it is stopped
+    just when it has made it.
     """
     listener = socket.socket(socket.AF_INET6 if ":" in bind else socket.AF_INET, socket.SOCK_STREAM)
     try:

@@ -105,7 +105,7 @@ def _variable(name: str) -> str:
 
 
 TOPICS: Final = (ANNOUNCE.topic, *SHARDED_TOPICS, MigrationKey.topic)
-"""What is shown stands there."""
+"""The model that is shown."""
 
 
 def make_app(settings: Settings, group: str, listener: socket.socket, folder: str) -> faust.App:
@@ -146,7 +146,7 @@ async def stop_app(app: faust.App) -> None:
 
 
 def read_topics(app: faust.App, settings: Settings, model: ViewsModel, stop: Callable[[Exception], None]) -> None:
-    """Let ``app`` feed ``model``; ``stop`` is called with what it cannot go on from."""
+    """Let ``app`` feed ``model``; ``stop`` is called with an error from which it cannot continue."""
     names = {topic_name(settings.cluster, topic): topic for topic in TOPICS}
     raw: dict[str, Any] = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw"}
     topic = app.topic(*names, **raw, acks=False)

@@ -137,7 +137,7 @@ def _show(campaign: Campaign, seconds: float, digest: str | None, output: Output
 
 
 def _figures(facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts in the shape of every bench; which marks are missing stands beside them."""
+    """The facts in the shape of every bench; with the missing marks beside them."""
     goals = {"violations": 0, "steps_per_s": STEPS_PER_S_GOAL, "seeds": None, "marks_missing": 0}
     values = facts | {"marks_missing": len(facts["marks_missing"])}
     return {

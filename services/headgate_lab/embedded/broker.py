@@ -1,4 +1,4 @@
-"""A real Kafka broker (KRaft: broker and controller in one), and on request a Connect worker, in one JVM of ours.
+"""A real Kafka broker (KRaft: broker and controller in one), and on request a Connect worker, in one JVM.
 
 For the demo and the tests: replication factor 1, loopback only. What it keeps is in one data folder, so it can be
 killed and started again. A second broker may join the first one's cluster.
@@ -50,8 +50,8 @@ def session_within(lease_seconds: float) -> dict[str, str]:
 class EmbeddedKafka:
     """One broker. ``port`` None chooses free ones; ``settings`` are broker properties that override ours.
 
-    ``further_listeners`` (name → port, advertised port) are for clients that come through a proxy each: whoever asks
-    there is told the advertised port, so that all of its connections go through its proxy.
+    ``further_listeners`` (name → port, advertised port) are for clients that come through a proxy each: a client there
+    gets the advertised port, so that all of its connections use its proxy.
 
     ``joins`` makes this broker ``node`` of that one's cluster, which must run. The first broker stays its controller.
     """
@@ -211,7 +211,7 @@ class EmbeddedKafka:
         if self._joins is not None:
             stored = Path(self._joins._properties()["log.dirs"], "meta.properties").read_text(encoding="utf-8")
             return next(line.partition("=")[2] for line in stored.splitlines() if line.startswith("cluster.id="))
-        # Kafka's own generator: an id of ours might begin with "-", which its argument parser takes for an option.
+        # Kafka's own generator: another id might begin with "-", which its argument parser takes for an option.
         return str(java.org.apache.kafka.common.Uuid.randomUuid().toString())
 
     def _properties(self) -> dict[str, str]:

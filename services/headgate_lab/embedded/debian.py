@@ -1,4 +1,4 @@
-"""A server out of the system's own packages, unpacked into our cache: nothing is installed, nobody need be root.
+"""A server out of the system's own packages, unpacked into the cache: nothing is installed, and root is not needed.
 
 ``apt-get`` fetches and checks the packages from the machine's own sources, ``dpkg -x`` unpacks them. Where the
 machine keeps no lists of packages (images do not), a list of our own is fetched into the cache.
@@ -29,8 +29,8 @@ def unpacked(package: str, program: str, instead: str, beside: Sequence[str] = (
     """The folder that holds ``package``, and of its dependencies what the machine lacks; fetched on first use.
 
     ``program`` is the path (a pattern, where it differs between machines) of the executable or library that must find
-    its libraries. Packages ``beside`` come into the same folder as they are. ArtifactError says what is missing and
-    that ``instead`` would do as well.
+    its libraries. Packages ``beside`` come into the same folder unchanged. ArtifactError names what is missing and
+    ``instead`` as an alternative.
     """
     folder = cache_folder() / f"debian-{package}"
     if (folder / _DONE).exists():
@@ -73,7 +73,7 @@ class _Packages:
             self._fetch(new)
             self._open(root)
             known.update(new)
-            # Modules of a language say nothing to ldd: what they need is taken whole.
+            # ldd does not see what modules of a language need, so their packages are taken whole.
             lacking = [needed for name in new for needed in self._lacking(name)] if beside else []
         unresolved = self._unresolved(program, library_path(root))
         if unresolved:

@@ -1,7 +1,7 @@
 """A server that ends with us, however we end.
 
-A small shell stands between us and the server: it waits on a pipe that only we hold, and ends the server when the
-operating system closes that pipe. Both are in a session of their own, out of Ctrl-C's reach.
+A small shell runs between this process and the server: it waits on a pipe that only we hold, and ends the server when
+the operating system closes that pipe. Both are in a session of their own, out of Ctrl-C's reach.
 """
 
 import subprocess
@@ -41,7 +41,7 @@ def start_guarded(
 ) -> "subprocess.Popen[bytes]":
     """Start ``command`` under a guard called ``name``; ``signal_name`` ends it in order ("INT", "TERM").
 
-    ``whom`` are subprocess arguments that say as which user and in which folder. The guard is the process returned.
+    ``whom`` are subprocess arguments for the user and the folder. The guard is the process returned.
     """
     return subprocess.Popen(
         ["/bin/sh", "-c", _GUARD, name, signal_name, *command],
@@ -69,7 +69,7 @@ def stop_guarded(guard: "subprocess.Popen[bytes]", seconds: float, what: str) ->
 def kill_guarded(guard: "subprocess.Popen[bytes]") -> None:
     """SIGKILL the guard, the server and its children; a port or shared memory is free only once all are gone."""
     family = []
-    if guard.poll() is None:  # else its number may be somebody else's by now
+    if guard.poll() is None:  # else its number may belong to another process by now
         with suppress(psutil.NoSuchProcess):
             family = psutil.Process(guard.pid).children(recursive=True)
     guard.kill()

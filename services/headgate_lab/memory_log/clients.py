@@ -51,7 +51,7 @@ class _Client:
         self._told: set[Partition] = set()
 
     def poll(self, records_max: int, timeout_seconds: float) -> list[Delivery | Garbage]:  # noqa: ARG002
-        """Up to ``records_max`` records; never waits, whatever the timeout: time belongs to whoever drives."""
+        """Up to ``records_max`` records; never waits, whatever the timeout, because the test drives the time."""
         self._log.check_connected()
         if self._closed:
             raise LogError("this reader is closed; make a new one")
@@ -131,7 +131,7 @@ class MemoryTransactionalWriter:
         self._closed = False
 
     def init(self) -> None:
-        """Fence whoever wrote under this id before, and abort its open transaction."""
+        """Fence the previous writer of this id, and abort its open transaction."""
         self._log.check_connected()
         self._epoch = self._log.broker.initialise(self._transactional_id)
 

@@ -45,17 +45,17 @@ class CommitFault(Enum):
     """What the next commit of a transactional.id does instead of succeeding."""
 
     REFUSED = auto()
-    """Aborted, and the client is told so."""
+    """Aborted, with an error to the client."""
     UNCERTAIN_APPLIED = auto()
     """Committed, but the answer is lost."""
     UNCERTAIN_LOST = auto()
     """Aborted by the broker, but the answer is lost."""
     UNCERTAIN_OPEN = auto()
-    """The request is lost: the transaction stays open and pins readers until somebody's ``init``."""
+    """The request is lost: the transaction stays open and blocks readers until the next ``init``."""
 
 
 class MemoryBroker:
-    """The cluster: partitions, transactional ids, and the faults somebody asked for."""
+    """The cluster: partitions, transactional ids, and the requested faults."""
 
     def __init__(self, *, shards: int = 1, cluster_id: str = "memory/headgate.") -> None:
         if shards < 1:
@@ -71,10 +71,10 @@ class MemoryBroker:
         self.on_committed: Callable[[Partition, Entry], None] = lambda _partition, _entry: None
         """Sees every record at the moment it becomes a fact, in that order: what no process of a cluster can."""
         self.monotonic: Callable[[], float] = lambda: 0.0
-        """The clock by which readers notice that they are stuck; it stands still unless somebody drives it."""
+        """The clock by which readers notice that they are stuck; it advances only when it is driven."""
 
     def now(self) -> float:
-        """``monotonic`` as it is by then: whoever drives the clock sets it later."""
+        """The current ``monotonic``, which the driver of the clock may replace later."""
         return self.monotonic()
 
     def client(self, level: SchemaLevel | None = None) -> "MemoryLog":
@@ -100,12 +100,12 @@ class MemoryBroker:
         self.initialise(transactional_id)
 
     def leave_open(self, transactional_id: str, placed: Sequence[Placed]) -> None:
-        """Write in a transaction that nobody ends, as a producer killed in the middle does."""
+        """Write in a transaction that is never ended, like a producer that is killed in the middle."""
         self.check_placed(placed)
         self._begin(transactional_id, placed, [LEVEL_FIRST] * len(placed))
 
     def has_open(self, transactional_id: str) -> bool:
-        """Whether a transaction of this id stands open."""
+        """Whether a transaction of this id is open."""
         return transactional_id in self._open
 
     def end_transaction(self, transactional_id: str, *, commit: bool) -> None:
@@ -113,7 +113,7 @@ class MemoryBroker:
         self._end(self._open.pop(transactional_id), Fate.COMMITTED if commit else Fate.ABORTED)
 
     def append_garbage(self, partition: Partition, key: str, reason: str) -> int:
-        """A committed record that nobody can decode; its offset."""
+        """Commit a record that cannot be decoded; returns its offset."""
         return self._append(partition, key, None, None, fault=reason)
 
     def append_newer(self, partition: Partition, key: str, reason: str) -> int:
@@ -140,7 +140,7 @@ class MemoryBroker:
     # --- what clients ask for ---
 
     def log_of(self, partition: Partition) -> PartitionLog:
-        """What stands there; the same object for ever. LogError for a partition that the cluster does not have."""
+        """The partition; always the same object. LogError for one that the cluster does not have."""
         log = self._logs.get(partition)
         if log is None:
             raise LogError(f"{partition.topic}/{partition.number} does not exist on a log of {self.shards} shards")

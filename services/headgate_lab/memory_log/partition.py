@@ -67,7 +67,7 @@ class PartitionLog:
         return min(transaction.first_offsets[partition] for transaction in self.open)
 
     def index(self, offset: int) -> int:
-        """Where the first entry at or above ``offset`` stands."""
+        """Index of the first entry at or above ``offset``."""
         return bisect_left(self.entries, offset, key=_OFFSET)
 
     def between(self, start: int, stop: int) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""The page of all commands: what ``--help`` says, of the product's own. Made when the site is built, not kept."""
+"""The page of the product's commands, with the text of ``--help``. Made when the site is built, not stored."""
 
 import re
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ __all__ = ["page"]
 _HEAD: Final = """\
 # Commands
 
-Made from the code. `headgate COMMAND --help` says the same. Commands that talk to a cluster also take `--bootstrap`,
+Made from the code. `headgate COMMAND --help` prints the same. Commands that talk to a cluster also take `--bootstrap`,
 `--cluster` and `--kafka-property` ([settings](settings.md)), and `-o json` or `-o yaml` where they report something.
 Their exit codes are [here](../exit-codes.md). `headgate demo`, `up`, `bench`, `chaos` and `sim` are in another package
 ([install](../install.md)).
 """
 
 _COMMON: Final = frozenset({"--bootstrap", "--cluster", "--kafka-property", "--output", "--help"})
-"""Said once, at the top."""
+"""Described once, at the top."""
 
 
 def page() -> str:

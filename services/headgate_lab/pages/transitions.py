@@ -152,7 +152,7 @@ def _migrations() -> Iterator[MigrationRecorded]:
 
 
 def _actions_edges(table: Mapping[Any, StrEnum]) -> Iterable[tuple[str, str, str]]:
-    """(state, action, signal); actions are told from states by their brackets."""
+    """(state, action, signal); actions are distinguished from states by their brackets."""
     for (state, signal), action in table.items():
         if action.value not in _NOTHING_HAPPENS:
             yield "none" if state is None else state.value, f"do_{action.value}", signal.value

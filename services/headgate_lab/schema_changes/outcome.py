@@ -60,7 +60,7 @@ _TABLES: Final = "SELECT table_name FROM information_schema.tables WHERE table_s
 
 
 def outcome_of(ask: Ask, dialect: DialectName, schema: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Every table of the schema: its rows in order, and what the catalogue tells of it. The schema is left out."""
+    """Every table of the schema: its rows in order, and its catalogue entries without the schema."""
     names = [str(name) for (name,) in ask(_TABLES.format(schema=schema))]
     tables = [name for name in names if not _COPY.search(name)]
     queries = _MARIADB if dialect == "mysql" else _POSTGRESQL

@@ -343,7 +343,7 @@ class World:
         if all(self.broker.last_stable_offset(p) == self.broker.end_offset(p) <= at for p, at in positions.items()):
             self.marks[f"live digest compared, {role.status.state}"] += 1
             if role.digest() != wanted:
-                raise Violation(f"5: shard {shard}: the live state of {process.name} is not what the log says")
+                raise Violation(f"5: shard {shard}: the live state of {process.name} differs from the log")
 
 
 def _place(partition: Partition, entry: Entry) -> str:

@@ -66,7 +66,7 @@ def replayed(broker: MemoryBroker, machine: Machine[StateT], partitions: Iterabl
 
 
 class OwnerProcess(Generic[StateT]):
-    """A process that may own a shard: its connection, its role, and the effects that nobody has answered yet."""
+    """A process that may own a shard: its connection, its role, and the effects that have no result yet."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class OwnerWorld(Generic[StateT]):
         return process
 
     def kill(self, name: str) -> OwnerProcess[StateT]:
-        """SIGKILL: the process answers nobody any more, and nobody answers its effects."""
+        """SIGKILL: the process answers no more, and its effects get no result."""
         process = self.owners.pop(name)
         process.role.close()
         return process
@@ -155,7 +155,7 @@ class OwnerWorld(Generic[StateT]):
         return taken
 
     def answer_effects(self, result: Callable[[Any], Any]) -> None:
-        """Answer every effect that waits with what ``result`` says about it."""
+        """Answer every waiting effect with the ``result`` for it."""
         for owner, effect in self.take_effects():
             owner.role.finish(effect, result(effect.effect))
 
@@ -176,12 +176,12 @@ class OwnerWorld(Generic[StateT]):
         return role_settings(self.kind, "-", **self._settings).partitions()
 
     def write(self, key: Key, value: Record | None) -> None:
-        """Write one record as somebody who is no owner."""
+        """Write one record as a client that is not an owner."""
         level = int(self._settings.get("schema_version", 1))
         self.broker.append(Placed(Partition(key.topic, 0), Fact(key, value)), level)
 
     def state(self) -> StateT:
-        """What the log says now."""
+        """The current state of the log."""
         return replayed(self.broker, self.machine, self.partitions)
 
     def check_replay(self, *, drop_tombstones: bool = False) -> StateT:
@@ -193,5 +193,5 @@ class OwnerWorld(Generic[StateT]):
             raise ReplayError("replay of the compacted log does not give the state that the full log gives")
         for name, owner in sorted(self.owners.items()):
             if owner.role.status.owner_rev is not None and owner.role.digest() != digest:
-                raise ReplayError(f"the live state of {name} is not what the log says")
+                raise ReplayError(f"the live state of {name} differs from the log")
         return full

@@ -183,7 +183,7 @@ def test_a_taken_port_is_named(folder: Path, kind: str) -> None:
         occupant.listen()
         port = occupant.getsockname()[1]
         server = KINDS[kind](folder, port=port)
-        with pytest.raises(PortTakenError, match=f"port {port} .*is taken: stop whoever .*or choose another"):
+        with pytest.raises(PortTakenError, match=f"port {port} .*is in use: stop the process .*or choose another"):
             server.start()
 
 

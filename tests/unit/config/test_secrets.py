@@ -87,7 +87,7 @@ def test_hosts_are_anybodys_unless_there_is_a_list(folder: Path, monkeypatch: py
         ("service=x", "write its values into the address"),
         ("oauth_client_secret=s3cret", "sink.password_file"),
         ("scram_client_key=s3cret", "sink.password_file"),
-        ("application_name=x", "which feed"),
+        ("application_name=x", "report their feed"),
         ("sslkeylogfile=/tmp/x", "keys of every session"),
         ("hst=db", "did you mean 'host'"),
     ],

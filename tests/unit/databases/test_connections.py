@@ -89,7 +89,7 @@ def test_a_use_that_is_not_allowed_is_refused(file: File) -> None:
 def test_without_a_file_it_is_said_how_to_name_one(file: File, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"cannot read {file.path}" in _refused()
     monkeypatch.delenv("HEADGATE_CONNECTIONS")
-    assert "set HEADGATE_CONNECTIONS" in _refused()
+    assert "HEADGATE_CONNECTIONS is not set" in _refused()
 
 
 @pytest.mark.parametrize(

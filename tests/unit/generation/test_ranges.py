@@ -144,7 +144,7 @@ def test_switches_that_would_reorder_are_refused() -> None:
         check_switch(before, changed(after, 0, partition=0), ())
     with pytest.raises(MapError, match="another one is not over there"):
         check_switch(before, after, in_use=[3])
-    with pytest.raises(MapError, match="opened in 2, but says 1"):
+    with pytest.raises(MapError, match="opened in 2, but names 1"):
         check_switch(before, changed(after, 0, generation=1), ())
 
 

@@ -91,7 +91,7 @@ OTHER = Column("other", "integer", is_nullable=False)
 def test_a_change_of_the_primary_key_is_not_reverted_and_says_so_from_the_beginning(after: Table) -> None:
     """Events have the new key from the cut-over on, and the table before has other rows under it."""
     forth = planned(table(ID, OTHER), after, shadow=SHADOW)
-    why = "another primary key than its changes had: submit the opposite change"
+    why = "replaced the primary key that the events have: submit the opposite change"
     assert why in _why_not_back(forth, spec()), "the submission's message"
     with pytest.raises(RefusedError, match=f"{why}. Without --keep-way-back it is done all the same"):
         _why_not_back(forth, spec(keep_way_back=True))

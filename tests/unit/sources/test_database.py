@@ -43,5 +43,5 @@ def test_a_name_needs_a_file_of_connections(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("HEADGATE_CONNECTIONS", raising=False)
     found = parse_feed(database("connection: shop")).source.database
     assert found is not None
-    with pytest.raises(SourceDatabaseError, match=r"source\.database\.connection: shop is a named connection"):
+    with pytest.raises(SourceDatabaseError, match=r"source\.database\.connection: connection 'shop' is unknown"):
         source_target(found)

@@ -87,7 +87,7 @@ def test_a_note_stays_on_its_line() -> None:
         ("shop.orders.total", "has no type"),
         ("shop.orders.total=", "has no type"),
         ("shop..total=int", "is not a valid name"),
-        ("shop.items.total=int", "shop.items is not a table that the sink lacks"),
+        ("shop.items.total=int", "shop.items is not missing at the sink"),
     ],
 )
 def test_a_type_that_names_nothing_is_refused(given: str, says: str) -> None:

@@ -206,7 +206,7 @@ class SwitchWorld:
         return self.counts
 
     def state(self) -> GenerationState:
-        """What the log says now."""
+        """The current state of the log."""
         return self._observed
 
     def _observe(self, partition: Partition, entry: Entry) -> None:
