@@ -16,7 +16,7 @@ from headgate.cli.lookup import find_feed, not_found
 from headgate.cli.names import FeedName, complete_tables
 from headgate.cli.options import ClusterOptions, Format, connected
 from headgate.cli.output import Output, note, show_rows, show_value
-from headgate.cli.verify_feed import TableFeed
+from headgate.cli.verify_feed import FeedSource, TableFeed
 from headgate.cli.verify_progress import compared_rows
 from headgate.cli.verify_repair import Repairs
 from headgate.config.feed import FeedSpec, parse_feed
@@ -116,10 +116,11 @@ def verify(
         source = _source(spec, source_dsn, source_password_file, source_connection)
         limit = RowLimit(max_rows_per_second)
         repairs = Repairs()
+        written = FeedSource(record, log)
         with compared_rows(limit, output) as on_rows:
 
             def compare(here: Side, there: Side, plan: SpanPlan) -> TableCompared:
-                progress = TableFeed(record, plan, log, here, there)
+                progress = TableFeed(record, plan, written, here, there)
                 settling = Settling(progress, seconds=settle, timeout_seconds=wait)
                 name = _source_table(spec, here, said, plan)
                 told = partial(on_rows, plan.table)

@@ -4,40 +4,64 @@ from collections.abc import Mapping
 
 from headgate.config.feed import parse_feed
 from headgate.eventlog.kafka import KafkaLog
-from headgate.records.control import FeedRecorded, FeedState, SpanPlan, WantedState
+from headgate.records.control import FeedRecorded, FeedState, Positions, SpanPlan, WantedState
 from headgate.records.spans import paused_table, wholes
+from headgate.sources.heartbeats import Pulse
 from headgate.sources.last_written import LastWritten, last_written
 from headgate.sources.offsets import end_offsets
 from headgate.verify.contract import Side
 
-__all__ = ["TableFeed"]
+__all__ = ["FeedSource", "TableFeed"]
+
+
+class FeedSource:
+    """The topics of a feed, and their connectors. A change log has none: it is written by whoever changes rows."""
+
+    def __init__(self, record: FeedRecorded, log: KafkaLog) -> None:
+        self._log = log
+        self._spec = parse_feed(record.spec).source
+        self._topics = {plan.topic: max(plan.start) + 1 for plan in wholes(record.spans)}
+        self.is_connectors = self._spec.change_log is None
+        self._pulse = Pulse(log.connection, self._topics)
+
+    def last_written(self) -> LastWritten:
+        """See settling.Feed. Raises SourceError."""
+        return last_written(self._log.connection, self._spec, self._topics) if self.is_connectors else LastWritten()
+
+    def beats(self, within_seconds: float) -> tuple[int, ...]:
+        """See settling.Feed. Raises SourceError."""
+        return self._pulse.beats(within_seconds) if self.is_connectors else ()
+
+    def ends(self, topic: str) -> Positions:
+        """Where a topic ends. Raises SourceError."""
+        return end_offsets(self._log.connection, {topic: self._topics[topic]})[topic]
 
 
 class TableFeed:
-    """See settling.Feed. ``plan`` is of the whole table; ``source``, ``target``: where it comes from and goes to."""
+    """See settling.Feed. ``plan`` is of the whole table; ``here``: the database it comes from, ``there``: the sink."""
 
-    def __init__(self, record: FeedRecorded, plan: SpanPlan, log: KafkaLog, source: Side, target: Side) -> None:
+    def __init__(self, record: FeedRecorded, plan: SpanPlan, source: FeedSource, here: Side, there: Side) -> None:
         self._record = record
-        self._spec = parse_feed(record.spec).source
         self._plan = plan
-        self._log = log
-        self._source, self._target = source, target
+        self._source = source
+        self._here, self._there = here, there
         self._stopped = _why_stopped(record, plan.table)
 
     def source_ms(self) -> int:
         """See Feed. Raises SideError."""
-        return self._source.clock_ms()
+        return self._here.clock_ms()
 
     def last_written(self) -> LastWritten:
-        """See Feed. A change log's records are written with the changes, not by a connector. Raises SourceError."""
-        if self._spec.change_log is not None:
-            return LastWritten()
-        topics = {plan.topic: max(plan.start) + 1 for plan in wholes(self._record.spans)}
-        return last_written(self._log.connection, self._spec, topics)
+        """See Feed. Raises SourceError."""
+        return self._source.last_written()
+
+    def beats(self, within_seconds: float) -> tuple[int, ...]:
+        """See Feed. Raises SourceError."""
+        return self._source.beats(within_seconds)
 
     def why_unread(self) -> str:
         """See Feed. Raises SideError."""
-        return "" if self._spec.change_log is not None else self._source.why_log_unread()
+        return self._here.why_log_unread() if self._source.is_connectors else ""
 
     @property
     def is_running(self) -> bool:
@@ -46,13 +70,12 @@ class TableFeed:
 
     def ends(self) -> Mapping[int, int]:
         """See Feed. Raises SourceError."""
-        topic = self._plan.topic
-        ends = end_offsets(self._log.connection, {topic: max(self._plan.start) + 1})[topic]
+        ends = self._source.ends(self._plan.topic)
         return {partition: ends[partition] for partition in self._plan.start}
 
     def why_behind(self, ends: Mapping[int, int]) -> str:
         """See Feed. Raises SideError."""
-        applied = self._target.applied(self._record.feed_id, self._plan.table)
+        applied = self._there.applied(self._record.feed_id, self._plan.table)
         for partition, end in sorted(ends.items()):
             at = applied.get(partition, self._plan.start[partition])
             if at < end:

@@ -7,6 +7,7 @@ It is found here from the generations and the feed's positions.
 
 from collections.abc import Mapping
 from contextlib import closing
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -14,15 +15,19 @@ from headgate.cli.lookup import find_feed
 from headgate.cli.shard_state import replayed
 from headgate.config.feed import parse_feed
 from headgate.coordinator.core.feeds.explain import Explanation, Reason, explain
+from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot
 from headgate.generation.changelog.core.bounds import Wait, waits_of
 from headgate.generation.core.state import current_of
 from headgate.generation.shell.tail import GenerationTail
-from headgate.records.control import FeedRecorded, Positions
+from headgate.records.control import FeedRecorded, Positions, WantedState
 from headgate.records.error_codes import Stage
+from headgate.sources.heartbeats import read_heartbeats
 from headgate.sources.offsets import end_offsets
+
+SILENT_ADVICE: Final = "See its status in Kafka Connect, and restart it if it has failed"
 
 
 def explained_feed(log: KafkaLog, snapshot: Snapshot, feed: str, kept_by: str) -> Explanation:
@@ -36,7 +41,20 @@ def explained_feed(log: KafkaLog, snapshot: Snapshot, feed: str, kept_by: str) -
     explanation = explain(replayed(snapshot, shard), feed, has_owner=has_owner, kept_by=kept_by)
     explanation = _without_idle(explanation, snapshot, record, log)
     applied = {at: to for plan in record.spans for at, to in _applied(snapshot, feed, plan.span).items()}
-    return _with_more(explanation, _waiting_streams(log, record, applied))
+    explanation = _with_more(explanation, _waiting_streams(log, record, applied))
+    return replace(explanation, feed_held_by=explanation.feed_held_by + _silent_connectors(log, record))
+
+
+def _silent_connectors(log: KafkaLog, record: FeedRecorded) -> tuple[str, ...]:
+    """What is said of connectors that should have sent a heartbeat. No agent misses what is not written.
+
+    Raises SourceError.
+    """
+    if record.wanted is not WantedState.RUNNING or parse_feed(record.spec).source.change_log is not None:
+        return ()
+    found = read_heartbeats(log.connection, {plan.topic for plan in record.spans})
+    silent = [why for each in found if (why := each.why_silent(wall_ms()))]
+    return tuple(f"its connector seems to have stopped: {why}. {SILENT_ADVICE}" for why in silent)
 
 
 def _without_idle(explanation: Explanation, snapshot: Snapshot, record: FeedRecorded, log: KafkaLog) -> Explanation:

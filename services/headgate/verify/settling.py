@@ -9,7 +9,8 @@ to another, and between the two
   (sources/last_written.py), or no change has come for so long that the source must be quiet; and
 - ``seconds`` have passed.
 
-A connector that is stopped writes nothing either. PostgreSQL shows it by a replication slot that nobody reads.
+A connector that is stopped writes nothing either. It is known by its heartbeats, which do not go on, and at PostgreSQL
+by a replication slot that nobody reads.
 """
 
 import time
@@ -53,6 +54,10 @@ class Feed(Protocol):
         """What the connector has written to the topics of all the feed's tables."""
         ...
 
+    def beats(self, within_seconds: float) -> tuple[int, ...]:
+        """How many heartbeats each connector has sent so far, of those that send one within that time."""
+        ...
+
     def why_unread(self) -> str:
         """Why nobody reads the source's log, as a clause, where the source shows that; else empty."""
         ...
@@ -72,10 +77,11 @@ class Settled(msgspec.Struct, Generic[K, S], frozen=True):
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """Since when a row has not changed: by the clock of this process, in seconds, and by the source's, in ms."""
+    """Since when a row has not changed: in seconds of this process, in ms of the source's clock, and in heartbeats."""
 
     at: float
     source_ms: int
+    beats: tuple[int, ...]
 
 
 class Settling:
@@ -110,7 +116,7 @@ class Settling:
         begun = self._now()
         deadline = begun + self._seconds + self._timeout_seconds
         left = dict(found)
-        since = dict.fromkeys(found, _Seen(begun, self._feed.source_ms()))
+        since = dict.fromkeys(found, self._seen(begun))
         differing: dict[K, S] = {}
         while left:
             # Read before the topics' ends: what the connector had written by then is in front of these.
@@ -118,7 +124,7 @@ class Settling:
             written = self._feed.last_written() if due else LastWritten()
             behind = self._wait_for_feed(deadline)
             seen = read(left)
-            changed = _Seen(self._now(), self._feed.source_ms())
+            changed = self._seen(self._now())
             unwritten = ""
             for key, before in list(left.items()):
                 if key not in seen:
@@ -126,7 +132,7 @@ class Settling:
                 elif seen[key] != before:
                     left[key], since[key] = seen[key], changed
                 elif key in due and not behind:
-                    why = self._why_unwritten(written, since[key].source_ms)
+                    why = self._why_unwritten(written, since[key], changed)
                     unwritten = unwritten or why
                     if not why:
                         differing[key] = left.pop(key)
@@ -138,12 +144,17 @@ class Settling:
                 self._pause(ROUND_SECONDS)
         return Settled(differing, {}, "")
 
-    def _why_unwritten(self, written: LastWritten, source_ms: int) -> str:
+    def _seen(self, at: float) -> _Seen:
+        return _Seen(at, self._feed.source_ms(), self._feed.beats(self._seconds + self._timeout_seconds))
+
+    def _why_unwritten(self, written: LastWritten, since: _Seen, now: _Seen) -> str:
         """Why the connector may not have written yet what the source had by then; empty if it has."""
-        if written.commit_ms is not None and written.commit_ms >= source_ms:
+        if written.commit_ms is not None and written.commit_ms >= since.source_ms:
             return ""
         if why := self._feed.why_unread():
             return why
+        if any(count <= before for before, count in zip(since.beats, now.beats, strict=True)):
+            return "the connector has sent no heartbeat since: is it running?"
         if written.append_ms is None:
             return ""
         quiet_seconds = max(self._seconds, min(QUIET_DELAYS * written.delay_ms / 1000, self._timeout_seconds))

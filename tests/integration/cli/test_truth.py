@@ -1,6 +1,7 @@
 """A table that fails again and again, on real parts: the commands and the metrics say so, and its lag grows.
 
 Two causes, under writes: the sink's table lacks a column that the changes have; the target database takes no sessions.
+A connector that has stopped is no agent's failure, and is found by its heartbeats.
 """
 
 import json
@@ -12,10 +13,14 @@ import psycopg
 import pytest
 import yaml
 from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
 
 from headgate.app.exit_codes import ExitCode
 from headgate.config.settings import Settings
-from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, headgate
+from headgate.eventlog.clock import wall_ms
+from headgate.eventlog.kafka import KafkaLog
+from headgate.sources.heartbeats import PREFIX
+from integration.cli.conftest import ANSWER_SECONDS, ROWS, Service, change, headgate, make_topics
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.usefixtures("one_core_spark")]
@@ -39,6 +44,14 @@ class Shop:
         event["after"] |= more
         with Producer({"bootstrap.servers": self.settings.bootstrap}) as producer:
             producer.produce(self.topic, json.dumps(event).encode(), key)
+            assert producer.flush(ANSWER_SECONDS) == 0
+
+    def beat(self, *seconds_ago: int) -> None:
+        """The connector's heartbeats, as if they had been written then."""
+        topic = f"{PREFIX}{self.topic.rsplit('.', 2)[0]}"
+        with Producer({"bootstrap.servers": self.settings.bootstrap}) as producer:
+            for ago in seconds_ago:
+                producer.produce(topic, b"{}", b"{}", timestamp=wall_ms() - ago * 1000)
             assert producer.flush(ANSWER_SECONDS) == 0
 
     def samples(self, name: str) -> list[float]:
@@ -75,7 +88,7 @@ class Shop:
 
 
 def test_nothing_says_that_all_is_well_while_a_table_does_not_get_on(
-    settings: Settings, *, shop_file: Path, serve: Callable[..., Service], postgres_database: str
+    settings: Settings, *, log: KafkaLog, shop_file: Path, serve: Callable[..., Service], postgres_database: str
 ) -> None:
     node = serve("node", "node", "--name", "n1")
     eventually(lambda: node.get("/readyz")[0] == 200, "coordinator and agent are ready", seconds=300)
@@ -98,3 +111,11 @@ def test_nothing_says_that_all_is_well_while_a_table_does_not_get_on(
         finally:
             beside.execute(f'ALTER DATABASE "{name}" WITH ALLOW_CONNECTIONS true')
     eventually(shop.is_well, "it has recovered again", seconds=300)
+
+    make_topics(log, NewTopic(f"{PREFIX}{shop.topic.rsplit('.', 2)[0]}", 1, 1))
+    shop.beat(620, 610, 600)
+    held = headgate("why", "shop")
+    assert held.exit_code == ExitCode.HELD
+    assert "its connector seems to have stopped" in " ".join(held.stderr.split())
+    shop.beat(0)
+    assert headgate("why", "shop").exit_code == ExitCode.DONE

@@ -80,6 +80,9 @@ class Pair:
     def last_written(self) -> LastWritten:
         return LastWritten()
 
+    def beats(self, _within_seconds: float) -> tuple[int, ...]:
+        return ()
+
     def why_unread(self) -> str:
         return ""
 

@@ -1,11 +1,12 @@
 """What a comparison waits for: changes that the feed is going to apply, and no others."""
 
 import json
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from headgate.cli.verify_feed import TableFeed
+from headgate.cli.verify_feed import FeedSource, TableFeed
 from headgate.eventlog.kafka import KafkaLog
 from headgate.records.control import FeedState, PausedTable, SpanPlan, WantedState
 from headgate.verify.contract import Side
@@ -31,7 +32,7 @@ def feed(**fields: Any) -> TableFeed:
     }
     record = feed_recorded(spans=(PLAN,), spec=json.dumps(spec), **fields)
     side = cast("Side", Target())
-    return TableFeed(record, PLAN, cast("KafkaLog", None), side, side)
+    return TableFeed(record, PLAN, FeedSource(record, cast("KafkaLog", SimpleNamespace(connection=None))), side, side)
 
 
 def test_it_is_behind_where_a_partition_has_more_than_was_applied() -> None:

@@ -96,6 +96,9 @@ class Clock:
     def last_written(self) -> LastWritten:
         return LastWritten()
 
+    def beats(self, _within_seconds: float) -> tuple[int, ...]:
+        return ()
+
     def why_unread(self) -> str:
         return ""
 

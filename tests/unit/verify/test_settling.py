@@ -16,6 +16,7 @@ class World:
     """Time passes by pauses; the feed applies one change in each pause until it is at ``stands_at``.
 
     ``written``: what the connector wrote last, from a second on; times of its commits are by the source's clock.
+    ``every``: seconds between two heartbeats of each connector.
     """
 
     def __init__(
@@ -26,8 +27,10 @@ class World:
         is_running: bool = True,
         written: Mapping[float, LastWritten] | None = None,
         unread: str = "",
+        every: Collection[float] = (),
     ) -> None:
         self.seconds = 0.0
+        self._every = every
         self._written, self._unread = written or {0: LastWritten()}, unread
         self.is_running = is_running
         self.read_at: list[float] = []
@@ -44,6 +47,9 @@ class World:
 
     def last_written(self) -> LastWritten:
         return next(told for at, told in reversed(self._written.items()) if at <= self.seconds)
+
+    def beats(self, _within_seconds: float) -> tuple[int, ...]:
+        return tuple(int(self.seconds // every) for every in self._every)
 
     def why_unread(self) -> str:
         return self._unread
@@ -140,6 +146,15 @@ def test_a_connector_that_has_been_quiet_for_long_enough_has_written_everything(
     world = World(written={0: last})
     assert world.settle(seconds=5).differing == {"row": 1}
     assert world.seconds == seconds
+
+
+def test_a_connector_without_a_heartbeat_since_is_not_taken_for_a_quiet_one() -> None:
+    last = {0: written(-100, late=0)}
+    world = World(written=last, every=(3, 7))
+    assert world.settle(seconds=2).differing == {"row": 1}
+    assert world.seconds == 7, "each of them must have sent one"
+    settled = World(written=last, every=(3, 1000)).settle(seconds=2, timeout_seconds=30)
+    assert settled == Settled({}, {"row": 1}, "the connector has sent no heartbeat since: is it running?")
 
 
 def test_a_log_that_nobody_reads_is_not_taken_for_a_quiet_source() -> None:
