@@ -22,6 +22,7 @@ class FeedSource:
         self._spec = parse_feed(record.spec).source
         self._topics = {plan.topic: max(plan.start) + 1 for plan in wholes(record.spans)}
         self.is_connectors = self._spec.change_log is None
+        self.is_given_up = False
         self._pulse = Pulse(log.connection, self._topics)
 
     def last_written(self) -> LastWritten:
@@ -62,6 +63,15 @@ class TableFeed:
     def why_unread(self) -> str:
         """See Feed. Raises SideError."""
         return self._here.why_log_unread() if self._source.is_connectors else ""
+
+    @property
+    def is_given_up(self) -> bool:
+        """See Feed."""
+        return self._source.is_given_up
+
+    def give_up(self) -> None:
+        """See Feed. A connector that has stopped would cost each table the whole wait."""
+        self._source.is_given_up = True
 
     @property
     def is_running(self) -> bool:

@@ -63,6 +63,15 @@ class Feed(Protocol):
         ...
 
     @property
+    def is_given_up(self) -> bool:
+        """Whether the connector has been waited for in vain, in this table or another one."""
+        ...
+
+    def give_up(self) -> None:
+        """From now on the connector is not waited for."""
+        ...
+
+    @property
     def is_running(self) -> bool:
         """Whether it makes sense to wait for the feed: not if it is paused, or has failed."""
         ...
@@ -138,7 +147,9 @@ class Settling:
                         differing[key] = left.pop(key)
             if behind:
                 return Settled(differing, left, f"the feed {behind}")
-            if left and self._now() >= deadline:
+            if unwritten and self._now() >= deadline:
+                self._feed.give_up()
+            if left and (self._now() >= deadline or (unwritten and self._feed.is_given_up)):
                 return Settled(differing, left, unwritten or "they kept changing")
             if left:
                 self._pause(ROUND_SECONDS)

@@ -55,6 +55,7 @@ class Pair:
     """A source and a target. ``changes`` happen one by one, in the pauses between two readings."""
 
     is_running = True
+    is_given_up = False
 
     def __init__(self, source: Database, target: Database) -> None:
         self.source, self.target = source, target
@@ -82,6 +83,9 @@ class Pair:
 
     def beats(self, _within_seconds: float) -> tuple[int, ...]:
         return ()
+
+    def give_up(self) -> None:
+        self.is_given_up = True
 
     def why_unread(self) -> str:
         return ""

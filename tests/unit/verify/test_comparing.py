@@ -84,6 +84,7 @@ class Clock:
     """A feed that has applied everything, and time that passes by pauses only."""
 
     is_running = True
+    is_given_up = False
 
     def __init__(self, *changes: Callable[[], object]) -> None:
         """Each change happens in one of the first pauses."""
@@ -98,6 +99,9 @@ class Clock:
 
     def beats(self, _within_seconds: float) -> tuple[int, ...]:
         return ()
+
+    def give_up(self) -> None:
+        self.is_given_up = True
 
     def why_unread(self) -> str:
         return ""

@@ -33,6 +33,7 @@ class World:
         self._every = every
         self._written, self._unread = written or {0: LastWritten()}, unread
         self.is_running = is_running
+        self.is_given_up = False
         self.read_at: list[float] = []
         self._applied, self._end, self._stands_at = 0, end, stands_at
 
@@ -50,6 +51,9 @@ class World:
 
     def beats(self, _within_seconds: float) -> tuple[int, ...]:
         return tuple(int(self.seconds // every) for every in self._every)
+
+    def give_up(self) -> None:
+        self.is_given_up = True
 
     def why_unread(self) -> str:
         return self._unread
@@ -162,6 +166,18 @@ def test_a_log_that_nobody_reads_is_not_taken_for_a_quiet_source() -> None:
     assert world.settle(seconds=2, timeout_seconds=3) == Settled({}, {"row": 1}, "nobody reads it")
     newer = World(written={0: written(1, late=1)}, unread="nobody reads it")
     assert newer.settle(seconds=2).differing == {"row": 1}, "it was written before that"
+
+
+def test_a_connector_that_was_waited_for_in_vain_is_not_waited_for_again() -> None:
+    """A feed has many tables. One whose rows can be settled all the same is settled."""
+    world = World(written={0: written(-100, late=0)}, unread="nobody reads it")
+    assert world.settle(seconds=2, timeout_seconds=60).unsettled == {"row": 1}
+    assert world.seconds == 62
+    assert world.settle(seconds=2, timeout_seconds=60).unsettled == {"row": 1}
+    assert world.seconds == 64
+    again = World(written={0: written(1, late=1)}, unread="nobody reads it")
+    again.give_up()
+    assert again.settle(seconds=2).differing == {"row": 1}
 
 
 @pytest.mark.parametrize(("per_second", "seconds"), [(None, 0.0), (100, 7.0)])
