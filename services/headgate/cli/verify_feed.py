@@ -15,7 +15,7 @@ __all__ = ["FeedSource", "TableFeed"]
 
 
 class FeedSource:
-    """The topics of a feed, and their connectors. A change log has none: it is written by whoever changes rows."""
+    """The topics of a feed, and their connectors. A change log has none: the clients that change rows write it."""
 
     def __init__(self, record: FeedRecorded, log: KafkaLog) -> None:
         self._log = log

@@ -46,7 +46,7 @@ def explained_feed(log: KafkaLog, snapshot: Snapshot, feed: str, kept_by: str) -
 
 
 def _silent_connectors(log: KafkaLog, record: FeedRecorded) -> tuple[str, ...]:
-    """What is said of connectors that should have sent a heartbeat. No agent misses what is not written.
+    """A line for each of the connectors that should have sent a heartbeat. No agent misses what is not written.
 
     Raises SourceError.
     """

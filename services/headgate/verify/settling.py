@@ -64,7 +64,7 @@ class Feed(Protocol):
 
     @property
     def is_given_up(self) -> bool:
-        """Whether the connector has been waited for in vain, in this table or another one."""
+        """Whether the connector has been waited for without success, in this table or another one."""
         ...
 
     def give_up(self) -> None:
