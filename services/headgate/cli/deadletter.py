@@ -30,7 +30,7 @@ from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.generation.changelog.shell.wire import WRITER
-from headgate.records.control import ChangeQuarantined, FeedRecorded
+from headgate.records.control import WITHHELD_HEADER, ChangeQuarantined, FeedRecorded
 from headgate.records.identifiers import normal_table
 from headgate.records.keys import DeadLetterKey
 from headgate.replication.feed_parts import FeedParts
@@ -226,6 +226,11 @@ def _why_not_of(replaying: _Replaying, letter: ChangeQuarantined) -> str | None:
         return (
             f"the feed was rewound since: the change was set aside in incarnation {letter.incarnation}, this is "
             f"incarnation {feed.incarnation}, which has read the change again or skipped it on purpose"
+        )
+    if any(header.name == WITHHELD_HEADER for header in letter.headers):
+        return (
+            "its content was not kept, because the feed excludes or masks columns of the table. Write the row at the "
+            "source again"
         )
     if replaying.parts.spec.source.change_log is not None or any(header.name == WRITER for header in letter.headers):
         return "it belongs to a change log, which only a ChangeWriter may write. Write the row at the source again"

@@ -30,10 +30,12 @@ from headgate.sinks.registry import target_of
 from headgate.sources.database import source_target
 from headgate.sources.origin import origins
 from headgate.sources.table_names import named_like, source_table
+from headgate.sources.table_options import spec_of
 from headgate.verify.comparing import Difference, TableCompared, compare_table
 from headgate.verify.contract import Side, SideError, UncomparableError
 from headgate.verify.pace import RowLimit
 from headgate.verify.settling import Settling
+from headgate.verify.shaped import ShapedSide
 from headgate.verify.sides import open_side
 
 SETTLE_SECONDS_DEFAULT: Final = 10.0
@@ -100,7 +102,8 @@ def verify(
 
     Rows that differ are read again until they are equal, or have differed without a change for --settle seconds and
     after the connector wrote, and the feed applied, everything up to then. A table that cannot be compared is named and
-    skipped. Exit code 0 only if all tables were compared and are equal, or were repaired.
+    skipped. Columns that the feed excludes or masks are not compared, renamed ones are. Exit code 0 only if all tables
+    were compared and are equal, or were repaired.
 
     Example: headgate verify shop --source-dsn postgresql://reader@db.example/shop --source-password-file reader
     """
@@ -125,8 +128,15 @@ def verify(
                 name = _source_table(spec, here, said, plan)
                 told = partial(on_rows, plan.table)
                 noted = partial(repairs.add, plan.table)
+                columns = spec_of(spec, plan).columns
                 return compare_table(
-                    here, there, name, plan.table, settling=settling, on_rows=told, on_difference=noted
+                    ShapedSide(here, columns) if columns.shapes else here,
+                    there,
+                    name,
+                    plan.table,
+                    settling=settling,
+                    on_rows=told,
+                    on_difference=noted,
                 )
 
             compared, skipped = _compare(spec, plans, source, compare)

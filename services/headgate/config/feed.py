@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from headgate.config.column_types import column_of
+from headgate.config.columns import ColumnOptions
 from headgate.config.plugs import FORMATS, SINKS, Plugs
 from headgate.config.start_offsets import StartOffsets
 from headgate.config.strict import Strict
@@ -499,6 +500,9 @@ class FeedSpec(Strict):
     skip: tuple[SkippedRecord, ...] = ()
     """Records that go to deadletter, instead of stopping their table, if they cannot be decoded or applied."""
 
+    columns: ColumnOptions = Field(default_factory=ColumnOptions)
+    """How columns are shaped on their way to the sink, of all tables that have no ``columns`` of their own."""
+
     tables: dict[str, TableOptions] = Field(default_factory=dict)
     """Pattern of source tables → options that they have instead of the feed's (config/table_options.py)."""
 
@@ -514,11 +518,7 @@ class FeedSpec(Strict):
 
     @model_validator(mode="after")
     def _tables_that_can_be_created(self) -> "FeedSpec":
-        if (
-            self.creates_tables
-            and self.source.database is None
-            and (self.evolves_tables or not self._events_tell_types)
-        ):
+        if self.creates_tables and self.source.database is None and (self.evolves_tables or not self.events_tell_types):
             lacking = "" if self.evolves_tables else ", which these events cannot have"
             raise ValueError(
                 f"sink.tables: {self.sink.tables} needs the tables' definitions{lacking}. Name the database that the "
@@ -587,7 +587,7 @@ class FeedSpec(Strict):
         return self.model_copy(update={"sink": sink, **options.of_feed})
 
     @property
-    def _events_tell_types(self) -> bool:
+    def events_tell_types(self) -> bool:
         """Whether events can define tables: each topic carries one table, and they may have schemas."""
         source = self.source
         return FORMATS[source.format].tells_types and source.change_log is None and not source.tables

@@ -18,17 +18,30 @@ class Difference(msgspec.Struct, frozen=True):
 def differences(before: FeedSpec, after: FeedSpec) -> tuple[Difference, ...]:
     """Sorted by option. Options that are not given count with their defaults."""
     was, will_be = (dict(_options(spec.model_dump(mode="json"))) for spec in (before, after))
-    return tuple(
+    found = [
         Difference(option, was.get(option), will_be.get(option))
         for option in sorted(was.keys() | will_be.keys())
-        if was.get(option) != will_be.get(option)
+        if _is_other(was.get(option), will_be.get(option))
+    ]
+    # An empty entry is left out where its contents before or after are shown.
+    return tuple(
+        each
+        for each in found
+        if {} not in (each.before, each.after) or not any(o.option.startswith(f"{each.option}.") for o in found)
     )
+
+
+def _is_other(before: object, after: object) -> bool:
+    return before != after or isinstance(before, bool) != isinstance(after, bool)  # 0 is equal to false in Python
 
 
 def _options(values: Mapping[str, object], within: str = "") -> Iterator[tuple[str, object]]:
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from _options(value, f"{within}{name}.")
+            inner = list(_options(value, f"{within}{name}."))
+            is_empty = bool(value) and all(each is None for _, each in inner)
+            # An empty entry of a table, or its empty columns, are not the same as none.
+            yield from [(f"{within}{name}", {})] if is_empty and within.startswith("tables.") else inner
         else:
             yield f"{within}{name}", value
 

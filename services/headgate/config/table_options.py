@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from pydantic import Field, field_validator
 
+from headgate.config.columns import ColumnOptions
 from headgate.config.strict import Strict
 from headgate.records.identifiers import identifier_parts, show_identifier
 
@@ -29,6 +30,8 @@ class TableOptions(Strict):
     """Column at the sink → its type, where Headgate creates the table."""
     on_bad_change: Literal["fail", "quarantine"] | None = None
     quarantine_per_hour_max: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    columns: ColumnOptions | None = None
+    """How the table's columns are shaped. An empty one leaves them as they are, whatever the feed has."""
 
     @field_validator("types")
     @classmethod
@@ -50,9 +53,13 @@ class TableOptions(Strict):
         return {option: value for option, value in given.items() if value is not None}
 
     @property
-    def of_feed(self) -> dict[str, str | int]:
+    def of_feed(self) -> dict[str, str | int | ColumnOptions]:
         """Those that stand for options of the feed itself, by their names there."""
-        given = {"on_bad_change": self.on_bad_change, "quarantine_per_hour_max": self.quarantine_per_hour_max}
+        given = {
+            "on_bad_change": self.on_bad_change,
+            "quarantine_per_hour_max": self.quarantine_per_hour_max,
+            "columns": self.columns,
+        }
         return {option: value for option, value in given.items() if value is not None}
 
 

@@ -390,6 +390,10 @@ class FeedRecorded(msgspec.Struct, frozen=True):
 # --- deadletter -----------------------------------------------------------------------------------------------
 
 
+WITHHELD_HEADER: Final = "headgate.withheld"
+"""The only header of a record that was set aside without its content, because the feed hides columns of its table."""
+
+
 class Header(msgspec.Struct, frozen=True):
     """One header of a source record, as its bytes were."""
 
@@ -402,6 +406,7 @@ class ChangeQuarantined(msgspec.Struct, frozen=True):
 
     Written and acknowledged before the sink's position moves past the change, so after a crash it may be there twice,
     under the same key. ``key``, ``value`` and ``headers`` are the source record's own bytes, ``append_ms`` its time.
+    If the feed hides columns of the table, they are withheld: null, null and WITHHELD_HEADER.
     ``topic_id`` is Kafka's id of the topic that the key's offset is of, null where it is not known.
     """
 

@@ -223,6 +223,13 @@ _ROWS: Final = (
         "is it up, and reachable from the agent? are `source.registry`'s url, user, password and CA right?",
     ),
     ErrorCode(
+        "mask_salt",
+        Stage.DECODE,
+        True,
+        "the file with the salt of a mask (`columns.mask`, sha256) cannot be read, or is empty",
+        "put the file into the folder for secrets of every agent and Spark worker; the table continues by itself",
+    ),
+    ErrorCode(
         "internal",
         Stage.DECODE,
         False,

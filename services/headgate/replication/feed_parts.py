@@ -10,6 +10,7 @@ from headgate.config.feed import FeedSpec, FeedSpecError, parse_feed
 from headgate.formats.dealing import Dealer, Look
 from headgate.formats.decoding import Decoder
 from headgate.formats.registry import DecoderNeeds, FormatPlug, format_of
+from headgate.formats.shaping import Shaping, read_salts
 from headgate.sinks.contract import Claim, Sink, SinkRefusedError, SinkWriter
 from headgate.sinks.registry import open_sink, server_of
 from headgate.sources.registry import SchemaRegistry
@@ -70,6 +71,7 @@ class FeedParts:
         self._by_table: dict[tuple[str, str | None], FeedParts] = {}
         self._decoders: dict[tuple[str, str | None], tuple[str | None, Decoder]] = {}
         self._dealers: dict[str, tuple[str | None, Dealer]] = {}
+        self._shapings: dict[tuple[str, str | None], Shaping | None] = {}
         self._writer: SinkWriter | None = None
 
     def of_table(self, topic: str, table: str | None = None) -> "FeedParts":
@@ -97,6 +99,21 @@ class FeedParts:
             decoder = self._make_decoder()
             self._decoders[topic, table] = topic_id, decoder
         return decoder
+
+    def shaping(self, topic: str, table: str | None = None) -> Shaping | None:
+        """What the feed's options make of a table's changes; None if it takes them as they are. See ``decoder``.
+
+        Asked of the whole feed's parts. Raises SaltUnavailableError.
+        """
+        if (topic, table) not in self._shapings:
+            columns = self.spec.for_table(topic, table).columns
+            self._shapings[topic, table] = Shaping(columns, read_salts(columns)) if columns.shapes else None
+        return self._shapings[topic, table]
+
+    def hides_columns(self, topic: str) -> bool:
+        """Whether the sink must not get all that a table of the topic has. Asked of the whole feed's parts."""
+        names = self.spec.source.tables or (None,)
+        return any(self.spec.for_table(topic, name).columns.hides for name in names)
 
     def dealer(self, topic: str, topic_id: str | None = None) -> Dealer:
         """Who deals out the events of a topic with several tables. ``topic_id``: see ``decoder``."""

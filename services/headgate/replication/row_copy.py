@@ -8,7 +8,7 @@ source has changed since those positions follows in the log and is applied over 
 import functools
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -19,11 +19,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec
 from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseError
 from headgate.databases.row_source import KeyForm, RowSourceError, same_form
-from headgate.formats.change import CONNECTOR, Row
+from headgate.formats.change import CONNECTOR, ChangeError, Row
+from headgate.formats.shaping import SaltUnavailableError, Shaping, read_salts
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.row_copies import RowCopy, read_row_copy
 from headgate.replication.archives import forget_archives
@@ -102,7 +104,10 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class _Work(msgspec.Struct, frozen=True):
-    """What the tasks are given. Columns have the same names at both ends; ``table`` is the source's."""
+    """What the tasks are given. ``columns`` and ``source_key`` have the source's names, ``key`` the sink's.
+
+    ``table`` is the source's.
+    """
 
     spec: str
     table: str
@@ -111,6 +116,7 @@ class _Work(msgspec.Struct, frozen=True):
     positions: Positions
     columns: tuple[str, ...]
     key: tuple[str, ...]
+    source_key: tuple[str, ...]
     forms: tuple[KeyForm, ...]
     keys: tuple[tuple[str, ...], ...]
     delete: bool
@@ -180,9 +186,11 @@ def _planned(order: Order, said: Callable[[str], str | None], is_over: Callable[
                 f"the source has no table {table or named_like(plan.topic)}, or its user may not see it. Grant SELECT "
                 "on it"
             )
-        columns = _common(plan.table, found, _columns_of_sink(feed, plan.table))
-        key = _key(order, rows, columns)
-        forms = source.key_forms(table, key)
+        shape = feed.for_table(plan.topic, order.among).columns
+        columns = _common(plan.table, found, _columns_of_sink(feed, plan.table), shape)
+        key = _key(order, rows, [shape.target(column) for column in columns])
+        source_key = tuple(map(shape.source, key))
+        forms = source.key_forms(table, source_key)
         keys = {_spelled(forms, one) for one in rows.keys}
         source.await_commits(is_over)
     connector = connector_of(_source(feed))
@@ -195,6 +203,7 @@ def _planned(order: Order, said: Callable[[str], str | None], is_over: Callable[
         positions=dict(order.positions),
         columns=tuple(columns),
         key=key,
+        source_key=source_key,
         forms=forms,
         keys=tuple(sorted(keys)),
         delete=rows.delete,
@@ -202,8 +211,11 @@ def _planned(order: Order, said: Callable[[str], str | None], is_over: Callable[
     )
 
 
-def _key(order: Order, rows: RowCopy, columns: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns by which rows are named. Raises RowSourceError unless they are those that the sink finds rows by."""
+def _key(order: Order, rows: RowCopy, columns: Collection[str]) -> tuple[str, ...]:
+    """The columns by which rows are named. Raises RowSourceError unless they are those that the sink finds rows by.
+
+    ``columns``: those that both ends have, by the sink's names.
+    """
     table, key = order.plan.table, rows.columns or order.key
     if not order.key or set(key) != set(order.key):
         found_by = ", ".join(order.key) or "nothing, because it has no key"
@@ -232,11 +244,16 @@ def _columns_of_sink(feed: FeedSpec, table: str) -> Mapping[str, str]:
         return sink.columns(table)
 
 
-def _common(table: str, source: Mapping[str, str], sink: Mapping[str, str]) -> dict[str, str]:
-    """Columns of both ends, with the source's types. Raises RowSourceError for a type that has other texts."""
-    common = {column: kind for column, kind in source.items() if column in sink}
+def _common(table: str, source: Mapping[str, str], sink: Mapping[str, str], shape: ColumnOptions) -> dict[str, str]:
+    """Columns that go to the sink and that it has, with the source's types.
+
+    Raises RowSourceError for a type that has other texts.
+    """
+    common = {column: kind for column, kind in source.items() if shape.goes(column) and shape.target(column) in sink}
     for column, kind in common.items():
-        other = sink[column]
+        other = sink[shape.target(column)]
+        if column in shape.mask:
+            continue
         if kind != other and not any({kind, other} <= alike for alike in ALIKE):
             raise RowSourceError(
                 f"column {column} of {table} is of type {kind} at the source and {other} at the sink. Rows can be "
@@ -268,7 +285,7 @@ def _lines_of_source(work: _Work) -> list[bytes]:
     lines: list[bytes] = []
     size = 0
     with open_row_source(_source(feed_of(work.spec))) as source:
-        for row in source.rows(work.table, work.columns, work.key, work.keys):
+        for row in source.rows(work.table, work.columns, work.source_key, work.keys):
             key = _spelled(work.forms, [str(part) for part in row[:width]])
             if key not in wanted:  # to leave it out would be to delete, perhaps, what is the same row at the sink
                 raise RowSourceError(
@@ -310,15 +327,23 @@ def _written(work: _Work, lines: list[bytes]) -> _Answer:
     if len(found) < len(lines) - 1:
         return _Answer(failure=Failure(f"{work.claim.table}: the source has several rows under one of the keys"))
     absent: list[Row] = [dict(zip(work.key, key, strict=True)) for key in work.keys if key not in found]
+    feed = feed_of(work.spec).for_table(work.claim.topic, work.among)
+    semantics: dict[str, str] | None = work.semantics
+    upserts = list(found.values())
+    if feed.columns.shapes:
+        try:
+            shaping = Shaping(feed.columns, read_salts(feed.columns))
+            upserts, semantics = [shaping.row(row, semantics) for row in upserts], shaping.meaning(semantics)
+        except (SaltUnavailableError, ChangeError) as error:
+            return _Answer(failure=Failure(f"{work.claim.table}: {error}"))
     copied = CopiedRows(
         claim=work.claim,
         positions=work.positions,
         key=work.key,
-        upserts=list(found.values()),
+        upserts=upserts,
         deletes=absent if work.delete else [],
-        semantics=work.semantics,
+        semantics=semantics,
     )
-    feed = feed_of(work.spec).for_table(work.claim.topic, work.among)
     with closing(open_sink(feed.sink)) as sink, closing(sink.writer()) as writer:
         if not isinstance(writer, RowCopyingWriter):
             return _Answer(failure=Failure(f"{work.claim.table}: rows cannot be copied to this sink"))

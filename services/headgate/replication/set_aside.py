@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from headgate.records.control import WITHHELD_HEADER
 from headgate.replication.plan import DeadLetterTarget
-from headgate.replication.rows import BadChange, SpanRows
+from headgate.replication.rows import BadChange, Original, SpanRows
 from headgate.sinks.contract import ChangeRefusedError, Quarantine
 
 _quarantines: dict[DeadLetterTarget, Any] = {}
@@ -20,11 +21,17 @@ def too_many(rows: SpanRows, where: str) -> str:
 
 
 class TaskQuarantine:
-    """Of one task. ``shared_name`` says who keeps what may be any of several tables' change."""
+    """Of one task. ``shared_name`` says who keeps what may be any of several tables' change.
 
-    def __init__(self, dead_letters: DeadLetterTarget, shared_name: Callable[[], str]) -> None:
+    ``hides``: topic → whether the feed excludes or masks columns of a table that it carries.
+    """
+
+    def __init__(
+        self, dead_letters: DeadLetterTarget, shared_name: Callable[[], str], hides: Callable[[str], bool]
+    ) -> None:
         self._dead_letters = dead_letters
         self._shared_name = shared_name
+        self._hides = hides
         self._shared: set[tuple[str, int, int]] = set()
 
     def of(self, rows: SpanRows) -> Quarantine:
@@ -44,6 +51,8 @@ class TaskQuarantine:
         topic = rows.work.topic
         shared = [each for each in bad if each.unreadable and (topic, each.partition, each.offset) not in self._shared]
         originals = [rows.original(each.partition, each.offset) for each in (*fresh, *shared)]
+        if self._hides(topic):
+            originals = list(map(_withheld, originals))
         if fresh:
             self._quarantine().keep(rows.work, fresh, originals[: len(fresh)])
         if shared:
@@ -59,3 +68,8 @@ class TaskQuarantine:
 
             quarantine = _quarantines[self._dead_letters] = DeadLetterWriter(self._dead_letters)
         return quarantine
+
+
+def _withheld(original: Original) -> Original:
+    """A record without what it says. Its key may have columns that are masked, which can be why it is bad."""
+    return Original(None, None, [(WITHHELD_HEADER, None)], original.append_ms)

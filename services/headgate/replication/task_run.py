@@ -25,6 +25,7 @@ from headgate.formats.decoding import (
     TransactionDecoder,
     UndecodableError,
 )
+from headgate.formats.shaping import SaltUnavailableError
 from headgate.records.control import Positions
 from headgate.records.places import Place
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts, server_of_feed
@@ -87,7 +88,11 @@ class TaskRun:
         self._plan = plan
         dead_letters = plan.dead_letters
         self._quarantine = (
-            None if dead_letters is None else TaskQuarantine(dead_letters, lambda: self._parts().shared_name)
+            None
+            if dead_letters is None
+            else TaskQuarantine(
+                dead_letters, lambda: self._parts().shared_name, lambda topic: self._parts().hides_columns(topic)
+            )
         )
         self._open: dict[SpanId, SpanRows] = {}
         self._done: list[SpanResult] = []
@@ -247,7 +252,7 @@ class TaskRun:
             if isinstance(decoder, TransactionDecoder):
                 rows.runs += decoder.take_runs()
                 ends_at = rows.cut_at(self._parts().target_ts, partition, changes)
-        except SchemasUnavailableError as error:
+        except (SchemasUnavailableError, SaltUnavailableError) as error:
             where = f"topic {rows.work.topic}, partition {partition}, from offset {first} on"
             rows.failed(partition, error.code, f"{rows.work.claim.table}: {where}: {error}", retryable=error.retryable)
             return
@@ -281,6 +286,12 @@ class TaskRun:
         rows.wall_ns += time.monotonic_ns() - began_wall
 
     def _decoding(self, decoder: Decoder, rows: SpanRows, chunk: Chunk) -> Callable[..., list[Change]]:
+        """How a chunk's values become changes as the sink gets them. Raises SaltUnavailableError."""
+        decode = self._plain_decoding(decoder, rows, chunk)
+        shaping = self._parts().shaping(rows.work.topic, rows.work.source_table)
+        return decode if shaping is None else partial(shaping.decoded, decode)
+
+    def _plain_decoding(self, decoder: Decoder, rows: SpanRows, chunk: Chunk) -> Callable[..., list[Change]]:
         """How a chunk's values are decoded; heads that they came with are counted, if the topic has one table."""
         if not isinstance(decoder, CutDecoder) or rows.work.source_table is not None:
             return decoder.decode_batch

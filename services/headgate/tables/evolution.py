@@ -20,6 +20,7 @@ from headgate.databases.postgresql.errors import PostgresError
 from headgate.databases.postgresql.errors import fault_of as postgresql_fault
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import parse_identifier
+from headgate.records.name_lists import shown_names
 from headgate.records.spans import parse_span
 from headgate.sinks.contract import SinkError, SinkUnavailableError, ValueRefusedError
 from headgate.sinks.registry import target_of
@@ -29,6 +30,7 @@ from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.session import as_sink_errors
 from headgate.sources.database import as_source_errors, source_target
 from headgate.sources.table_names import source_table
+from headgate.sources.table_options import spec_of
 from headgate.tables.alteration import Alteration, Known, plan_alteration
 from headgate.tables.catalogues import open_catalogue
 from headgate.tables.executing import TRIES, TakenError, execute_at_mysql, execute_at_postgresql
@@ -36,6 +38,7 @@ from headgate.tables.fitting import plan_fitting
 from headgate.tables.missing import Said, chosen_types
 from headgate.tables.mysql_rights import grant_on, missing_alter
 from headgate.tables.plan import Sink, needed_first
+from headgate.tables.shaped import shaped_definition, with_target_names
 from headgate.tables.statement import Definition
 
 __all__ = ["NotAlteredError", "StillRefusedError", "add_columns", "fit_columns"]
@@ -61,6 +64,13 @@ def add_columns(spec: FeedSpec, plan: SpanPlan, lacking: Mapping[str, str], said
 
     ``lacking``: column → how the change's event describes its values. Raises SinkError, SourceError.
     """
+    masks = spec_of(spec, plan).columns
+    masked = [name for name in lacking if masks.source(name) in masks.mask]
+    if masked:
+        raise NotAlteredError(
+            f"column {shown_names(masked)} of table {plan.table} was not added: it is masked, so the source's "
+            "catalogue does not have what older rows have in it. Add it at the sink yourself"
+        )
     for _ in range(TRIES):
         with _both(spec, plan, said, ", ".join(lacking)) as (source, sink, known):
             alteration = plan_alteration(source, sink, lacking, known)
@@ -99,7 +109,8 @@ def _both(spec: FeedSpec, plan: SpanPlan, said: Said, columns: str) -> Iterator[
                     f"table {plan.table} was not altered for {columns}: the source database has no table "
                     f"{name or plan.topic}, or its user may not see it. Alter the sink's table yourself"
                 )
-            missing = source.missing_values(name)
+            shape = spec_of(spec, plan).columns
+            missing = with_target_names(source.missing_values(name), shape)
         known = Known(
             sink=at_sink.sink(),
             missing=missing,
@@ -107,7 +118,7 @@ def _both(spec: FeedSpec, plan: SpanPlan, said: Said, columns: str) -> Iterator[
             types=chosen_types(spec, [plan], at_sink).get((target.schema, target.table), {}),
             shown=at_sink.shown(plan.table),
         )
-    yield definition, target, known
+    yield shaped_definition(definition, shape), target, known
 
 
 def _is_executed(spec: FeedSpec, alteration: Alteration, sink: Sink) -> bool:

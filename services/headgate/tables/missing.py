@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from headgate.config.column_types import column_of
+from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec
 from headgate.formats.column_schema import EventSchema
 from headgate.records.control import SpanPlan
@@ -22,6 +23,7 @@ from headgate.sources.table_options import pattern_of, spec_of
 from headgate.tables.catalogues import Catalogue, open_catalogue
 from headgate.tables.from_events import definition_from
 from headgate.tables.plan import ChosenTypes, Sink, TargetTables, shown_refusals, target_tables
+from headgate.tables.shaped import shaped_definition
 from headgate.tables.statement import Definition, Refusal, RefusedTable
 
 __all__ = [
@@ -142,7 +144,8 @@ def _definitions(
         if why is not None:
             refused.append(RefusedTable(name=plan.table, refusals=(Refusal(why),)))
         elif definition is not None and place is not None:
-            found.append(msgspec.structs.replace(definition, schema=place[0], table=place[1]))
+            shaped = shaped_definition(definition, spec_of(spec, plan).columns)
+            found.append(msgspec.structs.replace(shaped, schema=place[0], table=place[1]))
     return found, refused
 
 
@@ -182,7 +185,8 @@ def _from_events(
             f"events of topic {plan.topic} have no key. Add a primary key at the source, or set keyless: append for "
             "it in `tables`, which takes inserts only"
         )
-    return made
+    columns = spec_of(spec, plan).columns
+    return _hidden_key(columns, made) or shaped_definition(made, columns)
 
 
 def _why_not(
@@ -200,7 +204,13 @@ def _why_not(
             f"the source's table {table_spelling(definition.schema, definition.table)} has no primary key. Add one, or "
             "set keyless: append for it in `tables`, which takes inserts only"
         )
-    return None
+    return _hidden_key(spec_of(spec, plan).columns, definition)
+
+
+def _hidden_key(columns: ColumnOptions, definition: Definition) -> str | None:
+    """Why the table's key cannot be shaped like that, None if it can."""
+    key = definition.form.primary
+    return None if key is None else columns.hidden_key(key.columns)
 
 
 def check_alterable(spec: FeedSpec, plans: Sequence[SpanPlan]) -> None:

@@ -139,3 +139,27 @@ def test_what_the_connector_changes_is_told_before_the_tables_exist(shop: Shop) 
     assert dry.exit_code == 0, dry.stderr
     warned = [warning for warning in json.loads(dry.stdout)["warnings"] if "does not touch a large array" in warning]
     assert [("shop.orders: sizes (numeric[])" in warning) for warning in warned] == [True]
+
+
+def test_column_options_shape_the_statements_and_are_compared_with_the_source(shop: Shop) -> None:
+    spec = yaml.safe_load(shop.file.read_text(encoding="utf-8"))
+    shop.source.execute("ALTER TABLE shop.orders ADD COLUMN secret text")
+
+    def dry(**columns: Any) -> Any:
+        shop.file.write_text(yaml.safe_dump(spec | {"tables": {"shop.orders": {"columns": columns}}}), encoding="utf-8")
+        return headgate("feed", "create", str(shop.file), "--dry-run", "-o", "json")
+
+    shaped = dry(rename={"id": "number"}, mask={"what": None}, exclude=["secret"])
+    assert shaped.exit_code == 0, shaped.stderr
+    told = json.loads(shaped.stdout)
+    assert '"number" bigint NOT NULL,\n  "what" character varying(9),\n  PRIMARY KEY ("number")' in told["statements"]
+    assert "secret" not in told["statements"]
+    for columns, why in (
+        ({"exclude": ["gone"]}, "tables.shop.orders.columns names gone, which the source's table does not have"),
+        ({"exclude": ["id"]}, "table shop.orders: column id is part of the key and is excluded"),
+        ({"rename": {"what": "id"}}, "columns id and what both become id at the sink"),
+        ({"mask": {"what": {"sha256": "no-such-salt"}}}, "mask.sha256: cannot read no-such-salt"),
+    ):
+        refused = dry(**columns)
+        assert refused.exit_code != 0
+        assert why in " ".join(refused.stderr.split())

@@ -19,7 +19,7 @@ from headgate.eventlog.schema_files import schemas
 from headgate.eventlog.sharding import DEADLETTER, place
 from headgate.eventlog.topics import KEPT_FOR_EVER, topic_name, why_not_removable
 from headgate.records.base import Fact
-from headgate.records.control import ChangeQuarantined, Epoch, Header
+from headgate.records.control import WITHHELD_HEADER, ChangeQuarantined, Epoch, Header
 from headgate.records.generation import SetKey, SetRecorded
 from headgate.records.keys import DeadLetterKey, FeedKey
 from headgate.sources import resend as resending
@@ -77,7 +77,7 @@ class Shop:
             self._producer.produce(self.topic, value, key, 1)
         assert self._producer.flush(ANSWER_SECONDS) == 0
 
-    def set_aside(self, offset: int, key: bytes | None, value: bytes, **different: Any) -> None:
+    def set_aside(self, offset: int, key: bytes | None, value: bytes | None, **different: Any) -> None:
         """A change that an agent has set aside, with these fields ``different``."""
         letter = ChangeQuarantined(
             feed_id="0-5",
@@ -219,6 +219,18 @@ def test_a_change_of_another_incarnation_or_of_an_unknown_topic_is_refused(shop:
     assert "does not have the id of the topic" in rows[0]["detail"]
     assert "incarnation 0, this is incarnation 1" in rows[1]["detail"]
     assert len(shop.records()) == 4
+
+
+def test_a_change_whose_content_was_withheld_is_not_sent(shop: Shop) -> None:
+    shop.record_feed()
+    shop.put((b'{"id":0}', event(0)))
+    shop.set_aside(0, None, None, headers=(Header(WITHHELD_HEADER, None),))
+    code, rows = replayed("--yes")
+    assert (code, rows[0]["verdict"]) == (ExitCode.REQUEST_REFUSED, "unknown")
+    assert "the feed excludes or masks columns of the table" in rows[0]["detail"]
+    assert shop.records() == [(b'{"id":0}', event(0))]
+    shown = json.loads(headgate("deadletter", "show", "shop", rows[0]["place"], "-o", "json").stdout)
+    assert (shown["key"], shown["value"], shown["headers"]) == (None, None, [{"name": WITHHELD_HEADER, "bytes": None}])
 
 
 def test_nothing_is_sent_to_a_change_log(shop: Shop) -> None:

@@ -30,6 +30,7 @@ CHANGEABLE = {
     ("on_bad_change",),
     ("skip",),
     ("quarantine_per_hour_max",),
+    *(("columns", option) for option in ("include", "exclude", "rename", "mask")),
     ("tables",),
     ("deadletter_retention_days",),
     ("split",),

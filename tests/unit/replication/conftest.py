@@ -13,6 +13,7 @@ from headgate.agent.core.span.inputs import SpanResult
 from headgate.formats import debezium_json
 from headgate.formats.dealing import Dealer, Look
 from headgate.formats.decoding import Decoder
+from headgate.formats.shaping import Shaping
 from headgate.replication import set_aside, task_run
 from headgate.replication.frames import Chunk
 from headgate.replication.plan import BatchPlan, DeadLetterTarget, SpanWork, TaskResult
@@ -39,6 +40,8 @@ class RecordingParts:
         self.made: Callable[[], Decoder] = debezium_json.Decoder
         self.look: Look = debezium_json.Look()
         self.decoders: dict[str, Decoder] = {}
+        self.shaped: Shaping | None = None
+        self.hides = False
         self.shared_name = "public.a"
         self.applied_to: int | None = None
         self.target_ts: int | None = None
@@ -55,6 +58,12 @@ class RecordingParts:
 
     def decoder(self, _topic: str, table: str | None = None, _topic_id: str | None = None) -> Decoder:
         return self._decoder if table is None else self.decoders.setdefault(table, self.made())
+
+    def shaping(self, _topic: str, _table: str | None = None) -> Shaping | None:
+        return self.shaped
+
+    def hides_columns(self, _topic: str) -> bool:
+        return self.hides
 
     def dealer(self, _topic: str, _topic_id: str | None = None) -> Dealer:
         return Dealer(self.look, ["public.a", "public.b"])

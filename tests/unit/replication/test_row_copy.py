@@ -5,7 +5,9 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
+from headgate.config.columns import ColumnOptions
 from headgate.databases.row_source import KeyForm, RowSourceError, Value
 from headgate.replication import row_copy
 from headgate.sinks.contract import Applied
@@ -24,6 +26,8 @@ class Source:
 
 
 class Writer:
+    feed: SimpleNamespace
+
     def __init__(self) -> None:
         self.copied: list[CopiedRows] = []
 
@@ -39,9 +43,8 @@ class Writer:
 def writer(monkeypatch: pytest.MonkeyPatch) -> Writer:
     made = Writer()
     sink = SimpleNamespace(writer=lambda: made, close=lambda: None)
-    monkeypatch.setattr(
-        row_copy, "feed_of", lambda _spec: SimpleNamespace(for_table=lambda *_: SimpleNamespace(sink=None))
-    )
+    made.feed = SimpleNamespace(sink=None, columns=ColumnOptions())
+    monkeypatch.setattr(row_copy, "feed_of", lambda _spec: SimpleNamespace(for_table=lambda *_: made.feed))
     monkeypatch.setattr(row_copy, "open_sink", lambda _spec: sink)
     return made
 
@@ -55,6 +58,7 @@ def work(*keys: str, delete: bool = True, form: KeyForm = KeyForm.INTEGER) -> ro
         positions={0: 3},
         columns=("id", "v"),
         key=("id",),
+        source_key=("id",),
         forms=(form,),
         keys=tuple((key,) for key in keys),
         delete=delete,
@@ -111,3 +115,41 @@ def test_rows_that_would_fill_the_memory_are_refused(writer: Writer, monkeypatch
     monkeypatch.setattr(row_copy, "BYTES_MAX", 100)
     with pytest.raises(RowSourceError, match="larger than"):
         read(work("1"), [("1", 1, "x" * 200)], monkeypatch)
+
+
+def test_rows_are_shaped_as_changes_are(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = replace(work("1", "2"), key=("number",))
+    writer.feed.columns = ColumnOptions.model_validate({"rename": {"id": "number"}, "mask": {"v": {"keep_last": 1}}})
+    answer = row_copy._written(given, read(given, [("1", 1, "abc")], monkeypatch))
+    assert answer.failure is None
+    (copied,) = writer.copied
+    assert (copied.upserts, copied.deletes) == ([{"number": 1, "v": "**c"}], [{"number": "2"}])
+    assert (copied.key, copied.semantics) == (("number",), {"v": "string"})
+
+
+@pytest.mark.parametrize(
+    ("mask", "why"),
+    [
+        ({"keep_last": 1}, "column v has a value of type int, and mask keep_last takes texts only"),
+        ({"sha256": "no-such-salt"}, "cannot read no-such-salt"),
+    ],
+)
+def test_rows_that_cannot_be_masked_are_not_written(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, mask: object, why: str
+) -> None:
+    given = work("1")
+    writer.feed.columns = ColumnOptions.model_validate({"mask": {"v": mask}})
+    failure = row_copy._written(given, read(given, [("1", 1, 12345)], monkeypatch)).failure
+    assert failure is not None
+    assert why in failure.text
+    assert "12345" not in failure.text
+    assert writer.copied == []
+
+
+def test_columns_are_paired_under_the_names_of_the_sink() -> None:
+    shape = ColumnOptions.model_validate({"exclude": ["d"], "rename": {"a": "b", "b": "x"}, "mask": {"c": None}})
+    source = {"a": "int4", "b": "text", "c": "date", "d": "text"}
+    sink = {"b": "int8", "x": "varchar", "c": "text", "d": "text"}
+    assert row_copy._common("t", source, sink, shape) == {"a": "int4", "b": "text", "c": "date"}
+    with pytest.raises(RowSourceError, match="column a of t is of type int4 at the source and text at the sink"):
+        row_copy._common("t", source, sink | {"b": "text"}, shape)

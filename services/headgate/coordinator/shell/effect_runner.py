@@ -53,11 +53,13 @@ from headgate.sources.origin import origins
 from headgate.sources.preview import Seen, check_formats, preview
 from headgate.sources.registry import SchemaRegistry
 from headgate.sources.said import tables_said
+from headgate.sources.shaped_columns import shaped_seen
 from headgate.sources.skips import with_topic_ids
 from headgate.sources.table_options import by_session_options, check_patterns
 from headgate.sources.topic_ids import TopicReplacedError, check_given_id, ids_of_existing
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables, within_change_log
 from headgate.sources.unapplied import UnappliedWatch
+from headgate.tables.column_options import check_columns
 from headgate.tables.missing import MissingTables, check_alterable, check_created, check_types, plan_missing
 from headgate.tables.plan import altered_warnings
 
@@ -183,15 +185,24 @@ class FeedWork:
     def _check(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> _Checked:
         """All that is checked of tables before they are a feed's, when it is created and when they join it later.
 
-        Raises SourceError, SinkError, SchemasUnavailableError.
+        Raises FeedSpecError, SourceError, SinkError, SchemasUnavailableError.
         """
+        self._check_columns(spec, spans, are_all=True)
         return self._check_seen(spec, spans, self._preview(spec, spans))
+
+    def _check_columns(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], *, are_all: bool) -> None:
+        said, described = tables_said(self._connection, spec, spans), event_schemas(self._connection, spec, spans)
+        check_columns(spec, spans, said, described, are_all=are_all)
 
     def _check_joining(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> tuple[str, ...]:
         """The warnings of ``_check``. Raises NoRecordsError, and what ``_check`` does."""
         seen = self._preview(spec, spans)
         if empty := {plan.topic for plan in spans} - seen.keys():
             raise NoRecordsError(empty)
+        try:
+            self._check_columns(spec, spans, are_all=False)
+        except FeedSpecError as error:  # of these tables only: they join, and their agent reports it
+            raise SinkRefusedError(str(error)) from error
         return self._check_seen(spec, spans, seen).warnings
 
     def _preview(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> dict[str, Seen]:
@@ -348,7 +359,11 @@ class FeedWork:
             for plan in spans
             if (shape := shapes.get(plan.table) or planned.get(plan.table)) is not None
         ]
-        warnings = (*fired, *connector_warnings(known, seen), *altered_warnings(missing.tables.created))
+        warnings = (
+            *fired,
+            *connector_warnings(known, shaped_seen(spec, spans, seen)),
+            *altered_warnings(missing.tables.created),
+        )
         return _Checked(spec, sink_id, warnings, missing)
 
     def _shapes(

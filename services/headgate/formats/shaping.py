@@ -1,0 +1,326 @@
+"""Changes with the columns that a feed's options let through: chosen, renamed and masked.
+
+The options of a table are written as Python code and compiled: what is known before the first row is not asked per row.
+The code has no text of a feed in it, names and values are constants beside it. A table without such options never comes
+here.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.config.columns import ColumnOptions, Mask
+from headgate.config.secrets import NotPermittedError, read_secret, secret
+from headgate.formats.change import (
+    ABSENT,
+    BINARY,
+    CONNECTOR,
+    DATA_ERRORS,
+    LACKING,
+    Change,
+    ChangeError,
+    Operation,
+    Row,
+    reason_of,
+)
+from headgate.formats.decoding import UndecodableError
+
+__all__ = ["SaltUnavailableError", "Shaping", "read_salts"]
+
+MEANINGS_MAX: Final = 256
+"""Schemas remembered, of one table. Few tables are ever altered as often."""
+
+_BESIDE: Final = frozenset({CONNECTOR, BINARY, LACKING})
+"""Entries of Change.semantics that are not of a column."""
+
+_TEXTS: Final = frozenset(
+    {"string", "io.debezium.data.Uuid", "io.debezium.data.Enum", "io.debezium.data.EnumSet", "io.debezium.data.Xml"}
+)
+"""What the events' schemas call types whose values are the same texts in every format."""
+
+_INTEGERS: Final = frozenset({"int8", "int16", "int32", "int64"})
+_OF_CONSTANTS: Final[dict[type, str]] = {str: "string", bool: "boolean", int: "int64"}
+"""What a constant means, as an event's schema would say it."""
+
+_MASKED: Final = "*"
+_LACKING: Final = object()
+
+
+class SaltUnavailableError(Exception):
+    """A mask's salt cannot be read: says nothing against the events, which wait."""
+
+    code = "mask_salt"
+    retryable = True
+
+
+def read_salts(columns: ColumnOptions) -> dict[Path, bytes]:
+    """The salts that the masks name, by file. Raises SaltUnavailableError."""
+    salts: dict[Path, bytes] = {}
+    for file in columns.salt_files:
+        try:
+            text = read_secret(secret(file, "mask.sha256"))
+        except NotPermittedError as error:
+            raise SaltUnavailableError(str(error)) from error
+        except OSError as error:
+            raise SaltUnavailableError(f"mask.sha256: cannot read {file}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise SaltUnavailableError(f"mask.sha256: {file} is not UTF-8. Write the salt as a text") from error
+        if not text:
+            raise SaltUnavailableError(
+                f"mask.sha256: {file} is empty. Without a salt, hashes of names and numbers can be looked up. Write a "
+                "long random text into it"
+            )
+        salts[file] = text.encode()
+    return salts
+
+
+class Shaping:
+    """Shapes the changes of one table. Not for more than one thread."""
+
+    def __init__(self, columns: ColumnOptions, salts: Mapping[Path, bytes]) -> None:
+        """``salts``: of ``read_salts``."""
+        self._columns = columns
+        self._masks = {column: _masking(column, mask, salts) for column, mask in columns.mask.items()}
+        self._meanings: dict[int, tuple[dict[str, str] | None, dict[str, str] | None]] = {}
+        self._shape = _compiled(columns, self._masks)
+
+    def decoded(self, decode: Callable[..., list[Change]], *events: Any) -> list[Change]:
+        """What ``decode`` makes of the events, shaped. Raises UndecodableError, as it does, and what it raises else."""
+        try:
+            changes = decode(*events)
+        except UndecodableError as error:
+            error.decoded = self.shaped(error.decoded)
+            raise
+        return self.shaped(changes)
+
+    def shaped(self, changes: Sequence[Change]) -> list[Change]:
+        """The changes, whose rows are used up. Raises UndecodableError at the first that cannot be shaped."""
+        done: list[Change] = []
+        try:
+            self._shape(changes, done.append, self.meaning)
+        except DATA_ERRORS as error:
+            bad = changes[len(done)]
+            before = [each for each in done if (each.partition, each.offset) != (bad.partition, bad.offset)]
+            raise UndecodableError(bad.partition, bad.offset, reason_of(error), before) from error
+        return done
+
+    def row(self, row: Row, semantics: dict[str, str] | None) -> Row:
+        """One row, which is used up. Raises ChangeError."""
+        done: list[Change] = []
+        self._shape([Change(0, 0, Operation.UPSERT, {}, row, None, 0, semantics)], done.append, self.meaning)
+        return done[0].row or {}
+
+    def meaning(self, semantics: dict[str, str] | None) -> dict[str, str] | None:
+        """Change.semantics of shaped rows: one dictionary for all that share one. Raises ChangeError."""
+        known = self._meanings.get(id(semantics))
+        if known is None:
+            if len(self._meanings) >= MEANINGS_MAX:
+                self._meanings.clear()
+            # What is remembered by its identity must live as long.
+            known = self._meanings[id(semantics)] = semantics, self._shaped_meaning(semantics or {})
+        return known[1]
+
+    def _shaped_meaning(self, semantics: Mapping[str, str]) -> dict[str, str] | None:
+        columns = self._columns
+        shaped: dict[str, str] = {}
+        for name, meaning in semantics.items():
+            if name in _BESIDE:
+                shaped[name] = meaning
+            elif columns.goes(name) and name not in columns.mask:
+                shaped[columns.target(name)] = meaning
+        for name, mask in columns.mask.items():
+            _check_meaning(name, mask, semantics.get(name))
+            if mask.needs_text:
+                shaped[columns.target(name)] = "string"
+            elif not mask.null:
+                shaped[columns.target(name)] = _OF_CONSTANTS[type(mask.constant)]
+        return shaped or None
+
+
+def _check_meaning(column: str, mask: Mask, meaning: str | None) -> None:
+    """Raise ChangeError for values whose texts differ from format to format. None: the event does not say."""
+    if not mask.needs_text or meaning is None or meaning in _TEXTS:
+        return
+    if mask.sha256 is not None and meaning in _INTEGERS:
+        return
+    raise _unfit(column, mask, f"values of type {meaning}")
+
+
+def _unfit(column: str, mask: Mask, what: str) -> ChangeError:
+    form, takes = ("sha256", "texts and integers") if mask.sha256 is not None else ("keep_last", "texts")
+    return ChangeError(
+        f"column {column} has {what}, and mask {form} takes {takes} only. Exclude the column, or mask it with null or "
+        "a constant (columns.mask)"
+    )
+
+
+def _masking(column: str, mask: Mask, salts: Mapping[Path, bytes]) -> Callable[[object], object] | None:
+    """What a value becomes, None for a mask that does not ask for the value."""
+    if mask.sha256 is not None:
+        return _hashing(column, mask, salts[mask.sha256])
+    if mask.keep_last is not None:
+        return _keeping(column, mask, mask.keep_last)
+    return None
+
+
+def _hashing(column: str, mask: Mask, salt: bytes) -> Callable[[object], object]:
+    sha256 = hashlib.sha256
+
+    def hashed(value: object) -> object:
+        if type(value) is str:
+            return sha256(salt + value.encode()).hexdigest()
+        if value is None or value is ABSENT:
+            return value
+        if type(value) is int:
+            return sha256(salt + str(value).encode()).hexdigest()
+        raise _unfit(column, mask, f"a value of type {type(value).__name__}")
+
+    return hashed
+
+
+def _keeping(column: str, mask: Mask, kept: int) -> Callable[[object], object]:
+    def starred(value: object) -> object:
+        if type(value) is str:
+            hidden = len(value) - kept
+            return _MASKED * hidden + value[hidden:] if hidden > 0 else _MASKED * len(value)
+        if value is None or value is ABSENT:
+            return value
+        raise _unfit(column, mask, f"a value of type {type(value).__name__}")
+
+    return starred
+
+
+def _refuse_key(columns: ColumnOptions) -> Callable[[Row], None]:
+    def refuse(key: Row) -> None:
+        raise ChangeError(f"{columns.hidden_key(key)}. Correct columns in the feed, or the key of its events")
+
+    return refuse
+
+
+def _refuse_clash(columns: ColumnOptions) -> Callable[[Row], None]:
+    def refuse(row: Row) -> None:
+        raise ChangeError(f"{columns.clash(row)}. Correct columns in the feed")
+
+    return refuse
+
+
+_Shape = Callable[[Sequence[Change], Callable[[Change], None], Callable[[Any], Any]], None]
+
+
+def _compiled(columns: ColumnOptions, masks: Mapping[str, Callable[[object], object] | None]) -> _Shape:
+    """A function (changes, what takes each shaped change, what gives its meaning). Raises DATA_ERRORS as it runs."""
+    code = _Code(columns, masks)
+    code.line("def shape(changes, add, meaning):", 0)
+    code.line("last = told = lacking", 1)
+    code.line("for change in changes:", 1)
+    code.line("semantics = change.semantics", 2)
+    code.line("if semantics is not last: told = meaning(semantics); last = semantics", 2)
+    code.line("row = change.row", 2)
+    code.line("if row is not None:", 2)
+    if columns.include is not None:
+        code.included(columns.include)
+    else:
+        code.in_place()
+    code.key()
+    code.line(
+        "add(Change(change.partition, change.offset, change.operation, key, row, change.source_ms, change.append_ms, "
+        "told))",
+        2,
+    )
+    return code.compiled()
+
+
+class _Code:
+    """Lines of the function, and the constants that they name."""
+
+    def __init__(self, columns: ColumnOptions, masks: Mapping[str, Callable[[object], object] | None]) -> None:
+        self._columns = columns
+        self._masks = masks
+        self._lines: list[str] = []
+        self._scope: dict[str, Any] = {
+            "Change": Change,
+            "lacking": _LACKING,
+            "refuse_key": _refuse_key(columns),
+            "refuse_clash": _refuse_clash(columns),
+        }
+
+    def line(self, text: str, depth: int) -> None:
+        """One line."""
+        self._lines.append("    " * depth + text)
+
+    def compiled(self) -> _Shape:
+        """The function."""
+        exec(compile("\n".join(self._lines), "<shaping>", "exec"), self._scope)  # noqa: S102 - no text of a feed is in it
+        shape: _Shape = self._scope["shape"]
+        return shape
+
+    def _constant(self, value: object) -> str:
+        name = f"c{len(self._scope)}"
+        self._scope[name] = value
+        return name
+
+    def _value(self, column: str, value: str) -> str:
+        """An expression of what the value of a column becomes, which ``value`` is an expression of."""
+        mask = self._columns.mask.get(column)
+        if mask is None:
+            return value
+        masking = self._masks[column]
+        if masking is None:
+            return "None" if mask.null else self._constant(mask.constant)
+        return f"{self._constant(masking)}({value})"
+
+    def included(self, names: Sequence[str]) -> None:
+        """The row is built again from the columns that are named; one that lacks some, column by column."""
+        parts: list[tuple[str, str, str]] = []
+        for column in names:
+            here = self._constant(column)
+            parts.append((here, self._constant(self._columns.target(column)), self._value(column, f"row[{here}]")))
+        whole = ", ".join(f"{target}: {value}" for _, target, value in parts)
+        self.line("try:", 3)
+        for here, _, value in parts:
+            if f"row[{here}]" not in value:  # whether the row has it decides here, too
+                self.line(f"row[{here}]", 4)
+        self.line(f"row = {{{whole}}}", 4)
+        self.line("except KeyError:", 3)
+        self.line("some = {}", 4)
+        for here, target, value in parts:
+            self.line(f"if {here} in row: some[{target}] = {value}", 4)
+        self.line("row = some", 4)
+
+    def in_place(self) -> None:
+        """Columns are taken out of the row, replaced in it, and renamed: first all are taken out, then put in."""
+        columns = self._columns
+        self.line("pass", 3)
+        for column in columns.exclude or ():
+            self.line(f"row.pop({self._constant(column)}, None)", 3)
+        for column in columns.mask:
+            here = self._constant(column)
+            self.line(f"if {here} in row: row[{here}] = {self._value(column, f'row[{here}]')}", 3)
+        renamed = [(f"v{number}", column) for number, column in enumerate(columns.rename)]
+        targets = [self._constant(columns.rename[column]) for _, column in renamed]
+        for (name, column), target in zip(renamed, targets, strict=True):
+            here = self._constant(column)
+            if columns.rename[column] not in columns.rename:
+                self.line(f"if {target} in row and {here} in row: refuse_clash(row)", 3)
+            self.line(f"{name} = row.pop({here}, lacking)", 3)
+        for (name, _), target in zip(renamed, targets, strict=True):
+            self.line(f"if {name} is not lacking: row[{target}] = {name}", 3)
+
+    def key(self) -> None:
+        """The key keeps all its columns, under their names at the sink."""
+        columns = self._columns
+        self.line("key = change.key", 2)
+        hidden = frozenset({*(columns.exclude or ()), *columns.mask})
+        if columns.include is not None:
+            shown = self._constant(frozenset(columns.include) - hidden)
+            self.line(f"if not {shown}.issuperset(key): refuse_key(key)", 2)
+        elif hidden:
+            self.line(f"if not {self._constant(hidden)}.isdisjoint(key): refuse_key(key)", 2)
+        if columns.rename:
+            renamed, names = self._constant(frozenset(columns.rename)), self._constant(columns.rename)
+            self.line(
+                f"if not {renamed}.isdisjoint(key): "
+                f"key = {{{names}.get(column, column): value for column, value in key.items()}}",
+                2,
+            )

@@ -1,0 +1,109 @@
+"""Whether a feed's tables can be shaped as its ``columns`` ask, as far as that is known before the first row."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from headgate.config.columns import ColumnOptions
+from headgate.config.feed import FeedSpec, FeedSpecError
+from headgate.config.table_options import TablePattern
+from headgate.formats.shaping import SaltUnavailableError, read_salts
+from headgate.records.control import SpanPlan
+from headgate.records.name_lists import shown_names
+from headgate.sources.database import as_source_errors, source_target
+from headgate.sources.table_names import source_table
+from headgate.sources.table_options import pattern_of, spec_of
+from headgate.tables.catalogues import open_catalogue
+from headgate.tables.from_events import definition_from
+from headgate.tables.missing import Said, SchemaOf
+from headgate.tables.shaped import unfit_mask
+from headgate.tables.statement import Definition
+
+__all__ = ["check_columns"]
+
+_Known = Mapping[str, Definition | None]
+"""Table at the sink → as the source has it, None if that is not known."""
+
+
+def check_columns(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_of: SchemaOf, *, are_all: bool) -> None:
+    """Raise FeedSpecError for columns that tables lack or cannot be shaped like that, and for a salt that is missing.
+
+    ``are_all``: whether ``plans`` are all of the feed's tables. Otherwise a column may be that of another one. Raises
+    SourceError.
+    """
+    by_pattern: defaultdict[str | None, list[SpanPlan]] = defaultdict(list)
+    for plan in plans:
+        if spec_of(spec, plan).columns.shapes:
+            by_pattern[pattern_of(spec, plan)].append(plan)
+    if not by_pattern:
+        return
+    with _reading(spec, said, schema_of) as read:
+        for pattern, shaped in by_pattern.items():
+            columns = spec_of(spec, shaped[0]).columns
+            option = (
+                "columns" if pattern is None or spec.tables[pattern].columns is None else f"tables.{pattern}.columns"
+            )
+            _check_salts(columns, option)
+            known = {plan.table: read(plan) for plan in shaped}
+            _check_each(columns, option, known)
+            if are_all or (pattern is not None and TablePattern.parse(pattern).is_exact):
+                _check_named(columns, option, known)
+
+
+def _check_salts(columns: ColumnOptions, option: str) -> None:
+    try:
+        read_salts(columns)
+    except SaltUnavailableError as error:
+        raise FeedSpecError(f"{option}.{error}") from error
+
+
+def _check_each(columns: ColumnOptions, option: str, known: _Known) -> None:
+    for table, definition in known.items():
+        if definition is None:
+            continue
+        key = definition.form.primary
+        names = [column.name for column in definition.form.columns]
+        why = (
+            (None if key is None else columns.hidden_key(key.columns))
+            or columns.clash(names)
+            or unfit_mask(definition, columns)
+        )
+        if why is not None:
+            raise FeedSpecError(f"{option}: table {table}: {why}")
+
+
+def _check_named(columns: ColumnOptions, option: str, known: _Known) -> None:
+    """Raise FeedSpecError for a column that none of the tables has, if all of them are known."""
+    found: set[str] = set()
+    for definition in known.values():
+        if definition is None:
+            return
+        found |= {column.name for column in definition.form.columns}
+    unknown = sorted(columns.named - found)
+    if unknown:
+        tables = shown_names(sorted(known))
+        raise FeedSpecError(
+            f"{option} names {shown_names(unknown)}, which the source's table does not have ({tables}). Its columns "
+            f"are {shown_names(sorted(found))}. Correct the name: columns are named as at the source, in the same case"
+        )
+
+
+@contextmanager
+def _reading(spec: FeedSpec, said: Said, schema_of: SchemaOf) -> Iterator[Callable[[SpanPlan], Definition | None]]:
+    """How a table's columns are read: from the source's catalogue, or from the schemas of events."""
+    database = spec.source.database
+    if database is None:
+        yield lambda plan: _described(spec, plan, schema_of)
+        return
+    with as_source_errors(), open_catalogue(source_target(database)) as source:
+
+        def read(plan: SpanPlan) -> Definition | None:
+            name = source_table(spec, plan.table, plan.topic, has=source.has, said=said)
+            return None if name is None else source.definition(name)
+
+        yield read
+
+
+def _described(spec: FeedSpec, plan: SpanPlan, schema_of: SchemaOf) -> Definition | None:
+    schema = schema_of(plan.topic) if spec.events_tell_types else None
+    return None if schema is None else definition_from(schema, ("", ""))

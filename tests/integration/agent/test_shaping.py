@@ -1,0 +1,231 @@
+"""A table whose columns are chosen, renamed and masked on a real lane, from its creation to a resync."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psycopg
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from fixtures.spare_databases import SpareDatabases
+from headgate.agent.core.executor import CopyOrder, SpanId, SpanTask
+from headgate.config.columns import ColumnOptions
+from headgate.databases.address import Target
+from headgate.eventlog.kafka import KafkaLog
+from headgate.records.control import WITHHELD_HEADER, Epoch, SpanPlan, TaskState
+from headgate.records.row_copies import RowCopy, shown_row_copy
+from headgate.verify.comparing import TableCompared, compare_table
+from headgate.verify.postgresql import PostgresSide
+from headgate.verify.shaped import ShapedSide
+from support.kafka_cluster import ANSWER_SECONDS
+from support.topic_changes import make_topics
+from support.waiting import eventually
+
+from .conftest import Bed, reached
+from .test_quarantine import executor_with_dead_letters, letters_on, log
+
+__all__ = ["log"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration]
+
+TABLE = """
+CREATE TABLE people (id bigint PRIMARY KEY, email text NOT NULL UNIQUE, phone varchar(20), iban text NOT NULL,
+                     status text DEFAULT 'new', card int, bio text, secret text)
+"""
+UNCHANGED = "__debezium_unavailable_value"
+COLUMNS = """
+SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute
+WHERE attrelid = 'people'::regclass AND attnum > 0 ORDER BY attnum
+"""
+
+
+class People:
+    """A table at the source, its topic, and a feed that shapes it. ``write`` changes the source and the log alike."""
+
+    def __init__(self, bed: Bed, source: str, salt: Path, columns: dict[str, Any]) -> None:
+        self.bed, self.source, self.columns = bed, source, columns
+        self.database = psycopg.connect(source, autocommit=True)
+        self.database.execute(TABLE)
+        self.topic = f"{bed.prefix}public.people"
+        make_topics(AdminClient({"bootstrap.servers": bed.bootstrap}), NewTopic(self.topic, 1, 1))
+        self.plan = SpanPlan("people", self.topic, "public.people", {0: 0})
+        self.id = SpanId(bed.feed, "people")
+        salt.write_text("grain\n", encoding="utf-8")
+
+    def task(self, n: int, copy: CopyOrder | None = None) -> SpanTask:
+        spec = {
+            "feed": self.bed.feed,
+            "source": {"topic_pattern": ".*", "database": {"dsn": self.source}},
+            "sink": {"type": "postgresql", "dsn": self.bed.dsn, "unique_keys": "create"},
+            "on_bad_change": "quarantine",
+            "tables": {"public.people": {"columns": self.columns}},
+        }
+        text = msgspec.json.encode(spec).decode()
+        return SpanTask(self.id, "0-7", 1, Epoch(3, n), self.plan, text, copy=copy)
+
+    def write(self, op: str, number: int, row: dict[str, Any] | None = None, *, toast: bool = False) -> None:
+        """``toast``: the update leaves a large bio alone, which the event then lacks."""
+        row = None if row is None else {"id": number, **row}
+        self.database.execute("DELETE FROM people WHERE id = %s", (number,))
+        if row is not None:
+            names = ", ".join(row)
+            marks = ", ".join(f"%({name})s" for name in row)
+            self.database.execute(f"INSERT INTO people ({names}) VALUES ({marks})".encode(), row)
+        after = row | {"bio": UNCHANGED} if row is not None and toast else row
+        value = {"before": None, "after": after, "source": {"ts_ms": 5, "connector": "postgresql"}, "op": op}
+        self.bed.raw(self.plan, msgspec.json.encode({"id": number}), msgspec.json.encode(value))
+        self.bed.producer.flush(ANSWER_SECONDS)
+
+    def at_sink(self, columns: str) -> list[tuple[Any, ...]]:
+        try:
+            return self.bed.database.execute(f"SELECT {columns} FROM people ORDER BY 1".encode()).fetchall()
+        except psycopg.errors.UndefinedTable:
+            return []
+
+    def compared(self) -> TableCompared:
+        columns = ColumnOptions.model_validate(self.columns)
+        with closing(PostgresSide(Target(self.source))) as here, closing(PostgresSide(Target(self.bed.dsn))) as there:
+            return compare_table(ShapedSide(here, columns), there, "public.people", "public.people")
+
+
+@pytest.fixture
+def make(bed: Bed, spare_databases: SpareDatabases, tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], People]]:
+    """Makes the table, whose feed has these ``columns``."""
+    with spare_databases.database() as parameters, ExitStack() as opened:
+        source = "postgresql://{user}:{password}@{host}:{port}/{dbname}".format(**parameters)
+
+        def made(columns: dict[str, Any]) -> People:
+            people = People(bed, source, tmp_path / "salt", columns)
+            opened.callback(people.database.close)
+            return people
+
+        yield made
+
+
+def row(number: int, **more: Any) -> dict[str, Any]:
+    return {
+        "email": f"p{number}@example.com",
+        "phone": f"+49170{number:05}",
+        "iban": f"DE{number:020}",
+        "status": "open",
+        "card": 4000 + number,
+        "bio": f"bio {number}",
+        "secret": "hidden",
+        **more,
+    }
+
+
+def hashed(text: str) -> str:
+    return hashlib.sha256(b"grain" + text.encode()).hexdigest()
+
+
+def test_changes_of_every_kind_arrive_shaped_in_a_table_that_is_created_shaped(
+    bed: Bed, make: Callable[[dict[str, Any]], People], log: KafkaLog, tmp_path: Path
+) -> None:
+    masks = {
+        "email": {"sha256": str(tmp_path / "salt")},
+        "card": {"sha256": str(tmp_path / "salt")},
+        "phone": {"keep_last": 4},
+        "iban": None,
+        "status": {"constant": "-"},
+    }
+    people = make(
+        {
+            "include": ["id", "email", "phone", "iban", "status", "card", "bio"],
+            "rename": {"id": "number", "email": "mail", "bio": "email"},
+            "mask": masks,
+        },
+    )
+    executor = executor_with_dead_letters(bed, log)
+    for number in range(1, 6):
+        people.write("c", number, row(number))
+    executor.add_table(people.task(1), prepare=False)
+    names = "number, mail, phone, iban, status, card, email"
+
+    shown = [
+        (n, hashed(f"p{n}@example.com"), f"*******{n:04}", None, "-", hashed(str(4000 + n)), f"bio {n}")
+        for n in range(1, 6)
+    ]
+    eventually(lambda: people.at_sink(names) == shown, "the rows of the beginning")
+    assert bed.database.execute(COLUMNS).fetchall() == [
+        ("number", "bigint", True),
+        ("mail", "character varying(64)", True),
+        ("phone", "character varying(20)", False),
+        ("iban", "text", False),
+        ("status", "text", False),
+        ("card", "character varying(64)", False),
+        ("email", "text", False),
+    ]
+
+    people.write("u", 1, row(1, bio="another"))
+    people.write("u", 2, row(2, status=None, card=None), toast=True)
+    people.write("d", 3)
+    people.write("d", 4)  # a key update is a delete and an insert
+    people.write("c", 40, row(4, email="p40@example.com"))
+    eventually(
+        lambda: (
+            people.at_sink("number, mail, status, card, email")
+            == [
+                (1, hashed("p1@example.com"), "-", hashed("4001"), "another"),
+                (2, hashed("p2@example.com"), "-", None, "bio 2"),
+                (5, hashed("p5@example.com"), "-", hashed("4005"), "bio 5"),
+                (40, hashed("p40@example.com"), "-", hashed("4004"), "bio 4"),
+            ]
+        ),
+        "updates, a large value that was left alone, deletes, and a new key",
+    )
+    compared = people.compared()
+    assert (compared.rows, compared.differences, set(compared.columns)) == (4, 0, {"number", "email"})
+    assert set(compared.columns_surplus) == {"mail", "phone", "iban", "status", "card"}
+
+    people.write("u", 5, row(5, phone=12345))
+    people.write("u", 1, row(1, bio="later"))
+    eventually(lambda: people.at_sink("email") == [("bio 2",), ("bio 4",), ("bio 5",), ("later",)], "it goes on")
+    ((key, letter),) = letters_on(log).items()
+    assert (key.offset, letter.key, letter.value, [header.name for header in letter.headers]) == (
+        10, None, None, [WITHHELD_HEADER],
+    )  # fmt: skip
+    assert "column phone has a value of type int, and mask keep_last takes texts only" in letter.error
+    assert "12345" not in letter.error
+
+    bed.database.execute(
+        "UPDATE people SET mail = '', email = 'wrong', status = 'x'; DELETE FROM people WHERE number = 5"
+    )
+    people.database.execute("UPDATE people SET phone = '+4917000005' WHERE id = 5")
+    assert (people.compared().rows, people.compared().differences) == (4, 4)
+    executor.remove_table(people.id, seal=True)
+    reached(executor, people.id, TaskState.STOPPED)
+    rows = RowCopy(columns=("number",), keys=(("1",), ("2",), ("5",), ("40",)), delete=True)
+    executor.add_table(people.task(2, CopyOrder("r2", shown_row_copy(rows))), prepare=False)
+    reached(executor, people.id, TaskState.REPLICATING)
+    assert people.at_sink("number, mail, phone, status, card, email") == [
+        (1, hashed("p1@example.com"), "*******0001", "-", hashed("4001"), "later"),
+        (2, hashed("p2@example.com"), "*******0002", "-", None, "bio 2"),
+        (5, hashed("p5@example.com"), "*******0005", "-", hashed("4005"), "bio 5"),
+        (40, hashed("p40@example.com"), "*******0004", "-", hashed("4004"), "bio 4"),
+    ]
+    assert people.compared().differences == 0
+
+
+def test_a_salt_that_is_missing_is_waited_for(
+    bed: Bed, make: Callable[[dict[str, Any]], People], log: KafkaLog, tmp_path: Path
+) -> None:
+    salt = tmp_path / "salt"
+    people = make({"mask": {"email": {"sha256": str(salt)}}, "exclude": ["secret", "iban"]})
+    salt.unlink()
+    executor = executor_with_dead_letters(bed, log)
+    people.write("c", 1, row(1))
+    executor.add_table(people.task(1), prepare=False)
+
+    def error() -> str | None:
+        status = executor.status(people.id)
+        return None if status is None else status.error_code
+
+    eventually(lambda: error() == "mask_salt", "the salt is asked for")
+    assert people.at_sink("id") == []
+    salt.write_text("grain", encoding="utf-8")
+    eventually(lambda: people.at_sink("id, email") == [(1, hashed("p1@example.com"))], "it goes on by itself")

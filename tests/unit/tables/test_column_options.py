@@ -1,0 +1,104 @@
+"""Column options are compared with the source's tables before a feed is accepted."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headgate.config.feed import FeedSpec, FeedSpecError
+from headgate.formats.column_schema import ColumnSchema, EventSchema
+from headgate.records.control import SpanPlan
+from headgate.tables import column_options
+from headgate.tables.column_options import check_columns
+
+from .definitions import postgres_column, postgres_table
+
+TABLES = {
+    "shop.a": postgres_table(postgres_column("id", "bigint"), postgres_column("x", "text"), key=("id",)),
+    "shop.b": postgres_table(postgres_column("id", "bigint"), postgres_column("y", "date"), key=("id",)),
+}
+
+
+@pytest.fixture(autouse=True)
+def source(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def opened(_target: object) -> Iterator[Any]:
+        yield SimpleNamespace(has=TABLES.__contains__, definition=TABLES.get)
+
+    monkeypatch.setattr(column_options, "open_catalogue", opened)
+
+
+def check(
+    columns: dict[str, Any],
+    tables: dict[str, Any] | None = None,
+    *names: str,
+    are_all: bool = True,
+    database: bool = True,
+    schema: EventSchema | None = None,
+) -> None:
+    source: dict[str, Any] = {"topic_pattern": r"t\..*"}
+    if database:
+        source["database"] = {"dsn": "postgresql://ann@db/shop"}
+    spec = FeedSpec.model_validate(
+        {"feed": "f", "source": source, "sink": {"type": "postgresql", "dsn": "dbname=x"}, "columns": columns,
+         "tables": {name: {"columns": given} for name, given in (tables or {}).items()}}
+    )  # fmt: skip
+    plans = [SpanPlan(name, f"t.{name}", name, {0: 0}) for name in names or TABLES]
+    check_columns(spec, plans, lambda _: None, lambda _: schema, are_all=are_all)
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"exclude": ["z"]}, r"columns names z, which the source's table does not have \(shop\.a, shop\.b\)"),
+        ({"mask": {"Z": None}}, "names Z"),
+        ({"exclude": ["id"]}, r"columns: table shop\.a: column id is part of the key and is excluded"),
+        ({"rename": {"x": "id"}}, r"columns: table shop\.a: columns id and x both become id at the sink"),
+        ({"mask": {"y": {"keep_last": 2}}}, r"table shop\.b: column y is of type date, and mask keep_last takes texts"),
+        ({"mask": {"x": {"sha256": "no-such-salt"}}}, r"columns\.mask\.sha256: cannot read no-such-salt"),
+    ],
+)
+def test_what_the_source_contradicts_is_refused(columns: dict[str, Any], why: str) -> None:
+    with pytest.raises(FeedSpecError, match=why):
+        check(columns)
+
+
+def test_a_column_of_one_of_the_tables_is_enough_for_all_of_them() -> None:
+    check({"exclude": ["x"], "rename": {"y": "day"}})
+    check({}, {"shop.*": {"exclude": ["x", "y"]}})
+
+
+def test_a_tables_own_entry_names_its_own_columns() -> None:
+    with pytest.raises(FeedSpecError, match=r"tables\.shop\.a\.columns names y"):
+        check({}, {"shop.a": {"exclude": ["y"]}})
+    check({"exclude": ["y"]}, {"shop.a": {}})
+
+
+def test_tables_that_join_may_lack_what_others_have() -> None:
+    check({"exclude": ["x"]}, {}, "shop.b", are_all=False)
+    with pytest.raises(FeedSpecError, match=r"tables\.shop\.b\.columns names x"):
+        check({}, {"shop.b": {"exclude": ["x"]}}, "shop.b", are_all=False)
+
+
+def test_a_table_that_nobody_describes_is_not_judged() -> None:
+    check({"exclude": ["nowhere"]}, {}, "shop.a", "shop.unknown")
+    check({"exclude": ["nowhere"]}, {}, "shop.a", database=False)
+
+
+def test_events_describe_tables_where_no_database_is_named() -> None:
+    schema = EventSchema(
+        connector="postgresql",
+        columns=(ColumnSchema(name="id", meaning="int64", is_optional=False),),
+        key=("id",),
+    )
+    with pytest.raises(FeedSpecError, match="names x"):
+        check({"exclude": ["x"]}, {}, "shop.a", database=False, schema=schema)
+    with pytest.raises(FeedSpecError, match="column id is part of the key"):
+        check({"exclude": ["id"]}, {}, "shop.a", database=False, schema=schema)
+
+
+def test_a_feed_without_column_options_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(column_options, "open_catalogue")
+    check({})
