@@ -1,4 +1,4 @@
-"""What an address makes a process use, whatever kind of database it is of."""
+"""The hosts and files that a database address makes a process use, for every kind of database."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a table looks like: one description for everybody who asks a database's catalogue.
+"""The description of a table in a database's catalogue, in one form for all databases.
 
 Sinks, comparisons and schema changes each add what only they need to know, such as rights or triggers. How the
 catalogue is asked is in each database's ``catalogue``.

@@ -1,4 +1,4 @@
-"""Named connections: databases that an operator describes in a file on the services, and that others name.
+"""Named connections: databases that an operator describes in a file, and that feeds and commands use by name.
 
 A feed or a migration is stored on a topic. With ``sink.connection: shop`` it holds no address and names no file: those
 are in the file that HEADGATE_CONNECTIONS names, on each machine that connects. The file is read again when it changes.

@@ -1,4 +1,4 @@
-"""Why a session at a database cannot be opened. Each user of this folder translates these into its own errors."""
+"""Reasons why a session at a database cannot be opened. Users of this folder translate them into their own errors."""
 
 __all__ = ["DatabaseError", "DatabaseRefusedError", "DatabaseSilentError", "DatabaseUnavailableError"]
 

@@ -1,4 +1,4 @@
-"""What an error of a statement means, in the terms that callers decide by; the same for every kind of database."""
+"""Classes of statement errors by which callers decide, the same for every kind of database."""
 
 from enum import Enum
 

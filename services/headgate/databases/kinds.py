@@ -1,4 +1,4 @@
-"""Which kind of database an address is of."""
+"""The kind of database that an address belongs to."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""When a sink has fallen silent, and when it only takes its time.
+"""Distinguishes a sink that has fallen silent from one that is slow.
 
 A cut network is found out by TCP: keepalive where nothing is on its way, the user time-out where something is. A
 server that is frozen, or a proxy that has stopped to forward, still acknowledges every packet; and how long an honest

@@ -1,4 +1,4 @@
-"""The brokers' time, as far as this process knows it: the one clock that lags are computed with.
+"""The brokers' time, as estimated by this process: the clock by which lags are computed.
 
 Kafka has no request that returns the time. But a broker stamps each record of the topic announce itself
 (``message.timestamp.type=LogAppendTime``) and returns the stamp in its acknowledgement. Every process that writes

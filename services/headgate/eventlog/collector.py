@@ -1,4 +1,4 @@
-"""Python's cyclic collector beside a state of a million records.
+"""Settings of Python's cyclic garbage collector for a state of a million records.
 
 A role's state is large, lives as long as its term, and has no cycles; what dies of it dies by its reference count. The
 collector does not know that: by default it looks through the young objects at every 700th one that is made, and through

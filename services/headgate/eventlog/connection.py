@@ -1,4 +1,4 @@
-"""How we reach a Kafka cluster: its address, an operator's librdkafka properties, and the ones that are ours alone.
+"""The connection to a Kafka cluster: its address, the operator's librdkafka properties, and those that are fixed.
 
 Any librdkafka property can be given by its own dotted name (security, timeouts, buffers). Refused by name are those
 that a guarantee stands on: with another isolation level or acknowledgement mode everything would still seem to work.

@@ -1,4 +1,4 @@
-"""What became of an owner's last transaction, as the broker's own log of transactions tells.
+"""The outcome of an owner's last transaction, from the broker's own log of transactions.
 
 A broker of Kafka 4 may lose the end of a transaction: it decides, writes the decision down, and then leaves out the
 markers of partitions that have no leader just then (a broker that is restarted, KAFKA-20734). Readers of committed

@@ -1,4 +1,4 @@
-"""Headers of our records, for tools and programs: who wrote it, and, if wanted, what CloudEvents asks for.
+"""Headers of control records: the writer and, optionally, CloudEvents.
 
 CloudEvents' Kafka binding in its binary mode: attributes are headers ``ce_…``, the content type is the header that
 every record of ours has, and the value stays as it is. A tombstone says that a key is gone: it is no event of a kind.

@@ -1,4 +1,4 @@
-"""The one rule for everything that reads Kafka: a client that stops delivering is replaced, at the same positions.
+"""A Kafka reader that replaces a client that stops delivering, at the same positions.
 
 librdkafka can stop one partition and go on polling the others. After a failed lookup of a first offset, for example, it
 reports the error once and never fetches that partition again. A process that goes on polling such a client is blind,

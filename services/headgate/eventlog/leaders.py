@@ -1,4 +1,4 @@
-"""Asking the leaders of partitions where these begin and end, also while a leader moves.
+"""Requests for the first and last offsets of partitions, also while a leader moves.
 
 A client asks with the leader epoch it has remembered, and would do so until the next refresh of its metadata, minutes
 later, although the broker says that the epoch is over (seen with a broker fenced under load: docs/bugs.md, B5). One

@@ -1,4 +1,4 @@
-"""The port between a role and its log: what Kafka offers, cut down to what we rely on.
+"""The interface between a role and its log: the features of Kafka that Headgate relies on.
 
 Two implementations exist: ``kafka.py`` (confluent-kafka) and the lab's ``memory_log/log.py`` (the same semantics, for
 tests and simulation). The role loop, and everything else that reads or writes control topics, knows only this file.

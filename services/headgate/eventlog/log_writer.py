@@ -1,4 +1,4 @@
-"""What both log writers share: a producer that asks all in-sync replicas, and how a placed fact becomes a message."""
+"""The parts that both log writers share: the producer, and the conversion of a fact into a message."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""Whether any broker takes a connection at all, known at once.
+"""A quick check whether any broker accepts connections.
 
 librdkafka goes on trying until a request's time is over, which is right for a service and too slow for a person who
 has mistyped a port.

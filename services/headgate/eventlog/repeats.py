@@ -1,4 +1,4 @@
-"""A line of the log that says what one said a moment ago is left out, and counted.
+"""A log filter that drops and counts repeated lines.
 
 While no broker answers, each client tries several times a second, and says so each time: half a minute of that was a
 thousand lines, in which the few that matter could not be found.

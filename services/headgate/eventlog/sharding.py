@@ -1,4 +1,4 @@
-"""Which partition a fact goes to: partition = shard, and the writer always says it.
+"""The partition of each fact: partition = shard, and the writer always sets it.
 
 A shard is one owner's share of the feeds. All that concerns a feed stands in the same partition number of sync,
 dispatch, checkpoint and changefeed, so an owner reads exactly its own partitions; announce is for all and has one.

@@ -1,4 +1,4 @@
-"""The control topics as they are now, for commands that only look: the current record of every key.
+"""The current record of every key on the control topics, for commands that only read.
 
 A command joins nothing and owns nothing: it reads each partition to the end captured at its start, and shows what it
 found. What several keys say together (who is primary, what is alive) is derived here the way the machines do.

@@ -1,4 +1,4 @@
-"""The control topics: one table of what they are, created from it and checked against it at every start.
+"""The control topics and their settings: created from one table, and checked against it at every start.
 
 A control topic is state: the newest record of each key, kept for ever by compaction. On a topic with any other clean-up
 policy that state silently disappears; with another number of partitions the same feed has two homes. Both look fine

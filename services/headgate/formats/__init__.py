@@ -1,1 +1,1 @@
-"""Formats in, one Change out: a decoder per format, and the reducing of a batch to its last word per key."""
+"""Formats: a decoder per format that produces Changes, and the reduction of a batch to the last change per key."""

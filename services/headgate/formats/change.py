@@ -1,4 +1,4 @@
-"""One change of one row, whatever format it came in.
+"""One change of one row, in any format.
 
 Every decoder produces ``Change``, and everything behind it (reducing, sinks) knows only this file. Values are plain
 Python: str, int, bool, None, list, dict; Decimal for a JSON number with a point or an exponent (see json_values); bytes

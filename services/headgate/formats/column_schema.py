@@ -1,4 +1,4 @@
-"""What an event's schema says of its table, for whoever creates the table at a sink.
+"""The columns that an event's schema describes, for creating the table at a sink.
 
 Decoders keep only what a value cannot be read without (``Change.semantics``). This reads a schema whole: whether a
 column may be NULL, and which type it has at the source, if the connector writes it beside the column

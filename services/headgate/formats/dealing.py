@@ -1,4 +1,4 @@
-"""A topic that carries several tables: which of its events are which table's, before any of them is decoded.
+"""Assigns the events of a topic with several tables to their tables before decoding.
 
     what came of a partition ──Dealer──▶ per table that the feed names: its events ──▶ that table's own decoder
                                    ├──▶ for all of them: what counts for the whole partition (TiCDC's watermarks)

@@ -1,4 +1,4 @@
-"""What Debezium's events mean, however they are written: operations, rows without key, values that were not sent."""
+"""The meaning of Debezium's events in every encoding: operations, rows without a key, values that were not sent."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""The schema part of a Debezium JSON event: what its columns mean, and where it ends.
+"""The schema part of a Debezium JSON event: the meaning of its columns, and where it ends.
 
 With ``schemas.enable=true`` every event repeats a schema of about 2 kB in front of a payload of a few hundred bytes.
 The converter writes it the same way each time, so it is read once and recognised byte for byte from then on: an event

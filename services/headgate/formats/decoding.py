@@ -1,4 +1,4 @@
-"""What every format's decoder is: bytes of one topic in, changes out and, where the format has it, evidence of time.
+"""The interface of decoders: bytes of one topic in; changes and, in some formats, evidence of time out.
 
 A *watermark* is a source's word, in the log itself, that all changes of the partition up to its ts stand before it.
 Only such a word lets anybody claim a ``resolved_ts``; a format without it never says one. Where the

@@ -1,4 +1,4 @@
-"""What an event's schema says of its columns, in the words of ``Change.semantics``, checked where it is read.
+"""The meaning of columns from an event's schema, as ``Change.semantics``, checked when it is read.
 
 A schema is part of an event, so a wrong schema is an error of that event only. Sinks read the words made here without
 a doubt: a parameter is a number within the bounds that databases have, a name holds nothing that a parameter is told

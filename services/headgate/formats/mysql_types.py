@@ -1,4 +1,4 @@
-"""What Canal-JSON's strings are, by the column's type in MySQL's words: ``varbinary(16)``, ``enum('a','b')``.
+"""The meaning of Canal-JSON's strings by the column's MySQL type: ``varbinary(16)``, ``enum('a','b')``.
 
 Canal and TiCDC write every value as a string (NULL as null). Most are what a sink reads anyway: numbers (decimals keep
 their digits, unsigned ones their size), dates, times, JSON. The others are made into what they are:

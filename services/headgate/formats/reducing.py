@@ -1,4 +1,4 @@
-"""A batch of changes → the last word per key, column by column.
+"""Reduces a batch of changes to the last change per key, column by column.
 
 Applying the result has the same outcome as applying the changes one after the other, and a row is touched once. The
 rules:

@@ -1,4 +1,4 @@
-"""From a feed's source description to decoders. Which formats there are is told in config/plugs.py, one line each."""
+"""Creates decoders from a feed's source description. config/plugs.py lists the formats."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Which table of the source a change is of, and a topic that is to carry one table only.
+"""The source table of a change, and the check that a topic contains only one table.
 
 Every format names the table in each event (Debezium in ``source``, Canal and Maxwell beside the row). Two tables with
 equal columns in one topic could not be told apart by anything behind the decoder: both would be written to one table.

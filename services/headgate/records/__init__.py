@@ -1,1 +1,1 @@
-"""The words of Headgate as types: names, keys, and the facts on the control topics. Imports nothing of ours."""
+"""Headgate's terms as types: names, keys, and the facts on the control topics. Imports nothing else of Headgate."""

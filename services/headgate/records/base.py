@@ -1,4 +1,4 @@
-"""What every record and every key on the control topics is; each service's own are in the modules beside this one."""
+"""The base types of all records and keys on the control topics; each service's own are in the other modules."""
 
 from typing import ClassVar
 

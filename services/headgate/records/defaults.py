@@ -1,4 +1,4 @@
-"""What a record says beyond its defaults: the form in which records of different schema versions can be compared.
+"""The fields of a record that differ from their defaults: a form in which schema versions can be compared.
 
 A newer version of a record only ever adds fields with a default (docs/adr/0003). So a record with every field at its
 default left out reads the same whichever version wrote it, and whichever code holds it: a state's digest is taken of

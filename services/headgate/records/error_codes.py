@@ -1,4 +1,4 @@
-"""What can be wrong with a table: every code, whether trying again can help, what it means and what to do.
+"""The error codes of tables: whether a retry can help, the meaning, and what to do.
 
 A code stands on the log (TaskReported, FeedRecorded) and in people's runbooks, so it never changes its meaning. Whoever
 raises an error says its code and whether it is retryable there; this table must say the same, and

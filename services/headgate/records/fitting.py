@@ -1,4 +1,4 @@
-"""A record can always be written: what outsiders say in it is made to fit, before anybody adopts the record.
+"""Shortens texts from outside in a record so that the record can always be written.
 
 Errors of databases and registries, names and times out of events go into records. A text may be as long as a row, and
 may hold half of a surrogate pair, which no UTF-8 can say; a number out of an event may have any length. A record with

@@ -1,4 +1,4 @@
-"""Keys of coordinators and agents: who a fact is about, on which topic it stands, and who may write it.
+"""Keys of coordinators and agents: the subject of a fact, its topic, and who may write it.
 
 A key is a frozen struct inside the services and UTF-8 text with ``/`` between percent-encoded parts on the wire.
 """

@@ -1,4 +1,4 @@
-"""What came with which schema level, and what becomes of it where the log is written at a lower one (docs/adr/0008).
+"""The changes of each schema level, and how they are written at a lower one (docs/adr/0008).
 
 Most of what is new is asked for by somebody, who then waits (``level_of``). Some of it is only told: that is left out,
 and told once the level is high enough (``withheld``). The tables are checked against the schema files.

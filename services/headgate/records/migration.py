@@ -1,4 +1,4 @@
-"""Records of the migration topic: what an operator asks, and each schema change as its owner knows it.
+"""Records of the migration topic: operators' requests, and the owner's state of each schema change.
 
 ``MigrationRecorded`` is the whole state of one migration. Who changes it, and when, is in ``headgate.migration.core``.
 """

@@ -1,4 +1,4 @@
-"""How a migration stands: the same words and numbers in commands, metrics and logs, read off its record."""
+"""The state of a migration in words and numbers, the same in commands, metrics and logs, from its record."""
 
 from collections.abc import Mapping
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Lists of names in messages. All of them are cut here, at one length."""
+"""Lists of names in messages, all truncated at one length."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""The one grammar of names, and how a name travels inside a key.
+"""The one grammar of names, and their encoding in keys.
 
 Feeds, agents, tables and spans are named by users. Names become parts of record keys, divided by ``/``, so that
 any topic tool shows them; a character outside the grammar is percent-encoded (UTF-8, upper-case hex). ``~`` divides a

@@ -1,4 +1,4 @@
-"""The code that a refusal begins with: programs decide by it, and the command makes an exit status of it.
+"""The code that a refusal starts with: programs decide by it, and commands derive their exit code from it.
 
 An outcome's reason is for people. Where the reason has a code (one of docs/error-codes.md, or that something asked for
 does not exist) it begins with the code and a colon: every schema level can say that, and every reader sees it.

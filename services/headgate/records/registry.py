@@ -1,4 +1,4 @@
-"""All that may stand on the control topics: a service adds its records and keys by one line here.
+"""All records and keys of the control topics: a service adds its own with one line here.
 
 ``KEY_FORMS`` gives for each topic the forms of its keys; a key's class says which record its value is.
 """

@@ -1,4 +1,4 @@
-"""Which rows of a table to copy from its source: what a resync_table request has in its ``spec``."""
+"""The rows to copy from a table's source: the ``spec`` of a resync_table request."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""How a change names its table at the source, and how far a table is applied in the source's commit order."""
+"""The source table of a change, and how far a table is applied in the source's commit order."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Why a copy waits: how each kind of reason in a record begins, so that readers of the record know which kind it is."""
+"""Prefixes of the reasons for which a copy waits, by which readers of a record know the kind of reason."""
 
 from typing import Final
 

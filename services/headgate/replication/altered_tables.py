@@ -1,4 +1,4 @@
-"""A table that refused a change of a span's last batch is altered, under its claim, before the span is read again."""
+"""Alters a table that refused a change of a span's last batch, under its claim, before the span is read again."""
 
 import logging
 from collections.abc import Sequence

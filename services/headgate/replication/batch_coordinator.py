@@ -1,4 +1,4 @@
-"""What each batch of a lane may write, and what becomes of spans when it is over.
+"""Decides what each batch of a lane may write, and updates the spans when it is over.
 
 What keeps a span exact whatever lane it is on: it is planned into a batch only if it is claimed, in no other batch, and
 if nothing that its lane has delivered before lies at or beyond the sink's position. Then every row that the lane has

@@ -1,4 +1,4 @@
-"""What went wrong in Spark, in a line: its errors carry pages of stack traces, with the cause at their end."""
+"""The cause of a Spark error, in one line: Spark's errors are pages of stack traces with the cause at the end."""
 
 import re
 from typing import Final

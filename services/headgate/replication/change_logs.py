@@ -1,4 +1,4 @@
-"""What the spans that read change logs may apply: told by the topic generation and by where the sink stands.
+"""The ranges of change logs that spans may apply, from the topic generation and the sink's positions.
 
 One thread looks ten times a second, so that a child's stream begins soon after its parents have ended though no batch
 comes. A lane looks for itself between a batch's end and its plan (``catch_up``): whatever is in the batch was written

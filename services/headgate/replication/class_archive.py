@@ -1,4 +1,4 @@
-"""Spark's classes, read once and kept in a file that later JVMs map into memory (Java's class data sharing).
+"""Spark's classes in a file that later JVMs map into memory (Java's class data sharing).
 
 A start of Spark reads 12 000 classes out of jars, checks them and lays them out: half of what the start costs. Java
 keeps the result in an archive, which belongs to one Java and to one class path. A JVM that finds that the archive is

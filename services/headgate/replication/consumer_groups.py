@@ -1,4 +1,4 @@
-"""Names of consumer groups, which decide what Spark's JVM may reuse from one lane's query for the next one's.
+"""Names of consumer groups, which decide what Spark's JVM may reuse from one query for the next one.
 
 Spark keeps consumers, and records they have polled, for five minutes by (group, topic, partition), and hands them to
 the next query that asks for the same offset. A topic that is deleted and re-created has the same offsets with other

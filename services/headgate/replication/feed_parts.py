@@ -1,4 +1,4 @@
-"""What a feed's spec means in objects: decoders and a sink, and others for tables with options of their own."""
+"""Creates the objects of a feed's spec: decoders and a sink, and others for tables with their own options."""
 
 from functools import cached_property, lru_cache
 from typing import Final, Self

@@ -1,4 +1,4 @@
-"""Rows of a lane's query as its tasks get them: Arrow batches in, chunks of one partition out.
+"""Splits the rows of a lane's query in its tasks: Arrow batches in, chunks of one partition out.
 
 A task reads several source partitions one after the other, each in offset order (the lane refuses every option that
 would split one).

@@ -1,4 +1,4 @@
-"""The schema that values repeat is cut off in Spark's JVM, before rows are copied to a Python worker.
+"""Removes the schema that every value repeats in Spark's JVM, before rows are copied to a Python worker.
 
 A Debezium event with its schema is 2 kB, of which 300 bytes are the change. Workers tell the driver what values of a
 topic begin with, byte for byte, up to their payload (their head); from the next batch on Spark cuts that off:

@@ -1,4 +1,4 @@
-"""One span's results of one batch, made one: its partitions may have been in several tasks.
+"""Merges one span's results of one batch, whose partitions may have been in several tasks.
 
 What is adopted is the batch, not one task after the other: else a task that went well would hide another's error, or
 take its place.

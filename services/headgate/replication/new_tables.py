@@ -1,4 +1,4 @@
-"""A span's table is checked before it is claimed; one that the feed is to create is created then."""
+"""Checks a span's table before it is claimed, and creates it if the feed creates tables."""
 
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import SpanPlan

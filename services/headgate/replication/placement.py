@@ -1,4 +1,4 @@
-"""Which lane a span is on, and how lanes are joined.
+"""The assignment of spans to lanes, and the joining of lanes.
 
 A query reads the same partitions for as long as it runs. So a span that arrives starts in a small lane; once nothing
 has come for a while, one lane for all spans of a feed starts beside the old ones, and takes them over

@@ -1,4 +1,4 @@
-"""What the driver tells a task about one batch, and what the task tells the driver: small values, pickled or JSON.
+"""Messages between driver and tasks about one batch: small values, pickled or JSON.
 
 The driver knows, per span, the claim and the position at the sink, and from where to where the batch goes; the task
 knows which rows came. The end of a batch may lie behind markers and compaction gaps, where there is nothing to write:

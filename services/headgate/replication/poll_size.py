@@ -1,4 +1,4 @@
-"""How many records a Kafka consumer hands over per poll: fewer after the JVM ran out of memory, more again later.
+"""The number of records per poll of a Kafka consumer: fewer after the JVM ran out of memory, more again later.
 
 A fetch is bounded by bytes on the wire and a poll by this number alone: compressed, two thousand rows of 10 MB fit into
 a fetch. So each time that the JVM runs out of memory a poll becomes a hundredth. Small polls cost time (at one record

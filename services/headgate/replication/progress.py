@@ -1,4 +1,4 @@
-"""What Spark says of a lane's query: rows that came through it, how long its steps take, how far behind it is."""
+"""Spark's progress reports of a lane's query: input rows, duration of its steps, and how far it is behind."""
 
 from collections.abc import Iterable
 from typing import Any, Final

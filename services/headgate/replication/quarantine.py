@@ -1,4 +1,4 @@
-"""Setting bad changes aside: the source record as it was, to the deadletter topic, before anything moves past it.
+"""Writes bad changes to the deadletter topic, as they were, before any position moves past them.
 
 What is set aside is what the lane's query brought: bytes and headers are exact.
 

@@ -1,4 +1,4 @@
-"""The lanes of an executor: how they begin, and end.
+"""Starts and stops the lanes of an executor.
 
 Which lane a span is on is decided in placement.py, what a batch may write in batch_coordinator.py. Here their queries
 are started, watched, and ended without spans.

@@ -1,4 +1,4 @@
-"""The rows that a table has, read and written by a streaming query: ranges of its key go in, rows go through Spark.
+"""Copies a table's rows with a streaming query: ranges of its key go in, rows pass through Spark.
 
 Each micro-batch has as many numbers as tasks run at once (number_stream.py), and each number stands for one range of
 the batch. A first operator reads the range and gives its rows to Spark; a second one takes them and writes them in one

@@ -1,4 +1,4 @@
-"""Rows of given keys, copied from a feed's source to its sink by a streaming query while nothing else writes the table.
+"""Copies rows of given keys from source to sink with a streaming query while nothing else writes the table.
 
 The span is claimed, and on no lane: its positions stand still. A first task reads the rows at the source, a second one
 writes them in one transaction, which checks epoch and positions as a batch does (sinks/row_copying.py). Everything the

@@ -1,4 +1,4 @@
-"""Rows on their way through Spark, from a task that reads them to one that writes them: lines, or an error instead."""
+"""Rows on their way through Spark, from a reading task to a writing one: lines, or an error instead."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""What one task has gathered for one span, and what became of it: the task's own notes, never sent anywhere."""
+"""One task's rows of one span, and their results: the task's own state, never sent."""
 
 from bisect import bisect_left
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""What one task sets aside: bad changes, safely on the deadletter topic before any position moves past them."""
+"""Bad changes of one task, written to the deadletter topic before any position moves past them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

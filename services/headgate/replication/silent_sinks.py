@@ -1,4 +1,4 @@
-"""What a process remembers about database servers that do not answer, so that nobody else waits for them.
+"""A process's memory of database servers that do not answer, so that other calls do not wait for them too.
 
 To find out that a server is silent takes a call 10 to 40 seconds (databases/network_timeouts.py), in which it holds a
 thread or a core. After one call has found out, all others fail at once, until one of them tries again. Calls that have

@@ -1,4 +1,4 @@
-"""The calls to source and sink that a span's machine asks for: it is opened there, moved without rows, and sealed.
+"""The source and sink calls of a span's machine: open the span, move it without rows, seal it.
 
 All of it runs in a small pool, because a sink may be slow and one table's trouble is not another's. A call works from
 the span as it was when it was asked for, changes nothing of it, and gives an answer that the machine decides about.

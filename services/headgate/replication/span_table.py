@@ -1,4 +1,4 @@
-"""The spans of an executor: their states, and the one method by which they change.
+"""The spans of an executor: their states, and the only method that changes them.
 
 ``SpanTable.apply`` is it: under one short lock it lets the machine decide (agent/core/span), keeps the state it
 gives, and has the effects performed, which only note work for other threads. Whoever calls it, nobody waits for

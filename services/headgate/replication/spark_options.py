@@ -1,4 +1,4 @@
-"""How Spark is run: what a user may say of it, what keeps order and cannot be changed, what is refused, and why."""
+"""Spark's properties: those a user may set, those that keep order and are fixed, and why others are refused."""
 
 import os
 import re

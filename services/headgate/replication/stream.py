@@ -1,4 +1,4 @@
-"""What a lane's query is made of: Spark's Kafka source over explicit partitions, from explicit offsets.
+"""A lane's query: Spark's Kafka source over explicit partitions, from explicit offsets.
 
 Spark's own progress is never the truth: every query has a fresh checkpoint directory and begins at the offsets that
 the sink names, and no query ever goes on from what another has noted there.

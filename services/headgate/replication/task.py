@@ -1,4 +1,4 @@
-"""What Spark calls inside its Python workers: the rows of a task are given to a run, which says what became of them."""
+"""The entry point in Spark's Python workers: passes a task's rows to a run, and returns its results."""
 
 import time
 from base64 import b64decode, b64encode

@@ -1,4 +1,4 @@
-"""How many tasks each sink may have on Spark at once, so that one that does not answer never holds all of them.
+"""The number of concurrent Spark tasks per sink, so that a silent one never occupies all of them.
 
 A task that waits for a silent sink holds its place, and uses no processor. So Spark on this machine gets a few places
 more than there are cores: a sink's batches take as many places as there are cores, and the places beyond let every

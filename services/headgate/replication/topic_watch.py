@@ -1,4 +1,4 @@
-"""Looking from time to time whether the topics that an agent reads are still there, and still the same.
+"""Checks regularly whether the topics that an agent reads still exist and have the same ids.
 
 Nobody tells a reader that its topic was deleted, or that a name stands for another topic by now, whose offsets mean
 something else. The owner looks as often (coordinator/core/feeds/discovery.py), but only an agent stops a span at once.

@@ -1,4 +1,4 @@
-"""Reads the ends of transactions beside the lanes, and says of each span to which time it is complete.
+"""Reads transaction ends beside the lanes, and computes the time up to which each span is complete.
 
 One thread and, per transaction topic, one reader for all spans of the agent. An END is told to the spans that it counts
 changes of; of the others it says that they wait for nothing new. What is applied is told by the spans' progress, and,

@@ -1,4 +1,4 @@
-"""The process that Spark's Python workers are forked from: Spark's own daemon, without what made each task wait.
+"""The process that forks Spark's Python workers: Spark's own daemon, without the delays of each task.
 
 A lane runs a job per batch, several a second, so what every task pays before its first row counts (docs/adr/0018):
 

@@ -1,1 +1,1 @@
-"""The role loop for any kind of owner: campaign, replay, announce, fencing, timers. role.py is where to begin."""
+"""The role loop for any kind of owner: election, replay, announcement, fencing, timers. Start with role.py."""

@@ -1,4 +1,4 @@
-"""A role before it serves: it tails its topics, decides when to campaign, and replays to the end once it has won.
+"""A role before it serves: it tails its topics, decides when to stand for election, and replays after it is elected.
 
 One Candidate is one life of a role, from an empty state on; whatever goes wrong, the role drops it and makes another.
 All it reads goes through ``evolve``, whoever wrote it, so a standby's state is always the log's and a take-over only

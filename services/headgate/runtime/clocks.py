@@ -1,4 +1,4 @@
-"""The clock by which a process judges how long it has not heard from others."""
+"""The clock by which a process measures the silence of others."""
 
 import time
 from typing import Final

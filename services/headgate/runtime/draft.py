@@ -1,4 +1,4 @@
-"""A decision while it is being made: records, effects and timers so far, laid over the state.
+"""A decision in progress: records, effects and timers so far, on top of the state.
 
 ``decide`` must not change the state's records, yet one input can mean many steps: an agent dies, its spans are lost,
 each gets another agent, and each agent has only so many places. A Draft collects the new record of each key, once per

@@ -1,4 +1,4 @@
-"""What an owner logs about its effects: each answer once, not again with every try that ends like the one before."""
+"""Logs the results of an owner's effects, without repeating those of retries that end alike."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""What tells one kind of owner from another: all that the role loop has to know of a service that it serves.
+"""The differences between kinds of owners: everything that the role loop must know about a service.
 
 A kind brings its topics, its two keys on announce, and, where its owner watches other processes (a coordinator watches
 sessions), a function that reads signs of life off the log. Its machine is handed to the role beside it.

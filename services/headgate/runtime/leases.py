@@ -1,4 +1,4 @@
-"""Who is still there: the leases of holders as their owner sees them, and the owner's as a standby sees it.
+"""Leases: those of holders as their owner sees them, and the owner's as a standby sees it.
 
 A lease is a length of time by the watcher's own monotonic clock since it last read a record of the holder; clocks of
 different machines are never compared. Silence heard by a watcher that was itself behind proves nothing, so a lease

@@ -1,4 +1,4 @@
-"""What a pure machine is, and the vocabulary it shares with the loop that drives it.
+"""The interface of a pure machine, and the types that it shares with the role loop.
 
 A machine is three functions over a state that only it understands::
 

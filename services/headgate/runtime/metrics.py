@@ -1,4 +1,4 @@
-"""What owner roles count, under the names that dashboards use; the rest of a service's metrics is in observability."""
+"""Metrics of owner roles, under the names that dashboards use. Other metrics are in observability."""
 
 from collections.abc import Callable, Iterable
 from typing import Final

@@ -1,4 +1,4 @@
-"""A process that could own shards says that it is there: on announce, five times a lease; deleted at its end.
+"""Announces a process that could own shards, on announce, five times a lease. Deleted at its end.
 
 Owners are heard by their own heartbeats; a process that owns nothing would be unknown without this, and nobody could
 give it a share (roster.py). It is a hint and no more: a heartbeat that is not acknowledged is logged and forgotten.

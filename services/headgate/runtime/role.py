@@ -1,4 +1,4 @@
-"""The role loop: how one process becomes, is, and ceases to be the owner of a shard, with Kafka as the only judge.
+"""The role loop: how one process becomes, is, and stops being the owner of a shard. Kafka alone decides.
 
     STANDBY ──campaign──▶ CAMPAIGNING ──init──▶ REPLAYING ──at end──▶ SERVING ──step_down──▶ ENDED
        ▲ tails its topics    fences the last owner   to the end captured     turns (term.py)

@@ -1,4 +1,4 @@
-"""How processes of one kind of owner share its shards, without anybody who could tell them: each reads the same log.
+"""The assignment of shards to processes of one kind, without a central decision: each reads the same log.
 
 On announce stand every shard's owner and every living process (``member/<id>``, Presence). So each role knows who
 owns how many shards and who else could, and all of them come to the same answer to two questions:

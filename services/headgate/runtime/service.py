@@ -1,4 +1,4 @@
-"""An owner as a process sees it: one role loop per shard, each on a thread of its own, and workers for effects.
+"""The owner service of a process: one role loop per shard, each on its own thread, and workers for effects.
 
 Processes share the shards among themselves (roster.py); each says that it is there by a heartbeat of its own.
 

@@ -1,4 +1,4 @@
-"""Who a role is, what it reads and where its facts go; and what it counts for metrics."""
+"""The identity of a role, the topics it reads and writes, and its metrics."""
 
 from typing import Final
 

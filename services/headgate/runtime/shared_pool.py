@@ -1,4 +1,4 @@
-"""Threads for calls that may block, in which no holder's calls can keep all others waiting.
+"""Threads for calls that may block, so that one holder's calls cannot block all others.
 
 A holder is what calls wait for together, such as a database server. When it does not answer, its calls fill its own
 share of the threads and queue up behind each other; calls to other holders go on.

@@ -1,4 +1,4 @@
-"""Places that several holders share, of which none can take so many that the others have to wait for it."""
+"""A limited number of slots for several holders, none of which can take so many that the others wait."""
 
 
 class Shares:

@@ -1,4 +1,4 @@
-"""The timers of one term: names with deadlines, given back when they have run out.
+"""The timers of one term: names with deadlines, returned when they expire.
 
 A timer belongs to the term that set it and dies with it. Cancelled and replaced timers stay in the heap until they
 come to its top, so setting and cancelling cost O(log n) and nothing is ever searched.

@@ -1,4 +1,4 @@
-"""When a batch as a whole is refused: what of it can be applied, in the order of the log, and which changes cannot.
+"""Finds the changes of a refused batch that can be applied, in the order of the log, and those that cannot.
 
 The last words of a batch can break a rule that its changes one after the other would not (a unique value handed from
 row to row), and one bad value must not hold back the good changes around it. So what is refused is halved until it is

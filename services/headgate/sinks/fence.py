@@ -1,4 +1,4 @@
-"""What a progress row allows and refuses, the same in every database: pure decisions on rows already read.
+"""The rules of the fence: pure decisions on a progress row that was read, the same in every database.
 
 A sink reads its rows, under whatever lock it needs, and asks here; the texts are what people see.
 """

@@ -1,4 +1,4 @@
-"""A change that stops for columns that the table does not have, with what its event says of them."""
+"""A change that stops because the table does not have its columns, with their description from the event."""
 
 from collections.abc import Mapping
 

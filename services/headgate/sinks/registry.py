@@ -1,4 +1,4 @@
-"""From a feed's sink description to a sink. Which sinks there are is told in config/plugs.py, one line each.
+"""Creates sinks from a feed's sink description. config/plugs.py lists the sinks.
 
 Importable wherever changes are applied (Spark's Python workers too): nothing here needs Spark or Kafka.
 """

@@ -1,4 +1,4 @@
-"""Writing rows that no change brought: copied from the source, at a position of the log (docs/adr/0110)."""
+"""Writes rows without a change event: copied from the source, at a position of the log (docs/adr/0110)."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable

@@ -1,4 +1,4 @@
-"""What is said at a feed's creation of target tables that do more than store what they are given."""
+"""Warnings at a feed's creation about target tables with triggers or rules that fire on Headgate's writes."""
 
 from collections.abc import Iterable
 

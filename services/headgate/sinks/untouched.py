@@ -1,4 +1,4 @@
-"""Whether a feed has written to a table yet: one that is missing is either still to be created, or was dropped."""
+"""Whether a feed has written to a table yet: a missing table is either still to be created, or was dropped."""
 
 from typing import Protocol, runtime_checkable
 

@@ -1,1 +1,1 @@
-"""What a feed reads: topics, partitions, offsets and what retention has left of them."""
+"""The source of a feed: topics, partitions, offsets, and the records that retention has left."""

@@ -1,4 +1,4 @@
-"""Reads a little of many partitions, for some seconds at most: one that does not answer in time tells nothing."""
+"""Reads a few records of many partitions within a time limit. A partition that does not answer in time is skipped."""
 
 import time
 from collections.abc import Callable, Mapping

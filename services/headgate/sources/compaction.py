@@ -1,4 +1,4 @@
-"""What compaction may have taken out of a source topic: said when a feed is made, for afterwards nothing shows it.
+"""Warns about changes that compaction may have removed from a source topic, which nothing shows later.
 
 A compacted topic keeps the newest record of each key, and of older ones none or all. A row whose records are whole
 comes out right all the same, and a tombstone is read as a delete; what does not come out right is told by the format.

@@ -1,4 +1,4 @@
-"""What a connector has changed before an event is written, as far as a feed's creation can tell it, with the way out.
+"""Warnings about values that a connector has changed, as far as the feed's creation can detect them.
 
 No sink can correct it, and nothing shows it afterwards but `headgate verify`. docs/types.md has the whole list.
 """

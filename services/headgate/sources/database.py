@@ -1,4 +1,4 @@
-"""The database that a feed's changes come from (``source.database``): where it is, and its one spelling."""
+"""The source database of a feed (``source.database``), and its normalized address."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Looking again at the source of a feed that runs: what is new, what is gone, what has grown.
+"""Repeated checks of a running feed's source: new topics, missing topics, added partitions.
 
 A topic that matches the feed's pattern since the last look is read from its earliest record on, wherever the feed
 itself began: all that it holds is new. One topic's trouble is told, and no other topic waits for it.

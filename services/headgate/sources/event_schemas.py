@@ -1,4 +1,4 @@
-"""Which columns a topic's newest events describe, for tables that are created without their source's catalogue."""
+"""The columns that a topic's newest events describe, for tables that are created without the source's catalogue."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Where a source topic begins and ends, where a time lies in it, and whether what is still to be read is still there.
+"""The first and last offsets of source topics, offsets of a time, and whether unread records still exist.
 
 An offset that retention has deleted is a hard error and never a skip: the changes between it and what is left are
 gone, and the table would be wrong from then on without anybody noticing.

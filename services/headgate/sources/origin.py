@@ -1,4 +1,4 @@
-"""Where the changes of a topic come from, as far as they say it themselves: Debezium's ``source`` block.
+"""The database that a topic's changes come from, according to Debezium's ``source`` block.
 
 It names connector, database, schema and table, and no server: two servers may have databases and tables of the same
 names, so this alone proves nothing (the owner asks the sink as well). Only the last records of each partition are

@@ -1,4 +1,4 @@
-"""What the newest records of a feed's topics tell before the feed is accepted.
+"""Checks a feed's format against the newest records of its topics before the feed is accepted.
 
 Two things: whether the records are in the feed's format, and what the connector seems to have changed in them already
 (docs/types.md, "What no sink can correct"). Records that cannot be read just now, and topics without any, tell nothing.

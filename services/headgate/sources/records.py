@@ -1,4 +1,4 @@
-"""A stretch of a source topic, record by record: for what looks back at the log, and not for what is replicated."""
+"""Reads a range of a source topic, record by record, for inspection and not for replication."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""Schemas by id, from a registry that speaks Confluent's REST interface: Confluent's, Karapace, Apicurio and others.
+"""Schemas by id, from a registry with Confluent's REST API: Confluent's, Karapace, Apicurio and others.
 
 Feeds ask two questions: ``GET /schemas/ids/<id>``, and, when a feed is created, ``GET /schemas/types``, whose
 answer shows that there is a registry, that it lets us in and that it has Avro. A decoder asks once per id and

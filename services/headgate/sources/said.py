@@ -1,4 +1,4 @@
-"""Which table the newest events of a topic name."""
+"""The table that the newest events of a topic name."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,4 +1,4 @@
-"""Which table of the source a topic's changes are of."""
+"""The source table that a topic's changes belong to."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Which options a feed's tables have: looked up by a table's plan, and checked when the feed is accepted."""
+"""The options of a feed's tables: looked up by a table's plan, and checked when the feed is accepted."""
 
 from collections.abc import Iterable
 

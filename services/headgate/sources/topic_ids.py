@@ -1,4 +1,4 @@
-"""Kafka's own ids of topics: a topic that was deleted and made again under its name is another one.
+"""Kafka's ids of topics, by which a re-created topic is distinguished from the old one of the same name.
 
 Offsets say how far a topic has been read, and start again with each topic. So whoever remembers an offset remembers the
 id of the topic that it is of, and reads nothing of a topic with another id. Ids are asked for *before* offsets: what is

@@ -1,4 +1,4 @@
-"""Settings of source topics, as their broker tells them."""
+"""Settings of source topics, read from the broker."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Which topics a feed reads, and which sink table each of them goes to.
+"""The topics that a feed reads, and the sink table of each.
 
 One source topic holds one table's changes; the table's name comes from the topic's by the template in the feed's
 spec. Or it holds those of several, which the feed names (``source.tables``). Resolved when a feed is accepted: what is

@@ -1,4 +1,4 @@
-"""The topic on which Debezium says when transactions end: whether it can be used, and reading it beside the tables.
+"""Debezium's topic of transaction ends: checks that it can be used, and reads it beside the tables.
 
 How far a table is in the order of commits is told by its last applied change. After a restart that one is read again:
 it stands right before the sink's position. ENDs are then read from a little earlier on, by the records' own times,

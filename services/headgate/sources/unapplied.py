@@ -1,4 +1,4 @@
-"""How old the oldest change is that a table has not applied, whether or not anybody applies anything.
+"""The age of the oldest change that a table has not applied, whether or not anything is being applied.
 
 A position below the end of its partition says little by itself: a table that gets on is always a little behind, and
 behind a position there may be nothing but transaction markers. So a partition counts once it is behind at the same

@@ -1,4 +1,4 @@
-"""What a session says of itself, made here for the agent as for whoever plays one (simulation, search, scenarios).
+"""A session's announcements, shared by the agent and everything that simulates one.
 
 Once each of them made these records by itself, and the agent alone said the wrong schema version (docs/bugs.md, B11).
 """

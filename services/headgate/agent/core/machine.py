@@ -1,4 +1,4 @@
-"""What a session of an agent must do, as a pure machine: dispatch records in, task actions and reports out.
+"""A session of an agent as a pure machine: dispatch records in, task actions and reports out.
 
 The owner never calls an agent. It writes who may do what with a span (SpanDispatched), and the agent reads there what
 is meant for its session. From the newest record of a span follows a **directive**, from the task's state and the

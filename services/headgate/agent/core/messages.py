@@ -1,4 +1,4 @@
-"""What goes in and out of an agent's machine: inputs, and the effects it asks its executor for."""
+"""Inputs of an agent's machine, and the effects that it requests from its executor."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What a session of an agent knows: the newest records that concern it, and how one more is adopted.
+"""The state of an agent's session: the newest records that concern it, and how another one is adopted.
 
 ``evolve`` is the only thing that changes it. A stale owner's record cannot come in behind a newer owner's.
 """

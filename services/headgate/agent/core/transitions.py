@@ -1,4 +1,4 @@
-"""What an agent does about a span: one table of (what its task is, what the owner asks) → what to ask of the executor.
+"""An agent's actions on a span: one table of (state of its task, directive of the owner) → action of the executor.
 
 The owner's newest record of a span asks a **directive** of a session (machine.py reads it off the record); the task's
 state and the directive give the **action**. Every pair that can occur has a line; any other is a contradiction on the

@@ -1,4 +1,4 @@
-"""What an agent's tables have done, summed up by feed, for metrics.
+"""Counters of an agent's tables, summed by feed, for metrics.
 
 A table's own counts start again with each claim, in this process or another. Here they become counts that only grow
 while the process lives, as rates need them. They are read about once a second: what a table did after its last reading

@@ -1,4 +1,4 @@
-"""What a session reads: announce, changefeed and dispatch of every shard, from the beginning and then as it comes.
+"""The reader of a session: announce, changefeed and dispatch of every shard, from the beginning.
 
 If the log fails, the session waits until its own lease is over. A Kafka client that stops delivering is replaced
 (eventlog/lasting_reader.py). Until all is read again the session is ``blind``: it does not see what its owners decide,

@@ -1,4 +1,4 @@
-"""The agent's process: one session after the other, until it is asked to stop.
+"""The agent's process: one session after the other, until it is stopped.
 
 A session is a loop of turns around the machine, from its first heartbeat to its end. It announces itself at once, and
 **starts** until its executor is warm: it answers no owner yet, so none assigns it a table

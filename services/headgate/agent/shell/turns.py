@@ -1,4 +1,4 @@
-"""A session's turns around the machine, without a clock of their own: the part that the simulator drives as it is.
+"""A session's turns around the machine, without a clock of their own, so that the simulator can drive them.
 
 Inputs are decided one after the other, their facts are written, and only then effects run: nothing is done that nobody
 could read about. The lease is asked before every effect, so that a process which slept through it does nothing but die.

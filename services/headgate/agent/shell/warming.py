@@ -1,4 +1,4 @@
-"""Making ready what executors run on (a Spark session takes 8 s, on a busy machine a minute), beside a session.
+"""Prepares the executor's runtime beside a session (a Spark session takes 8 s, on a busy machine a minute).
 
 A session heartbeats and reads along until then. One that ends before leaves the work to the next: it goes on as it is.
 """

@@ -1,1 +1,1 @@
-"""The coordinator decides, pure: replication.py has every transition of a span, machine.py which rule answers what."""
+"""The coordinator's decisions, pure: replication.py has every transition of a span, machine.py the rule per input."""

@@ -1,4 +1,4 @@
-"""The coordinator's draft: what is true of spans, feeds and sessions, with everything decided so far."""
+"""The coordinator's draft: the state of spans, feeds and sessions, with everything decided so far."""
 
 from typing import Any
 

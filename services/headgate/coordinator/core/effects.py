@@ -1,4 +1,4 @@
-"""What the coordinator wants done outside its pure machine, and the words in which the service answers.
+"""Effects that the coordinator requests outside of its pure machine, and their results.
 
 The service runs an effect after the commit of the decision that asked for it, and returns ``EffectFinished(effect,
 result)``. Effects are idempotent: a new owner asks again for every one whose result is not on the log.

@@ -1,4 +1,4 @@
-"""Indexes over the folded records: the answers that ``decide`` needs at every event, kept up to date at every record.
+"""Indexes over the records, updated with every record, for the queries that ``decide`` makes at every event.
 
 Per feed: which spans it plans, how many are open or broken, which are not replicating, and the merged positions. Over
 all feeds: which spans need an agent, which need to be closed. Per session: its roles, those just starting, and the

@@ -1,4 +1,4 @@
-"""The coordinator as a kind of owner: its topics and keys, and how it is told that an agent's session lives."""
+"""The coordinator as a kind of owner: its topics, its keys, and the heartbeats of agents' sessions."""
 
 from typing import Final
 

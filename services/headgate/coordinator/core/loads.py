@@ -1,4 +1,4 @@
-"""How busy each span is, measured from what its agents report anyway, at a cost per report and none per idle span.
+"""The load of each span, from its agents' reports, at a cost per report and none per idle span.
 
 A report says how many bytes its role has moved since its claim. The difference to the role's report before is added to
 the present *round*; a round that is over gives bytes per second of the spans that moved any. This is memory of one term

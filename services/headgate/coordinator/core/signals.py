@@ -1,4 +1,4 @@
-"""What role holders' words and losses mean for a span: signals, and the causes of the steps they lead to.
+"""The meaning of role holders' reports and losses for a span: signals, and the causes of the steps.
 
 All is read off the span's record, the newest word of each role holder, and who is still there; nothing is remembered,
 so a new owner finds the same signals as the one before.

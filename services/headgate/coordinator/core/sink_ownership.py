@@ -1,4 +1,4 @@
-"""Which feed writes which table of which sink: no table may have two writers, under whatever names of its database."""
+"""The feed that writes each table of a sink: no table may have two writers, under any name of its database."""
 
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""How a span stands, read off its record: the few questions that indexes, drafts and schedulers ask at every change."""
+"""Predicates on a span's record that indexes, drafts and schedulers evaluate at every change."""
 
 from headgate.records.control import (
     Assignment,

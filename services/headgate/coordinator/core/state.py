@@ -1,4 +1,4 @@
-"""What a coordinator knows: the newest record of every key, indexes derived from them, and one term's memory.
+"""The coordinator's state: the newest record of every key, indexes derived from them, and one term's memory.
 
 Three parts, told apart because they live differently:
 

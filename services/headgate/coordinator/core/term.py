@@ -1,4 +1,4 @@
-"""One owner's memory for one term: what it has seen, asked for or begun that no record says.
+"""One owner's memory for one term: observations, requests and effects that are in no record.
 
 Which answers came live, whose timer runs, is the barrier open, what an operator's long request is still about.
 ``decide`` writes it, nothing else; it dies with the term, as the loop's timers do, and a new owner makes its own from

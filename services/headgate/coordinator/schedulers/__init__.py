@@ -1,1 +1,1 @@
-"""Small pure functions that say which session should get which span; the first one with work uses the free capacity."""
+"""Pure functions that propose which session gets which span; the first one with work uses the free capacity."""

@@ -1,4 +1,4 @@
-"""How much each session can still take: the read-only view that every scheduler gets, and what it hands out of it."""
+"""The free capacity of each session: the read-only view that schedulers get, and how they draw from it."""
 
 import heapq
 from collections.abc import Callable, Collection, Iterable

@@ -1,4 +1,4 @@
-"""What a scheduler is: a value that says its name, when it is asked, and what it proposes.
+"""The interface of a scheduler: its name, when it is called, and what it proposes.
 
     view of the round ──▶ propose ──▶ moves ──▶ begun by the core, one after the other
 

@@ -1,4 +1,4 @@
-"""Even: an agent that joins, or comes back, gets its share of the spans from those that hold more, a few at a time.
+"""Even: an agent that joins or returns gets spans from agents that have more, a few at a time.
 
 By number: what it will have to carry nobody knows before it has it; whoever turns out too busy is relieved by load
 (balance.py), which rests while spans are on their way to a joiner. It cannot go back and forth. Spans go to a joiner

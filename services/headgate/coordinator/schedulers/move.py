@@ -1,4 +1,4 @@
-"""Move: one span goes where an operator says, if that agent can take it just now."""
+"""Move: one span goes to the agent that an operator names, if that agent can take it now."""
 
 from collections.abc import Iterable
 

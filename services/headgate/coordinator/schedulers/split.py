@@ -1,4 +1,4 @@
-"""Split: a table that is too busy for one agent is divided, and made whole again when it has long been quiet.
+"""Split: a table that is too busy for one agent is split, and merged again when it has long been quiet.
 
 Moving cannot help where one table alone is more than an agent's share. It must not flap: a table has to be *hot* for a
 minute before it is divided and *cold* for five before it is made whole, between the two lies a wide band in which

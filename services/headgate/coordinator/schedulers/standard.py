@@ -1,4 +1,4 @@
-"""The schedulers that a coordinator has if nobody says otherwise, in the order in which they are asked.
+"""The default schedulers of a coordinator, in the order in which they are called.
 
 The order is that of TiCDC's scheduler v3, with even and split added. An operator's move is begun when it is asked for.
 """

@@ -1,1 +1,1 @@
-"""The coordinator as a process: role loops on threads, and its effects performed."""
+"""The coordinator as a process: role loops on threads, and the execution of its effects."""

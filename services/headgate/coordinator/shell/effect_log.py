@@ -1,4 +1,4 @@
-"""What a coordinator logs about its effects. A feed's source is checked every ten seconds for as long as it runs."""
+"""Logs the coordinator's effects. A running feed's source is checked every ten seconds."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""The coordinator's effects, run: what a new feed means in the world outside, and cleaning up after a removed one.
+"""Executes the coordinator's effects: resolves new feeds at brokers and databases, and cleans up removed ones.
 
 Every check is made before a feed is accepted, because afterwards there is nobody to tell: sources exist, tables exist
 with keys and rights, no two topics go to one table. What is wrong is refused with its reason; what only cannot be

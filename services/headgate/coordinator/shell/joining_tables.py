@@ -1,4 +1,4 @@
-"""Which new tables may join a running feed: each is checked as a feed's tables are when it is created.
+"""Checks whether new tables may join a running feed, in the same way as at its creation.
 
 A topic in another format, or one that the feed itself writes, is left out: the feed could never apply it, and its
 checkpoint would wait for it for ever. A table that the sink lacks or refuses joins all the same: its agent reports the

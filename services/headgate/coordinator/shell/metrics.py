@@ -1,4 +1,4 @@
-"""What the owner of a shard knows about its feeds, as metrics: tables that are held, and how old what they hold is.
+"""Metrics of a shard's owner about its feeds: tables without progress, and the age of their oldest change.
 
 Agents export what they see themselves. A table that no agent runs, or whose agent is silent, shows here only.
 """

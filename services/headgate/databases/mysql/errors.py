@@ -1,4 +1,4 @@
-"""What MySQL's and MariaDB's errors mean, and what of their text may be shown."""
+"""The meaning of MySQL's and MariaDB's errors, and the parts of their text that may be shown."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""Names and texts as a statement needs them."""
+"""Names and texts, quoted for statements."""
 
 from typing import Final
 

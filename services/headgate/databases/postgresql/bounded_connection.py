@@ -1,4 +1,4 @@
-"""A session that waits as long as the server is at work, and no longer (see network_timeouts)."""
+"""A session that waits only while the server is at work (see network_timeouts)."""
 
 from collections.abc import Callable, Generator
 from time import monotonic

@@ -1,4 +1,4 @@
-"""What PostgreSQL's errors mean, and what of their text may be shown."""
+"""The meaning of PostgreSQL's errors, and the parts of their text that may be shown."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""Sessions that run none but the server's own functions and operators, whatever their user's search path is.
+"""Sessions that use only the server's own functions and operators, whatever their user's search path is.
 
 Whoever may create objects in a schema of the search path could otherwise put a function or an operator there that fits
 a statement better than the server's own, and it would run with the rights of the session's user (CVE-2018-1058). So

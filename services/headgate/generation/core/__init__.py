@@ -1,1 +1,1 @@
-"""What both rooms use: ids, tokens, topologies, the maps of logs, and the state, draft and term of the owner."""
+"""Shared by both rooms: ids, tokens, topologies, the maps of logs, and the state, draft and term of the owner."""

@@ -1,4 +1,4 @@
-"""The draft of the owner of generations: sets and writers as they are, with everything decided so far."""
+"""The draft of the owner of generations: sets and writers, with everything decided so far."""
 
 from collections.abc import Collection
 from typing import Any

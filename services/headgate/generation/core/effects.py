@@ -1,4 +1,4 @@
-"""What the owner of generations wants done outside its pure machine, and the words in which the service answers.
+"""Effects that the owner of generations requests outside of its pure machine, and their results.
 
 Effects are idempotent: a new owner asks again for every one whose result is not on the log.
 """

@@ -1,4 +1,4 @@
-"""Random bits for pure code: from one number, the same for everybody who begins with it.
+"""Random bits for pure code: a deterministic sequence from one number.
 
 The generator is splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 """

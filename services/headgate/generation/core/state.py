@@ -1,4 +1,4 @@
-"""What the owner of generations knows: the newest record of every key, maps made of them, and one term's memory.
+"""The state of the owner of generations: the newest record of every key, their maps, and one term's memory.
 
 ``evolve`` folds records into one map per kind of key; ``digest`` is of these only. A generation's map is made of its
 chunks when it is asked for, and kept: chunks never change. The term is what this owner has set out to do that no record

@@ -1,4 +1,4 @@
-"""A stream's id: 128 bits that say where the stream lies on the ring and which range of its generation it serves.
+"""A stream's id: 128 bits with its place on the ring and the index of its range.
 
 From the highest bit: ``token`` (64 bits, signed), ``random`` (38), ``index`` of the range (22), ``version`` (4). An id
 is kept and compared as 16 bytes, the highest first, without sign: so ids order as any store of bytes orders them.

@@ -1,4 +1,4 @@
-"""One owner's memory: what it has set out to do that no record says. It dies with the term, and no digest is of it."""
+"""One owner's memory for one term: intentions that are in no record and in no digest."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""What stands on the log about timestamp sets, and what follows of it alone: which row is next, what may be removed.
+"""The records of timestamp sets, and what follows from them: the next row, and what may be removed.
 
 A generation's rows are written in this order: its ring and its place in the set, so that everybody who writes knows
 that there is one; its descriptions; its streams; its timestamp. A reader looks for timestamps: whoever sees one sees

@@ -1,4 +1,4 @@
-"""Tokens: where a key lies on the ring, which shard owns it, and the first token that a shard owns in a range.
+"""Tokens: the place of a key on the ring, the shard that owns it, and a shard's first token in a range.
 
 A token is a signed 64-bit number. ``MIN_TOKEN`` lies before all keys and ``MAX_TOKEN`` behind all of them; no key has
 either. Shards own tokens in turns ("biased-token-round-robin"): the ring is cut into 2 ** ignore_msb equal pieces, and

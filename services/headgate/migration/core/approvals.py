@@ -1,4 +1,4 @@
-"""Approvals: a migration at a connection that requires it waits until another user than its submitter approves it.
+"""Approvals: a migration may have to wait until a user other than its submitter approves it.
 
 Who somebody is, their own command says (``requested_by``); nothing here can check it. What can be checked is the topic
 on which an approval is stored: Kafka decides who may write there (docs/migrations.md).

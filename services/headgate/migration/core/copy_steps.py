@@ -1,4 +1,4 @@
-"""Which step of an online change comes next, by what is seen at the database, at the feed and on the log.
+"""The next step of an online change, from the state of the database, the feed and the log.
 
 The copy of the table gets its rows in two ways, one after the other, never both at once:
 

@@ -1,4 +1,4 @@
-"""The migration owner's draft: what is true of migrations, with everything decided so far."""
+"""The migration owner's draft: the state of migrations, with everything decided so far."""
 
 from collections.abc import Iterator
 from typing import Any, Final

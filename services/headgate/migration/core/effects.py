@@ -1,4 +1,4 @@
-"""What the scheduler wants done at a database, and what can come of it.
+"""Effects that the scheduler requests at a database, and their results.
 
 Each effect carries the migration's record as it was committed, so whoever runs it needs no memory of its own, and the
 term of the owner that wants it: at the database, nothing that an earlier owner still does may land after it. Each can

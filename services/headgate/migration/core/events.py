@@ -1,4 +1,4 @@
-"""What has happened to a migration between two records of it: the lines of the service's log, and what is counted."""
+"""Events of a migration between two of its records: lines of the service's log, and counters."""
 
 from typing import Any, Final
 

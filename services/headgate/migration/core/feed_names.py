@@ -1,4 +1,4 @@
-"""The feeds that a migration creates, by name: into its copy, and into the table before it."""
+"""Names of the feeds that a migration creates: into its copy, and into the old table."""
 
 from hashlib import sha256
 

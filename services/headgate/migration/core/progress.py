@@ -1,4 +1,4 @@
-"""How far a running migration is: what looks at it find, and what tools report of themselves.
+"""A running migration's progress: from checks of it, and from the reports of tools.
 
 Progress is recorded when it says something new: a new stage at once, rows at most every few seconds. A tool's report
 is a sign of life, and its progress. That it is done, or has failed, it may say too: then it is looked at once, for only

@@ -1,4 +1,4 @@
-"""What operators ask of the owner: each request gets one outcome.
+"""Operators' requests to the owner: each request gets one outcome.
 
 ``refused`` changed nothing and says why; ``done``; ``failed``; ``accepted`` while it is under way. A submission is
 examined at its database before it is accepted, one at a time per database, so that the order of submission is kept.

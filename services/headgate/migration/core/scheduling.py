@@ -1,4 +1,4 @@
-"""One tick: who is admitted, who runs, who may cut over, who has been silent for too long, what is dropped.
+"""One tick: admissions, launches, cut-overs, stale migrations, and artifacts to drop.
 
 The order of a tick is Vitess's (go/vt/vttablet/onlineddl): retry after a lost owner, admit, conclude what has
 nothing to do, start, look after what runs, find what is stale, clean up. A tick admits one and starts one; a burst of

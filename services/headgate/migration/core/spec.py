@@ -1,4 +1,4 @@
-"""A migration as its operator describes it: the JSON in a submit request, and what of it the scheduler goes by.
+"""A migration as its operator describes it: the JSON of a submit request, and the fields that the scheduler uses.
 
 Only names and types are checked here. Whether the statement can be done is looked up at the database
 (``ExamineMigration``), before the migration is accepted.

@@ -1,4 +1,4 @@
-"""What the log says of migrations, and how a record changes it: per key, nothing else.
+"""The state of migrations on the log, and how a record changes it: per key, nothing else.
 
 Beside it, ``Term`` is one owner's memory, from its election to its end: what it has asked for, when it heard of whom.
 ``decide`` writes it, nothing else; no digest covers it.

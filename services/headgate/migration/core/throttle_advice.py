@@ -1,4 +1,4 @@
-"""What an operator can do about a reason for which a copy waits, by the kind of the reason."""
+"""Advice for an operator whose copy waits, by the kind of the reason."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What can happen to one migration, and what becomes of it. Every transition is in this file.
+"""All transitions of a migration, in one table.
 
 ::
 

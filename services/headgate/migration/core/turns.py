@@ -1,4 +1,4 @@
-"""Whose turn it is: which migrations may run beside each other, and which wait for others of their context.
+"""Which migrations may run beside each other, and which wait for others of their context.
 
 The scheduler goes by these rules, and ``headgate why`` explains a wait by them. They follow from the records alone.
 """

@@ -1,4 +1,4 @@
-"""How far feeds are behind, for a copy that is not to slow them down: asked of the log and of the source topics.
+"""The lag of feeds that a copy must not slow down, from the control topics and the source topics.
 
 A feed's lag is the age of its oldest change that is not applied. Positions are those that its agents have written to
 the checkpoint topic, as for `headgate why`; how old a change is, the source topic says by its records' times.

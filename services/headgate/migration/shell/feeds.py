@@ -1,4 +1,4 @@
-"""The feed into a copy, as its migration's owner deals with it: by requests and records, like any other program.
+"""The feed into a copy, which the migration's owner controls by requests and records like any other program.
 
 Whatever is asked is asked again by the next owner, so each request is made only if the feed's record says that it is
 still to be made.

@@ -1,4 +1,4 @@
-"""What the owner of migrations counts, and what it writes to its log: both from the records that it commits."""
+"""Metrics and log lines of the owner of migrations, both from the records that it commits."""
 
 import time
 from collections import Counter

@@ -1,4 +1,4 @@
-"""``/schema-migration/report-status``: where pt-online-schema-change and gh-ost say how they are, as in Vitess.
+"""``/schema-migration/report-status``: status reports of pt-online-schema-change and gh-ost, as in Vitess.
 
     GET or POST  ?uuid=<migration>&status=running|complete|failed
                  [&hint=<stage>|ready_to_complete] [&progress=<percent>] [&eta=<seconds>] [&rowscopied=<rows>]

@@ -1,4 +1,4 @@
-"""The end of a table's topic, as the cut-over asks it: where is the event of this change?
+"""The end of a table's topic, in which the cut-over looks for the event of a change.
 
 Of each event only what names the change in the server's log is read, in JSON, or in Avro by the schemas of a registry.
 """

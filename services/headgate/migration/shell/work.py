@@ -1,4 +1,4 @@
-"""The scheduler's effects, run: each goes to the strategy of its migration, whatever goes wrong becomes a result.
+"""Executes the scheduler's effects: each goes to its migration's strategy, and every error becomes a result.
 
 A strategy lives for one migration and one term: what another term has begun in this process is closed first, so that
 nothing of it works on. Effects of one migration come one after the other (the machine sees to that); those of several

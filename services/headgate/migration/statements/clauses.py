@@ -1,4 +1,4 @@
-"""The clauses of schema changes that Headgate knows, and which strategies carry each of them out.
+"""The clauses of schema changes that Headgate knows, and the strategies that support each.
 
 This table is the allow-list: a clause that is not in it is refused. docs/reference/clauses.md is made from it, and the
 readers of both grammars (mariadb.py, postgresql.py) refer to its rows by their keys.

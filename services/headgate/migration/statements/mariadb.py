@@ -1,4 +1,4 @@
-"""Reads statements of MariaDB: ALTER TABLE, CREATE TABLE and DROP TABLE, by a grammar of the clauses that are known.
+"""Parses MariaDB's ALTER TABLE, CREATE TABLE and DROP TABLE, with a grammar of the known clauses.
 
 There is no parser of MariaDB's grammar for Python (docs/adr/0079), so this one is written by hand. It takes only what
 it understands completely: a word that it does not know is an error, never skipped.

@@ -1,4 +1,4 @@
-"""What an ALTER TABLE makes of MariaDB's columns: which one comes from which, and in what order they are afterwards.
+"""The effect of an ALTER TABLE on MariaDB's columns: their origin, and their order afterwards.
 
 MariaDB's columns have no number that survives an ALTER, only a position. So the server's own way from the old list to
 the new one is gone here (``mysql_prepare_alter_table`` in sql_table.cc), and the result is compared with the catalogue.

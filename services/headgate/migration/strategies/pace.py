@@ -1,4 +1,4 @@
-"""How fast a copy may go: as the operator says, and no faster than the database has room for."""
+"""The speed of a copy: limited by the operator, and by the load of the database."""
 
 import math
 import threading

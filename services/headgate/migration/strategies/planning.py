@@ -1,4 +1,4 @@
-"""From two descriptions of a table, before and after, to a plan of how its rows are copied; or why they cannot be.
+"""Plans how a table's rows are copied, from its descriptions before and after; or why they cannot be.
 
 Pure: what the server says comes in, a plan or a refusal goes out. A copy needs a key that both tables have, so that a
 row has one place; it must not lose values in silence, so a type that holds less is refused unless the operator names

@@ -1,4 +1,4 @@
-"""Is there room on the disk for a copy: asked before anything is touched, where it can be known.
+"""Checks whether the disk has room for a copy, before anything is changed, if that can be known.
 
 No server tells how much of its disk is free (MariaDB's plugin DISKS does, where it is installed). But it tells the
 table's file; and if that file is here, on the owner's machine, the file's disk is the one that the copy will fill. A

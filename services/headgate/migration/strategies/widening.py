@@ -1,4 +1,4 @@
-"""Whether every value of one type is a value of another, the same one: what may be copied without a word.
+"""Whether every value of one type is the same value of another: such a change needs no permission.
 
 Types are as the servers write them: ``information_schema`` at MariaDB, ``format_type`` at PostgreSQL. They share few
 names, and where they do, the same holds at both. What is not known to hold every value may lose one.

@@ -1,4 +1,4 @@
-"""A sink table that was altered while Headgate kept in mind what it looked like.
+"""A sink table that was altered while Headgate used a cached description of it.
 
 How rows are written follows from the table's columns and keys, and those are looked up once per session: to look them
 up for each batch would cost more than many a batch. What is kept has a *version*, which one cheap statement reads

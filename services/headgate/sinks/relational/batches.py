@@ -1,4 +1,4 @@
-"""A batch on its way into a database: what is checked before, and what is said of a change that was refused."""
+"""Checks of a batch before it is sent to a database, and the errors of refused changes."""
 
 from collections.abc import Sequence
 from typing import Final

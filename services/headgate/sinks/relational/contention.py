@@ -1,4 +1,4 @@
-"""Getting a lock that somebody else holds: ending dead writers' sessions, waiting for everybody else.
+"""Waiting for a lock that another session holds: sessions of dead writers are ended, others are waited for.
 
 A frozen process keeps its transaction, and with it the locks on the progress rows, for ever. So whoever claims does
 not just wait: a second session finds out who is in the way, and ends those that work for the same feed and table under

@@ -1,4 +1,4 @@
-"""Copied rows as the engine writes them: as upserts and deletes of a batch that moves no position."""
+"""Writes copied rows as upserts and deletes of a batch that moves no position."""
 
 from typing import Any
 

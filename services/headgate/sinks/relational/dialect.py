@@ -1,4 +1,4 @@
-"""What a database brings to the engine; everything else is the same for all of them.
+"""The interface between the engine and a database: everything that differs between databases.
 
 A dialect is a folder. ``connection`` its sessions · ``catalog`` what a table looks like, and whether it can be
 written · ``progress`` the fence's statements · ``staging`` how rows are staged and merged · ``values`` how a value is

@@ -1,4 +1,4 @@
-r"""The texts that a column takes as they are, by its type.
+r"""The texts that a column accepts unchanged, by its type.
 
 A database reads more texts than its types print: PostgreSQL takes ``now`` for a date and ``0x1F`` for a number, MySQL
 takes ``12`` for a time and ``26-2-3`` for a date. Such a text would arrive as another value, or as another one each

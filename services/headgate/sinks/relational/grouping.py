@@ -1,4 +1,4 @@
-"""Reduced changes → groups of rows that one statement can merge: same columns, same completeness, same meaning."""
+"""Groups reduced changes into sets of rows that one statement can merge: same columns, completeness and meaning."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Keys that the source tells apart and the sink does not: rows that would overwrite each other without an error.
+"""Keys that differ at the source and are equal at the sink: such rows would overwrite each other without an error.
 
 Two kinds of column do that. A *collation* that ignores case, or that takes ``a`` and ``a `` for the same, finds another
 row's key where the source has a new one: sinks compare such columns byte by byte as well, and check after each merge

@@ -1,4 +1,4 @@
-"""What a schema says a value is → the text a person would write for it, for columns of text and of JSON.
+"""Converts values by their schema into readable text, for columns of text and of JSON.
 
 A connector sends a decimal as bytes, a date as a number of days: in a column of its own type a sink knows what that
 is, in a column of text only the schema does. Without a schema such values arrive as they are.

@@ -1,4 +1,4 @@
-"""When the sink refuses a batch as a whole: how it tries parts of it, and what its refusals mean (see bisection).
+"""Applies parts of a batch that the sink refused as a whole, and interprets its refusals (see bisection).
 
 Everything happens in one transaction, each attempt under a savepoint; the fence is checked first, and changes to set
 aside are safe elsewhere before the commit. A stage that takes no part in the transaction is emptied each time.

@@ -1,4 +1,4 @@
-"""Rows that the sink accepted and did not write: its own triggers and rules may skip a row without an error.
+"""Detects rows that the sink accepted but did not write, because a trigger or rule skipped them.
 
 So what a statement did is compared with what it was given: rows inserted or updated by their number, a deleted row by
 its absence. Where something fires on our writes, it may also write a row under another key: then each row is looked up

@@ -1,4 +1,4 @@
-"""What to do about a value that a database refused, by why it did. The same in every database."""
+"""The remedy for a value that a database refused, by the reason. The same in every database."""
 
 from enum import StrEnum
 

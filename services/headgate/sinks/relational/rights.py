@@ -1,4 +1,4 @@
-"""Rights that a sink's user lacks: all of them in one error, as statements that an administrator can run."""
+"""Rights that a sink's user does not have: all of them in one error, as statements that an administrator can run."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""A database as coordinator and agent see it: check, claim, seal, positions, forget, writers."""
+"""The sink as coordinators and agents use it: check, claim, seal, positions, forget, writers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The source table that a topic's events are of, as a sink keeps it: one row for all partitions, the same everywhere.
+"""The source table of a topic's events, as stored in the sink: one row for all partitions.
 
 A worker knows a topic's table from the first event it met, and forgets it when it ends; another worker would take the
 next event's table for the topic's. So the name is a row at the sink, per (cluster, feed, table, topic), made in the

@@ -1,4 +1,4 @@
-"""Columns that an event spells in another case than the sink's table, at a database that does not tell them apart.
+"""Columns whose case differs between an event and the sink's table, in a database that ignores case.
 
 MySQL and MariaDB compare the names of columns without regard to case, so `Amount` and `amount` are one column there.
 Names of an event are brought to the table's spelling before its changes are reduced, because keys are compared by name.

@@ -1,4 +1,4 @@
-"""A sink table as the engine knows it, and what is said of one that cannot be written, in every database."""
+"""A sink table as the engine knows it, and the errors of one that cannot be written, in every database."""
 
 from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar

@@ -1,4 +1,4 @@
-r"""Values → the text form that COPY and LOAD DATA share: tab-separated, backslash escapes, ``\N`` for NULL.
+r"""Converts values into the text form of COPY and LOAD DATA: tab-separated, backslash escapes, ``\N`` for NULL.
 
 A column at a time, because a row at a time costs four times as much: strings that need no escape are found by one
 search through the whole column.

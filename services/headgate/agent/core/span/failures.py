@@ -1,4 +1,4 @@
-"""Failures in a row, per source partition: one that goes on says nothing of another that is stuck.
+"""Consecutive failures per source partition, because progress of one partition does not help another.
 
 A span's partitions may be in different tasks of a batch, and each has its own order of changes. So each counts for
 itself how often it was stopped without having moved; the span's number is that of the worst.

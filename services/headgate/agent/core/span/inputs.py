@@ -1,4 +1,4 @@
-"""What a span's machine is told, and what it asks for: inputs and effects, as data.
+"""Inputs and effects of a span's machine, as data.
 
 Requests come from the agent's service, answers from the pool that talks to source and sink, facts about lanes from
 lanes and their placement, timers from the executor's control thread.

@@ -1,4 +1,4 @@
-"""What becomes of a span: ``decide`` makes of its state and an input another state, and effects to be performed.
+"""A span's machine: ``decide`` turns its state and an input into a new state and effects.
 
 The states are in states.py, what is told and asked for in inputs.py, which action answers which signal in
 transitions.py, what each action makes in steps.py. A span's state is no record of the log, so there is no ``evolve``:

@@ -1,4 +1,4 @@
-"""How far a span is: where the sink stands, how far its partitions have been read beyond that, and what was counted.
+"""A span's progress: the sink's position, how far its partitions were read beyond it, and counters.
 
 A value. Everything here follows from what was opened, from the batches' results, and from what was read without rows.
 """

@@ -1,4 +1,4 @@
-"""A span's run as a value: what is known of it, and what follows from that. Only machine.py makes another one of it."""
+"""The state of a span's run as a value, with derived properties. Only machine.py creates new ones."""
 
 from collections.abc import Mapping
 from enum import StrEnum

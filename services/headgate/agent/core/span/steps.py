@@ -1,4 +1,4 @@
-"""What each action of the table (transitions.py) makes of a span: another state, and effects, in order."""
+"""The actions of the table (transitions.py): each returns a new state, and effects in order."""
 
 from typing import Any, Final
 

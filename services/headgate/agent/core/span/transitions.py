@@ -1,4 +1,4 @@
-"""The life of a span in an agent: one table of (phase, signal) → action.
+"""The transitions of a span in an agent: one table of (phase, signal) → action.
 
 ::
 

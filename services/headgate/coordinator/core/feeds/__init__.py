@@ -1,1 +1,1 @@
-"""The life of a feed: acceptance, discovery of its tables, checkpoint, and why it is where it is."""
+"""Feeds: acceptance, discovery of tables, checkpoint, and the explanation of their state."""

@@ -1,4 +1,4 @@
-"""What a feed means, found out and recorded: when it is created, updated, or told to go on from somewhere else.
+"""Acceptance of a feed: its spec is resolved and recorded when it is created, updated or repositioned.
 
 The machine knows neither brokers nor sinks. It accepts the request, asks for an effect, and decides on its result, for
 much may have happened since: the name taken, the feed resumed, the request taken back.

@@ -1,4 +1,4 @@
-"""The global checkpoint of a feed: the least over all spans it wants, and what holds it.
+"""The checkpoint of a feed: the minimum over all of its spans, and what holds it back.
 
 It never goes back within an incarnation, and a span that nobody replicates or of which nothing is known yet holds it
 where it is: so does a hole, partitions whose old span is being sealed while the new one waits. Positions are by table,

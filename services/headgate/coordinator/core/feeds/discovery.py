@@ -1,4 +1,4 @@
-"""A feed that runs is checked again from time to time: is its source still what it was when the feed was accepted?
+"""Repeated checks of a running feed: whether its source is still as it was when the feed was accepted.
 
     timer discover ──DiscoverTables──▶ tables that are new join: wanted spans, each from its earliest change
           ▲                     │────▶ what is wrong is told (``FeedRecorded.notices``), and holds nobody else

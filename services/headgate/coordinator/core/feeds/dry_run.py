@@ -1,4 +1,4 @@
-"""Acceptance without consequences: what an owner would say of a feed, asked of a state by somebody who owns nothing.
+"""Acceptance without effects: the outcome of a request for a given state, computed by a process that owns nothing.
 
 The same rules (acceptance.py) judge a draft that is thrown away. What the rules cannot see from a state, the outcome of
 requests made in the meantime, can still be another when the feed is really asked for.

@@ -1,4 +1,4 @@
-"""A feed's states and its record, from an operator's request until it is fulfilled. The requests: requests.py.
+"""A feed's states and its record, from an operator's request until it is fulfilled (see requests.py).
 
     create ──accepted──ResolveFeed──▶ recorded (running) ◀──resume── stopped
                                         │  └──────pause──accepted──▶ every span sealed ──▶ stopped ──update──▶ stopped

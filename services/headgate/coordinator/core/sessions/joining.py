@@ -1,4 +1,4 @@
-"""Agents that join, or come back: which sessions are to get a share of what others hold, and the moves to them.
+"""Agents that join or return: which sessions get spans from others, and the moves to them.
 
 A session joins when its first answer of the term is read and it holds less than an even share of the shard's spans. A
 new owner has not seen who joined when; it takes for a joiner whoever holds less than half a share, unless that is more

@@ -1,4 +1,4 @@
-"""Who is there, who has answered, and the sync barrier at the start of a term.
+"""Live sessions, their answers, and the sync barrier at the start of a term.
 
 The barrier. A new owner dispatches nothing before every live session has answered *its* announcement, or one lease has
 passed. The answer stands behind the session's task reports in the same partition, so once it is read, so are they: the

@@ -1,1 +1,1 @@
-"""The life of a span: review of reports, deadlines, division, and its removal without a sink."""
+"""Spans: review of reports, deadlines, division, and removal without a sink."""

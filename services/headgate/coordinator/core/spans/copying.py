@@ -1,4 +1,4 @@
-"""Copying rows of one table from its source while nothing of it is applied (docs/adr/0110).
+"""Copies rows of one table from its source while its changes are not applied (docs/adr/0110).
 
     accepted ──▶ the table is paused for the request ──▶ all its spans are sealed ──▶ it is resumed, and its span's
     record names the request ──▶ the agent claims, copies, then replicates: done, or fails: failed

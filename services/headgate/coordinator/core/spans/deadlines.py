@@ -1,4 +1,4 @@
-"""What follows when a session has not done in time what a span waits for; how long that is stands in waiting.py.
+"""Consequences of a deadline that a session has missed; waiting.py has the deadlines.
 
     prepare   the target of a move is not warm          the move ends, the table stays where it is
     start     a primary does not begin                  its role has failed; the table goes to another

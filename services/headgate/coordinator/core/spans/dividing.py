@@ -1,4 +1,4 @@
-"""Dividing a table into spans by its source partitions, and making it whole again.
+"""Splits a table into spans by its source partitions, and merges them again.
 
 The feed's record says into which spans each of its tables is divided: that is all there is to it (docs/adr/0010). A
 request writes another plan; what follows is what a span that is no longer wanted, and one that is, lead to anyway:

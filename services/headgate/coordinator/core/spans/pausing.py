@@ -1,4 +1,4 @@
-"""Pausing one table of a running feed, and resuming it (docs/adr/0108).
+"""Pauses one table of a running feed, and resumes it (docs/adr/0108).
 
 The feed's record names its paused tables. Their spans are not wanted, so they end as those of a paused feed do: they
 are closed, sealed at the sink, and assigned to nobody until the table is resumed. There is no other transition.

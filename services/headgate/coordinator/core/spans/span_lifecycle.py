@@ -1,4 +1,4 @@
-"""From what sessions say to what happens to a span: signals, and what hangs on the steps they lead to.
+"""Turns sessions' reports into transitions of spans: signals, and the consequences of each step.
 
 Signals are *level-triggered*: ``review`` looks at the span's record, at the newest word of its role holders and at
 who is still there, and applies what follows until nothing does. It can be repeated at will, so a new owner reviews

@@ -1,4 +1,4 @@
-"""Where a span stands on its way to being replicated: stage, agent, what is the case, what to do. All texts are here.
+"""A span's stage on the way to replication: stage, agent, state and advice. All texts are here.
 
 The checkpoint record, ``headgate why`` and whoever else tells people about a span say the same, because they ask here.
 The answer follows from the log alone, so that it can be given by a process that is no owner.

@@ -1,4 +1,4 @@
-"""How long the owner waits for a session, and for whom it waits no longer. Memory of one term: a new owner waits again.
+"""How long the owner waits for each session. Memory of one term: a new owner waits again.
 
 Three waits are for something that a session does by itself, though its heartbeats may continue while it hangs (what
 acts on their ends is in deadlines.py):

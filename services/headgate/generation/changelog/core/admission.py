@@ -1,4 +1,4 @@
-"""Writers of a change log that come and go: which life of each may write, and what becomes of its part in a switch.
+"""Admission of a change log's writers: which session of each may write, and its part in a switch.
 
 A life is admitted where no switch could miss it; from then on every switch waits for it, until it has left or was
 fenced.

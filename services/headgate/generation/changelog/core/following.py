@@ -1,4 +1,4 @@
-"""What a writer does about its change log's generations: decided from the newest records, one step at a time.
+"""A writer's next step for its change log's generations, decided from the newest records.
 
 A writer is a source, say one partition of a topic: whatever process writes its changes has its id, one at a time. Each
 process is a *life* of it, with a higher number than the one before. A life asks to be admitted, waits until the owner's

@@ -1,4 +1,4 @@
-"""One life of a writer: what it does, one act after the other; the shell, or a simulation, carries each out.
+"""One session of a writer: its acts in order, which the shell or a simulation carries out.
 
 ``turn`` gives the acts of one look at the newest records. Between two acts a process may stand still for hours, or end:
 the acts are all that others can see of it, so whatever can go wrong with a writer goes wrong between two of them.

@@ -1,4 +1,4 @@
-"""What a writer knows of its own load: how many changes each stream had lately, and a sample of their keys' tokens.
+"""A writer's record of its own load: recent changes per stream, and a sample of their keys' tokens.
 
 The changes of a stream are counted exactly. Of all changes a sample of fixed size is kept, in which each is as likely
 as any other: a reservoir (J. S. Vitter, "Random sampling with a reservoir", 1985), filled by algorithm L, which draws a

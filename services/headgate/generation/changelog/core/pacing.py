@@ -1,4 +1,4 @@
-"""How large a writer's next transaction may be: by what the last ones took.
+"""The size of a writer's next transaction, from the duration of the last ones.
 
 A transaction holds up every reader of its partitions until it ends, so it gets a few seconds only. On a slow link a
 batch of the usual size does not fit into them, and the same batch would fail for ever. So after a batch that timed out

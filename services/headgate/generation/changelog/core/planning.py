@@ -1,4 +1,4 @@
-"""When to split and merge the streams of a change log, and which: by their load.
+"""Plans splits and merges of a change log's streams by their load.
 
 A pure rule: the same loads give the same plan, so it can be shown before it is done. A stream with too much load is
 split where half of its load lies on each side; if one key alone is more than a stream is meant to bear, it gets a range

@@ -1,4 +1,4 @@
-"""How far a ChangeReader is, without Kafka: what to fetch next, what each record is, what has been committed.
+"""A ChangeReader's progress, without Kafka: what to fetch next, what each record is, what was committed.
 
 ``ChangeReader`` (changelog/shell/reader.py) carries it out on Kafka, and the simulation
 (headgate_lab/simulation/switches) in memory:

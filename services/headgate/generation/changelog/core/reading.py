@@ -1,4 +1,4 @@
-"""A reader of a change log that is switched: which streams may be read now, and what a record on them means.
+"""A reader of a change log with switches: which streams may be read now, and the meaning of their records.
 
 A stream is read from its start to the END markers of all writers that its switch has listed. It may be read when all
 its parents are read to theirs (by lineage), or, strictly, when every stream is that the switch of its generation has

@@ -1,4 +1,4 @@
-"""What each transition of a generation does (phases.py has the table), and what brings it about.
+"""The effect of each transition of a generation (phases.py has the table), and what triggers it.
 
 ``advance`` looks at one set and takes every step that is due, until none is. It is called for every input that concerns
 the set, and by a new owner for each set that it finds: a switch is resumed from its stage, from the log alone.

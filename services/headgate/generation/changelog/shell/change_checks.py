@@ -1,4 +1,4 @@
-"""What a program may give to ``ChangeWriter.write``: checked at the call, so that a bad change is its caller's error.
+"""Checks of the arguments of ``ChangeWriter.write``, so that a bad change is its caller's error.
 
 Past this check a change is on its way with others, and an error could only be reported for the writer as a whole.
 """

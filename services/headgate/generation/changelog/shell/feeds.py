@@ -1,4 +1,4 @@
-"""What a feed's coordinator has to do with generations: ask where a change log begins, and report as its reader."""
+"""A feed coordinator's use of generations: finds the start of a change log, and reports as its reader."""
 
 import threading
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What ``headgate serve ingest`` counts; label ``topic``."""
+"""Metrics of ``headgate serve ingest``; label ``topic``."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Which change logs have a topic, or ask for it: read from the topic generation, whoever owns them.
+"""The change logs that have a topic or ask for it, from the topic generation, in all shards.
 
 Change logs have owners in different processes, and each creates its own. Two that are created on one topic at the same
 moment are told apart by their requests, which are on the topic generation before any owner acts: whoever checks

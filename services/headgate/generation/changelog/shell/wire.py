@@ -1,4 +1,4 @@
-"""What stands on a change log's topics: changes and END markers, and how far each writer is.
+"""The records on a change log's topics: changes, END markers, and writers' positions.
 
 A change is written as it was given: its key, its value, and two headers of ours, who wrote it and its position at the
 source. An END marker has no key, and headers that name the switch and the writer. ``<topic>.positions`` is compacted,

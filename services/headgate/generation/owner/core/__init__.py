@@ -1,1 +1,1 @@
-"""The owner as a machine: which rule of which room answers which input."""
+"""The owner as a machine: the rule for each input."""

@@ -1,4 +1,4 @@
-"""The owner of generations as a machine: which rule answers which input.
+"""The owner of generations as a machine: the rule for each input.
 
 The rules are in two rooms that do not import each other:
 

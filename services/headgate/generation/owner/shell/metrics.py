@@ -1,4 +1,4 @@
-"""What the owner of generations counts: its switches, and how its change logs stand; label ``set``.
+"""Metrics of the owner of generations: its switches, and the state of its change logs; label ``set``.
 
 Switches are counted from the facts that the owner commits. How a log stands is read from its state by the role's own
 thread, once in a while, and kept for whoever scrapes.

@@ -1,4 +1,4 @@
-"""The rows of the two tables that say in timestamp mode which streams a generation has, and what they say together.
+"""The rows of the two tables that list a generation's streams in timestamp mode.
 
 **Descriptions** are for those who write: ranges of tokens with their streams by shard. **Streams** are for those who
 read: which there are, range by range. A row has some ranges of a generation, so that it is never larger than a record

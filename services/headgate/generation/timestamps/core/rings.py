@@ -1,4 +1,4 @@
-"""A ring as its nodes say it, and the generation that is made for it in timestamp mode.
+"""A ring as its nodes describe it, and the generation that is created for it in timestamp mode.
 
 A generation is a function of its set's name, its timestamp and its ring: what is random in its streams' ids is drawn
 from the first two. So whoever goes on with a publication that was interrupted makes the very same rows.

@@ -1,4 +1,4 @@
-"""How the rows of timestamp sets come and go: a row of the oldest generation that lacks one, a turn each.
+"""Publishes and removes the rows of timestamp sets, one row per turn, oldest generation first.
 
 Whoever owns the set does this whenever something has happened to it, so an owner that dies is gone on with by the next:
 what is missing is seen on the log, and made again of the ring.

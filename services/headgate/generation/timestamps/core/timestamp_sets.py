@@ -1,4 +1,4 @@
-"""What operators ask of timestamp sets, and how their generations are published and removed.
+"""Operators' requests about timestamp sets, and how their generations are published and removed.
 
 A request with another ring makes a generation at once: its timestamp is on the log before any of its rows, so that
 everybody who writes knows of it, and refuses its writes until its rows are read. The rows follow (see

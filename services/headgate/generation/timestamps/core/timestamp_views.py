@@ -1,4 +1,4 @@
-"""What those who write, and those who read, make of the records of a timestamp set."""
+"""The views that writers and readers derive from the records of a timestamp set."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""TimestampStreams: to which stream a write belongs, by its own timestamp, for programs that have nothing but clocks.
+"""TimestampStreams: the stream of a write, by its own timestamp, for programs that have only clocks.
 
     with TimestampStreams.open("orders", bootstrap="127.0.0.1:9092") as streams:
         streams.wait(30)

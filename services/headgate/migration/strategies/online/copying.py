@@ -1,4 +1,4 @@
-"""The thread of the owner that fills a copy: what it has done, and whether it is at work.
+"""The owner's thread that fills a copy: its progress, and whether it is running.
 
 It belongs to one migration and one term of an owner. Effects read its fields and return at once; what it does is
 ``CopyWork.run``.

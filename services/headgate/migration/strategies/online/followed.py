@@ -1,4 +1,4 @@
-"""Rows that were written since they were compared: the topic says which, and they are compared again.
+"""Rows that were written since they were compared: the topic names them, and they are compared again.
 
 The comparison sees each row once. What a client writes afterwards comes into the copy by the feed, and the feed may not
 bring what the table has: a connector leaves columns out, or has no word for a value (a zero date). So every change from

@@ -1,4 +1,4 @@
-"""What strategy ``online`` asks of a kind of database, besides ``contract.Server``: the same steps run on every one.
+"""The interface between strategy ``online`` and a kind of database, besides ``contract.Server``.
 
 A *mark* is a change of one row that leaves the row as it is: the server logs it, and the capturing connector sends it
 like any change. It shows that changes come through, and, under the table's lock, which one is the last.

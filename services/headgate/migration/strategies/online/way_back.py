@@ -1,4 +1,4 @@
-"""The way back from a completed change of strategy ``online``: the table before, kept or brought up to date by a feed.
+"""The revert of a completed ``online`` change: the old table, kept up to date by a feed.
 
 At the cut-over the table before and the new one are equal, as far as they have the same columns, and it is known behind
 which offset of the topic the new one's changes begin. A feed from there into the table before makes it what it would be

@@ -1,4 +1,4 @@
-"""A table that a program of somebody else's changes: what became of it, and how what it has left is taken away.
+"""A table that pt-osc or gh-ost changes: the outcome, and the removal of what the program has left.
 
 The program makes a copy under a name that we give it, one for each attempt, and renames. InnoDB's number of the table
 as it was before says what has happened: while the table of that number has the table's name, nothing has; once it

@@ -1,4 +1,4 @@
-"""A hook of gh-ost's: says to the owner of the migration what gh-ost says here by GH_OST_… (gh_ost.py).
+"""A hook of gh-ost: reports gh-ost's GH_OST_… variables to the owner of the migration (gh_ost.py).
 
 Run as a program, by its path, with nothing but Python's own library. Its only argument is the hook's name. A hook that
 fails ends gh-ost. That is wanted before the copy begins, and before the cut-over, when the owner does not take the

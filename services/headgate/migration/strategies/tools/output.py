@@ -1,4 +1,4 @@
-"""What of a program's output is stored and shown: its own sentences, without what may be a row's value.
+"""The part of a program's output that is stored and shown: its own sentences, without possible row values.
 
 A program prints what the server says, and a server quotes values ("Duplicate entry 'x'"). A value may have quotes and
 line ends of its own. So nothing is searched for values: a line is kept if it begins as the program's own lines do, up

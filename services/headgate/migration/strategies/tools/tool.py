@@ -1,4 +1,4 @@
-"""A migration done by a program of somebody else's, as a child of the owner: what pt-osc and gh-ost have in common.
+"""A migration by an external program, run as a child of the owner: the common part of pt-osc and gh-ost.
 
     start     the program runs with a folder, a token and a name for its copy of its own; what an earlier attempt has
               left is taken away first

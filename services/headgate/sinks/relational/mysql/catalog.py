@@ -1,4 +1,4 @@
-"""What a sink table looks like, and whether Headgate can write to it: the catalog says one, trying says the other.
+"""Describes a sink table and checks whether Headgate can write to it: from the catalogue, and by trying.
 
 Names are ``database.table``, divided at the first dot, or a bare table name in the address's database. Rights are
 proven by statements that touch no row: whatever gives or takes them (roles, columns, a read-only server) is then

@@ -1,4 +1,4 @@
-"""Who is in a session's way: the rows that it needs say who locked them, even before that is committed."""
+"""Finds the sessions that block another one, by the locks on the rows that it needs."""
 
 from collections.abc import Callable
 from contextlib import closing, suppress

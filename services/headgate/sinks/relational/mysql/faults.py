@@ -1,4 +1,4 @@
-"""What MySQL's and MariaDB's errors mean to a sink, and what is said of them."""
+"""The meaning of MySQL's and MariaDB's errors for a sink, and their messages."""
 
 from typing import Final
 

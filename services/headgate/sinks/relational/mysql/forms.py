@@ -1,4 +1,4 @@
-"""The texts that the types of MySQL and MariaDB take as they are (see relational/forms.py).
+"""The texts that MySQL's and MariaDB's types accept unchanged (see relational/forms.py).
 
 Left out is what the servers complete or look up: years of two digits, ``12`` for a time of twelve seconds, dates with
 any sign between their parts, numbers for labels of an enum or a set, spaces around numbers.

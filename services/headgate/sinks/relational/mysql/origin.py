@@ -1,4 +1,4 @@
-"""What a MySQL or MariaDB knows of itself: its identity, and which of its tables somebody reads the changes of.
+"""The identity of a MySQL or MariaDB, and which of its tables have their changes captured.
 
 Both are asked before a feed is accepted: two addresses may name one server, and a feed must not write into the very
 tables its changes come from, where each would come back as a new one, for ever.

@@ -1,4 +1,4 @@
-"""Debezium values → what MySQL and MariaDB read, a column at a time.
+"""Converts Debezium's values into MySQL's and MariaDB's text, a column at a time.
 
 How a value is written follows from the target column's type and, where the event had a schema, from what the schema
 says the value means (Change.semantics). Without a schema a number in a datetime or timestamp column is taken as

@@ -1,4 +1,4 @@
-"""A few rows of one table in two round trips: everything but the COMMIT is sent as one text.
+"""Writes a few rows of one table in two round trips: everything but the COMMIT is sent as one text.
 
 The ordinary way (staging) sends seven statements one after the other, which for five rows is most of what a batch
 costs both sides. Here the values stand in the INSERT itself; the server reads them by the types of the target's

@@ -1,4 +1,4 @@
-"""What a sink table looks like, and whether Headgate can write to it, from PostgreSQL's catalogue.
+"""Describes a sink table, and checks whether Headgate can write to it, from PostgreSQL's catalogue.
 
 Names are exact (never folded to lower case): ``schema.table`` as records/identifiers.py divides it, or a bare table
 name, which is looked for in the schemas of the user's search path. All spellings of one table give the same

@@ -1,4 +1,4 @@
-"""Who is in a session's way: PostgreSQL says which sessions block it, and their labels say what they are at."""
+"""Finds the sessions that block another one: PostgreSQL lists them, and their labels identify their work."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""What PostgreSQL's errors mean to a sink, and what is said of them."""
+"""The meaning of PostgreSQL's errors for a sink, and their messages."""
 
 from typing import Final
 

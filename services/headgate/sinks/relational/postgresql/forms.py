@@ -1,4 +1,4 @@
-"""The texts that PostgreSQL's types take as they are (see relational/forms.py).
+"""The texts that PostgreSQL's types accept unchanged (see relational/forms.py).
 
 Left out is what the server evaluates: ``now`` and ``today``, names of time zones, dates whose order of day and month
 depends on DateStyle, numbers in hexadecimal, the prefixes of boolean words, names that stand for an object's number,

@@ -1,4 +1,4 @@
-"""What a PostgreSQL knows of itself: its identity, and which of its tables it publishes to others.
+"""The identity of a PostgreSQL, and the tables that it publishes.
 
 Both are asked before a feed is accepted: two addresses may name one database, and a feed must not write into the very
 tables its changes come from, where each would come back as a new one, for ever.

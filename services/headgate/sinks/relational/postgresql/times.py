@@ -1,4 +1,4 @@
-"""Numbers that count days or parts of seconds → the texts PostgreSQL reads as dates and times.
+"""Converts counts of days or fractions of seconds into the texts of PostgreSQL's dates and times.
 
 Units are those of Debezium's and Kafka Connect's schema names; ``J2440588`` is 1970-01-01 as a Julian day.
 """

@@ -1,4 +1,4 @@
-"""Debezium values → PostgreSQL's COPY text, a column at a time.
+"""Converts Debezium's values into PostgreSQL's COPY text, a column at a time.
 
 How a value is written follows from the target column's type and, where the event had a schema, from what the schema
 says the value means (Change.semantics). Without a schema a time's unit is taken from the target column, as Debezium's
