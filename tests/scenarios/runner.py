@@ -361,9 +361,9 @@ class World(Script[State]):
     def do_request_resume_table(self, request: str, feed: str, table: str) -> None:
         self.ask(request, "resume_table", feed, table=table)
 
-    def do_request_resync_table(self, request: str, feed: str, table: str, bad: str = "") -> None:
-        """``request resync_table c1 f t1 [bad]``: of one row; bad without naming it."""
-        spec = "{}" if bad else '{"columns": ["id"], "keys": [["1"]]}'
+    def do_request_resync_table(self, request: str, feed: str, table: str, rows: str = "one") -> None:
+        """``request resync_table c1 f t1 [whole|bad]``: of one row or all; bad without naming any."""
+        spec = {"one": '{"columns": ["id"], "keys": [["1"]]}', "whole": '{"keys": null}', "bad": "{}"}[rows]
         self.ask(request, "resync_table", feed, spec=spec, table=table)
 
     def do_request_rebalance(self, request: str, feed: str = "") -> None:

@@ -39,6 +39,7 @@ class ExecutorContract:
         assert not executor.is_add_table_finished(span, prepare=False)
         assert executor.is_remove_table_finished(span) is None
         assert executor.remove_table(span, seal=True)
+        executor.drop_copy("nobody's")
         executor.forget_table(span)
 
     def test_a_table_is_prepared_then_replicated_then_removed(self, bench: ExecutorBench) -> None:

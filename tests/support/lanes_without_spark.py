@@ -39,7 +39,7 @@ class Restarts(SpanLifecycle):
         self.called: list[str] = []
         table.performers[TellRestart] = lambda _, told: self.restarted.append(told.why)
 
-    def _call(self, span: Span, _step: Callable[[Span], SpanInput]) -> None:
+    def _call(self, span: Span, _step: Callable[[Span], SpanInput], _holder: str | None = None) -> None:
         self.called.append(span.id.span)
 
 

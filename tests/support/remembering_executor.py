@@ -49,6 +49,9 @@ class RememberingExecutor:
         status = self.tasks.get(span)
         return status.positions if status is not None and status.state is TaskState.STOPPED else None
 
+    def drop_copy(self, request: str) -> None:
+        """It copies nothing."""
+
     def forget_table(self, span: SpanId) -> None:
         if self.is_remove_table_finished(span) is not None:
             del self.tasks[span]

@@ -20,7 +20,7 @@ def copy_rows(
 ) -> RequestSettled:
     """Have rows copied, and wait until they are. Returns the last outcome. Raises RequestError, LogError."""
     outcome: RequestSettled | None = None
-    for keys in portions(rows.keys):
+    for keys in portions(rows.keys or ()):
         some = RowCopy(keys=keys, columns=rows.columns, delete=rows.delete)
         request = operation(OperationKind.RESYNC_TABLE, feed, table=table, spec=shown_row_copy(some))
         outcome = ask(log, request, timeout_seconds, permit)

@@ -11,9 +11,10 @@ from headgate.cli.changes import Change, Destruction, permitted
 from headgate.cli.lookup import find_agent, find_feed, find_table
 from headgate.cli.names import FeedName, complete_agents, complete_feeds, complete_parts, complete_tables
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, connected
-from headgate.cli.output import Output, again, show_rows
+from headgate.cli.output import Output, again, note, show_rows, show_value
 from headgate.cli.requests import OutcomeOptions, ask, operation, show_settled
 from headgate.cli.row_copies import copy_rows
+from headgate.cli.table_copies import cancel_copy, check_is_copied, copy_table
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import FeedRecorded, OperationKind, OperationRequested
@@ -103,13 +104,19 @@ def resync(
     table: WholeTable,
     *,
     key: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             "--key",
             help="primary key of a row to copy; may be repeated. A key of several columns is a JSON array, such as "
-            "'[1, \"a\"]'",
+            "'[1, \"a\"]'. If left out, the whole table is copied",
         ),
-    ],
+    ] = None,
+    max_rows_per_second: Annotated[
+        int | None, typer.Option(min=1, help="limit the copy of the whole table to this rate")
+    ] = None,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="end the copy of the whole table; rows that are copied stay")
+    ] = False,
     delete: Annotated[
         bool, typer.Option("--delete", help="delete rows in the target that the source does not have")
     ] = False,
@@ -117,24 +124,57 @@ def resync(
     outcome: OutcomeOptions,
     cluster: ClusterOptions,
 ) -> None:
-    """Copy rows of one table from the source database to the target.
+    """Copy one table, or some of its rows, from the source database to the target.
 
-    The table is paused until they are copied; the other tables of the feed continue. The feed must name its source
-    database (source.database). Done when the table replicates again.
+    Without --key the whole table is copied in ranges of its primary key, while its changes are applied. The copy
+    continues if this command ends first, and survives restarts. With --key the table is paused until the rows are
+    copied. The other tables of the feed continue. The feed must name its source database (source.database). Done when
+    the table replicates and every row is copied.
 
     Example: headgate table resync shop public.orders --key 17 --key 18
     """
-    rows = RowCopy(keys=tuple(map(_key, key)), delete=delete)
-    what = f"overwrite {len(rows.keys)} rows of table {table} of feed {feed} with those of the source"
-    facts = {"feed": feed, "table": table, "rows": len(rows.keys), "delete": delete}
+    if cancel:
+        if key or delete or max_rows_per_second is not None:
+            raise typer.BadParameter("--cancel ends a copy that runs, and takes no other option of a copy")
+        return _cancel(feed, table, change, outcome, cluster)
+    if key and max_rows_per_second is not None:
+        raise typer.BadParameter("--max-rows-per-second limits the copy of a whole table. Leave out --key")
+    keys = tuple(map(_key, key)) if key else None
+    rows = RowCopy(keys=keys, delete=delete, rows_per_second=max_rows_per_second)
+    count = "all rows" if keys is None else f"{len(keys)} rows"
+    what = f"overwrite {count} of table {table} of feed {feed} with those of the source"
+    if keys is None and delete:
+        what += ", and delete the others"
+    facts = {"feed": feed, "table": table, "rows": None if keys is None else len(keys), "delete": delete}
     with connected(cluster) as (_, log):
         permit = permitted(
             change, what, outcome.output, facts, check=lambda: find_table(read_snapshot(log), feed, table)
         )
         if permit is None:
+            return None
+        copy = copy_table if keys is None else copy_rows
+        settled = copy(log, feed, table, rows, timeout_seconds=outcome.timeout, permit=permit)
+    return show_settled(f"{feed}/{table}", facts, settled, outcome.output)
+
+
+def _cancel(feed: str, table: str, change: Destruction, outcome: OutcomeOptions, cluster: ClusterOptions) -> None:
+    what, facts = f"end the copy of table {table} of feed {feed}", {"feed": feed, "table": table}
+    with connected(cluster) as (_, log):
+
+        def check() -> None:
+            snapshot = read_snapshot(log)
+            find_table(snapshot, feed, table)
+            check_is_copied(snapshot, feed, table)
+
+        permit = permitted(change.only_if(False), what, outcome.output, facts, check=check)
+        if permit is None:
             return
-        settled = copy_rows(log, feed, table, rows, timeout_seconds=outcome.timeout, permit=permit)
-    show_settled(f"{feed}/{table}", facts, settled, outcome.output)
+        cancel_copy(log, feed, table, permit)
+    reason = "the copy has ended; rows that are copied stay"
+    if outcome.output is Output.TABLE:
+        note(f"{feed}/{table}: {reason}")
+    else:
+        show_value(outcome.output, {**facts, "status": "done", "reason": reason})
 
 
 def _key(text: str) -> tuple[str, ...]:

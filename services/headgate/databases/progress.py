@@ -2,8 +2,9 @@
 
 ``progress`` has one row per (cluster, feed, table, topic, partition): the epoch of the last claim, whether it is
 closed, and the next offset to apply. ``removed`` has feeds that must not come back, and ``source_tables`` the source
-table that a topic's events are of. What a row allows and refuses is decided in sinks/fence.py. Here, and in each
-database's ``progress``, are the statements: nothing else in Headgate names these tables in SQL.
+table that a topic's events are of. ``row_copies``, made when it is first needed, has how far a whole table is copied.
+What a row allows and refuses is decided in sinks/fence.py. Here, and in each database's ``progress``, are the
+statements: nothing else in Headgate names these tables in SQL.
 """
 
 from abc import ABC, abstractmethod
@@ -134,10 +135,28 @@ class ProgressTables(ABC):
         """Move what is where it must be, under the open epoch; how many rows. Locks in the order of partitions."""
 
     @abstractmethod
+    def create_row_copies(self) -> None:
+        """Create the table of marks, if it is not there: it is made by the first copy of a whole table."""
+
+    @abstractmethod
+    def store_copy_mark(self, rows: ClaimedRows, request: str, mark: str) -> None:
+        """Keep the mark of a request, instead of that of any other one for this table."""
+
+    @abstractmethod
     def store_source_table(self, rows: ClaimedRows, text: str) -> str:
         """Keep ``text``, unless this incarnation has one; what is there now."""
 
     # --- what is the same ---
+
+    def copy_mark(self, rows: ClaimedRows, request: str) -> str | None:
+        """What is kept of the request to copy the claim's table."""
+        if not self.has("row_copies"):
+            return None
+        found = self.session.execute(
+            f"SELECT mark FROM headgate.row_copies WHERE {MINE} AND request = %(request)s",
+            values_of(rows) | {"request": request},
+        )
+        return str(found[0][0]) if found else None
 
     def read(self, rows: ClaimedRows, partitions: Sequence[int] | None = None) -> dict[int, ProgressRow]:
         """The rows of ``partitions``, of the claim's own by default."""
@@ -225,6 +244,8 @@ class ProgressTables(ABC):
         mine = values_of_feed(feed)
         self.session.execute(f"DELETE FROM headgate.progress WHERE {FEED}", mine)
         self.session.execute(f"DELETE FROM headgate.source_tables WHERE {FEED}", mine)
+        if self.has("row_copies"):
+            self.session.execute(f"DELETE FROM headgate.row_copies WHERE {FEED}", mine)
         self.session.execute(self.REMEMBER_REMOVED, mine)
 
 

@@ -5,7 +5,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, Protocol
 
-__all__ = ["COMMITS_SECONDS_MAX", "KeyForm", "RowSource", "RowSourceError", "Value", "forms_of_key", "same_form"]
+from headgate.databases.key_ranges import Chunk
+
+__all__ = [
+    "COMMITS_SECONDS_MAX", "KeyForm", "RowSource", "RowSourceError", "Value", "forms_of_key", "same_form",
+    "typed_bound",
+]  # fmt: skip
 
 COMMITS_SECONDS_MAX: Final = 15.0
 """For transactions that were committing, or may have been, when the table stopped. Nothing of it is applied until
@@ -59,6 +64,13 @@ def forms_of_key(
     return tuple(forms[types[column]] for column in key)
 
 
+def typed_bound(forms: Sequence[KeyForm], texts: Sequence[str] | None) -> tuple[int | str, ...] | None:
+    """A bound of a range, given as texts, as databases compare it: a number with a text is compared as a DOUBLE."""
+    if texts is None:
+        return None
+    return tuple(int(text) if form is KeyForm.INTEGER else text for form, text in zip(forms, texts, strict=True))
+
+
 class RowSource(Protocol):
     """One source database, read in a session that cannot write. Methods raise RowSourceError."""
 
@@ -81,4 +93,24 @@ class RowSource(Protocol):
         self, table: str, columns: Sequence[str], key: Sequence[str], keys: Sequence[Sequence[str]]
     ) -> Iterator[tuple[Value, ...]]:
         """The rows that have one of these keys, all as of one moment: the key's values as texts, then ``columns``."""
+        ...
+
+    def next_bound(
+        self, table: str, key: Sequence[str], above: Sequence[str] | None, rows: int
+    ) -> tuple[str, ...] | None:
+        """The key that ends a range of so many rows above a key, by the server's own order; None if fewer are left."""
+        ...
+
+    def rows_within(
+        self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk
+    ) -> Iterator[tuple[Value, ...]]:
+        """The rows of a range of the key, whose bounds are texts, in any order: as ``rows`` gives them."""
+        ...
+
+    def rows_about(self, table: str) -> int | None:
+        """How many rows the server believes the table to have; None if it does not know."""
+        ...
+
+    def equality(self, table: str, key: Sequence[str]) -> tuple[str | None, ...]:
+        """By which rule each column of the key takes two texts for one; None where any difference tells them apart."""
         ...

@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 
 __all__ = [
-    "COPY_FAILED", "ERROR_CODES", "MEMORY_SHORT", "PARTITIONS_GROWN", "SINK_SLOW", "ErrorCode", "Stage",
+    "COPYING", "COPYING_CODES", "COPYING_HELD", "COPY_FAILED", "ERROR_CODES",
+    "MEMORY_SHORT", "PARTITIONS_GROWN", "SINK_SLOW", "ErrorCode", "Stage",
     "error_code_of",
 ]  # fmt: skip
 
@@ -20,6 +21,14 @@ PARTITIONS_GROWN: Final = "source_partitions_grown"
 
 COPY_FAILED: Final = "copy_failed"
 """The rows of a resync_table could not be copied. The request fails, and the table goes on without it."""
+
+COPYING: Final = "copying"
+"""Of tables that are written, and whose rows are copied as well: no error."""
+
+COPYING_HELD: Final = "copying_held"
+"""The same, with an error of the copy or of the table itself."""
+
+COPYING_CODES: Final = frozenset({COPYING, COPYING_HELD})
 
 MEMORY_SHORT: Final = "agent_memory_short"
 """Of tables that are written all the same, only more slowly."""
@@ -276,9 +285,23 @@ _ROWS: Final = (
         COPY_FAILED,
         Stage.SINK,
         False,
-        "rows requested with `headgate table resync` or `headgate verify --repair` could not be copied; "
-        "either all of them were written, or none",
+        "rows requested with `headgate table resync` or `headgate verify --repair` could not be copied; of rows named "
+        "by keys none was written, of a whole table those up to the first that failed",
         "the message has the reason; the table resumes by itself, without the copy",
+    ),
+    ErrorCode(
+        COPYING,
+        Stage.SINK,
+        True,
+        "the whole table is being copied from the source, while its changes are applied (`headgate table resync`)",
+        "nothing: it ends by itself, or with `headgate table resync FEED TABLE --cancel`",
+    ),
+    ErrorCode(
+        COPYING_HELD,
+        Stage.SINK,
+        True,
+        "the same, but the copy or the table itself is held up by the error in the message",
+        "the message has the reason; both are retried",
     ),
     ErrorCode(
         "rows_refused",

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["KEYS_MAX", "KEY_BYTES_MAX", "RowCopy", "read_row_copy", "shown_row_copy"]
+__all__ = ["KEYS_MAX", "KEY_BYTES_MAX", "RowCopy", "is_whole", "read_row_copy", "shown_row_copy"]
 
 KEYS_MAX: Final = 1_000
 """Keys in one request: one transaction at the sink, for which the table stands still."""
@@ -16,12 +16,14 @@ KEY_BYTES_MAX: Final = 256 * 1024
 class RowCopy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rows by their keys, as texts. ``columns``: the key's columns, empty for the sink's key in its order.
 
-    ``delete``: rows that the source does not have are deleted at the sink; otherwise they are left alone.
+    ``keys`` is null for every row of the table; ``rows_per_second`` limits only that. ``delete``: rows that the source
+    does not have are deleted at the sink; otherwise they are left alone.
     """
 
-    keys: tuple[tuple[str, ...], ...]
+    keys: tuple[tuple[str, ...], ...] | None
     columns: tuple[str, ...] = ()
     delete: bool = False
+    rows_per_second: int | None = None
 
 
 def read_row_copy(text: str | None) -> RowCopy | str:
@@ -30,13 +32,28 @@ def read_row_copy(text: str | None) -> RowCopy | str:
         found = msgspec.json.decode(text or "", type=RowCopy)
     except msgspec.MsgspecError as error:
         return f"the rows to copy are not valid: {error}"
+    return _why_not(found) or found
+
+
+def _why_not(found: RowCopy) -> str | None:
+    limit = found.rows_per_second
+    if limit is not None and (found.keys is not None or limit < 1):
+        return f"{limit} rows per second is not a valid limit: it must be at least 1, for a copy of a whole table"
+    if found.keys is None:
+        return "a whole table is copied by the sink's key. Name no columns" if found.columns else None
     if not found.keys:
         return "no rows to copy were named"
     if len(found.keys) > KEYS_MAX:
         return f"{len(found.keys)} rows are more than one request may name ({KEYS_MAX}). Ask for fewer at a time"
     if found.columns and any(len(key) != len(found.columns) for key in found.keys):
         return f"each key must have {len(found.columns)} values, one for each of {', '.join(found.columns)}"
-    return found
+    return None
+
+
+def is_whole(text: str | None) -> bool:
+    """Whether ``text`` names every row of a table."""
+    found = read_row_copy(text)
+    return isinstance(found, RowCopy) and found.keys is None
 
 
 def shown_row_copy(rows: RowCopy) -> str:

@@ -10,7 +10,7 @@ from concurrent.futures import wait
 from typing import Final
 
 from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
-from headgate.agent.core.span.inputs import Forget, Remove
+from headgate.agent.core.span.inputs import DropCopy, Forget, Remove
 from headgate.agent.core.span.states import OVER, Phase
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, TaskState
@@ -94,6 +94,11 @@ class SparkExecutor:
         """See TableExecutor."""
         found = self._table.get(span)
         return dict(found.positions) if found is not None and found.phase is Phase.STOPPED else None
+
+    def drop_copy(self, request: str) -> None:
+        """See TableExecutor."""
+        for span in self._table.all():
+            self._table.apply(span.id, DropCopy(request))
 
     def forget_table(self, span: SpanId) -> None:
         """See TableExecutor."""

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from headgate.agent.core.executor import SpanId
-from headgate.agent.core.span.inputs import Failed, JoinLane, LaneLost, LeaveLane, Served, SettleDue
+from headgate.agent.core.span.inputs import CopyDue, Failed, JoinLane, LaneLost, LeaveLane, Served, SettleDue
 from headgate.agent.core.span.states import OVER, Span, Stop
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Log
@@ -131,6 +131,9 @@ class Queries:
             if lane.started and not lane.in_batch:
                 for span in self.batch_coordinator.owing(lane):
                     self._table.apply(span.id, SettleDue())
+                for span in self._table.members(lane.members):
+                    if span.owes_rows(now, has_caught_up=lane.is_idle()):
+                        self._table.apply(span.id, CopyDue())
                 self.batch_coordinator.send_back(lane)
 
     def _turn_polls(self, now: float) -> None:

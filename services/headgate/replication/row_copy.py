@@ -1,63 +1,66 @@
-"""Copies rows of given keys from source to sink with a streaming query while nothing else writes the table.
+"""Rows copied from a feed's source to its sink by a streaming query while nothing else writes the table.
 
-The span is claimed, and on no lane: its positions stand still. A first task reads the rows at the source, a second one
-writes them in one transaction, which checks epoch and positions as a batch does (sinks/row_copying.py). Everything the
-source has changed since those positions follows in the log and is applied over the copied rows (docs/adr/0110).
+The span is claimed, and on no lane: its positions stand still. Spark's tasks read and write (row_transfer.py), each
+transaction checks epoch and positions as a batch does (sinks/row_copying.py). Everything the source has changed since
+those positions follows in the log and is applied over the copied rows (docs/adr/0110). A whole table is copied by
+ranges of its key, some at a time, and the sink keeps how far it is (docs/adr/0114).
 """
 
 import functools
-import itertools
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
-import pyarrow as pa
+from msgspec.structs import replace
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec
-from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseError
-from headgate.databases.row_source import KeyForm, RowSourceError, same_form
-from headgate.formats.change import CONNECTOR, ChangeError, Row
-from headgate.formats.shaping import SaltUnavailableError, Shaping, read_salts
+from headgate.databases.key_ranges import Chunk
+from headgate.databases.row_source import KeyForm, RowSource, RowSourceError
+from headgate.formats.change import CONNECTOR
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.row_copies import RowCopy, read_row_copy
-from headgate.replication.archives import forget_archives
 from headgate.replication.causes import cause_of
 from headgate.replication.feed_parts import feed_of
-from headgate.replication.number_stream import run_numbered
-from headgate.replication.row_lines import (
-    ANSWER_SCHEMA,
-    ROWS_SCHEMA,
-    Failure,
-    ReadFailedError,
-    answer_batch,
-    failed_batch,
-    lines_batch,
-    lines_of,
-    why_ended,
-)
+from headgate.replication.number_stream import POLL_SECONDS, run_numbered
+from headgate.replication.row_lines import ANSWER_SCHEMA, ROWS_SCHEMA, Failure, why_ended
 from headgate.replication.row_sources import connector_of, open_row_source
+from headgate.replication.row_transfer import (
+    BETWEEN_ROWS,
+    SOURCE_FAILED,
+    Transfer,
+    TransferAnswer,
+    TransferRange,
+    read_rows,
+    source_of,
+    spelled,
+    write_rows,
+)
 from headgate.replication.spark import SparkRuntime, SparkStartError
 from headgate.sinks.contract import Claim, SinkError, SinkFencedError, SinkMovedError, SinkUnavailableError
-from headgate.sinks.registry import open_sink, target_of
-from headgate.sinks.row_copying import CopiedRows, RowCopyingWriter
-from headgate.sources.database import source_target
+from headgate.sinks.registry import target_of
+from headgate.sinks.row_copying import CopyMark
 from headgate.sources.offsets import SourceError
 from headgate.sources.table_names import named_like, source_table
 
-__all__ = ["Order", "RowCopier", "RowCopyError"]
+__all__ = ["CopyReached", "Order", "RowCopier", "RowCopyError"]
 
 _log = logging.getLogger(__name__)
 
-BYTES_MAX: Final = 128 << 20
-"""Of the values of all rows: they are in one transaction, and in a task's memory."""
+RANGE_ROWS: Final = 10_000
+"""Rows of the source in one range: a micro-batch costs some 0.2 s, and a range that is lost is copied again."""
+
+TURN_SECONDS: Final = 30.0
+"""How long ranges are copied before the table catches up with the log: it stands still until then. Ranges take about a
+second, and the owner looks for another agent after START_SECONDS_MAX (coordinator/core/spans/waiting.py)."""
 
 ALIKE: Final = (
     frozenset({"int2", "int4", "int8", "tinyint", "smallint", "mediumint", "int", "bigint"}),
@@ -91,36 +94,24 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     rows: str
 
 
+class CopyReached(msgspec.Struct, frozen=True):
+    """How far a whole table is copied. ``rows_about``: how many rows the source believes it to have, if it does."""
+
+    mark: CopyMark
+    rows_about: int | None
+
+
 class RowCopyError(Exception):
-    """The rows could not be copied: all of them were written, or none. The message says why, and what to do."""
+    """The rows could not be copied. The message says why, and what to do. Of rows named by keys none was written.
+
+    ``may_pass``: the same copy may succeed later.
+    """
 
     code = "copy_failed"
 
-
-class _Answer(msgspec.Struct, frozen=True):
-    upserts: int = 0
-    deletes: int = 0
-    failure: Failure | None = None
-
-
-class _Work(msgspec.Struct, frozen=True):
-    """What the tasks are given. ``columns`` and ``source_key`` have the source's names, ``key`` the sink's.
-
-    ``table`` is the source's.
-    """
-
-    spec: str
-    table: str
-    among: str | None
-    claim: Claim
-    positions: Positions
-    columns: tuple[str, ...]
-    key: tuple[str, ...]
-    source_key: tuple[str, ...]
-    forms: tuple[KeyForm, ...]
-    keys: tuple[tuple[str, ...], ...]
-    delete: bool
-    semantics: dict[str, str]
+    def __init__(self, text: str, *, may_pass: bool = False) -> None:
+        super().__init__(text)
+        self.may_pass = may_pass
 
 
 class RowCopier:
@@ -130,72 +121,165 @@ class RowCopier:
         self._runtime = runtime
 
     def copy(self, order: Order, said: Callable[[str], str | None], is_over: Callable[[], bool]) -> None:
-        """Copy the rows that the order names.
+        """Copy the rows whose keys the order names.
 
         ``said``: topic → the source table that its events name. ``is_over``: asked now and then whether to give up.
         Raises RowCopyError, and the SinkErrors that say something of the claim or the sink itself.
         """
-        table = order.plan.table
-        try:
-            work = _planned(order, said, is_over)
-        except (RowSourceError, DatabaseError, SourceError) as error:
-            raise RowCopyError(f"{table}: {error}") from error
-        answer = self._run(work, is_over)
-        if answer.failure is not None:
-            kind = _KINDS.get(answer.failure.kind)
-            if kind is not None:
-                raise kind(answer.failure.text)
-            raise RowCopyError(answer.failure.text)
-        at = dict(order.positions)
-        _log.info("%s: %d rows copied, %d deleted, at %s", table, answer.upserts, answer.deletes, at)
+        answers: list[TransferAnswer] = []
 
-    def _run(self, work: _Work, is_over: Callable[[], bool]) -> _Answer:
-        answers: list[_Answer] = []
-
-        def serve(numbers: DataFrame) -> bool:
-            plan = msgspec.msgpack.encode(work)
-            read = numbers.coalesce(1).mapInArrow(functools.partial(_read, plan), ROWS_SCHEMA)
-            written = read.mapInArrow(functools.partial(_write, plan), ANSWER_SCHEMA).collect()
-            answers.extend(msgspec.json.decode(bytes(answer[0]), type=_Answer) for answer in written)
+        def serve(numbers: DataFrame, work: Transfer) -> bool:
+            answers.append(_transferred(numbers, work))
             return False
 
+        with _ready(order, said, is_over) as (work, _source):
+            self._run(work, is_over, functools.partial(serve, work=work))
+        if not answers:
+            raise RowCopyError(f"{order.plan.table}: the agent was stopping")
+        (answer,) = answers
+        _log.info("%s: %d rows copied, %d deleted", order.plan.table, answer.upserts, answer.deletes)
+
+    def copy_ranges(
+        self, order: Order, mark: CopyMark, *, said: Callable[[str], str | None], is_over: Callable[[], bool]
+    ) -> CopyReached:
+        """Copy ranges of the whole table for TURN_SECONDS, or to its end. Returns how far the request is then.
+
+        ``mark`` is how far it was. Raises as ``copy`` does; what was copied until then is marked at the sink.
+        """
+        with _ready(order, said, is_over, may_pass=mark.upto is not None) as (work, source):
+            turn = _Turn(work, source, mark, _limit_of(order), is_over)
+            self._run(work, is_over, turn.serve)
+        _log.info("%s: %d rows copied so far, %d deleted", order.plan.table, turn.mark.rows, turn.mark.deleted)
+        return CopyReached(turn.mark, turn.rows_about)
+
+    def _run(self, work: Transfer, is_over: Callable[[], bool], serve: Callable[[DataFrame], bool]) -> None:
+        table = work.claim.table
         try:
             session, scratch = self._runtime.start(), Path(self._runtime.settings.scratch)
-            name = f"rows-{work.claim.identity.feed}-{work.claim.table}"
+            name = f"rows-{work.claim.identity.feed}-{table}"
             ended = run_numbered(session, name, 1, scratch=scratch, serve=serve, is_over=is_over)
         except SparkStartError as error:
-            raise RowCopyError(f"{work.claim.table}: {error}") from error
+            raise RowCopyError(f"{table}: {error}", may_pass=True) from error
         except (PySparkException, Py4JError, OSError) as error:
-            raise RowCopyError(f"{work.claim.table}: {why_ended(error)}") from error
-        if not answers:
-            why = "the agent was stopping" if ended is None else cause_of(ended)
-            raise RowCopyError(f"{work.claim.table}: the copying query has ended: {why}")
-        return answers[0]
+            raise RowCopyError(f"{table}: {why_ended(error)}", may_pass=True) from error
+        if ended is not None:
+            raise RowCopyError(f"{table}: the copying query has ended: {cause_of(ended)}", may_pass=True)
 
 
-def _planned(order: Order, said: Callable[[str], str | None], is_over: Callable[[], bool]) -> _Work:
-    """Once the source shows all that the positions cover. Raises RowSourceError, DatabaseError, SourceError."""
-    feed, plan, rows = feed_of(order.spec), order.plan, read_row_copy(order.rows)
+class _Turn:
+    """Ranges of a whole table, one in each micro-batch, until the table is copied or its turn is over."""
+
+    def __init__(
+        self,
+        work: Transfer,
+        source: RowSource,
+        mark: CopyMark,
+        rows_per_second: int | None,
+        is_over: Callable[[], bool],
+    ) -> None:
+        self.mark = mark
+        self._work, self._source, self._is_over = work, source, is_over
+        self._rows_per_second = rows_per_second
+        self._range_rows = min(RANGE_ROWS, rows_per_second or RANGE_ROWS)
+        self._begun = time.monotonic()
+        self.rows_about = source.rows_about(work.table)
+
+    def serve(self, numbers: DataFrame) -> bool:
+        """Copy the next range; whether there is another one in this turn. Raises RowCopyError, SinkError."""
+        begun = time.monotonic()
+        rows_before = self.mark.rows
+        work = replace(self._work, rows=TransferRange(self._next(), self.mark))
+        answer = _transferred(numbers, work, may_pass=self._is_begun)
+        if answer.mark is None:
+            raise RuntimeError(f"a range was written without its mark: {answer}")
+        self.mark = answer.mark
+        if self.mark.is_done:
+            return False
+        self._throttle(begun, self.mark.rows - rows_before)
+        return time.monotonic() - self._begun < TURN_SECONDS
+
+    def _next(self) -> Chunk:
+        table, above = self._work.table, self.mark.upto
+        try:
+            return Chunk(above, self._source.next_bound(table, self._work.source_key, above, self._range_rows))
+        except DatabaseError as error:
+            raise RowCopyError(f"{self._work.claim.table}: {error}", may_pass=self._is_begun) from error
+
+    @property
+    def _is_begun(self) -> bool:
+        """Whether something was copied: what is wrong at the source now was not from the beginning."""
+        return self.mark.upto is not None
+
+    def _throttle(self, begun: float, rows: int) -> None:
+        if self._rows_per_second is None:
+            return
+        until = begun + rows / self._rows_per_second
+        while (left := until - time.monotonic()) > 0 and not self._is_over():
+            time.sleep(min(left, POLL_SECONDS))
+
+
+def _transferred(numbers: DataFrame, work: Transfer, *, may_pass: bool = False) -> TransferAnswer:
+    """Read and write in two tasks' operators. Raises RowCopyError, SinkError."""
+    plan = msgspec.msgpack.encode(work)
+    read = numbers.coalesce(1).mapInArrow(functools.partial(read_rows, plan), ROWS_SCHEMA)
+    (answer,) = read.mapInArrow(functools.partial(write_rows, plan), ANSWER_SCHEMA).collect()
+    found = msgspec.json.decode(bytes(answer[0]), type=TransferAnswer)
+    if found.failure is not None:
+        raise _error_of(found.failure, may_pass=may_pass)
+    return found
+
+
+def _error_of(failure: Failure, *, may_pass: bool) -> Exception:
+    kind = _KINDS.get(failure.kind)
+    if kind is not None:
+        return kind(failure.text)
+    may_pass = failure.kind == BETWEEN_ROWS or (failure.kind == SOURCE_FAILED and may_pass)
+    return RowCopyError(failure.text, may_pass=may_pass)
+
+
+def _limit_of(order: Order) -> int | None:
+    rows = read_row_copy(order.rows)
+    return rows.rows_per_second if isinstance(rows, RowCopy) else None
+
+
+@contextmanager
+def _ready(
+    order: Order, said: Callable[[str], str | None], is_over: Callable[[], bool], *, may_pass: bool = False
+) -> Iterator[tuple[Transfer, RowSource]]:
+    """The work, once the source shows all that the positions cover. Raises RowCopyError."""
+    table = order.plan.table
+    try:
+        feed = feed_of(order.spec)
+        with open_row_source(source_of(feed)) as source:
+            work = _planned(order, feed, source, said)
+            source.await_commits(is_over)
+            yield work, source
+    except (RowSourceError, DatabaseError, SourceError) as error:
+        raise RowCopyError(f"{table}: {error}", may_pass=may_pass) from error
+
+
+def _planned(order: Order, feed: FeedSpec, source: RowSource, said: Callable[[str], str | None]) -> Transfer:
+    """Raises RowSourceError, DatabaseError, SourceError."""
+    plan, rows = order.plan, read_row_copy(order.rows)
     if not isinstance(rows, RowCopy):
         raise RowSourceError(rows)
-    with open_row_source(_source(feed)) as source:
-        table = source_table(feed, plan.table, plan.topic, has=lambda name: bool(source.columns(name)), said=said)
-        found = {} if table is None else source.columns(table)
-        if table is None or not found:
-            raise RowSourceError(
-                f"the source has no table {table or named_like(plan.topic)}, or its user may not see it. Grant SELECT "
-                "on it"
-            )
+    table = source_table(feed, plan.table, plan.topic, has=lambda name: bool(source.columns(name)), said=said)
+    found = {} if table is None else source.columns(table)
+    if table is None or not found:
+        raise RowSourceError(
+            f"the source has no table {table or named_like(plan.topic)}, or its user may not see it. Grant SELECT on it"
+        )
+    with open_row_source(target_of(feed.sink)) as sink:
         shape = feed.for_table(plan.topic, order.among).columns
-        columns = _common(plan.table, found, _columns_of_sink(feed, plan.table), shape)
+        columns = _common(plan.table, found, sink.columns(plan.table), shape)
         key = _key(order, rows, [shape.target(column) for column in columns])
         source_key = tuple(map(shape.source, key))
         forms = source.key_forms(table, source_key)
-        keys = {_spelled(forms, one) for one in rows.keys}
-        source.await_commits(is_over)
-    connector = connector_of(_source(feed))
+        if rows.keys is None and rows.delete:
+            _check_equality(plan.table, key, forms, source.equality(table, source_key), sink.equality(plan.table, key))
+    connector = connector_of(source_of(feed))
     bits = [column for column, kind in columns.items() if kind in BITS_AS_TEXT[connector]]
-    return _Work(
+    return Transfer(
         spec=order.spec,
         table=table,
         among=order.among,
@@ -205,10 +289,26 @@ def _planned(order: Order, said: Callable[[str], str | None], is_over: Callable[
         key=key,
         source_key=source_key,
         forms=forms,
-        keys=tuple(sorted(keys)),
+        rows=() if rows.keys is None else tuple(sorted({spelled(forms, one) for one in rows.keys})),
         delete=rows.delete,
         semantics={CONNECTOR: connector, **dict.fromkeys(bits, "string")},
     )
+
+
+def _check_equality(
+    table: str,
+    key: tuple[str, ...],
+    forms: tuple[KeyForm, ...],
+    source: tuple[str | None, ...],
+    sink: tuple[str | None, ...],
+) -> None:
+    """Raise RowSourceError unless both ends agree on which texts are one key: a row could be deleted as another one."""
+    for column, form, here, there in zip(key, forms, source, sink, strict=True):
+        if form is KeyForm.TEXT and here != there:
+            raise RowSourceError(
+                f"column {column} of {table} is compared by collation {here or '(exact)'} at the source and by "
+                f"{there or '(exact)'} at the sink, so a row could be deleted as another one. Copy without --delete"
+            )
 
 
 def _key(order: Order, rows: RowCopy, columns: Collection[str]) -> tuple[str, ...]:
@@ -217,31 +317,16 @@ def _key(order: Order, rows: RowCopy, columns: Collection[str]) -> tuple[str, ..
     ``columns``: those that both ends have, by the sink's names.
     """
     table, key = order.plan.table, rows.columns or order.key
+    if not order.key and rows.keys is None:
+        raise RowSourceError("the sink's table has no key, by which its rows could be found and copied in ranges")
     if not order.key or set(key) != set(order.key):
         found_by = ", ".join(order.key) or "nothing, because it has no key"
         raise RowSourceError(f"rows were named by {', '.join(key)}, and the sink finds them by {found_by}")
     if missing := [column for column in key if column not in columns]:
         raise RowSourceError(f"the source's table does not have the key's column {', '.join(missing)} of {table}")
-    if any(len(one) != len(key) for one in rows.keys):
+    if any(len(one) != len(key) for one in rows.keys or ()):
         raise RowSourceError(f"each key must have {len(key)} values: {', '.join(key)}")
     return key
-
-
-def _source(feed: FeedSpec) -> Target:
-    if feed.source.database is None:
-        raise RowSourceError(
-            "rows are copied from the source's database, and the feed does not name it. Add source.database to the "
-            "feed (headgate feed update)"
-        )
-    if feed.source.change_log is not None:
-        raise RowSourceError("rows of a change log have no table at a source database")
-    return source_target(feed.source.database)
-
-
-def _columns_of_sink(feed: FeedSpec, table: str) -> Mapping[str, str]:
-    """Column → bare type. The key must be the one that rows are found by at the sink; the writer sees to that."""
-    with open_row_source(target_of(feed.sink)) as sink:
-        return sink.columns(table)
 
 
 def _common(table: str, source: Mapping[str, str], sink: Mapping[str, str], shape: ColumnOptions) -> dict[str, str]:
@@ -260,92 +345,3 @@ def _common(table: str, source: Mapping[str, str], sink: Mapping[str, str], shap
                 "copied only between columns of one type"
             )
     return common
-
-
-# --- in tasks ---------------------------------------------------------------------------------------------------------
-
-
-def _read(plan: bytes, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows, or the error that came instead."""
-    forget_archives()
-    for _ in numbers:
-        pass
-    work = msgspec.msgpack.decode(plan, type=_Work)
-    try:
-        lines = _lines_of_source(work)
-    except (RowSourceError, DatabaseError, SourceError) as error:
-        yield failed_batch(Failure(f"{work.claim.table}: {error}"))
-    else:
-        yield lines_batch(lines)
-
-
-def _lines_of_source(work: _Work) -> list[bytes]:
-    """The rows, and behind them how many they are: what is missing must not be taken for rows that do not exist."""
-    width, wanted = len(work.key), set(work.keys)
-    lines: list[bytes] = []
-    size = 0
-    with open_row_source(_source(feed_of(work.spec))) as source:
-        for row in source.rows(work.table, work.columns, work.source_key, work.keys):
-            key = _spelled(work.forms, [str(part) for part in row[:width]])
-            if key not in wanted:  # to leave it out would be to delete, perhaps, what is the same row at the sink
-                raise RowSourceError(
-                    "the source finds a row by another spelling of its key. Write it as the source does"
-                )
-            lines.append(msgspec.msgpack.encode((key, row[width:])))
-            size += len(lines[-1])
-            if size > BYTES_MAX:
-                raise RowSourceError(f"the rows are larger than {BYTES_MAX >> 20} MiB. Copy fewer at a time")
-    return [*lines, msgspec.msgpack.encode(len(lines))]
-
-
-def _spelled(forms: Sequence[KeyForm], key: Sequence[str]) -> tuple[str, ...]:
-    """A key in the one spelling of its values. Raises RowSourceError."""
-    return tuple(same_form(form, value) for form, value in zip(forms, key, strict=True))
-
-
-def _write(plan: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write what the reader gives, in one transaction; yields one _Answer."""
-    forget_archives()
-    work = msgspec.msgpack.decode(plan, type=_Work)
-    try:
-        answer = _written(work, list(itertools.chain.from_iterable(lines_of(batches))))
-    except ReadFailedError as error:
-        answer = _Answer(failure=error.failure)
-    except SinkError as error:
-        answer = _Answer(failure=Failure(str(error), error.code))
-    yield answer_batch(answer)
-
-
-def _written(work: _Work, lines: list[bytes]) -> _Answer:
-    if not lines or msgspec.msgpack.decode(lines[-1]) != len(lines) - 1:
-        return _Answer(failure=Failure(f"{work.claim.table}: not all rows came from the source"))
-    found: dict[tuple[str, ...], Row] = {}
-    for line in lines[:-1]:
-        # Without types: MessagePack itself tells texts from bytes, which msgspec does not among the types of one value.
-        key, values = msgspec.msgpack.decode(line)
-        found[tuple(key)] = dict(zip(work.columns, values, strict=True))
-    if len(found) < len(lines) - 1:
-        return _Answer(failure=Failure(f"{work.claim.table}: the source has several rows under one of the keys"))
-    absent: list[Row] = [dict(zip(work.key, key, strict=True)) for key in work.keys if key not in found]
-    feed = feed_of(work.spec).for_table(work.claim.topic, work.among)
-    semantics: dict[str, str] | None = work.semantics
-    upserts = list(found.values())
-    if feed.columns.shapes:
-        try:
-            shaping = Shaping(feed.columns, read_salts(feed.columns))
-            upserts, semantics = [shaping.row(row, semantics) for row in upserts], shaping.meaning(semantics)
-        except (SaltUnavailableError, ChangeError) as error:
-            return _Answer(failure=Failure(f"{work.claim.table}: {error}"))
-    copied = CopiedRows(
-        claim=work.claim,
-        positions=work.positions,
-        key=work.key,
-        upserts=upserts,
-        deletes=absent if work.delete else [],
-        semantics=semantics,
-    )
-    with closing(open_sink(feed.sink)) as sink, closing(sink.writer()) as writer:
-        if not isinstance(writer, RowCopyingWriter):
-            return _Answer(failure=Failure(f"{work.claim.table}: rows cannot be copied to this sink"))
-        applied = writer.copy(copied)
-    return _Answer(upserts=applied.upserts, deletes=applied.deletes)

@@ -34,6 +34,7 @@ from headgate.config.feed import FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import Log
 from headgate.records.control import Positions
+from headgate.records.row_copies import is_whole
 from headgate.replication.altered_tables import alter_table
 from headgate.replication.change_logs import ChangeLogFollower
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts, feed_of, server_of_feed
@@ -42,6 +43,7 @@ from headgate.replication.new_tables import check_table
 from headgate.replication.row_copy import Order, RowCopier, RowCopyError
 from headgate.replication.silent_sinks import WAITING_SECONDS, SilentSinks
 from headgate.replication.span_table import SpanTable, source_table_of
+from headgate.replication.table_copies import TableCopies, mark_at
 from headgate.replication.topic_watch import TopicWatch
 from headgate.runtime.shared_pool import SharedPool
 from headgate.sinks.contract import ChangeBatch, Claim, OffsetRange, Sink, SinkError, SinkUnavailableError
@@ -63,6 +65,9 @@ those that do not answer. Threads that are not needed are not started."""
 
 _SOURCE: Final = "source"
 """Whose share of the threads it is when all topics are checked at once."""
+
+_COPIES: Final = "copies"
+"""Whose share of the threads it is when rows are copied: that takes half a minute, and claims must not wait for it."""
 
 WAITS_FOR_SINK: Final = frozenset(
     {
@@ -89,6 +94,7 @@ class SpanLifecycle:
     ) -> None:
         """``log``: the control topics, for feeds that read change logs. ``copier``: None where no span is to copy."""
         self._copier = copier
+        self._table_copies = TableCopies()
         self._copied: dict[SpanId, str] = {}
         """The latest request whose rows are copied, by span, should it be opened again."""
         self._table = table
@@ -100,7 +106,7 @@ class SpanLifecycle:
         self._checked_at: dict[str, float] = {}
         self.change_logs = ChangeLogFollower(table, log, self._ask_neighbours)
         self._topics = TopicWatch(table, partial(topic_ids, source), time.monotonic())
-        table.performers[Open] = lambda span, _: self._call(span, self._open)
+        table.performers[Open] = lambda span, _: self._call(span, self._open, _COPIES if span.task.copy else None)
         table.performers[Settle] = lambda span, _: self._call(span, self._settle)
         table.performers[Seal] = lambda span, _: self._call(span, self._seal)
         table.performers[TellFailure] = _tell_failure
@@ -168,9 +174,9 @@ class SpanLifecycle:
         except SinkError as error:
             _log.info("span %s, whose batch takes long: %s", span.id, error)
 
-    def _call(self, span: Span, step: Callable[[Span], SpanInput]) -> None:
+    def _call(self, span: Span, step: Callable[[Span], SpanInput], holder: str | None = None) -> None:
         if not self._table.killed:
-            self._pool.submit(server_of_feed(span.task.spec), self._guarded, span, step)
+            self._pool.submit(holder or server_of_feed(span.task.spec), self._guarded, span, step)
 
     def _guarded(self, span: Span, step: Callable[[Span], SpanInput]) -> None:
         answer: SpanInput
@@ -201,8 +207,9 @@ class SpanLifecycle:
             positions = _claimed(parts.sink, claim) if span.primary else parts.sink.positions(claim)
             if span.primary:
                 alter_table(self._source, parts, span)
+        copying = None
         if span.primary and span.task.copy is not None:
-            self._copy_rows(span, span.task.copy, claim, positions)
+            copying = self._copy_rows(span, span.task.copy, claim, positions)
         with self._asked(span) as parts:
             known_table = parts.sink.source_table(claim) if span.primary else None
             ends = check_retention(self._source, claim.topic, positions)
@@ -220,12 +227,16 @@ class SpanLifecycle:
             firsts=limits.firsts,
             limits=limits.limits,
             limits_at=limits.limits_at,
+            copying=copying,
         )
 
-    def _copy_rows(self, span: Span, order: CopyOrder, claim: Claim, positions: Positions) -> None:
-        """Nobody else can write the table, and no lane has it: its positions stand still until it is opened."""
+    def _copy_rows(self, span: Span, order: CopyOrder, claim: Claim, positions: Positions) -> str | None:
+        """Nobody else can write the table, and no lane has it: its positions stand still until it is opened.
+
+        Returns how far a whole table is copied, in words, if rows of it are left.
+        """
         if self._copied.get(span.id) == order.request:
-            return
+            return None
         if self._copier is None:
             raise RowCopyError(f"{claim.table}: this agent does not copy rows")
         plan, spec = span.task.plan, span.task.spec
@@ -241,13 +252,27 @@ class SpanLifecycle:
             among=source_table_of(span.task),
             rows=order.rows,
         )
-        self._copier.copy(work, said, partial(self._is_ending, span))
-        self._copied[span.id] = order.request
+        copying = None
+        if is_whole(order.rows):
+            with self._asked(span) as parts:
+                mark = mark_at(parts.sink, claim, order.request)
+            copy = partial(self._copier.copy_ranges, work, said=said, is_over=partial(self._is_not_copied, span))
+            copying = self._table_copies.turn(span.id, mark, copy)
+        else:
+            self._copier.copy(work, said, partial(self._is_ending, span))
+        if copying is None:
+            self._copied[span.id] = order.request
+        return copying
 
     def _is_ending(self, span: Span) -> bool:
         """Whether the span is not wanted any more, or was begun again."""
         now = self._table.get(span.id)
         return self._table.killed or now is None or now.life != span.life or now.stop is not Stop.NOT
+
+    def _is_not_copied(self, span: Span) -> bool:
+        """Whether the span is ending, or the request to copy its rows was deleted."""
+        now = self._table.get(span.id)
+        return self._is_ending(span) or now is None or now.task.copy is None
 
     @contextmanager
     def _asked(self, span: Span) -> Iterator[FeedParts]:

@@ -19,6 +19,7 @@ from headgate.records.control import OperationKind, OperationRequested, OutcomeS
 from headgate.records.fitting import fitted, fitted_text
 from headgate.records.keys import OutcomeKey, OwnerKey, RequestKey
 from headgate.records.refusals import NOT_FOUND, coded
+from headgate.records.row_copies import is_whole
 
 WRITE_SECONDS_MAX: Final = 10.0
 """For the broker to acknowledge one small record."""
@@ -77,8 +78,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 def feed_request(record: OperationRequested, shard: int, request: str) -> Request:
     """A request to the coordinator that owns ``shard``, under the id ``request``."""
+    is_whole_copy = record.kind is OperationKind.RESYNC_TABLE and is_whole(record.spec)
     if record.kind in (OperationKind.DRAIN_AGENT, OperationKind.REBALANCE_FEED):
         advice = "it was taken back: no other table moves; ask again with a longer --timeout"
+    elif is_whole_copy:
+        advice = (
+            f"it continues; `headgate why {record.feed}` shows how far it is, and "
+            f"`headgate table resync {record.feed} {record.table} --cancel` ends it"
+        )
     elif record.kind is OperationKind.RESYNC_TABLE:
         advice = "it was taken back: either all of the rows are copied, or none is; ask again with a longer --timeout"
     else:
@@ -92,7 +99,16 @@ def feed_request(record: OperationRequested, shard: int, request: str) -> Reques
         owner=OwnerKey(shard),
         service="coordinator",
         if_unfinished=advice,
+        stays=is_whole_copy,
     )
+
+
+def withdraw(log: Log, shard: int, requests: Sequence[str], *, client: str) -> None:
+    """Delete requests to the coordinator that owns ``shard``, whoever made them. Raises LogError."""
+    if requests:
+        partition = Partition("changefeed", shard)
+        with closing(log.writer(client)) as writer:
+            writer.write([Placed(partition, Fact(RequestKey(each), None)) for each in requests], WRITE_SECONDS_MAX)
 
 
 def described(record: OperationRequested, shard: int) -> str:

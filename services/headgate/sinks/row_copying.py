@@ -9,20 +9,42 @@ from headgate.formats.change import Row
 from headgate.records.control import Positions
 from headgate.sinks.contract import Applied, Claim, SinkError
 
-__all__ = ["CopiedRows", "RowCopyingWriter", "RowsRefusedError"]
+__all__ = ["CopiedRows", "CopyMark", "RowCopyingSink", "RowCopyingWriter", "RowsRefusedError"]
 
 
 class RowsRefusedError(SinkError):
-    """The sink does not take the copied rows. Nothing of them was written."""
+    """The sink does not take the copied rows. Nothing of them was written.
+
+    ``is_between_rows``: because of another row of the table, such as one with the same value of a unique key.
+    """
 
     code = "rows_refused"
+
+    def __init__(self, text: str, *, is_between_rows: bool = False) -> None:
+        super().__init__(text)
+        self.is_between_rows = is_between_rows
+
+
+class CopyMark(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a request to copy a whole table is: every row up to and including ``upto`` is copied, in the key's order.
+
+    ``upto`` is the key as texts, null before the first range. ``rows`` and ``deleted`` count from the request's
+    beginning.
+    """
+
+    request: str
+    upto: tuple[str, ...] | None = None
+    rows: int = 0
+    deleted: int = 0
+    is_done: bool = False
 
 
 class CopiedRows(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of one table, as the source had them after everything below ``positions``.
 
     ``key``: the columns by which rows were chosen, which must be those by which the sink finds them. ``upserts`` are
-    whole rows, ``deletes`` keys of rows that the source does not have. ``semantics``: as in Change.
+    whole rows, ``deletes`` keys of rows that the source does not have. ``semantics``: as in Change. ``mark`` is stored
+    in the same transaction.
     """
 
     claim: Claim
@@ -31,6 +53,7 @@ class CopiedRows(msgspec.Struct, frozen=True, kw_only=True):
     upserts: Sequence[Row]
     deletes: Sequence[Row]
     semantics: dict[str, str] | None = None
+    mark: CopyMark | None = None
 
 
 @runtime_checkable
@@ -42,4 +65,13 @@ class RowCopyingWriter(Protocol):
 
         The positions stay. Raises SinkError, and then nothing is visible; after SinkUnavailableError all or nothing is.
         """
+        ...
+
+
+@runtime_checkable
+class RowCopyingSink(Protocol):
+    """What a sink must be able to do so that a whole table can be copied to it."""
+
+    def copied(self, claim: Claim, request: str) -> CopyMark:
+        """How far the request is for the claim's table; the beginning if nothing is known. Raises SinkError."""
         ...

@@ -17,6 +17,7 @@ from headgate.agent.core.span.inputs import (
     BatchOver,
     CallFailed,
     Close,
+    DropCopy,
     Failed,
     Forget,
     LaneLost,
@@ -210,6 +211,11 @@ class SimulatedExecutor:
         """See TableExecutor."""
         run = self.runs.get(span)
         return dict(run.span.positions) if run is not None and run.span.phase is Phase.STOPPED else None
+
+    def drop_copy(self, request: str) -> None:
+        """See TableExecutor."""
+        for span in sorted(self.runs):
+            self._apply(span, DropCopy(request))
 
     def forget_table(self, span: SpanId) -> None:
         """See TableExecutor."""

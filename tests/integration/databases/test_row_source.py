@@ -12,9 +12,10 @@ import pytest
 from fixtures.servers import reachable_folder
 from fixtures.services import mariadb_connect
 from headgate.databases.address import Target
+from headgate.databases.key_ranges import Chunk
 from headgate.databases.mysql.row_source import open_rows as open_mysql
 from headgate.databases.postgresql.row_source import open_rows as open_postgresql
-from headgate.databases.row_source import RowSourceError
+from headgate.databases.row_source import RowSource, RowSourceError
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 from support.waiting import END_SECONDS_MAX, eventually
@@ -186,3 +187,51 @@ def test_keys_are_found_as_they_are_written(postgres_database: str) -> None:
         with pytest.raises(RowSourceError, match="column w, which is of type bool"):
             rows.key_forms("public.t", ["w"])
     assert found == {("x'\"\\", "1", b"\x00\xff", "true"), ("%", "-2", None, "false")}
+
+
+KEY = ("part%", "id")
+KEYS = [("", 1), ("a", 2), ("a", 10), ("b%s", -3), ("b%s", 9), ("z", 0), ("é", 1)]
+
+
+def _walked(rows: RowSource, table: str, size: int) -> list[list[tuple[Any, ...]]]:
+    """The rows of the table, range by range."""
+    ranges: list[list[tuple[Any, ...]]] = []
+    above: tuple[str, ...] | None = None
+    while True:
+        upto = rows.next_bound(table, KEY, above, size)
+        ranges.append(sorted(rows.rows_within(table, ("v",), KEY, Chunk(above, upto))))
+        if upto is None:
+            return ranges
+        above = upto
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_ranges_of_a_key_have_every_row_once(
+    postgres_server: EmbeddedPostgres, mariadb_server: EmbeddedMariadb, size: int
+) -> None:
+    wanted = sorted((part, str(number), "x") for part, number in KEYS)
+    with psycopg.connect(postgres_server.dsn(), autocommit=True) as owner:
+        owner.execute("DROP TABLE IF EXISTS r")
+        owner.execute('CREATE TABLE r ("part%" text, id int, v text, PRIMARY KEY ("part%", id))')
+        for key in KEYS:
+            owner.execute("INSERT INTO r VALUES (%s, %s, 'x')", key)
+        owner.execute("ANALYZE r")
+        with open_postgresql(Target(postgres_server.dsn())) as rows:
+            _check_ranges(_walked(rows, "r", size), wanted, size)
+            assert rows.rows_about("r") == len(KEYS)
+            assert rows.equality("r", KEY) == (None, None)
+    with mariadb_connect(mariadb_server.dsn()) as owner:
+        _run(owner, "CREATE DATABASE IF NOT EXISTS ranges")
+        _run(owner, "CREATE OR REPLACE TABLE ranges.r (`part%` varchar(9), id int, v text, PRIMARY KEY (`part%`, id))")
+        for part, number in KEYS:
+            _run(owner, f"INSERT INTO ranges.r VALUES ('{part}', {number}, 'x')")
+    with open_mysql(Target(mariadb_server.dsn("ranges"))) as rows:
+        _check_ranges(_walked(rows, "ranges.r", size), wanted, size)
+        assert rows.rows_about("ranges.r") is not None
+        assert [collation is None for collation in rows.equality("ranges.r", KEY)] == [False, True]
+
+
+def _check_ranges(ranges: list[list[tuple[Any, ...]]], wanted: list[tuple[str, ...]], size: int) -> None:
+    assert sorted(row for each in ranges for row in each) == wanted
+    assert {len(each) for each in ranges[:-1]} <= {size}
+    assert len(ranges[-1]) < size or size == 1

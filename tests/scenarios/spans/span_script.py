@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.agent.core.executor import CopyOrder, SpanId, SpanTask
 from headgate.agent.core.span import inputs as given
 from headgate.agent.core.span.machine import decide
 from headgate.agent.core.span.states import Span, Stop
@@ -65,6 +65,8 @@ class _Player:
             parts.append(f"complete up to {status.resolved_ts}" + (", its target" if span.is_at_target else ""))
         if span.error is not None:
             parts.append(f"error {span.error[0]}")
+        if span.copying is not None:
+            parts.append(f"tells {status.error_code}: {status.error}")
         if span.retry_at is not None:
             parts.append(f"again in {span.retry_at - self._now:g} s")
         return ", ".join(parts)
@@ -74,7 +76,8 @@ class _Player:
         named = {key: value for key, _, value in (word.partition("=") for word in words) if not key.isdigit()}
         if name in ("add", "close"):
             self._lives += 1
-            task = SpanTask(SPAN, "0-1", 1, _epoch_of(words[0]), PLAN, "{}")
+            copy = CopyOrder(named["copy"], "{}") if "copy" in named else None
+            task = SpanTask(SPAN, "0-1", 1, _epoch_of(words[0]), PLAN, "{}", copy)
             is_primary = "primary" in named
             return given.Add(task, is_primary, self._lives) if name == "add" else given.Close(task, self._lives)
         if name == "slowed":
@@ -86,7 +89,8 @@ def _opened(span: Span | None, positions: Positions, named: Named) -> given.Open
     assert span is not None
     epoch = _epoch_of(named["under"]) if "under" in named else span.task.epoch
     is_primary = named["as"] == "primary" if "as" in named else span.primary
-    return given.Opened(epoch, is_primary, positions, target_ts=int(named["target"]) if "target" in named else None)
+    target_ts = int(named["target"]) if "target" in named else None
+    return given.Opened(epoch, is_primary, positions, target_ts=target_ts, copying=named.get("copying"))
 
 
 def _opening(span: Span | None, named: Named) -> int:
@@ -133,6 +137,8 @@ INPUTS: dict[str, Callable[[Span | None, Positions, Named], given.SpanInput]] = 
     "lane_lost": lambda _, __, named: given.LaneLost("gone", "alone" in named),
     "failed": lambda _, __, named: given.Failed(_code(named), "why", "final" not in named),
     "retry_due": lambda *_: given.RetryDue(),
+    "copy_due": lambda *_: given.CopyDue(),
+    "drop_copy": lambda _, __, named: given.DropCopy(next(iter(named))),
     "settle_due": lambda *_: given.SettleDue(),
     "completed": lambda span, _, named: given.Completed(_opening(span, named), int(named["ts"])),
 }

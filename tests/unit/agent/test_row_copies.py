@@ -2,7 +2,7 @@
 
 from headgate.agent.core.executor import CopyOrder, SpanId
 from headgate.agent.core.machine import decide
-from headgate.agent.core.messages import AddTable
+from headgate.agent.core.messages import AddTable, DropCopy
 from headgate.agent.core.state import AgentState, evolve, new_state
 from headgate.eventlog.log import Delivery, Partition
 from headgate.records.base import Key, Record
@@ -53,6 +53,15 @@ def test_a_request_that_was_deleted_is_waited_for_until_the_owner_dispatches_wit
     assert begun(state, RequestKey("r1"), None) == []
     assert begun(state, SpanKey("shop", "public.t"), dispatched("r1")) == []
     assert begun(state, SpanKey("shop", "public.t"), dispatched(None)) == [None]
+
+
+def test_a_request_that_is_deleted_is_dropped_by_whatever_copies_for_it() -> None:
+    state = session()
+    begun(state, RequestKey("r1"), ASKED)
+    begun(state, SpanKey("shop", "public.t"), dispatched("r1"))
+    evolve(state, RequestKey("r1"), None, 6)
+    decision = decide(state, Arrived(Delivery(Partition("changefeed", 0), 6, RequestKey("r1"), None)), Now(50.0, 1_000))
+    assert decision.effects == (DropCopy("r1"),)
 
 
 def test_other_requests_are_not_kept() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.agent.core.executor import CopyOrder, SpanId, SpanTask
 from headgate.agent.core.span.failures import RETRY_SECONDS_MAX, back_off, counted, went_on, worst
 from headgate.agent.core.span.inputs import (
     Add,
@@ -16,6 +16,8 @@ from headgate.agent.core.span.inputs import (
     CallFailed,
     Close,
     Completed,
+    CopyDue,
+    DropCopy,
     Effect,
     Failed,
     Forget,
@@ -77,7 +79,8 @@ class World(msgspec.Struct, frozen=True):
 
 
 def task(n: int) -> SpanTask:
-    return SpanTask(SPAN, "0-1", 1, Epoch(1, n), PLAN, "{}")
+    """The first epoch's copies rows."""
+    return SpanTask(SPAN, "0-1", 1, Epoch(1, n), PLAN, "{}", CopyOrder("r1", "{}") if n == 1 else None)
 
 
 def result(code: str | None = None, *, retryable: bool = False) -> SpanResult:
@@ -90,7 +93,7 @@ def possible(world: World) -> Iterator[SpanInput]:
     now = 1 if span is None else span.task.epoch.n
     for n in range(now, EPOCHS + 1):
         yield from (Add(task(n), True, 0, 1), Add(task(n), False, 0, 1), Close(task(n), 0))
-    yield from (Remove(True), Remove(False), Forget())
+    yield from (Remove(True), Remove(False), Forget(), DropCopy("r1"), DropCopy("r2"))
     if span is None:
         return
     yield from (Slowed(1.0), Looked(span.progress.opening, {0: 5}), Looked(-1, {0: 5}))
@@ -99,6 +102,8 @@ def possible(world: World) -> Iterator[SpanInput]:
     match world.call:
         case ("open", n, primary):
             yield Opened(Epoch(1, n), primary, {0: 5})
+            if primary and span.task.copy is not None:
+                yield Opened(Epoch(1, n), primary, {0: 5}, copying="some rows")
         case ("settle", _, _):
             yield Settled({0: 5})
         case ("seal", _, _):
@@ -117,7 +122,7 @@ def of_lanes(span: Span) -> Iterator[SpanInput]:
     if span.lane is not None:
         yield from (Served(), LaneLost("", alone=True), LaneLost("", alone=False), *troubles)
     if span.writable:
-        yield from (Planned(), Passed({("t", 0): 9}), SettleDue(), Placed("two"))
+        yield from (Planned(), Passed({("t", 0): 9}), SettleDue(), CopyDue(), Placed("two"))
     if span.lane is not None and span.phase in {Phase.WRITING, Phase.DRAINING}:
         for each in (None, result(), result("e", retryable=True), result("e")):
             yield BatchOver(each, {})
@@ -179,6 +184,7 @@ def alike(world: World) -> World:
     failures = {p: min(count, 1) for p, count in world.span.failures.items()}
     retry_at = None if world.span.retry_at is None else 1.0
     span = replace(world.span, progress=progress, failures=failures, losses=0, retry_at=retry_at, alone_until=0.0)
+    span = replace(span, copied_at=0.0)
     return replace(world, span=span)
 
 

@@ -130,6 +130,7 @@ WRITES = {
     "ask_for",
     "ask_shards",
     "ask_while_paused",
+    "withdraw",
     "ask_policy",
     "change_timestamps",
     "copy_rows",

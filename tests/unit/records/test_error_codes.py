@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headgate.coordinator.core.spans.deadlines import DRAIN_CODE, START_CODE
-from headgate.records.error_codes import ERROR_CODES, MEMORY_SHORT, PARTITIONS_GROWN, SINK_SLOW
+from headgate.records.error_codes import COPYING, COPYING_HELD, ERROR_CODES, MEMORY_SHORT, PARTITIONS_GROWN, SINK_SLOW
 
 ROOT = Path(__file__).parents[3]
 SERVICES = ROOT / "services" / "headgate"
@@ -14,8 +14,17 @@ RAISED_IN = ("replication", "agent/core/span", "formats", "sinks", "sources")
 FAILING = ("fail", "failed", "stopped", "Failed", "CallFailed")
 
 
-WITHOUT_A_FAILURE = {START_CODE: True, DRAIN_CODE: True, PARTITIONS_GROWN: False, MEMORY_SHORT: True, SINK_SLOW: True}
-"""Codes that nothing fails with at an agent, with whether they are retryable: the owner's, and one of slow tables."""
+WITHOUT_A_FAILURE = {
+    START_CODE: True,
+    DRAIN_CODE: True,
+    PARTITIONS_GROWN: False,
+    MEMORY_SHORT: True,
+    SINK_SLOW: True,
+    COPYING: True,
+    COPYING_HELD: True,
+}
+"""Codes that nothing fails with at an agent, with whether they are retryable: the owner's, and those of tables that are
+slow or copied."""
 
 
 def trees() -> Iterator[ast.AST]:

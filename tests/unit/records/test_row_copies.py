@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.cli.row_copies import portions
-from headgate.records.row_copies import KEY_BYTES_MAX, KEYS_MAX, RowCopy, read_row_copy, shown_row_copy
+from headgate.records.row_copies import KEY_BYTES_MAX, KEYS_MAX, RowCopy, is_whole, read_row_copy, shown_row_copy
 
 
 def test_rows_are_read_as_they_were_written() -> None:
@@ -18,6 +18,9 @@ def test_rows_are_read_as_they_were_written() -> None:
         ('{"keys": []}', "no rows"),
         ('{"keys": [["1"]], "where": "x"}', "not valid"),
         ('{"keys": [["1", "2"]], "columns": ["a"]}', "must have 1 values"),
+        ('{"keys": null, "columns": ["a"]}', "Name no columns"),
+        ('{"keys": null, "rows_per_second": 0}', "at least 1"),
+        ('{"keys": [["1"]], "rows_per_second": 5}', "for a copy of a whole table"),
         (shown_row_copy(RowCopy(keys=(("1",),) * (KEYS_MAX + 1))), "more than one request may name"),
     ],
 )
@@ -35,3 +38,11 @@ def test_more_rows_than_a_request_may_name_are_several_requests() -> None:
     long = ("x" * (KEY_BYTES_MAX // 2 + 1),)
     assert list(portions([long, long])) == [(long,), (long,)]
     assert list(portions([])) == []
+
+
+def test_a_whole_table_is_named_by_no_keys() -> None:
+    rows = RowCopy(keys=None, delete=True, rows_per_second=5)
+    assert read_row_copy(shown_row_copy(rows)) == rows
+    assert is_whole(shown_row_copy(rows))
+    assert not is_whole(shown_row_copy(RowCopy(keys=(("1",),))))
+    assert not is_whole("{}")

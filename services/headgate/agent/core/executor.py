@@ -102,6 +102,10 @@ class TableExecutor(Protocol):
         """Final positions once the span is fully stopped, else None."""
         ...
 
+    def drop_copy(self, request: str) -> None:
+        """Copy no more rows for a request that was deleted. Whatever names it continues without it."""
+        ...
+
     def forget_table(self, span: SpanId) -> None:
         """Release a stopped or failed task's last traces, after its last status was acknowledged by the log."""
         ...

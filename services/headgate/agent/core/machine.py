@@ -19,6 +19,7 @@ from headgate.agent.core.messages import (
     AgentInput,
     CheckNotRun,
     CloseTable,
+    DropCopy,
     EndSession,
     ForgetTable,
     NotRun,
@@ -94,10 +95,16 @@ def _on_record(state: AgentState, key: Key, now: Now) -> Decision:
             spans = [span for span in sorted(state.dispatched) if span.feed == feed]
             return _join(*(_act(state, span, state.reports.get(span)) for span in spans))
         case RequestKey(request=request):
-            spans = [span for span, record in sorted(state.dispatched.items()) if record.copy == request]
-            return _join(*(_act(state, span, state.reports.get(span)) for span in spans))
+            return _on_request(state, request)
         case _:
             return Decision()
+
+
+def _on_request(state: AgentState, request: str) -> Decision:
+    if request not in state.copies:
+        return Decision(effects=(DropCopy(request),))
+    spans = [span for span, record in sorted(state.dispatched.items()) if record.copy == request]
+    return _join(*(_act(state, span, state.reports.get(span)) for span in spans))
 
 
 def _answers(state: AgentState, now: Now, *, started: bool) -> Decision:

@@ -59,6 +59,12 @@ class ForgetTable(msgspec.Struct, frozen=True):
     span: SpanId
 
 
+class DropCopy(msgspec.Struct, frozen=True):
+    """Executor.drop_copy."""
+
+    request: str
+
+
 class ReadProgress(msgspec.Struct, frozen=True):
     """Read every task's status and give it back as ProgressDue."""
 

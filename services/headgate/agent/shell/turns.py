@@ -16,6 +16,7 @@ from headgate.agent.core.messages import (
     AgentInput,
     CheckNotRun,
     CloseTable,
+    DropCopy,
     EndSession,
     ForgetTable,
     NotRun,
@@ -123,6 +124,8 @@ class Turns:
             case ForgetTable(span=span):
                 executor.forget_table(span)
                 self._observed.pop(span, None)
+            case DropCopy(request=request):
+                executor.drop_copy(request)
             case ReadProgress():
                 statuses = self._statuses()
                 self._on_progress(statuses)

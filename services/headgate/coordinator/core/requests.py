@@ -191,10 +191,8 @@ def _why_not_movable(draft: Draft, requested: OperationRequested, plans: list[Sp
     if paused is not None:
         return paused
     record = draft.span(SpanKey(requested.feed, plans[0].span))
-    if not span_lifecycle.is_movable(record):
-        where = "waiting for an agent" if record is None or record.primary is None else f"in {record.state}"
-        return f"table {requested.table!r} is {where}: try again when it is replicating"
-    return None
+    reason = span_lifecycle.why_not_movable(requested.table or "", record)
+    return None if reason is None else f"table {reason}"
 
 
 def _why_no_target(draft: Draft, requested: OperationRequested, plan: SpanPlan) -> str | None:

@@ -8,6 +8,7 @@ from headgate.records.control import (
     TaskReported,
     WantedState,
 )
+from headgate.records.error_codes import COPYING
 from headgate.records.spans import paused_table
 
 
@@ -47,7 +48,7 @@ def is_erring(record: SpanDispatched | None, word: TaskReported | None) -> bool:
         return False
     if record.state not in (ReplicationState.REPLICATING, ReplicationState.PREPARE):
         return False
-    return word is not None and is_word_of(record, word) and word.error_code is not None
+    return word is not None and is_word_of(record, word) and word.error_code not in (None, COPYING)
 
 
 def is_word_of(record: SpanDispatched, word: TaskReported) -> bool:

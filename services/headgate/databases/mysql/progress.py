@@ -78,6 +78,25 @@ _CREATE: Final = (
     """,
 )
 
+# A mark has a key of the table, in JSON.
+_CREATE_ROW_COPIES: Final = """
+CREATE TABLE IF NOT EXISTS headgate.row_copies (
+    cluster_id  varchar(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    feed_id     varchar(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    table_name  varchar(129) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+    topic       varchar(249) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    request     varchar(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    mark        mediumtext CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+    PRIMARY KEY (cluster_id, feed_id, table_name, topic)
+) ENGINE = InnoDB COMMENT 'Headgate: how far whole tables are copied'
+"""
+
+_STORE_MARK: Final = """
+INSERT INTO headgate.row_copies (cluster_id, feed_id, table_name, topic, request, mark)
+VALUES (%(cluster)s, %(feed_id)s, %(table)s, %(topic)s, %(request)s, %(mark)s)
+ON DUPLICATE KEY UPDATE request = VALUES(request), mark = VALUES(mark)
+"""
+
 _EXISTS: Final = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'headgate' AND table_name = %s"
 _NOW: Final = "UTC_TIMESTAMP(6)"
 _THESE: Final = "part IN %(partitions)s"
@@ -212,6 +231,15 @@ class MysqlProgressTables(ProgressTables):
             f"AND NOT closed AND next_offset = CASE part {expected} END ORDER BY part",
             values_of(rows, list(moves)),
         )
+
+    def create_row_copies(self) -> None:
+        """See ProgressTables."""
+        if not self.has("row_copies"):
+            self.session.execute(_CREATE_ROW_COPIES)
+
+    def store_copy_mark(self, rows: ClaimedRows, request: str, mark: str) -> None:
+        """See ProgressTables."""
+        self.session.execute(_STORE_MARK, values_of(rows) | {"request": request, "mark": mark})
 
     def store_source_table(self, rows: ClaimedRows, text: str) -> str:
         """See ProgressTables."""

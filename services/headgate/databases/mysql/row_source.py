@@ -7,13 +7,22 @@ from typing import Any, Final
 
 from headgate.databases.address import Target
 from headgate.databases.faults import Fault
+from headgate.databases.key_ranges import Chunk
 from headgate.databases.mysql.catalogue import MysqlColumn, read_form
 from headgate.databases.mysql.errors import MysqlError, fault_of, message
+from headgate.databases.mysql.key_ranges import bound_query, within
 from headgate.databases.mysql.reading import READ_ONLY
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import quoted
 from headgate.databases.mysql.types import GEOMETRIES
-from headgate.databases.row_source import COMMITS_SECONDS_MAX, KeyForm, RowSourceError, Value, forms_of_key
+from headgate.databases.row_source import (
+    COMMITS_SECONDS_MAX,
+    KeyForm,
+    RowSourceError,
+    Value,
+    forms_of_key,
+    typed_bound,
+)
 from headgate.records.identifiers import split_table
 
 __all__ = ["MysqlRows", "open_rows"]
@@ -28,6 +37,11 @@ _SETTINGS: Final = (
 UTC, as sinks take them."""
 
 _POLL_SECONDS: Final = 0.05
+
+_ROWS_ABOUT: Final = """
+SELECT table_rows FROM information_schema.tables
+WHERE table_schema = COALESCE(%s, DATABASE()) AND table_name = %s
+"""
 
 _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _TEXTS: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
@@ -146,26 +160,55 @@ class MysqlRows:
         self, table: str, columns: Sequence[str], key: Sequence[str], keys: Sequence[Sequence[str]]
     ) -> Iterator[tuple[Value, ...]]:
         """See RowSource. A collation may find more rows than were named; their keys tell."""
-        types, forms = self.columns(table), self.key_forms(table, key)
-        if not types:
-            raise RowSourceError(f"the source has no table {table}, or its user may not see it. Grant SELECT on it")
-        read = [f"CONVERT(CAST({quoted(column)} AS CHAR) USING utf8mb4)" for column in key]
-        read += [_read(column, types[column]) for column in columns]
-        database, relation = split_table(table)
-        name = quoted(relation) if database is None else quoted(database, relation)
-        place = f"({', '.join('%s' for _ in key)})"
-        columns_text, where = ", ".join(read).replace("%", "%%"), ", ".join(map(quoted, key)).replace("%", "%%")
-        query = (
-            f"SELECT {columns_text} FROM {name.replace('%', '%%')} "  # noqa: S608 - quoted names
-            f"WHERE ({where}) IN ({', '.join(place for _ in keys)})"
-        )
+        forms = self.key_forms(table, key)
+        place, names = f"({', '.join('%s' for _ in key)})", ", ".join(map(quoted, key)).replace("%", "%%")
+        condition = f"({names}) IN ({', '.join(place for _ in keys)})"
         # A number is compared without quotes: with a text it is compared as a DOUBLE, which has 53 bits.
         parameters = tuple(
             int(text) if form is KeyForm.INTEGER else text
             for one in keys
             for form, text in zip(forms, one, strict=True)
         )
-        yield from self._session.stream(query, parameters)
+        return self._select(table, columns, key, condition, parameters)
+
+    def next_bound(
+        self, table: str, key: Sequence[str], above: Sequence[str] | None, rows: int
+    ) -> tuple[str, ...] | None:
+        """See RowSource."""
+        bound = typed_bound(self.key_forms(table, key), above)
+        query, parameters = bound_query(_place_of(table), key, bound, rows)
+        found = self._session.execute(query, parameters)
+        return tuple(map(str, found[0])) if found else None
+
+    def rows_within(
+        self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk
+    ) -> Iterator[tuple[Value, ...]]:
+        """See RowSource."""
+        forms = self.key_forms(table, key)
+        condition, parameters = within(key, Chunk(typed_bound(forms, chunk.above), typed_bound(forms, chunk.upto)))
+        return self._select(table, columns, key, condition, parameters)
+
+    def rows_about(self, table: str) -> int | None:
+        """See RowSource."""
+        database, relation = split_table(table)
+        found = self._session.execute(_ROWS_ABOUT, (database, relation))
+        return int(found[0][0]) if found and found[0][0] is not None else None
+
+    def equality(self, table: str, key: Sequence[str]) -> tuple[str | None, ...]:
+        """See RowSource."""
+        found = self._table(table)
+        collations = (found[column].collation for column in key)
+        return tuple(None if collation is None or "nopad_bin" in collation else collation for collation in collations)
+
+    def _select(
+        self, table: str, columns: Sequence[str], key: Sequence[str], condition: str, parameters: tuple[object, ...]
+    ) -> Iterator[tuple[Value, ...]]:
+        types = self.columns(table)
+        read = [f"CONVERT(CAST({quoted(column)} AS CHAR) USING utf8mb4)" for column in key]
+        read += [_read(column, types[column]) for column in columns]
+        columns_text, name = ", ".join(read).replace("%", "%%"), _place_of(table).replace("%", "%%")
+        query = f"SELECT {columns_text} FROM {name} WHERE {condition}"  # noqa: S608 - quoted names
+        return self._session.stream(query, parameters)
 
     def _table(self, table: str) -> dict[str, MysqlColumn]:
         if table not in self._tables:
@@ -175,6 +218,12 @@ class MysqlRows:
             form = read_form(self._session.execute, database, relation, is_mariadb=self._session.is_mariadb)
             self._tables[table] = {column.name: column for column in form.columns}
         return self._tables[table]
+
+
+def _place_of(table: str) -> str:
+    """What FROM needs."""
+    database, relation = split_table(table)
+    return quoted(relation) if database is None else quoted(database, relation)
 
 
 def _place(file: object, position: object) -> tuple[int, int]:

@@ -62,6 +62,24 @@ CREATE TABLE IF NOT EXISTS headgate.source_tables (
 """
 # fillfactor: rows are updated with every batch and stay on their page.
 
+_CREATE_ROW_COPIES: Final = """
+CREATE TABLE IF NOT EXISTS headgate.row_copies (
+    cluster_id text NOT NULL,
+    feed_id    text NOT NULL,
+    table_name text NOT NULL,
+    topic      text NOT NULL,
+    request    text NOT NULL,
+    mark       text NOT NULL,
+    PRIMARY KEY (cluster_id, feed_id, table_name, topic)
+)
+"""
+
+_STORE_MARK: Final = """
+INSERT INTO headgate.row_copies (cluster_id, feed_id, table_name, topic, request, mark)
+VALUES (%(cluster)s, %(feed_id)s, %(table)s, %(topic)s, %(request)s, %(mark)s)
+ON CONFLICT (cluster_id, feed_id, table_name, topic) DO UPDATE SET request = EXCLUDED.request, mark = EXCLUDED.mark
+"""
+
 _RAISE: Final = """
 INSERT INTO headgate.progress (cluster_id, feed_id, table_name, topic, partition, feed, owner_rev, n, incarnation,
                                next_offset, topic_id)
@@ -213,6 +231,17 @@ class PostgresProgressTables(ProgressTables):
             self.session.execute(_HOLD, values)
         places = {"expected": [expected for expected, _ in spans], "next": [after for _, after in spans]}
         return self.session.count(_MOVE, values | places)
+
+    def create_row_copies(self) -> None:
+        """See ProgressTables."""
+        if not self.has("row_copies"):
+            with self.session.transaction():
+                self.session.execute("SELECT pg_advisory_xact_lock(hashtextextended('headgate', 0))")
+                self.session.execute(_CREATE_ROW_COPIES)
+
+    def store_copy_mark(self, rows: ClaimedRows, request: str, mark: str) -> None:
+        """See ProgressTables."""
+        self.session.execute(_STORE_MARK, values_of(rows) | {"request": request, "mark": mark})
 
     def store_source_table(self, rows: ClaimedRows, text: str) -> str:
         """See ProgressTables."""

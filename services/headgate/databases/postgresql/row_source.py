@@ -8,12 +8,21 @@ from typing import Final
 import msgspec
 
 from headgate.databases.address import Target
+from headgate.databases.key_ranges import Chunk
 from headgate.databases.postgresql.catalogue import read_form
 from headgate.databases.postgresql.errors import PostgresError, message
+from headgate.databases.postgresql.key_ranges import bound_query, within
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession, open_connection
 from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier, Literal
-from headgate.databases.row_source import COMMITS_SECONDS_MAX, KeyForm, RowSourceError, Value, forms_of_key
+from headgate.databases.row_source import (
+    COMMITS_SECONDS_MAX,
+    KeyForm,
+    RowSourceError,
+    Value,
+    forms_of_key,
+    typed_bound,
+)
 
 __all__ = ["PostgresRows", "open_rows"]
 
@@ -37,6 +46,12 @@ WHERE l.locktype = 'transactionid' AND l.granted AND l.mode = 'ExclusiveLock'
   AND COALESCE(a.state, '') NOT LIKE 'idle in transaction%'
 """
 
+# Of a table or its partitions, by their statistics. One that was never analysed has -1 rows.
+_ROWS_ABOUT: Final = """
+SELECT sum(CASE WHEN reltuples < 0 THEN NULL ELSE reltuples END)::bigint FROM pg_class
+WHERE relkind <> 'p' AND (oid = %s OR oid IN (SELECT relid FROM pg_partition_tree(%s)))
+"""
+
 _KEY_FORMS: Final = {
     **dict.fromkeys(("int2", "int4", "int8"), KeyForm.INTEGER),
     **dict.fromkeys(("text", "varchar"), KeyForm.TEXT),
@@ -51,10 +66,15 @@ _MONEY: Final = "money"
 
 
 class _Table(msgspec.Struct, frozen=True):
-    """``name`` is what FROM needs; ``types``: column → bare type, of columns that are not generated."""
+    """``number`` is its oid, ``name`` is what FROM needs. ``types``: column → bare type, if it is not generated.
 
+    ``folding``: column → collation, where that takes some texts that differ for one.
+    """
+
+    number: object
     name: Composed
     types: dict[str, str]
+    folding: dict[str, str]
 
 
 class PostgresRows:
@@ -105,12 +125,41 @@ class PostgresRows:
         self, table: str, columns: Sequence[str], key: Sequence[str], keys: Sequence[Sequence[str]]
     ) -> Iterator[tuple[Value, ...]]:
         """See RowSource."""
+        return self._select(table, columns, key, _condition(key, self.key_forms(table, key), keys))
+
+    def next_bound(
+        self, table: str, key: Sequence[str], above: Sequence[str] | None, rows: int
+    ) -> tuple[str, ...] | None:
+        """See RowSource."""
+        bound = typed_bound(self.key_forms(table, key), above)
+        found = self._session.execute(bound_query(self._existing(table).name, key, bound, rows))
+        return tuple(map(str, found[0])) if found else None
+
+    def rows_within(
+        self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk
+    ) -> Iterator[tuple[Value, ...]]:
+        """See RowSource."""
+        forms = self.key_forms(table, key)
+        typed = Chunk(typed_bound(forms, chunk.above), typed_bound(forms, chunk.upto))
+        return self._select(table, columns, key, within(key, typed))
+
+    def rows_about(self, table: str) -> int | None:
+        """See RowSource."""
+        number = self._existing(table).number
+        ((rows,),) = self._session.execute(_ROWS_ABOUT, (number, number))
+        return None if rows is None else int(rows)
+
+    def equality(self, table: str, key: Sequence[str]) -> tuple[str | None, ...]:
+        """See RowSource."""
+        return tuple(map(self._existing(table).folding.get, key))
+
+    def _select(
+        self, table: str, columns: Sequence[str], key: Sequence[str], condition: Composable
+    ) -> Iterator[tuple[Value, ...]]:
         found = self._existing(table)
         texts = [SQL("{}::text").format(Identifier(column)) for column in key]
-        named = _condition(key, self.key_forms(table, key), keys)
-        query = SQL("SELECT {} FROM {} WHERE {}").format(
-            SQL(", ").join([*texts, *(_read(column, found.types[column]) for column in columns)]), found.name, named
-        )
+        read = SQL(", ").join([*texts, *(_read(column, found.types[column]) for column in columns)])
+        query = SQL("SELECT {} FROM {} WHERE {}").format(read, found.name, condition)
         with self._session.transaction():
             yield from self._session.stream(query, _ROWS_PER_FETCH)
 
@@ -138,7 +187,8 @@ class PostgresRows:
         # Rows of tables that inherit from this one are not its own. Those of partitions are.
         place = SQL("{}{}").format(SQL("" if is_divided else "ONLY "), Identifier(schema, name))
         types = {column.name: column.kind for column in form.columns if column.generated is None}
-        return _Table(place, types) if types else None
+        folding = {column.name: str(column.collation) for column in form.columns if not column.is_deterministic}
+        return _Table(number, place, types, folding) if types else None
 
 
 def _shown(pid: int, user: str | None, state: str | None, wait: str | None) -> str:

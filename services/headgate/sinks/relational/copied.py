@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from headgate.databases.faults import Fault
 from headgate.formats.change import Change, Operation, Row
 from headgate.formats.reducing import Reduced
 from headgate.sinks.contract import ChangeBatch, OffsetRange
@@ -52,4 +53,5 @@ def refused_rows(dialect: Dialect[Any, Any, Any], table: Table[Any], error: Exce
     elif isinstance(error, FoldedKeysError):
         reason = dialect.folded.format(columns=", ".join(table.folding))
     where = table.name if column is None else f"{table.name}, column {column}"
-    return RowsRefusedError(f"{where}: {reason}")
+    is_between_rows = isinstance(error, dialect.error) and dialect.fault_of(error) is Fault.BETWEEN_ROWS
+    return RowsRefusedError(f"{where}: {reason}", is_between_rows=is_between_rows)

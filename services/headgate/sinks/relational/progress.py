@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from headgate.databases.progress import ClaimedRows, FeedKey, ProgressRow, ProgressTables
@@ -31,6 +32,7 @@ from headgate.sinks.fence import (
 )
 from headgate.sinks.relational.session import Session
 from headgate.sinks.relational.source_tables import check_same, source_table_of, text_of
+from headgate.sinks.row_copying import CopyMark
 
 __all__ = ["Progress", "claimed_rows", "moves_of"]
 
@@ -187,6 +189,15 @@ class Progress(ABC, Generic[S]):
         """See Sink.source_table."""
         text = self.tables.source_table(self.rows(claim, self.name_to_claim(claim)))
         return None if text is None else source_table_of(text)
+
+    def copied(self, claim: Claim, request: str) -> CopyMark:
+        """See RowCopyingSink."""
+        text = self.tables.copy_mark(self.rows(claim, self.name_claimed(claim)), request)
+        return CopyMark(request=request) if text is None else msgspec.json.decode(text, type=CopyMark)
+
+    def store_copy_mark(self, claim: Claim, table: str, mark: CopyMark) -> None:
+        """Within a transaction that has found the claim to be the sink's."""
+        self.tables.store_copy_mark(self.rows(claim, table), mark.request, msgspec.json.encode(mark).decode())
 
     def store_source_table(self, batch: ChangeBatch, table: str) -> None:
         """Within the batch's transaction, once its claim has been found to be the sink's. Raises SinkMovedError."""

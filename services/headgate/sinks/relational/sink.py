@@ -13,6 +13,7 @@ from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.rights import RightsMissingError, all_missing
 from headgate.sinks.relational.session import RelationalSettings, Session
 from headgate.sinks.relational.writer import RelationalWriter
+from headgate.sinks.row_copying import CopyMark
 
 __all__ = ["RelationalSink"]
 
@@ -96,6 +97,11 @@ class RelationalSink(Generic[S, C, E]):
         """See the contract."""
         with self._session(f"reading the source table of {claim.table}") as session:
             return self._dialect.progress(session).source_table(claim)
+
+    def copied(self, claim: Claim, request: str) -> CopyMark:
+        """See RowCopyingSink."""
+        with self._session(f"reading how far {claim.table} is copied") as session:
+            return self._dialect.progress(session).copied(claim, request)
 
     def forget(self, identity: FeedIdentity) -> None:
         """See the contract."""

@@ -27,7 +27,7 @@ from headgate.sinks.relational.session import RelationalSettings, Session
 from headgate.sinks.relational.spelling import respelled
 from headgate.sinks.relational.staging import Stage
 from headgate.sinks.relational.table import Table
-from headgate.sinks.row_copying import CopiedRows
+from headgate.sinks.row_copying import CopiedRows, CopyMark
 
 __all__ = ["RelationalWriter"]
 
@@ -103,10 +103,12 @@ class RelationalWriter(Generic[S, C, E]):
         for attempt in range(1, ATTEMPTS_MAX + 1):
             with self._open(batch) as session:
                 session.mark(rows.claim)
+                if rows.mark is not None:
+                    self._dialect.progress(session).tables.create_row_copies()
                 stage = self._fresh_stage(session, rows.claim)
                 check_key(stage.table, rows)
                 try:
-                    return self._commit(session, stage, batch, reduced_copy(rows))
+                    return self._commit(session, stage, batch, reduced_copy(rows), rows.mark)
                 except (dialect.error, TableAlteredError, *REFUSALS) as error:
                     if is_refusal(dialect, error):
                         raise refused_rows(dialect, stage.table, error) from error
@@ -216,8 +218,10 @@ class RelationalWriter(Generic[S, C, E]):
         check_truncates(claim, batch.changes)
         return self._commit(session, stage, batch, last_words(batch.changes, table.key))
 
-    def _commit(self, session: S, stage: Stage[S, C], batch: ChangeBatch, reduced: Reduced) -> Applied:
-        """What ``reduced`` says, and the positions as ``batch`` moves them, in one transaction."""
+    def _commit(
+        self, session: S, stage: Stage[S, C], batch: ChangeBatch, reduced: Reduced, mark: CopyMark | None = None
+    ) -> Applied:
+        """What ``reduced`` says, and the positions as ``batch`` moves them, in one transaction with the ``mark``."""
         claim, table, progress = batch.claim, stage.table, self._dialect.progress(session)
         has_rows = bool(reduced.truncate or reduced.deletes or reduced.upserts)
         with ExitStack() as transaction:
@@ -232,6 +236,8 @@ class RelationalWriter(Generic[S, C, E]):
             if has_rows:
                 stage.check_version()
             progress.store_source_table(batch, table.name)
+            if mark is not None:
+                progress.store_copy_mark(claim, table.name, mark)
             reach(CrashPoint.BEFORE_COMMIT)
         reach(CrashPoint.COMMITTED)
         positions = {partition: span.next for partition, span in batch.ranges.items()}

@@ -20,6 +20,8 @@ __all__ = [
     "CallFailed",
     "Close",
     "Completed",
+    "CopyDue",
+    "DropCopy",
     "Effect",
     "Failed",
     "Forget",
@@ -115,6 +117,12 @@ class Remove(msgspec.Struct, frozen=True):
     seal: bool
 
 
+class DropCopy(msgspec.Struct, frozen=True):
+    """The request to copy rows is over, or taken back: no more of them are copied for it."""
+
+    request: str
+
+
 class Forget(msgspec.Struct, frozen=True):
     """Its last words have been heard."""
 
@@ -126,6 +134,7 @@ class Opened(msgspec.Struct, frozen=True):
     """Source and sink were looked at under ``epoch``; claimed there, if ``primary``. ``backlog`` in offsets.
 
     ``target_ts`` is where the feed ends, if it does. ``firsts``, ``limits`` and ``limits_at`` as in Limited.
+    ``copying``: how far the whole table is copied that the task names, in words; None once it is.
     """
 
     epoch: Epoch
@@ -138,6 +147,7 @@ class Opened(msgspec.Struct, frozen=True):
     firsts: Positions = {}
     limits: Positions = {}
     limits_at: int = 0
+    copying: str | None = None
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -243,6 +253,10 @@ class RetryDue(msgspec.Struct, frozen=True):
     """It has waited long enough."""
 
 
+class CopyDue(msgspec.Struct, frozen=True):
+    """It has caught up, or has had time for it: more of its rows can be copied."""
+
+
 class SettleDue(msgspec.Struct, frozen=True):
     """The sink's positions are to follow what has been read."""
 
@@ -255,10 +269,10 @@ class Completed(msgspec.Struct, frozen=True):
 
 
 SpanInput: TypeAlias = (
-    Add | Close | Remove | Forget
+    Add | Close | Remove | DropCopy | Forget
     | Opened | Settled | Sealed | CallFailed | Looked
     | Placed | Served | Planned | BatchOver | Passed | SentBack | LaneLost | Failed | Slowed | Limited
-    | RetryDue | SettleDue | Completed
+    | RetryDue | SettleDue | CopyDue | Completed
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
 from headgate.agent.core.span.failures import FAILURES_MAX, Failures
 from headgate.agent.core.span.progress import SpanProgress
 from headgate.records.control import Positions, TaskState
+from headgate.records.error_codes import COPYING, COPYING_HELD
 from headgate.records.ts import ts_of_ms
 
 __all__ = ["ENDING", "OVER", "Phase", "Span", "Stop"]
@@ -17,6 +18,12 @@ __all__ = ["ENDING", "OVER", "Phase", "Span", "Stop"]
 REST_SECONDS: Final = 10.0
 """A table of a topic that carries several moves its position at the sink with its rows. Without any it costs a
 transaction for nothing, so it waits; whoever takes the table over reads so much of the topic again."""
+
+
+CATCH_UP_SECONDS_MIN: Final = 2.0
+CATCH_UP_SECONDS_MAX: Final = 30.0
+"""How long the log is applied between two turns of copying a whole table: a lane must have been asked for what there
+is, and a table that never catches up gets half of the time (TURN_SECONDS, replication/row_copy.py)."""
 
 
 class Phase(StrEnum):
@@ -78,6 +85,8 @@ class Span(msgspec.Struct, frozen=True):
     slow (monotonic seconds). ``losses``: how often in a row its lane was lost under it, nothing of it applied between.
     ``error``: code, text, whether trying again may help. ``target_ts`` is where the feed ends, if it does.
     ``lacking``: columns that the sink's table lacked for its last batch (see SpanResult), until it is opened again.
+    ``copying``: how far the whole table is copied, in words, while rows are left; the latest were copied at
+    ``copied_at`` (monotonic seconds).
     """
 
     task: SpanTask
@@ -98,6 +107,8 @@ class Span(msgspec.Struct, frozen=True):
     error: tuple[str, str, bool] | None = None
     lacking: Mapping[str, str] = {}
     progress: SpanProgress = SpanProgress()
+    copying: str | None = None
+    copied_at: float = 0.0
 
     @property
     def id(self) -> SpanId:
@@ -163,6 +174,12 @@ class Span(msgspec.Struct, frozen=True):
         rests = rests_since is not None and now - rests_since >= REST_SECONDS
         return self.writable and (rests or self._owes_an_end())
 
+    def owes_rows(self, now: float, *, has_caught_up: bool) -> bool:
+        """Whether more rows of the whole table can be copied: the log is applied, or has had its time."""
+        if self.copying is None or not self.writable or self.served is not TaskState.REPLICATING:
+            return False
+        return now - self.copied_at >= (CATCH_UP_SECONDS_MIN if has_caught_up else CATCH_UP_SECONDS_MAX)
+
     def _owes_an_end(self) -> bool:
         """A stream has been read to its end, which the sink does not show: others may wait for it."""
         progress = self.progress
@@ -185,6 +202,10 @@ class Span(msgspec.Struct, frozen=True):
         """
         slow = None if slowness is None else (*slowness, True)
         code, text, retryable = self.error or slow or (None, None, False)
+        if self.copying is not None and self.phase not in OVER:
+            # The owner takes a word without this for the end of the copy, whatever else is the matter.
+            text = self.copying if code is None else f"{self.copying}; {code}: {text}"
+            code, retryable = COPYING if code is None else COPYING_HELD, True
         progress = self.progress
         return TaskStatus(
             id=self.id,

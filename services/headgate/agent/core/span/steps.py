@@ -12,6 +12,7 @@ from headgate.agent.core.span.inputs import (
     CallFailed,
     Close,
     Completed,
+    DropCopy,
     Effect,
     Failed,
     JoinLane,
@@ -121,7 +122,7 @@ def reopen(span: Span, given: SpanInput, now: float) -> Step:
 
 def enter(span: Span, given: Opened, now: float) -> Step:
     """Open: it waits for a lane."""
-    return _to(span, Phase.WAITING, now, **_seen(span, given))
+    return _to(span, Phase.WAITING, now, copied_at=now, **_seen(span, given))
 
 
 def go_on(span: Span, given: Opened, now: float) -> Step:
@@ -134,6 +135,7 @@ def go_on(span: Span, given: Opened, now: float) -> Step:
 def _seen(span: Span, given: Opened) -> dict[str, Any]:
     progress = opened(span.progress, given)
     seen: dict[str, Any] = {"claimed": given.primary, "target_ts": given.target_ts, "lacking": {}}
+    seen["copying"] = given.copying if span.task.copy is not None else None
     if given.backlog:
         return {**seen, "progress": progress}
     # With nothing left to apply there is nothing that could still fail. With a backlog the next batch tells.
@@ -214,6 +216,20 @@ def note_read(span: Span, given: Passed, now: float) -> Step:
 def settle(span: Span, _given: SpanInput, now: float) -> Step:
     """The sink is to follow what has been read."""
     return _to(span, Phase.SETTLING, now, Settle())
+
+
+def copy_on(span: Span, _given: SpanInput, now: float) -> Step:
+    """More rows are copied before the next batch, if some are left. That is done as it is opened, off its lane."""
+    if span.copying is None:
+        return Step(span)
+    return _to(span, Phase.OPENING, now, *_off(span), Open(span.primary), lane=None)
+
+
+def drop_copy(span: Span, given: DropCopy, _now: float) -> Step:
+    """No more rows are copied for that request; a call that copies some finds out by itself."""
+    if span.task.copy is None or span.task.copy.request != given.request:
+        return Step(span)
+    return Step(replace(span, task=replace(span.task, copy=None), copying=None))
 
 
 def follow(span: Span, given: Settled, now: float) -> Step:

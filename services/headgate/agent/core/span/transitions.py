@@ -31,6 +31,8 @@ from headgate.agent.core.span.inputs import (
     CallFailed,
     Close,
     Completed,
+    CopyDue,
+    DropCopy,
     Failed,
     Forget,
     LaneLost,
@@ -95,6 +97,8 @@ class Signal(StrEnum):
     LIMITED = "limited"
     RETRY_DUE = "retry_due"
     SETTLE_DUE = "settle_due"
+    COPY_DUE = "copy_due"
+    DROP_COPY = "drop_copy"
     COMPLETED = "completed"
 
 
@@ -137,12 +141,15 @@ class Action(StrEnum):
     COMPLETE = "complete"
     SLOW = "slow"
     LIMIT = "limit"
+    COPY_ON = "copy_on"
+    DROP_COPY = "drop_copy"
 
 
 _TABLE: Final = """
-absent     add:begin close:begin_closing seal:keep stop:keep forget:keep
+absent     add:begin close:begin_closing seal:keep stop:keep forget:keep drop_copy:keep
 
 *          add:begin close:begin_closing again:keep looked:keep completed:keep slowed:slow limited:keep
+           drop_copy:drop_copy
 
 opening    renew:renew promote:promise seal:recall stop:recall forget:keep
            opened:enter outdated:reopen call_failed:fail
@@ -155,6 +162,7 @@ claiming   add:- renew:renew promote:promise seal:recall stop:recall forget:keep
            served:keep sent_back:leave lane_lost:leave failed:leave
 claimed    seal:end stop:end forget:keep completed:complete
            placed:take_over served:show planned:plan passed:note_read settle_due:settle limited:limit
+           copy_due:copy_on
            sent_back:restart lane_lost:lose failed:fail
 writing    seal:drain stop:drain forget:keep completed:complete
            served:show written:adopt refused:adopt_failed limited:limit
@@ -196,6 +204,8 @@ _SIGNALS: Final[dict[type[SpanInput], Signal]] = {
     Limited: Signal.LIMITED,
     RetryDue: Signal.RETRY_DUE,
     SettleDue: Signal.SETTLE_DUE,
+    CopyDue: Signal.COPY_DUE,
+    DropCopy: Signal.DROP_COPY,
     Completed: Signal.COMPLETED,
 }
 """Those that say the same whatever span they meet."""

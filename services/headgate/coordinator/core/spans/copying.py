@@ -7,6 +7,9 @@ Both ends of the table's life are those of a pause (pausing.py), so there is no 
 the span copies between its claim and its first batch. A role that fails under such a record has its error taken as the
 request's outcome if the copy is to blame; the table then resumes without it.
 
+A whole table is copied in turns, and the log is applied between them (docs/adr/0114): its agent reports that the table
+replicates and is being copied until all of it is. It can neither be moved nor divided until then.
+
 The term remembers which request each table is copied for. A new owner resumes what was accepted. A request that is
 deleted before its outcome is taken back.
 """
@@ -23,9 +26,10 @@ from headgate.records.control import (
     PausedTable,
     ReplicationState,
     SpanDispatched,
+    TaskState,
     WantedState,
 )
-from headgate.records.error_codes import COPY_FAILED
+from headgate.records.error_codes import COPY_FAILED, COPYING_CODES
 from headgate.records.fitting import fitted_text
 from headgate.records.keys import SpanKey
 from headgate.records.row_copies import RowCopy, read_row_copy
@@ -94,6 +98,11 @@ def take_back_lost(draft: Draft) -> None:
         for paused in feed.paused:
             if paused.copy is not None and paused.copy not in draft.state.requests:
                 _resume(draft, name, paused.table)
+        for plan in feed.spans:
+            key = SpanKey(name, plan.span)
+            record = draft.span(key)
+            if record is not None and record.copy is not None and record.copy not in draft.state.requests:
+                draft.put_span(key, replace(record, owner_rev=draft.term.owner_rev, copy=None))
 
 
 def settle(draft: Draft) -> None:
@@ -113,12 +122,18 @@ def settle(draft: Draft) -> None:
 def _settle_copy(draft: Draft, name: str, table: str, record: SpanDispatched) -> None:
     """An agent was given the table together with the request: what has come of it."""
     request = draft.term.copies[name, table]
-    if record.state is ReplicationState.REPLICATING:
+    if record.state is ReplicationState.REPLICATING and _is_copied(draft, SpanKey(name, table), record):
         draft.settle(request, OutcomeStatus.DONE, "the rows are copied, and the table replicates")
         _end(draft, name, table)
     elif record.state is ReplicationState.ABSENT and (record.last_error or "").startswith(f"{COPY_FAILED}:"):
         draft.settle(request, OutcomeStatus.FAILED, f"{record.last_error}. The table resumes without it")
         _end(draft, name, table)
+
+
+def _is_copied(draft: Draft, key: SpanKey, record: SpanDispatched) -> bool:
+    """Whether the newest word of the span's primary is that it replicates, with nothing left to copy."""
+    word = draft.state.word_of_primary(key, record)
+    return word is not None and word.state is TaskState.REPLICATING and word.error_code not in COPYING_CODES
 
 
 def _end(draft: Draft, name: str, table: str) -> None:

@@ -132,10 +132,7 @@ def _why_not_still(draft: Draft, key: SpanKey) -> str | None:
     record = draft.span(key)
     if record is not None and record.secondary is not None:
         return f"{key.span!r} is being moved to {record.secondary.agent}: ask again when the move has ended"
-    if span_lifecycle.is_movable(record):
-        return None
-    where = "waiting for an agent" if record is None or record.primary is None else f"in {record.state}"
-    return f"{key.span!r} is {where}: try again when it is replicating"
+    return span_lifecycle.why_not_movable(key.span, record)
 
 
 def begin(draft: Draft, name: str, table: str, parts: int, request: str | None) -> None:

@@ -301,6 +301,16 @@ def _retry_seconds(record: SpanDispatched) -> float:
     return float(min(RETRY_SECONDS_MIN * 2 ** min(record.failures - 1, 10), RETRY_SECONDS_MAX))
 
 
+def why_not_movable(name: str, record: SpanDispatched | None) -> str | None:
+    """Why the span, or table, of that name cannot be moved or divided now; None if it can."""
+    if is_movable(record):
+        return None
+    if record is not None and record.copy is not None and phase(record) is Phase.REPLICATING:
+        return f"{name!r} is being copied from the source: try again when that is done"
+    where = "waiting for an agent" if record is None or record.primary is None else f"in {record.state}"
+    return f"{name!r} is {where}: try again when it is replicating"
+
+
 def is_movable(record: SpanDispatched | None) -> bool:
-    """Whether the span can be moved now."""
-    return record is not None and phase(record) is Phase.REPLICATING
+    """Whether the span can be moved, or its table divided, now: not while its rows are copied (copying.py)."""
+    return record is not None and phase(record) is Phase.REPLICATING and record.copy is None

@@ -25,7 +25,7 @@ from headgate.records.control import (
     TaskState,
     WantedState,
 )
-from headgate.records.error_codes import PARTITIONS_GROWN, Stage, error_code_of
+from headgate.records.error_codes import COPYING, PARTITIONS_GROWN, Stage, error_code_of
 from headgate.records.keys import SpanKey
 from headgate.records.name_lists import shown_names
 from headgate.records.refusals import is_warning
@@ -91,6 +91,9 @@ def _of_replicating(
     state: CoordinatorState, key: SpanKey, record: SpanDispatched, role: Assignment, since_ms: int | None
 ) -> Standing:
     word = state.word_of_primary(key, record)
+    if word is not None and word.error_code == COPYING:
+        detail = f"replicates, and is copied from the source: {word.error}"
+        return Standing(Stage.SINK, role.agent, detail, error_code_of(COPYING).advice, is_late=True)
     if word is not None and is_erring(record, word):
         code = error_code_of(word.error_code)
         detail, advice = f"{word.error_code}: {word.error}", f"{code.advice}; the agent retries by itself"

@@ -1,0 +1,300 @@
+"""Rows from a source table to a sink, in Spark's tasks: one reads them, another writes them (docs/adr/0110, 0114).
+
+Lines are deletes and rows, in *portions*: each ends with a line that says how many they were, is written in one
+transaction, and is bounded in size. What is missing must not be taken for rows that do not exist.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from headgate.config.feed import FeedSpec
+from headgate.databases.address import Target
+from headgate.databases.errors import DatabaseError
+from headgate.databases.key_ranges import Chunk
+from headgate.databases.row_source import KeyForm, RowSource, RowSourceError, same_form
+from headgate.formats.change import ChangeError, Row
+from headgate.formats.shaping import SaltUnavailableError, Shaping, read_salts
+from headgate.records.control import Positions
+from headgate.records.row_copies import KEYS_MAX
+from headgate.replication.archives import forget_archives
+from headgate.replication.feed_parts import feed_of
+from headgate.replication.row_lines import Failure, ReadFailedError, answer_batch, failed_batch, lines_batch, lines_of
+from headgate.replication.row_sources import open_row_source
+from headgate.sinks.contract import Claim, SinkError
+from headgate.sinks.registry import open_sink, target_of
+from headgate.sinks.row_copying import CopiedRows, CopyMark, RowCopyingWriter, RowsRefusedError
+from headgate.sources.database import source_target
+from headgate.sources.offsets import SourceError
+
+__all__ = ["Transfer", "TransferAnswer", "TransferRange", "read_rows", "source_of", "spelled", "write_rows"]
+
+BYTES_MAX: Final = 128 << 20
+"""Of the values of rows that are named by keys: they are in one transaction, and in a task's memory."""
+
+PORTION_BYTES: Final = 16 << 20
+"""Of the rows of a range that are written in one transaction, if one row alone is not larger."""
+
+PORTION_DELETES: Final = 10_000
+"""Rows of a range that are deleted in one transaction."""
+
+SOURCE_FAILED: Final = "source"
+"""The kind of an error of the source, which may pass."""
+
+BETWEEN_ROWS: Final = "between_rows"
+"""The kind of an error that another row of the sink is to blame for: it may be one that is not copied yet."""
+
+
+class TransferRange(msgspec.Struct, frozen=True):
+    """A range of a whole table: ``mark`` is how far its request was before it."""
+
+    chunk: Chunk
+    mark: CopyMark
+
+
+class Transfer(msgspec.Struct, frozen=True):
+    """What the tasks are given. ``columns`` and ``source_key`` have the source's names, ``key`` the sink's.
+
+    ``table`` is the source's. ``rows`` is what to copy: keys, in one transaction, or a range.
+    """
+
+    spec: str
+    table: str
+    among: str | None
+    claim: Claim
+    positions: Positions
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    source_key: tuple[str, ...]
+    forms: tuple[KeyForm, ...]
+    rows: tuple[tuple[str, ...], ...] | TransferRange
+    delete: bool
+    semantics: dict[str, str]
+
+
+class TransferAnswer(msgspec.Struct, frozen=True):
+    """What was written, and why not more. A range's ``mark`` is how far its request is by now."""
+
+    upserts: int = 0
+    deletes: int = 0
+    mark: CopyMark | None = None
+    failure: Failure | None = None
+
+
+class _Line(msgspec.Struct, frozen=True, array_like=True):
+    """A row, or the ``key`` of one that must be deleted, where ``values`` is null."""
+
+    key: tuple[str, ...]
+    values: list[Any] | None = None
+
+
+class _End(msgspec.Struct, frozen=True, array_like=True, tag="end"):
+    """The end of a portion of so many lines."""
+
+    lines: int
+    is_last: bool
+
+
+def source_of(feed: FeedSpec) -> Target:
+    """Where rows are read. Raises RowSourceError, SourceError."""
+    if feed.source.database is None:
+        raise RowSourceError(
+            "rows are copied from the source's database, and the feed does not name it. Add source.database to the "
+            "feed (headgate feed update)"
+        )
+    if feed.source.change_log is not None:
+        raise RowSourceError("rows of a change log have no table at a source database")
+    return source_target(feed.source.database)
+
+
+def spelled(forms: Sequence[KeyForm], key: Sequence[object]) -> tuple[str, ...]:
+    """A key in the one spelling of its values. Raises RowSourceError."""
+    return tuple(same_form(form, str(value)) for form, value in zip(forms, key, strict=True))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_rows(plan: bytes, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: the lines, or the error that came instead."""
+    forget_archives()
+    for _ in numbers:
+        pass
+    work = msgspec.msgpack.decode(plan, type=Transfer)
+    try:
+        for portion in portions(work):
+            yield lines_batch(portion)
+    except (RowSourceError, DatabaseError, SourceError) as error:
+        yield failed_batch(Failure(f"{work.claim.table}: {error}", SOURCE_FAILED))
+
+
+def portions(work: Transfer) -> Iterator[list[bytes]]:
+    """The lines of each transaction. Raises RowSourceError, DatabaseError, SourceError."""
+    feed = feed_of(work.spec)
+    with open_row_source(source_of(feed)) as source:
+        if not isinstance(work.rows, TransferRange):
+            yield _named_rows(work, source, work.rows)
+            return
+        if work.delete:
+            with open_row_source(target_of(feed.sink)) as sink:
+                for keys in _only_at_sink(work, source, sink, work.rows.chunk):
+                    yield _ended([msgspec.msgpack.encode(_Line(key)) for key in keys], is_last=False)
+        yield from _rows_of_range(work, source, work.rows.chunk)
+
+
+def _ended(lines: list[bytes], *, is_last: bool) -> list[bytes]:
+    return [*lines, msgspec.msgpack.encode(_End(len(lines), is_last))]
+
+
+def _named_rows(work: Transfer, source: RowSource, keys: Sequence[tuple[str, ...]]) -> list[bytes]:
+    wanted, width = dict.fromkeys(keys, 0), len(work.key)
+    lines: list[bytes] = []
+    size = 0
+    for row in source.rows(work.table, work.columns, work.source_key, keys):
+        key = _found_key(work, row, wanted)
+        wanted[key] += 1
+        if wanted[key] > 1:
+            raise RowSourceError("the source has several rows under one of the keys")
+        lines.append(msgspec.msgpack.encode(_Line(key, list(row[width:]))))
+        size += len(lines[-1])
+        if size > BYTES_MAX:
+            raise RowSourceError(f"the rows are larger than {BYTES_MAX >> 20} MiB. Copy fewer at a time")
+    absent = [msgspec.msgpack.encode(_Line(key)) for key, rows in wanted.items() if not rows and work.delete]
+    return _ended([*absent, *lines], is_last=True)
+
+
+def _found_key(work: Transfer, row: Sequence[object], wanted: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    key = spelled(work.forms, row[: len(work.key)])
+    if key not in wanted:  # to leave it out would be to delete, perhaps, what is the same row at the sink
+        raise RowSourceError("the source finds a row by another spelling of its key. Write it as the source does")
+    return key
+
+
+def _only_at_sink(work: Transfer, source: RowSource, sink: RowSource, chunk: Chunk) -> Iterator[list[tuple[str, ...]]]:
+    """Keys of a range that the source does not have, some at a time.
+
+    The two servers may order texts in different ways, so a key that is not in the source's range is looked up there.
+    """
+    there = {spelled(work.forms, key) for key in source.rows_within(work.table, (), work.source_key, chunk)}
+    here = (spelled(work.forms, key) for key in sink.rows_within(work.claim.table, (), work.key, chunk))
+    absent: list[tuple[str, ...]] = []
+    unknown = (key for key in here if key not in there)
+    while keys := tuple(itertools.islice(unknown, KEYS_MAX)):
+        found = {_found_key(work, row, keys) for row in source.rows(work.table, (), work.source_key, keys)}
+        absent += [key for key in keys if key not in found]
+        if len(absent) >= PORTION_DELETES:
+            yield absent
+            absent = []
+    if absent:
+        yield absent
+
+
+def _rows_of_range(work: Transfer, source: RowSource, chunk: Chunk) -> Iterator[list[bytes]]:
+    lines: list[bytes] = []
+    width, size = len(work.key), 0
+    for row in source.rows_within(work.table, work.columns, work.source_key, chunk):
+        line = msgspec.msgpack.encode(_Line(spelled(work.forms, row[:width]), list(row[width:])))
+        if lines and size + len(line) > PORTION_BYTES:
+            yield _ended(lines, is_last=False)
+            lines, size = [], 0
+        lines.append(line)
+        size += len(line)
+    yield _ended(lines, is_last=True)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write_rows(plan: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: write what the reader gives; yields one TransferAnswer."""
+    forget_archives()
+    work = msgspec.msgpack.decode(plan, type=Transfer)
+    try:
+        answer = written(work, itertools.chain.from_iterable(lines_of(batches)))
+    except ReadFailedError as error:
+        answer = TransferAnswer(failure=error.failure)
+    except RowsRefusedError as error:
+        answer = TransferAnswer(failure=Failure(str(error), BETWEEN_ROWS if error.is_between_rows else error.code))
+    except SinkError as error:
+        answer = TransferAnswer(failure=Failure(str(error), error.code))
+    yield answer_batch(answer)
+
+
+def written(work: Transfer, lines: Iterable[bytes]) -> TransferAnswer:
+    """Write each portion in one transaction. Raises SinkError, ReadFailedError."""
+    table, feed = work.claim.table, feed_of(work.spec).for_table(work.claim.topic, work.among)
+    try:
+        shaping = Shaping(feed.columns, read_salts(feed.columns)) if feed.columns.shapes else None
+    except SaltUnavailableError as error:
+        return TransferAnswer(failure=Failure(f"{table}: {error}"))
+    upserts = deletes = 0
+    with closing(open_sink(feed.sink)) as sink, closing(sink.writer()) as writer:
+        if not isinstance(writer, RowCopyingWriter):
+            return TransferAnswer(failure=Failure(f"{table}: rows cannot be copied to this sink"))
+        for read, is_last in _portions_read(work, lines):
+            try:
+                rows = _shaped(read, shaping)
+            except ChangeError as error:
+                return TransferAnswer(failure=Failure(f"{table}: {error}"))
+            mark = _mark(work.rows, upserts + len(rows.upserts), deletes + len(rows.deletes)) if is_last else None
+            applied = writer.copy(msgspec.structs.replace(rows, mark=mark))
+            # Rows that are as they were count as well: they are copied.
+            upserts, deletes = upserts + len(rows.upserts), deletes + applied.deletes
+            if is_last:
+                return TransferAnswer(upserts, deletes, mark)
+    return TransferAnswer(failure=Failure(f"{table}: not all rows came from the source", SOURCE_FAILED))
+
+
+def _shaped(rows: CopiedRows, shaping: Shaping | None) -> CopiedRows:
+    """The rows as the feed's changes are written: renamed, and masked. Raises ChangeError."""
+    if shaping is None:
+        return rows
+    upserts = [shaping.row(row, rows.semantics) for row in rows.upserts]
+    return msgspec.structs.replace(rows, upserts=upserts, semantics=shaping.meaning(rows.semantics))
+
+
+def _mark(rows: object, upserts: int, deletes: int) -> CopyMark | None:
+    """How far a whole table's request is once a range is written."""
+    if not isinstance(rows, TransferRange):
+        return None
+    before, upto = rows.mark, rows.chunk.upto
+    return CopyMark(
+        request=before.request,
+        upto=before.upto if upto is None else upto,
+        rows=before.rows + upserts,
+        deleted=before.deleted + deletes,
+        is_done=upto is None,
+    )
+
+
+def _portions_read(work: Transfer, lines: Iterable[bytes]) -> Iterator[tuple[CopiedRows, bool]]:
+    """What the lines of each transaction say, and whether it is the last one. Raises ReadFailedError."""
+    upserts: list[Row] = []
+    deletes: list[Row] = []
+    for line in lines:
+        # Without types: MessagePack itself tells texts from bytes, which msgspec does not among the types of one value.
+        found = msgspec.msgpack.decode(line)
+        if found[0] != "end":
+            key, values = found
+            if values is None:
+                deletes.append(dict(zip(work.key, key, strict=True)))
+            else:
+                upserts.append(dict(zip(work.columns, values, strict=True)))
+            continue
+        _, count, is_last = found
+        if count != len(upserts) + len(deletes):
+            raise ReadFailedError(Failure(f"{work.claim.table}: not all rows came from the source", SOURCE_FAILED))
+        copied = CopiedRows(
+            claim=work.claim,
+            positions=work.positions,
+            key=work.key,
+            upserts=upserts,
+            deletes=deletes,
+            semantics=work.semantics,
+        )
+        yield copied, is_last
+        upserts, deletes = [], []
