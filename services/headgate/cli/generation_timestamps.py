@@ -246,7 +246,7 @@ def repair(
     with opened(name, cluster) as (log, tail):
         record, present = _latest(tail, name)
         wanted = () if ring is None else read_ring(ring)
-        problems = _problems(tail.state.timestamps, name, record) or ["every row is there"]
+        problems = _problems(tail.state.timestamps, name, record) or ["every row exists"]
         what = f"{_would(present, wanted or present)} ({'; '.join(problems)})"
         permit = permitted(change, what, outcome.output, {"set": name, "problems": problems})
         if permit is not None:

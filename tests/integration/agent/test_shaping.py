@@ -210,6 +210,19 @@ def test_changes_of_every_kind_arrive_shaped_in_a_table_that_is_created_shaped(
     ]
     assert people.compared().differences == 0
 
+    bed.database.execute("UPDATE people SET email = 'wrong'; INSERT INTO people (number, mail) VALUES (77, 'surplus')")
+    executor.remove_table(people.id, seal=True)
+    reached(executor, people.id, TaskState.STOPPED)
+    whole = CopyOrder("whole", shown_row_copy(RowCopy(keys=None, delete=True)))
+    executor.add_table(people.task(3, whole), prepare=False)
+    copied = [
+        (1, hashed("p1@example.com"), "*******0001", "later"),
+        (2, hashed("p2@example.com"), "*******0002", "bio 2"),
+        (5, hashed("p5@example.com"), "*******0005", "bio 5"),
+        (40, hashed("p40@example.com"), "*******0004", "bio 4"),
+    ]
+    eventually(lambda: people.at_sink("number, mail, phone, email") == copied, "the whole table is copied, shaped")
+
 
 def test_a_salt_that_is_missing_is_waited_for(
     bed: Bed, make: Callable[[dict[str, Any]], People], log: KafkaLog, tmp_path: Path
