@@ -91,17 +91,17 @@ def test_a_statement_whose_effect_a_copy_would_not_have(url: str, tmp_path: Path
 HANGING = {
     "function of SQL": (
         "CREATE FUNCTION public.counted() RETURNS bigint LANGUAGE sql BEGIN ATOMIC SELECT count(*) FROM items; END",
-        "function public.counted() would go on to mean the old table",
+        "function public.counted() would still refer to the old table",
     ),
     "function of its rows": (
         "CREATE FUNCTION public.shown(items) RETURNS int LANGUAGE sql AS 'SELECT 1'",
-        "function public.shown(public.items) would go on to mean the old table",
+        "function public.shown(public.items) would still refer to the old table",
     ),
     "policy of another table": (
         "CREATE TABLE others (id int); CREATE POLICY seen ON others USING (EXISTS (SELECT FROM items))",
-        "policy seen on table public.others would go on to mean the old table",
+        "policy seen on table public.others would still refer to the old table",
     ),
-    "column of its row type": ("CREATE TABLE kept (row items)", "table public.kept would go on to mean the old table"),
+    "column of its row type": ("CREATE TABLE kept (row items)", "table public.kept would still refer to the old table"),
     "view": ("CREATE VIEW shown AS SELECT id FROM items", "view public.shown would go on to show the old table"),
     "rule": ("CREATE RULE never AS ON DELETE TO items DO INSTEAD NOTHING", "rule never would stay with the old table"),
     "policy": ("CREATE POLICY mine ON items USING (true)", "policy mine would stay with the old table"),
