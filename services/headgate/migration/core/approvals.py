@@ -1,7 +1,7 @@
 """Approvals: a migration may have to wait until a user other than its submitter approves it.
 
-Who somebody is, their own command says (``requested_by``); nothing here can check it. What can be checked is the topic
-on which an approval is stored: Kafka decides who may write there (docs/migrations.md).
+Users name themselves in their own commands (``requested_by``); nothing here can check that. What can be checked is the
+topic on which an approval is stored: Kafka decides who may write there (docs/migrations.md).
 """
 
 from typing import Final

@@ -2,30 +2,30 @@
 
 The copy of the table gets its rows in two ways, one after the other, never both at once:
 
-    1. the feed into the copy is begun, shown to bring this table's changes, and paused: it has a position
-    2. every row that the table has is read, later than that position, and written to the copy
-    3. the feed goes on from its position: every change since is applied again, in the log's order
-    4. once it has come past all that was read, it is paused again, and unique keys beside the primary one are added
+    1. the feed into the copy is started, seen to deliver this table's changes, and paused: it has a position
+    2. every row of the table is read, later than that position, and written to the copy
+    3. the feed resumes from its position: every change since is applied again, in the log's order
+    4. once it is past everything that was read, it is paused again, and unique keys beside the primary one are added
 
-Step 3 makes up for all that happened during step 2. A row that was read is no older than the position; whatever
-happened to it since stands in the log behind the position and is applied after it, so its last change decides. Three
-things must hold, and each is looked at where it counts:
+Step 3 makes up for everything that happened during step 2. A row that was read is at least as new as the position;
+whatever happened to it since is in the log after the position and is applied afterwards, so its last change decides.
+Three things must hold, and each is checked where it matters:
 
-- The feed stands still, sealed, at one and the same position from before the first read until after the last write.
-  Otherwise a delete may be applied before the row that it deletes is written. Each write looks at it (``may_write``).
-- What stands in the log before the position is visible to every read. PostgreSQL may hand a transaction to its log
-  before other sessions see it: those that have written the table when the feed stands still are waited for.
-- No range is written late, by a task that nobody waits for any more. Each write looks at whose migration it is, which
+- The feed stays sealed at one position from before the first read until after the last write. Otherwise a delete may be
+  applied before the row that it deletes is written. Each write checks this (``may_write``).
+- What is in the log before the position is visible to every read. PostgreSQL may write a transaction to its log before
+  other sessions see it, so the owner waits for those that have written the table when the feed has stopped.
+- No range is written late, by a task that no owner waits for any more. Each write checks the migration's owner, its
   attempt, and whether rows are still being copied.
 
-Until step 3 has come past all that was read, rows of the copy are of different moments: a unique key over other columns
-than the primary one could be violated on the way. So the copy has none of these before step 4. From then on the copy is
-the table as it was at one place of the log, and what the table's unique keys allow, the copy's allow too.
+Until step 3 is past everything that was read, rows of the copy are of different moments: a unique key over other
+columns than the primary one could be violated on the way. So the copy has none of these before step 4. From then on the
+copy is the table as it was at one position of the log, and what the table's unique keys allow, the copy's allow too.
 
-A topic of several partitions has one position for each. A row's changes are all in one of them, in their order, so for
-every single row the above holds as it stands. Rows of different partitions are of different moments even then. If one
-partition is ahead, a row may get a value that another one, by a change that comes later, is still to have before it:
-that change can never be applied. So a table has either several partitions or unique keys beside the primary one.
+A topic of several partitions has one position for each. All changes of a row are in one of them, in order, so the above
+holds for every single row. Rows of different partitions are of different moments even then. If one partition is ahead,
+a row may get a value that another row had before it, by a change that is not applied yet: that change can never be
+applied. So a table has either several partitions or unique keys beside the primary one.
 """
 
 from collections.abc import Mapping
@@ -44,9 +44,10 @@ was replaced; a feed that begins with the first change after that moment makes u
 
 
 class FeedSeen(StrEnum):
-    """The feed into the copy. ``going``: it runs, or is on its way to or from it.
+    """The state of the feed into the copy.
 
-    ``failed``: it has given up, or is held by what does not pass by itself (a value that the copy cannot hold).
+    ``going``: it runs, starts or stops. ``failed``: it has given up, or is held by an error that does not pass by
+    itself (a value that the copy cannot hold).
     """
 
     ABSENT = "absent"
@@ -69,7 +70,7 @@ class Step(StrEnum):
     PAUSE = "pause"
     ADD_KEYS = "add keys"
     END = "end"
-    """It cannot go on: the feed has failed, or somebody has moved it."""
+    """The migration cannot continue: the feed has failed, or another client has moved it."""
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -86,7 +87,7 @@ class Position(msgspec.Struct, frozen=True):
     def is_behind(self, reached: Mapping[int, int], topic_id: str | None) -> bool:
         """Whether something below ``reached`` (partition → next offset of topic ``topic_id``) is still to be applied.
 
-        Offsets of a topic that was deleted and re-created say nothing, so a position in the other one is behind.
+        Offsets of a topic that was deleted and re-created cannot be compared, so a position in the other one is behind.
         """
         if None not in (topic_id, self.topic_id) and topic_id != self.topic_id:
             return True
@@ -108,11 +109,11 @@ _STEPS: Final[dict[tuple[CopyStage, FeedSeen], Step]] = {
     ("keyed", FeedSeen.STOPPED): Step.RESUME,
     ("keyed", FeedSeen.GOING): Step.CATCH_UP,
 }
-"""All else cannot go on: the feed has failed, is gone, or goes on while it is to stand still."""
+"""Any other pair cannot continue: the feed has failed, is gone, or runs while it must be stopped."""
 
 
 def next_step(stage: CopyStage, feed: FeedSeen) -> Step:
-    """The step that comes next; the same for the owner that has begun and for one that takes over."""
+    """The next step; it is the same for the owner that started the migration and for one that takes over."""
     return _STEPS.get((stage, feed), Step.END)
 
 

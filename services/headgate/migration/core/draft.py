@@ -28,7 +28,7 @@ class Draft(draft.Draft[MigrationsState, Term]):
         return self.decided(MigrationKey(name), self.state.migrations.get(name))
 
     def record(self, name: str, record: MigrationRecorded) -> None:
-        """Decide a migration's record, without what the log's schema level does not tell."""
+        """Decide a migration's record, without fields that are not in the log's schema level."""
         self.put(MigrationKey(name), withheld(record, self.state.level))
 
     def migrations(self) -> Iterator[tuple[str, MigrationRecorded]]:

@@ -1,21 +1,22 @@
 """Effects that the scheduler requests at a database, and their results.
 
-Each effect carries the migration's record as it was committed, so whoever runs it needs no memory of its own, and the
-term of the owner that wants it: at the database, nothing that an earlier owner still does may land after it. Each can
-be run again by another owner after this one died in the middle of it: it finds what is there, and goes on or undoes it.
+Each effect carries the migration's record as it was committed, so that the worker needs no memory of its own, and the
+term of the owner that requests it: at the database, nothing that an earlier owner still does may land after it. Another
+owner can run each of them again if this one dies in the middle of it: the effect finds what exists, and continues or
+undoes it.
 
     ExamineMigration   Examined | Identified | ExamineRefused      reads only; before anything is accepted
     StartMigration     Progressed | Refused | Completed            Refused: the database is as it was before
-    AdoptMigration     Progressed | NotThere | Completed | Broke   takes over what another owner has begun
+    AdoptMigration     Progressed | NotThere | Completed | Broke   takes over what another owner has started
     WatchMigration     Progressed | ToolSeen | Completed | Broke   returns at once
-    CutOverMigration   Completed | CutOverFailed | Broke           CutOverFailed: the table is as before, go on
-    StopMigration      Stopped | Completed                         nothing of it writes any more; or: it came too late
+    CutOverMigration   Completed | CutOverFailed | Broke           CutOverFailed: the table is as before; continue
+    StopMigration      Stopped | Completed                         Stopped: it writes no more; Completed: too late
     CleanUpMigration   CleanedUp
 
-Any of them may answer EffectFailed: it could not be done now, what is true is not known; it is asked again.
+Any of them may return EffectFailed: it could not be done now, and what is true is not known. It is requested again.
 
-A program that does a migration (pt-online-schema-change, gh-ost) says by itself how it goes: ToolReported. That is an
-input, and no fact: what came of it is looked up at the database.
+A program that does a migration (pt-online-schema-change, gh-ost) reports its own progress: ToolReported. That is an
+input, not a fact: the outcome is checked at the database.
 """
 
 from enum import StrEnum
@@ -77,7 +78,7 @@ class StartMigration(msgspec.Struct, frozen=True):
 
 
 class AdoptMigration(msgspec.Struct, frozen=True):
-    """Go on with what another owner has begun, from where it is."""
+    """Continue what another owner has started, from where it is."""
 
     migration: str
     record: MigrationRecorded
@@ -86,7 +87,7 @@ class AdoptMigration(msgspec.Struct, frozen=True):
 
 
 class WatchMigration(msgspec.Struct, frozen=True):
-    """Say how far it is, and obey the record's throttle ratio."""
+    """Report progress, and obey the record's throttle ratio."""
 
     migration: str
     record: MigrationRecorded
@@ -184,7 +185,7 @@ class ToolSeen(msgspec.Struct, frozen=True):
 
 
 class ToolStatus(StrEnum):
-    """What a tool can say of itself; the words of Vitess's report-status."""
+    """The statuses that a tool can report; the words of Vitess's report-status."""
 
     RUNNING = "running"
     COMPLETE = "complete"
@@ -192,7 +193,7 @@ class ToolStatus(StrEnum):
 
 
 class ToolReported(msgspec.Struct, frozen=True):
-    """What a tool says of its migration. ``stage`` empty, numbers None: as before."""
+    """A tool's report on its migration. An empty ``stage``, and numbers that are None, are unchanged."""
 
     migration: str
     status: ToolStatus
@@ -205,13 +206,13 @@ class ToolReported(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """It was not begun, and the database is as it was."""
+    """The migration was not started, and the database is unchanged."""
 
     reason: str
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """The change is in force: seen at the database, not concluded."""
+    """The change is in force: seen at the database, not inferred."""
 
     message: str = ""
     artifacts: tuple[Artifact, ...] = ()
@@ -219,7 +220,7 @@ class Completed(msgspec.Struct, frozen=True):
 
 
 class Broke(msgspec.Struct, frozen=True):
-    """It cannot go on; what it has left is still there."""
+    """The migration cannot continue; its artifacts still exist."""
 
     reason: str
     artifacts: tuple[Artifact, ...] = ()
@@ -227,11 +228,11 @@ class Broke(msgspec.Struct, frozen=True):
 
 
 class NotThere(msgspec.Struct, frozen=True):
-    """Nothing of it is at the database, and the table is unchanged."""
+    """Nothing of the migration exists at the database, and the table is unchanged."""
 
 
 class CutOverFailed(msgspec.Struct, frozen=True):
-    """The table is as before the cut-over; the copy goes on, and another time may be better."""
+    """The table is as before the cut-over; the copy continues, and a later attempt may succeed."""
 
     reason: str
 
@@ -239,7 +240,7 @@ class CutOverFailed(msgspec.Struct, frozen=True):
 class Stopped(msgspec.Struct, frozen=True):
     """Nothing of it writes any more, and the table is as before. ``artifacts`` are still there.
 
-    ``way_back``: what a revert has begun and left to the migration that it was to revert.
+    ``way_back``: what a revert has started and left to the migration that it should have reverted.
     """
 
     artifacts: tuple[Artifact, ...] = ()

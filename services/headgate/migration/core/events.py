@@ -9,11 +9,11 @@ from headgate.records.migration import MigrationRecorded, MigrationState
 from headgate.records.migration_standing import CUTTING_OVER, seconds_in_stages
 
 STALE: Final = "stale"
-"""How the message of a migration begins that was ended because it made no progress (scheduling.py)."""
+"""Start of the message of a migration that was ended because it made no progress (scheduling.py)."""
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One thing that has happened. ``facts`` are JSON values; ``is_failure``: somebody should act."""
+    """One thing that has happened. ``facts`` are JSON values; ``is_failure``: an operator should act."""
 
     name: str
     facts: dict[str, Any]

@@ -1,7 +1,7 @@
 """What a migration waits for: structured holds from the records of the topic, for ``headgate why``.
 
-Whatever keeps a migration from completing is named with its kind, since when, and what to do. The answer follows from
-the log and the time, so a process that is no owner can give it.
+Each cause that keeps a migration from completing is named with its kind, since when it holds, and what to do. The
+answer follows from the log and the time, so a process that is not an owner can give it.
 """
 
 from collections.abc import Mapping
@@ -32,10 +32,10 @@ from headgate.records.migration_standing import (
 from headgate.records.name_lists import shown_names
 
 QUIET_SECONDS: Final = 60.0
-"""A stage without anything new for so long is worth a line; most ranges and batches take less."""
+"""A stage without news for this long is worth a line; most ranges and batches take less."""
 
 SILENT_LEASES: Final = 4.0
-"""An owner that has not been heard for so many leases is taken for gone: its clock may differ from the reader's."""
+"""An owner that has not been heard for so many leases is presumed gone: its clock may differ from the reader's."""
 
 _WAITS_OF_STAGES: Final = {
     STARTING_FEED: ("the coordinator creates feed {feed}", "a coordinator must run: `headgate serve coordinator`"),
@@ -68,7 +68,7 @@ class HoldKind(StrEnum):
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """One thing that a migration waits for. ``since_ms``: since 1970, by the writer's clock; 0 where nobody knows."""
+    """One thing that a migration waits for. ``since_ms``: since 1970, by the writer's clock; 0 if unknown."""
 
     stage: HoldKind
     since_ms: int
@@ -164,7 +164,7 @@ _HOLDS: Final[Mapping[Wait, tuple[HoldKind, str, str]]] = {
         "end the sessions that hold the table, or `headgate migration force-cutover {name}`",
     ),
 }
-"""Wait → its kind, what is the case, what to do: those that the migration's own record says all about."""
+"""Wait → its kind, what is the case, what to do, for waits that the migration's own record describes completely."""
 
 
 def _of_wait(migrations: list[Named], name: str, record: MigrationRecorded, now_ms: int) -> list[Hold]:

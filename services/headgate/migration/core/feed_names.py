@@ -14,5 +14,5 @@ def back_feed(migration: str) -> str:
 
 
 def feed_of(migration: str, reverts: str | None) -> str:
-    """The feed that brings a migration's copy up to date. A revert goes on with that of the reverted one."""
+    """The feed that brings a migration's copy up to date. A revert continues with that of the reverted one."""
     return forth_feed(migration) if reverts is None else back_feed(reverts)

@@ -3,12 +3,12 @@
     transitions   every transition of one migration, as a table     scheduling   a tick: who may run, cut over, must end
     requests      what operators ask, and what becomes of it        effects      what is done at databases
     approvals     what another user must allow first                events       what a change of a record is called
-    progress      how far it is, by looks and by tools' reports
-    state         what the log says; one owner's memory             draft        a decision while it is made
+    progress      how far it is, by checks and by tools' reports
+    state         what the log contains; one owner's memory         draft        a decision while it is made
 
-Ticks come every minute, and in a burst after whatever may have made room (draft.py). What runs is watched every second:
-its progress is recorded when it says something new, at most every few seconds. Each migration has one effect out at a
-time; an effect that could not be done is asked again, as the next owner would.
+Ticks come every minute, and in a burst after whatever may have made room (draft.py). Running migrations are watched
+every second: progress is recorded when there is something new, at most every few seconds. Each migration has one effect
+out at a time; an effect that could not be done is requested again, as the next owner would.
 """
 
 from typing import Any, Final
@@ -66,11 +66,11 @@ TICK_SECONDS: Final = 60.0
 """The seed's; bursts do the rest."""
 
 AGAIN_SECONDS: Final = 2.0
-"""Pause before an effect that could not be done is asked again: the database may be starting."""
+"""Pause before an effect that could not be done is requested again: the database may be starting."""
 
 ADOPTABLE: Final = frozenset({MigrationStrategy.ONLINE, MigrationStrategy.TRIGGERS, MigrationStrategy.DIRECT})
-"""What stands at the database alone. The other tools are children of the owner's process: what they do is lost with it,
-for nobody else hears what they say."""
+"""Strategies whose work is at the database alone. The other tools are children of the owner's process: what they do is
+lost with it, because no other process receives their reports."""
 
 
 def decide(state: MigrationsState, given: Any, now: Now) -> Decision:
@@ -109,7 +109,7 @@ def _on_request(draft: Draft, key: MigrationRequestKey | MigrationApprovalKey, *
 
 
 def _open(draft: Draft) -> None:
-    """A new owner: everything that was running is taken over or ended, then it goes on as always."""
+    """Start a term: take over or end everything that was running, then continue as usual."""
     draft.set_timer("tick", "", TICK_SECONDS)
     for name, record in draft.migrations():
         requests.await_unthrottling(draft, name)
@@ -155,7 +155,7 @@ def _on_timer(draft: Draft, name: str) -> None:
 
 
 def _again(draft: Draft, name: str) -> None:
-    """What could not be done is asked again, of the record as it is now."""
+    """Request again what could not be done, for the record as it is now."""
     record = draft.migration(name)
     if record is None or name in draft.term.busy:
         return
@@ -188,7 +188,7 @@ def _on_result(draft: Draft, effect: Any, result: Any) -> None:
         _apply_result(draft, name, effect, result)
     after = draft.migration(name)
     if after is not None and phase(after) is Phase.ENDING and name not in draft.term.busy:
-        # A stop that could not be done is asked again after a pause; one that nobody has asked for yet, at once.
+        # A stop that could not be done is requested again after a pause; one that was not requested yet, at once.
         if isinstance(effect, StopMigration):
             draft.set_timer("again", name, AGAIN_SECONDS)
         else:
@@ -233,7 +233,7 @@ def _hand_over(draft: Draft, reverted_name: str | None) -> None:
 
 
 def _keep_way_back(draft: Draft, reverted_name: str | None, begun: tuple[Artifact, ...]) -> None:
-    """What an ended revert has begun goes on, for the next one; it is cleaned up with what it keeps up to date."""
+    """Keep what an ended revert has started, for the next one; it is cleaned up with what it keeps up to date."""
     record = None if reverted_name is None else draft.migration(reverted_name)
     if reverted_name is not None and record is not None and set(begun) - set(record.artifacts):
         artifacts = (*record.artifacts, *(artifact for artifact in begun if artifact not in record.artifacts))

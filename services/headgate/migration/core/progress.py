@@ -1,8 +1,8 @@
 """A running migration's progress: from checks of it, and from the reports of tools.
 
-Progress is recorded when it says something new: a new stage at once, rows at most every few seconds. A tool's report
-is a sign of life, and its progress. That it is done, or has failed, it may say too: then it is looked at once, for only
-what is seen at the database is a fact. One that has said that it failed, and still runs, is ended.
+Progress is recorded when there is something new: a new stage at once, rows at most every few seconds. A tool's report
+is a sign of life, and of progress. A tool may also report that it is done or has failed: then the database is checked
+at once, because only what is seen there is a fact. A tool that has reported a failure and still runs is ended.
 """
 
 from typing import Any, Final
@@ -34,14 +34,14 @@ PROGRESS_SECONDS_MIN: Final = 5.0
 
 
 def watch(draft: Draft, name: str) -> None:
-    """Look at one that runs, unless an effect of it is out."""
+    """Check a running migration, unless an effect of it is out."""
     record = draft.migration(name)
     if record is not None and phase(record) is Phase.RUNNING and name not in draft.term.busy:
         draft.ask(name, WatchMigration(name, record))
 
 
 def progressed(draft: Draft, name: str, effect: Any, result: Progressed) -> None:
-    """What a look, a start or an adoption has found."""
+    """Apply what a check, a start or an adoption has found."""
     record = draft.migration(name)
     if record is None:
         return
@@ -51,7 +51,7 @@ def progressed(draft: Draft, name: str, effect: Any, result: Progressed) -> None
 
 
 def tool_seen(draft: Draft, name: str, effect: Any, result: ToolSeen) -> None:
-    """A tool's process was looked at: what it reports by itself stays as it is."""
+    """Apply a check of a tool's process: what the tool reports by itself stays as it is."""
     record = draft.migration(name)
     if record is None:
         return
@@ -76,7 +76,7 @@ def tool_seen(draft: Draft, name: str, effect: Any, result: ToolSeen) -> None:
 
 
 def tool_reported(draft: Draft, report: ToolReported) -> None:
-    """A tool's report; one that comes late, when its migration does not run any more, says nothing."""
+    """Apply a tool's report; a late one, whose migration does not run any more, is ignored."""
     record = draft.migration(report.migration)
     if record is None or phase(record) is not Phase.RUNNING:
         return
@@ -107,9 +107,9 @@ def tool_reported(draft: Draft, report: ToolReported) -> None:
 
 
 def _is_progress(draft: Draft, name: str, record: MigrationRecorded, result: Progressed) -> bool:
-    """Whether it goes on: something has moved since it was watched last, or nobody expects that it moves.
+    """Whether it makes progress: something has moved since the last check, or nothing is expected to move.
 
-    A thread or a program that is merely there is no progress: a feed without an agent, or a transaction that is held
+    A thread or a program that merely exists is not progress: a feed without an agent, or a transaction that is held
     open, would be waited for without an end.
     """
     seen = (result.stage, result.rows_copied, result.position, result.note, result.is_ready_to_complete)

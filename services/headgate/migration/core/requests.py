@@ -1,8 +1,8 @@
 """Operators' requests to the owner: each request gets one outcome.
 
-``refused`` changed nothing and says why; ``done``; ``failed``; ``accepted`` while it is under way. A submission is
-examined at its database before it is accepted, one at a time per database, so that the order of submission is kept.
-A request with an outcome is never looked at again; when its writer deletes it, the outcome goes too.
+``refused`` changed nothing and has the reason; ``done``; ``failed``; ``accepted`` while it is under way. A submission
+is examined at its database before it is accepted, one at a time per database, so that the order of submission is kept.
+A request with an outcome is never processed again; when its writer deletes it, the outcome is deleted too.
 """
 
 from typing import Final
@@ -45,7 +45,8 @@ __all__ = [
 ]
 
 EXAMINATIONS_MAX: Final = 5
-"""A database that cannot be asked so often in a row is away: the submission has failed, and its author is told."""
+"""A database that fails to answer so often in a row is unavailable: the submission fails, and its author is
+notified."""
 
 EXAMINE_AGAIN_SECONDS: Final = 2.0
 
@@ -62,7 +63,7 @@ _SIGNALS: Final = {
 
 
 def answer(draft: Draft, request: str) -> None:
-    """Look at a request without an outcome."""
+    """Process a request without an outcome."""
     placed = draft.state.requests.get(request)
     if placed is None or draft.outcome(request) is not None:
         return
@@ -168,7 +169,7 @@ def _identified(draft: Draft, effect: ExamineMigration, server: str) -> None:
 
 
 def _rival(draft: Draft, spec: MigrationSpec, server: str) -> str | None:
-    """The pending migration of the database that a singleton does not stand beside, as a reason."""
+    """The pending migration of the database that a singleton cannot run beside, as a reason."""
     for name, record in draft.migrations():
         theirs = draft.spec(record)
         is_same = record.server == server if record.server else theirs.database == spec.database
@@ -208,7 +209,7 @@ def _why_not_revertible(draft: Draft, name: str) -> str | None:
 
 
 def examined(draft: Draft, effect: ExamineMigration, result: object) -> None:
-    """What the database says of a submission."""
+    """Process the database's answer to a submission."""
     if draft.term.examining.get(effect.spec.database) == effect.request:
         del draft.term.examining[effect.spec.database]
     placed = draft.state.requests.get(effect.request)
@@ -375,7 +376,7 @@ def _signal_all(draft: Draft, request: str, requested: MigrationRequested) -> No
 
 
 def _why_not_this_one(draft: Draft, name: str, kind: MigrationRequestKind, ratio: float) -> str | None:
-    """What a program of somebody else's cannot be asked for."""
+    """Why a third-party program cannot do what is requested."""
     record = draft.migration(name)
     strategy = None if record is None else draft.spec(record).strategy
     if kind is MigrationRequestKind.FORCE_CUTOVER and strategy in TOOLS:
@@ -398,7 +399,7 @@ def _follow(draft: Draft, name: str, requested: MigrationRequested) -> None:
 
 
 def await_unthrottling(draft: Draft, name: str) -> None:
-    """Wake up when a migration's throttle ends. Its record says when: an earlier owner may have set it."""
+    """Wake up when a migration's throttle ends. Its record has the time: an earlier owner may have set it."""
     record = draft.migration(name)
     if record is None or record.throttle_until_ms == 0 or record.state in TERMINAL:
         draft.cancel_timer("unthrottle", name)
@@ -456,7 +457,7 @@ def _settle_cancel(draft: Draft, request: str, requested: MigrationRequested) ->
 
 
 def settle_waiting(draft: Draft) -> None:
-    """Tell those whose cancel or clean-up was accepted what became of it."""
+    """Report the results of cancels and clean-ups that were accepted."""
     for request, placed in sorted(draft.state.requests.items()):
         outcome = draft.outcome(request)
         if outcome is None or outcome.status is not OutcomeStatus.ACCEPTED:

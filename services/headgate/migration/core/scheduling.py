@@ -21,7 +21,7 @@ because its liveness stops while one long statement runs. Ours asks the server w
 (docs/adr/0035)."""
 
 CUTOVER_BACKOFF_SECONDS: Final = (0.0, 60.0, 300.0, 600.0, 1_800.0)
-"""Pause after 1, 2, … failed cut-overs, the last for all further ones: whoever holds the table gets a pause."""
+"""Pause after 1, 2, … failed cut-overs, the last for all further ones: the sessions that hold the table get a pause."""
 
 RUNNING_MAX: Final = 256
 """Vitess's bound; each has sessions at a database."""
@@ -69,7 +69,7 @@ def cut_over_if_due(draft: Draft, name: str) -> None:
 
 
 def _retry_orphaned(draft: Draft) -> None:
-    """One automatic retry, and only one, of what an owner's failure has ended: a second failure is no accident."""
+    """Retry once, and only once, what an owner's failure has ended: a second failure is not an accident."""
     for name, record in draft.migrations():
         if record.state is MigrationState.FAILED and record.owner_failed and record.retries == 0:
             draft.signal(name, Signal.RETRY, draft.cause("started again by itself: its owner had failed"))
@@ -172,7 +172,7 @@ def _clean_up(draft: Draft, name: str, record: MigrationRecorded) -> None:
 
 
 def has_changed(record: MigrationRecorded) -> bool:
-    """Whether it is complete and has done something: what has nothing to do is complete without having begun."""
+    """Whether it is complete and has done something: one with nothing to do completes without being started."""
     return record.state is MigrationState.COMPLETE and record.started_ms > 0
 
 

@@ -59,7 +59,7 @@ class MigrationSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     waits. ``reverts`` is the id of the migration that this one undoes. ``tool_options`` are passed to pt-osc and gh-ost
     as they are. ``topic`` has the table's changes, for ``online``, and ``registry`` its schemas, if it is in Avro.
     ``keep_way_back``: the old table is kept up to date after the change, so that a revert takes no longer than a
-    cut-over. ``must_be_revertible``: a change that could not be reverted is refused, for its author has not agreed.
+    cut-over. ``must_be_revertible``: a change that could not be reverted is refused, because its author has not agreed.
     ``declarative``: the statement is the CREATE TABLE of the wanted table; the owner adds ``found``, the ALTER that
     leads there.
     """
@@ -105,7 +105,7 @@ _BY_ADDRESS: Final = (
 
 
 def may_lose(allowed: Lossy, column: str) -> bool:
-    """Whether the operator has said that values of this column may be lost."""
+    """Whether the operator has accepted that values of this column may be lost."""
     return allowed if isinstance(allowed, bool) else column in allowed
 
 
@@ -122,7 +122,7 @@ def parse_request(text: str | None) -> MigrationSpec:
             "allow_lossy takes the names of the columns whose values may be lost. Give --allow-lossy COLUMN for each"
         )
     _check_names(spec)
-    if spec.strategy not in OFFERED and spec.reverts is None:  # why it is not reverted is said by its examination
+    if spec.strategy not in OFFERED and spec.reverts is None:  # the examination of a revert explains the refusal
         raise StrategyRemovedError(spec.strategy)
     return spec
 
@@ -130,8 +130,8 @@ def parse_request(text: str | None) -> MigrationSpec:
 def parse_spec(text: str | None) -> MigrationSpec:
     """The migration that ``text`` (JSON), a record's spec, describes. Raises MigrationSpecError.
 
-    What an earlier version accepted has an address. Where it named a connection as well, that is its ``database``; else
-    it has none. Nothing is guessed: nobody has said which connection an address is (see ``check_named``).
+    What an earlier version accepted has an address. If it named a connection as well, that is its ``database``;
+    otherwise it has none. Nothing is guessed, because the connection of an address is not known (see ``check_named``).
     """
     by_address = _by_address(text)
     try:
@@ -146,7 +146,7 @@ def parse_spec(text: str | None) -> MigrationSpec:
 
 
 def check_named(spec: MigrationSpec) -> None:
-    """Raise MigrationSpecError for a spec by address: nobody opens its database any more."""
+    """Raise MigrationSpecError for a spec by address: its database is not opened any more."""
     if not spec.database:
         raise MigrationSpecError(_BY_ADDRESS)
 
@@ -239,5 +239,5 @@ def _check_tool(spec: MigrationSpec) -> None:
 
 
 def written(spec: MigrationSpec) -> str:
-    """The spec as it stands in a record."""
+    """The spec as it is stored in a record."""
     return msgspec.json.encode(spec).decode()

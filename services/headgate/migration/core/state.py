@@ -70,9 +70,9 @@ class Term:
     written_at: dict[str, float] = field(default_factory=dict)
     """When progress was recorded last (monotonic)."""
     said_failed: dict[str, str] = field(default_factory=dict)
-    """Tools that have reported that they failed, and what they said; forgotten once that was looked at."""
+    """Tools that have reported that they failed, and their messages; forgotten once that was checked."""
     uncertain: set[str] = field(default_factory=set)
-    """Migrations of which it is not known what an effect has done: found out before anything else is tried."""
+    """Migrations for which the result of an effect is not known: it is found out before anything else is tried."""
     cleaning: set[str] = field(default_factory=set)
     """Migrations whose artifacts an operator wants gone now."""
 
@@ -86,9 +86,10 @@ class Term:
 
 
 class MigrationsState:
-    """All that stands on the topic; ``term`` is the owner's memory.
+    """Everything on the topic; ``term`` is the owner's memory.
 
-    ``level`` is the schema level that the owner has announced: what a lower one cannot say is not decided (ADR 0008).
+    ``level`` is the schema level that the owner has announced: what a lower one cannot express is not decided (ADR
+    0008).
     """
 
     __slots__ = ("approvals", "level", "migrations", "outcomes", "requests", "term")

@@ -18,6 +18,6 @@ _OTHER_ADVICE: Final = "remove the cause; the owner tries it again by itself"
 
 
 def advice_on(reason: str, migration: str) -> str:
-    """What to do about a reason; the owner retries what is no limit of an operator."""
+    """Advice for a reason; the owner retries everything except an operator's limits."""
     found = next((text for beginning, text in _ADVICE if reason.startswith(beginning)), _OTHER_ADVICE)
     return found.format(name=migration)

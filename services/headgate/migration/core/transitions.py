@@ -15,17 +15,17 @@ rules, and what each keeps out:
 - A terminal state is a fact. A running migration becomes failed or cancelled only when a stop has been confirmed: until
   then it is *ending*, and every owner asks for the stop again. If the stop finds that the change is in force already,
   the migration is complete, whatever was intended.
-- Only an approval leads from *awaiting_approval* to *queued*. A retry of one that nobody has approved leads back there;
-  what was approved once may be retried.
+- Only an approval leads from *awaiting_approval* to *queued*. A retry of a migration that was never approved leads back
+  there; what was approved once may be retried.
 - Queued and ready ones have done nothing at the database, so they are cancelled at once. A migration is recorded as
-  running *before* its start is asked for, so what has been begun is always known to the next owner.
+  running *before* its start is requested, so the next owner always knows what has been started.
 - ``refused`` is the answer of a start that has changed nothing, so it is a fact as well.
-- ``cleaned_up`` says what is left. A revert that completes leaves nothing of what it reverts: it has taken that over.
-  One that is ended leaves it one thing more, if it has begun the way back: that goes on.
-- The cut-over is a stage of its own: it is recorded before it is asked for, and its time is known.
-- A clean-up that could not be done is asked for again; ``throttle_reason`` says why it waits.
-- A cancelled migration that was running becomes ``cancelled``. The seed says failed; but who reads the list wants to
-  know that somebody asked for it (docs/adr/0035).
+- ``cleaned_up`` has what is left. A revert that completes leaves nothing of what it reverts: it has taken that over. A
+  revert that is ended leaves it one artifact more, if it has started the way back: that continues.
+- The cut-over is a stage of its own: it is recorded before it is requested, and its time is known.
+- A clean-up that could not be done is requested again; ``throttle_reason`` has the reason.
+- A cancelled migration that was running becomes ``cancelled``. In the seed it becomes failed, but a reader of the list
+  wants to know that a user requested it (docs/adr/0035).
 
 The table has an entry for every pair; ``-`` marks those that cannot be. Meeting one raises UnknownTransitionError.
 """
@@ -236,7 +236,7 @@ def _approved(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
 
 
 def _queue(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
-    # Back to the end of nothing: it keeps its place in the order of submission, as in Vitess.
+    # Not to the end of the queue: it keeps its place in the order of submission, as in Vitess.
     return replace(
         record,
         owner_rev=cause.owner_rev,

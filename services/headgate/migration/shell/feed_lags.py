@@ -1,7 +1,7 @@
 """The lag of feeds that a copy must not slow down, from the control topics and the source topics.
 
 A feed's lag is the age of its oldest change that is not applied. Positions are those that its agents have written to
-the checkpoint topic, as for `headgate why`; how old a change is, the source topic says by its records' times.
+the checkpoint topic, as for `headgate why`; the age of a change follows from the timestamps in the source topic.
 """
 
 import time

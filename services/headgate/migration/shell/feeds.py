@@ -1,7 +1,6 @@
-"""The feed into a copy, which the migration's owner controls by requests and records like any other program.
+"""The feed into a copy, which the migration's owner controls by requests and records like any other client.
 
-Whatever is asked is asked again by the next owner, so each request is made only if the feed's record says that it is
-still to be made.
+The next owner repeats every request, so each one is made only if the feed's record shows that it is still missing.
 """
 
 import os
@@ -62,7 +61,7 @@ _FOR_GOOD: Final = frozenset(
         "source_topic_replaced",
     }
 )
-"""Errors that hold the feed's only table until somebody does something: the feed is not called failed for that."""
+"""Errors that hold the feed's only table until a user acts; the feed is not reported as failed because of them."""
 
 
 class ChangeFeeds:
@@ -142,7 +141,7 @@ class ChangeFeeds:
         return count
 
     def _schemas_of(self, registry: str | None) -> Schemas | None:
-        """One for all who ask: what it has been told once it need not ask while clients wait."""
+        """One instance for all callers: what it has fetched once it need not fetch while clients wait."""
         if registry is None:
             return None
         return self._schemas.setdefault(registry, Schemas(registry))
@@ -158,7 +157,7 @@ class ChangeFeeds:
     # --- feeds beside it ---
 
     def check_known(self, names: Iterable[str]) -> None:
-        """Raise RefusedError for a feed that there is not."""
+        """Raise RefusedError for a feed that does not exist."""
         for name in names:
             found = self.record(name)
             if found is None or found.state is FeedState.REMOVED:
@@ -180,7 +179,7 @@ class ChangeFeeds:
 
     @staticmethod
     def seen(record: FeedRecorded | None) -> FeedSeen:
-        """What a feed's record says, as the steps of a copy ask."""
+        """The state in a feed's record, as the steps of a copy need it."""
         if record is None or record.state is FeedState.REMOVED or record.wanted is WantedState.REMOVED:
             return FeedSeen.ABSENT
         if record.state is FeedState.FAILED or record.error_code in _FOR_GOOD:
@@ -228,17 +227,17 @@ class ChangeFeeds:
         self._ask(OperationKind.CREATE_FEED, feed, spec.to_json())
 
     def pause(self, feed: str) -> None:
-        """Have it sealed where it is."""
+        """Have the feed sealed where it is."""
         if (found := self.record(feed)) is not None and found.wanted is WantedState.RUNNING:
             self._ask(OperationKind.PAUSE_FEED, feed)
 
     def resume(self, feed: str) -> None:
-        """Have it go on from there."""
+        """Have the feed resume from there."""
         if (found := self.record(feed)) is not None and found.wanted is WantedState.STOPPED:
             self._ask(OperationKind.RESUME_FEED, feed)
 
     def remove(self, feed: str) -> None:
-        """Have it gone; at once if it is."""
+        """Have the feed removed; returns at once if it is gone."""
         found = self.record(feed)
         if found is None or found.state is FeedState.REMOVED:
             return
@@ -267,7 +266,7 @@ class ChangeFeeds:
 
 
 def _form(source: ChangeTopic) -> dict[str, Any]:
-    """A feed's ``source``, as far as it says how to read the topic's records."""
+    """A feed's ``source``, as far as it describes how to read the topic's records."""
     if source.registry is None:
         return {"format": "debezium-json"}
     return {"format": "debezium-avro", "registry": registry_spec(source.registry)}

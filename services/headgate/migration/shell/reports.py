@@ -5,12 +5,13 @@
                  [&message=<text>] [&dryrun=true]
                  Authorization: Bearer <token>
 
-The token is made for one attempt of one migration, and is known to this process and to the tool that it started, from
-a file that nobody else may read: never on the log, on a command line, in a log line or in an answer. A report that is
-taken becomes an input of the scheduler. Only the owner takes reports: a tool is its child, so nobody else has a token.
+The token is made for one attempt of one migration. It is known to this process and to the tool that it started, from a
+file that no other user may read: it is never on the log, on a command line, in a log line or in an answer. A report
+that is accepted becomes an input of the scheduler. Only the owner accepts reports: a tool is its child, so no other
+process has a token.
 
     200 noted    400 a parameter is missing or wrong    403 no token, or not this migration's    404 unknown migration
-    409 it does not run    421 another process owns the migrations (it is named)    503 nobody does now, or too busy
+    409 it does not run    421 another process owns the migrations (it is named)    503 no process does now, or too busy
 """
 
 import hmac
@@ -41,7 +42,7 @@ _PARAMETERS: Final = frozenset({"uuid", "status", "hint", "dryrun", "progress", 
 _SCHEME: Final = "Bearer "
 
 
-class Answer(Exception):  # noqa: N818 - an answer, good or bad, not an error of ours
+class Answer(Exception):  # noqa: N818 - an answer, good or bad, not an error of Headgate
     """What is answered: an HTTP status and a line of text."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -53,7 +54,7 @@ class ToolReports:
     """The endpoint of one process, and the tokens of the tools that it runs. Safe to use from any thread."""
 
     def __init__(self) -> None:
-        """Nobody owns anything yet."""
+        """No process owns the migrations yet."""
         self._lock = threading.Lock()
         self._tokens: dict[str, str] = {}
         self._state: MigrationsState | None = None
@@ -91,7 +92,7 @@ class ToolReports:
         return web.Response(status=answer.status, text=f"{answer.text}\n")
 
     def heard(self, given: Mapping[str, str], authorization: str) -> Answer:
-        """Take a report, or say why not."""
+        """Accept a report, or answer why not."""
         try:
             report = self._checked(given, authorization)
         except Answer as refusal:
@@ -163,7 +164,7 @@ def _number(given: Mapping[str, str], name: str, most: float) -> float | None:
 
 
 def _whole(given: Mapping[str, str], name: str) -> int | None:
-    """Tools say -1, or more than any table has, for what they do not know."""
+    """Tools report -1, or more than any table has, for what they do not know."""
     text = given.get(name, "")
     if text.startswith("-") and text[1:].isdecimal():
         return None

@@ -25,7 +25,7 @@ __all__ = ["MigrationService"]
 
 
 class _Standing(OwnerObserver[MigrationsState]):
-    """Tells the endpoint of tools and the metrics what the owner knows."""
+    """Passes the owner's state to the tools' endpoint and to the metrics."""
 
     def __init__(self, reports: ToolReports, metrics: MigrationMetrics) -> None:
         self._reports, self._metrics = reports, metrics
@@ -88,5 +88,5 @@ class _EffectLog(EffectLog):
         return "Progressed" if isinstance(result, Progressed) else super().answer(result)
 
     def usual(self, effect: Any) -> str | None:
-        """A migration that goes on."""
+        """The usual result of a watch: the migration continues."""
         return "Progressed" if isinstance(effect, WatchMigration) else None

@@ -188,7 +188,7 @@ class Events:
         self._places: dict[tuple[str, int | str], dict[tuple[str, int], Place]] = {}
 
     def add(self, value: bytes | None, place: Place) -> None:
-        """One record. A connector that was started again may send an event twice: the later one counts.
+        """Add one record. A connector that was restarted may send an event twice: the later one counts.
 
         Raises FeedsUnavailableError.
         """
@@ -203,7 +203,7 @@ class Events:
             del self._places[next(iter(self._places))]
 
     def places(self, change: LastChange) -> tuple[Place, ...]:
-        """Where the change's events are, if they were all seen: of those that fit, the ones that stand last."""
+        """Where the change's events are, if all of them were seen; of those that fit, the last ones."""
         names = (("lsn", change.lsn), ("txid", change.txid), ("gtid", change.gtid))
         name, value = next((name, value) for name, value in names if value is not None)
         seen = self._places.get((name, value), {})

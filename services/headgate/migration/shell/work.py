@@ -1,7 +1,7 @@
 """Executes the scheduler's effects: each goes to its migration's strategy, and every error becomes a result.
 
-A strategy lives for one migration and one term: what another term has begun in this process is closed first, so that
-nothing of it works on. Effects of one migration come one after the other (the machine sees to that); those of several
+A strategy lives for one migration and one term: what another term has started in this process is closed first, so that
+nothing of it works on. Effects of one migration come one after the other (the machine ensures that); those of several
 come on several threads.
 """
 
@@ -63,8 +63,8 @@ def open_strategy(
     """The strategy that a spec names, at the database that it names. Raises RefusedError; opens nothing yet.
 
     Without ``feeds`` and ``copier`` strategy online can only examine; pt-osc and gh-ost without ``tools``.
-    ``reads_only``: it can only plan, in sessions that cannot write. ``cluster_id`` tells what it keeps at the database
-    from what other clusters keep there; NO_CLUSTER for a caller that only examines.
+    ``reads_only``: it can only plan, in sessions that cannot write. ``cluster_id`` distinguishes what it keeps at the
+    database from what other clusters keep there; NO_CLUSTER for a caller that only examines.
     """
     server = _server(migration, spec, cluster_id, reads_only=reads_only)
     if spec.replicas:
@@ -172,13 +172,13 @@ class MigrationWork:
             return EffectFailed(str(error))
 
     def _refused(self, effect: Any, error: Exception) -> Any:
-        """The database will not do it, whoever asks: the migration cannot go on; a stop is asked again."""
+        """The database refuses this to every owner: the migration cannot continue; a stop is requested again."""
         if isinstance(effect, fx.StopMigration | fx.CleanUpMigration):
             return EffectFailed(str(error))
         if isinstance(effect, fx.CutOverMigration):
             return fx.CutOverFailed(str(error))
         if isinstance(effect, fx.StartMigration) and effect.migration not in self._open:
-            return fx.Refused(str(error))  # its database could not be named: nothing was begun
+            return fx.Refused(str(error))  # its database could not be named: nothing was started
         return fx.Broke(str(error), effect.record.artifacts)
 
     def _examine(self, effect: fx.ExamineMigration) -> Any:
@@ -234,6 +234,6 @@ class MigrationWork:
             known[1].close()
 
     def close(self) -> None:
-        """End all that is under way here; another owner goes on with it."""
+        """End everything that is under way here; another owner continues it."""
         for migration in sorted(self._open):
             self._close(migration)

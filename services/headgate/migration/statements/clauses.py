@@ -24,8 +24,9 @@ class Support(StrEnum):
 class Clause(msgspec.Struct, frozen=True):
     """One kind of clause. ``form`` shows it in the documentation and in errors.
 
-    ``why`` says for a clause that is not copied what is in the way and what to do instead; for others, what limits it.
-    ``is_rehearsed``: it can be tried on an empty copy of the table, because it names nothing that a copy does not have.
+    ``why`` explains, for a clause that is not copied, what is in the way and what to do instead; for others, what
+    limits it. ``is_rehearsed``: it can be tried on an empty copy of the table, because it names nothing that a copy
+    does not have.
     """
 
     key: str
@@ -44,7 +45,7 @@ def _direct(key: str, form: str, why: str) -> Clause:
 
 
 def _untried(key: str, form: str, why: str) -> Clause:
-    """Done by ``direct`` only; only the server can say whether it can be done."""
+    """A clause for ``direct`` only; only the server can determine whether it can be done."""
     return Clause(key, form, Support.DIRECT, why, is_rehearsed=False)
 
 

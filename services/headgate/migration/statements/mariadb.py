@@ -1,6 +1,6 @@
 """Parses MariaDB's ALTER TABLE, CREATE TABLE and DROP TABLE, with a grammar of the known clauses.
 
-There is no parser of MariaDB's grammar for Python (docs/adr/0079), so this one is written by hand. It takes only what
+No parser of MariaDB's grammar exists for Python (docs/adr/0079), so this one is written by hand. It accepts only what
 it understands completely: a word that it does not know is an error, never skipped.
 """
 

@@ -1,7 +1,8 @@
 """The effect of an ALTER TABLE on MariaDB's columns: their origin, and their order afterwards.
 
-MariaDB's columns have no number that survives an ALTER, only a position. So the server's own way from the old list to
-the new one is gone here (``mysql_prepare_alter_table`` in sql_table.cc), and the result is compared with the catalogue.
+MariaDB's columns have no number that survives an ALTER, only a position. So this module follows the server's own way
+from the old list to the new one (``mysql_prepare_alter_table`` in sql_table.cc), and the result is compared with the
+catalogue.
 """
 
 from collections.abc import Sequence

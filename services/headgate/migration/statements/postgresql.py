@@ -1,7 +1,7 @@
 """Parses PostgreSQL's statements with its own grammar (pgparse, which is libpg_query), and admits clause by clause.
 
-The tree says what a statement does. What it does not say is where the names are in the text: those are found by tokens,
-and must be the ones of the tree.
+The tree shows what a statement does, but not where the names are in the text: those are found by tokens, and must be
+the ones of the tree.
 """
 
 import re

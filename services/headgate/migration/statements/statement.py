@@ -13,7 +13,7 @@ MAX_SHOWN = 60
 
 
 class StatementError(ValueError):
-    """A statement that no migration can be made of. The message says what is wrong and what to write instead."""
+    """A statement that cannot become a migration. The message names what is wrong and what to write instead."""
 
 
 class Place(msgspec.Struct, frozen=True):

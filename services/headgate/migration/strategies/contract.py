@@ -3,7 +3,7 @@
 A strategy starts, watches, stops, cleans up and adopts a migration. Each call is one effect of the scheduler
 (``headgate.migration.core.effects``): it is bounded in time, it may be run again by another owner after this one died
 in the middle of it, and it first takes the migration over at the database (``Server.take_over``): sessions of an
-earlier owner are ended there, and a term lower than the one noted there is refused. Nothing that a frozen owner
+earlier owner are ended there, and a term lower than the recorded one is refused. Nothing that a frozen owner
 still does can land after its successor's first step.
 """
 
@@ -44,7 +44,7 @@ class RefusedError(Exception):
 
 
 class LockUnavailableError(Exception):
-    """Somebody held the table for longer than the migration may make others wait; nothing was changed."""
+    """A client held the table for longer than the migration may make others wait; nothing was changed."""
 
 
 class SupersededError(Exception):
@@ -73,9 +73,9 @@ class Table(msgspec.Struct, frozen=True):
     ``keys`` are its unique keys, the primary one first: name → columns; ``primary`` are that one's columns.
     ``weak_keys`` are unique keys by which no row is found: of parts of columns, of expressions, of some of the rows,
     or checked at the end of transactions only.
-    ``definition`` is a text that is the same exactly when the tables are built the same. ``obstacles`` say what stands
-    in the way of a copy. ``unordered`` names keys of types (citext, ltree) that are compared by operators outside of
-    pg_catalog, which are not on our sessions' search path.
+    ``definition`` is a text that is the same exactly when the tables are built the same. ``obstacles`` are reasons why
+    the table cannot be copied. ``unordered`` names keys of types (citext, ltree) that are compared by operators outside
+    of pg_catalog, which are not on the search path of Headgate's sessions.
     """
 
     schema: str
@@ -126,7 +126,7 @@ class Memory(msgspec.Struct, frozen=True):
     attempt: int
     stage: Literal["begun", "paused", "copied", "level", "keyed", "returning", "changed", "stopped"]
     before: str = ""
-    """Definition of the table before, to tell whether a statement has come into force."""
+    """Definition of the table before, which shows whether a statement has come into force."""
     after: str = ""
     identity: str = ""
     """Of the shadow: the server keeps it when the table is renamed."""
@@ -141,7 +141,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def force_refused(error: RefusedError) -> LockUnavailableError:
-    """The sessions that hold a table cannot be known or ended. The table is as before, and the migration goes on."""
+    """The sessions that hold a table cannot be known or ended. The table is as before, and the migration continues."""
     return LockUnavailableError(f"force-cutover: {error}")
 
 
@@ -225,7 +225,7 @@ class Server(Protocol):
         ...
 
     def check_load(self, *, with_lag: bool) -> None:
-        """Raises RefusedError if ``load`` could not be told here."""
+        """Raises RefusedError if ``load`` cannot be determined here."""
         ...
 
     def watch_replicas(self, replicas: Mapping[str, Target]) -> None:
@@ -233,7 +233,7 @@ class Server(Protocol):
         ...
 
     def is_changed(self, memory: Memory, plan: Plan) -> bool:
-        """Whether the shadow is in the table's place: seen, not concluded."""
+        """Whether the shadow is in the table's place: seen, not inferred."""
         ...
 
     def drop_row_triggers(self, table: Table) -> None:
@@ -261,7 +261,7 @@ class Strategy(Protocol):
         ...
 
     def plan(self, spec: MigrationSpec) -> fx.Examined | fx.ExamineRefused:
-        """What can be said by reading alone: nothing is created anywhere, not for a moment."""
+        """What can be found out by reading alone: nothing is created anywhere, not even for a moment."""
         ...
 
     def start(self, effect: fx.StartMigration) -> Any:

@@ -1,11 +1,11 @@
 """Declarative submission (``--declarative``): the wanted CREATE TABLE goes in, what has to be done comes out.
 
-A table that is missing is created directly. One that is as wanted already is left alone. Everything else becomes an
-ALTER, which the strategy that was named carries out. The server normalises both: the wanted table is made, empty,
-beside the other, and what the server says of the two is compared. The ALTER that was found is tried out on an empty
-copy before it is accepted; if that is not the wanted table then, it is refused, and nothing is guessed.
+A table that is missing is created directly. One that is already as wanted is left alone. Everything else becomes an
+ALTER, which the named strategy carries out. The server normalises both: the wanted table is created, empty, beside the
+other, and the server's descriptions of the two are compared. The ALTER that was found is tried on an empty copy before
+it is accepted; if the result is not the wanted table, it is refused, and nothing is guessed.
 
-What was found stands in the record (``MigrationSpec.found``), so whoever goes on with the migration does the same.
+What was found is in the record (``MigrationSpec.found``), so every owner that continues the migration does the same.
 """
 
 from typing import Any
@@ -69,7 +69,7 @@ class Declared(Delegating):
         )
 
     def _check_drops(self, before: Table, found: str, spec: MigrationSpec) -> None:
-        """A column that the wanted table lacks is dropped, or was it renamed? Nobody has said so."""
+        """A column that the wanted table lacks may have been renamed: dropping it must be allowed explicitly."""
         after = self._server.rehearse(parse_statement(found, self._server.dialect), before)
         kept = {column.name for column in after.columns}
         gone = [column.name for column in before.columns if column.name not in kept]

@@ -36,7 +36,7 @@ STOP_POLL_SECONDS: Final = 0.5
 
 
 class _Run:
-    """One statement on its thread; ``error`` once it has failed, ``reason`` while it waits to be tried again."""
+    """One statement on its thread; ``error`` once it has failed, ``reason`` while it waits for a retry."""
 
     def __init__(self, server: Any, statement: Statement, memory: Memory, lock_seconds: float) -> None:
         self.error: Exception | None = None
@@ -84,7 +84,7 @@ class _Run:
             self._thread.join(STOP_POLL_SECONDS)
 
     def let_go(self) -> None:
-        """It is not tried again."""
+        """Do not retry the statement."""
         self._stopping.set()
 
     def _on_crash(self, error: BaseException) -> None:

@@ -20,7 +20,7 @@ from headgate.migration.strategies.room import check_room
 from headgate.records.migration import MigrationStrategy
 
 AT_SUBMISSION: Final = "the resulting types, and whether the rows fit, are checked when it is submitted"
-"""What a plan that only reads says of the rest."""
+"""What a plan that only reads reports about the rest."""
 
 
 def checked_plan(server: Any, spec: MigrationSpec, feeds: Any = None) -> tuple[Statement, Plan]:

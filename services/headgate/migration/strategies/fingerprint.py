@@ -1,8 +1,8 @@
 """What a table is in its server's catalogue, with everything that hangs on it, as facts that can be compared.
 
-After a change the table must be what it was before, and what its statement says: no fact more, and none less. What the
-statement says is learned from the server: an empty copy of the table is described, altered, and described again. Pure;
-each kind of database has a module that reads the facts.
+After a change the table must be what it was before, and what its statement makes of it: not a fact more or less. What
+the statement makes of it is learned from the server: an empty copy of the table is described, altered, and described
+again. Pure; each kind of database has a module that reads the facts.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,9 +1,8 @@
 """Instant DDL tried first (``--prefer-instant``): where the server changes its catalogue alone, nothing is copied.
 
-Whether it can is not concluded from the statement, but tried on an empty table of the same form: at MariaDB with
-``ALGORITHM=INSTANT``, at PostgreSQL by looking whether anything was rewritten, built or checked. What can be instant
-is a ``direct`` change from then on (``is_immediate`` in its record); everything else is done by the strategy that was
-named.
+Whether it can is not inferred from the statement, but tried on an empty table of the same form: at MariaDB with
+``ALGORITHM=INSTANT``, at PostgreSQL by checking whether anything was rewritten, built or checked. What can be instant
+is a ``direct`` change from then on (``is_immediate`` in its record); everything else is done by the named strategy.
 """
 
 from typing import Any, Final
@@ -51,7 +50,7 @@ class InstantFirst(Delegating):
         )
 
     def _is_instant(self, spec: MigrationSpec) -> bool:
-        """What is wrong with the statement is said by whoever examines it next; one that names an algorithm has it."""
+        """Whether it is instant; a statement with an error, or with an algorithm, is left to the next examination."""
         try:
             if parse_statement(spec.statement, self._server.dialect).direct_only() is not None:
                 return False

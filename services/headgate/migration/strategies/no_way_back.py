@@ -1,9 +1,9 @@
-"""Why a change is not reverted whose strategy follows its table no more once it is made, and what to do instead.
+"""Why a change cannot be reverted if its strategy does not follow the table afterwards, and what to do instead.
 
-Only ``online`` goes on with the changes of a table after its own, so only there the table before can be made what it
-would be had the change never been (online/way_back.py). Everywhere else putting it back would lose what was written
-since. Undoing the change is another change then, which only its author can word: which values a dropped column has to
-have again, nobody else knows.
+Only ``online`` follows the changes of a table after its own, so only there the table before can be made what it would
+be without the change (online/way_back.py). Everywhere else putting it back would lose what was written since. Undoing
+the change is then another change, which only its author can word: only the author knows which values a dropped column
+must have again.
 """
 
 from typing import Final

@@ -10,7 +10,7 @@ from headgate.migration.core.spec import MigrationSpec
 from headgate.records.throttle_reasons import DATABASE, REPLICA, by_operator
 
 THROTTLED_POLL_SECONDS: Final = 0.1
-"""How soon a copy that stands still notices that it may go on."""
+"""How soon a stopped copy notices that it may resume."""
 
 LOAD_POLL_SECONDS: Final = 0.5
 """How often the database is asked for its load, where the operator has set limits."""
@@ -29,7 +29,7 @@ class Lags(Protocol):
 
 
 class Pace:
-    """Of one copy. ``ratio`` may be set at any time; ``reason`` says why the copy waits, empty if it does not.
+    """The pace of one copy. ``ratio`` may be set at any time; ``reason`` is why the copy waits, empty if it does not.
 
     ``is_held``: it waits for a limit that the operator has set.
     """
@@ -48,7 +48,7 @@ class Pace:
         self._asked_at: float | None = None
 
     def slow_down(self, took_seconds: float) -> None:
-        """A ratio r leaves 1 - r of the time for work; 1, or a busy database, stands still. Obeyed within a second."""
+        """A ratio r leaves 1 - r of the time for work; 1, or a busy database, stops it. Obeyed within a second."""
         slept = 0.0
         while not self._stopping.is_set():
             ratio, busy = self.ratio, self._why_busy()

@@ -1,8 +1,8 @@
 """Plans how a table's rows are copied, from its descriptions before and after; or why they cannot be.
 
-Pure: what the server says comes in, a plan or a refusal goes out. A copy needs a key that both tables have, so that a
-row has one place; it must not lose values in silence, so a type that holds less is refused unless the operator names
-the column (``--allow-lossy COLUMN``). Dropping a column says by itself that its values go.
+Pure: the server's descriptions come in, a plan or a refusal goes out. A copy needs a key that both tables have, so that
+a row has one place; it must not lose values in silence, so a type that holds less is refused unless the operator names
+the column (``--allow-lossy COLUMN``). Dropping a column implies that its values go.
 """
 
 import operator
@@ -57,7 +57,7 @@ def columns_before(statement: Statement, before: Table, after: Table) -> dict[st
 
 
 def check_obstacles(table: Table) -> None:
-    """Raise RefusedError if something stands in the way of a copy of the table."""
+    """Raise RefusedError if something prevents a copy of the table."""
     # The drivers take a percent sign in a statement for a parameter.
     strange = [
         f"column {c.name} has a percent sign in its name: use strategy direct" for c in table.columns if "%" in c.name

@@ -1,6 +1,6 @@
 """Checks whether the disk has room for a copy, before anything is changed, if that can be known.
 
-No server tells how much of its disk is free (MariaDB's plugin DISKS does, where it is installed). But it tells the
+No server reports how much of its disk is free (MariaDB's plugin DISKS does, where it is installed). But it reports the
 table's file; and if that file is here, on the owner's machine, the file's disk is the one that the copy will fill. A
 server elsewhere, or one whose folders the owner may not enter, is not asked further.
 """

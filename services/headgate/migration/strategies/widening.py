@@ -140,7 +140,7 @@ def _longest(old: _Type) -> int:
 
 
 def _holds_text(characters: int, new: _Type) -> bool:
-    """Whether plain characters fit: a column of a fixed length cuts blanks off, so it is not said to hold them."""
+    """Whether plain characters fit: a column of a fixed length cuts blanks off, so it does not count."""
     if new.name in _TEXTS:
         return _TEXTS[new.name] > 4 * characters
     return new.name in _VARYING and _size(new, 2**40) >= characters

@@ -14,7 +14,7 @@ __all__ = ["MariadbCopy", "differing_rows"]
 _TEXT_TYPES: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")
 
 TABLE_LOCK_SECONDS: Final = 5
-"""The copy waits so long for a table that somebody alters or locks: it holds nothing then."""
+"""The copy waits this long for a table that a client alters or locks: it holds nothing then."""
 
 
 class MariadbCopy:

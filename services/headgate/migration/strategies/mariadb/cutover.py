@@ -1,10 +1,10 @@
 """The cut-over of an online change at MariaDB: the copy takes the table's place once all changes are in it.
 
-One session locks the table, and a sentry (swap.py), and not the copy: the feed goes on writing there. Under the
-lock that same session sets a mark, which is the table's last change, whatever came before; in each partition of the
-topic, if there are several. When the marks' second events are on the topic, everything is, and the feed's position
-behind them says that everything is in the copy. Then the copy's columns get their last names, and a second session
-waits with the rename.
+One session locks the table, and a sentry (swap.py), but not the copy: the feed continues to write there. Under the lock
+that same session sets a mark, which is the table's last change, whatever came before; in each partition of the topic,
+if there are several. When the marks' second events are on the topic, everything is, and the feed's position behind them
+shows that everything is in the copy. Then the copy's columns get their final names, and a second session waits with the
+rename.
 
 The order matters: the rename takes a lock on the copy as well, so it is asked for when the feed has nothing to write.
 """
@@ -41,7 +41,7 @@ from headgate.migration.strategies.online.lane import (
 __all__ = ["MariadbOnline"]
 
 POLL_SECONDS: Final = 0.02
-"""Clients wait while the cut-over waits: it looks often."""
+"""Clients wait while the cut-over waits, so it polls often."""
 
 _COMPARED: Final = "`headgate`.`headgate_hot`"
 """Rows of the copy, in a temporary table of the session that has the table locked: it may read no other."""
@@ -93,7 +93,7 @@ class _CutOver:
                 raise
 
     def _see_it_come_through(self) -> dict[int, int]:
-        """Wait, while nobody is held up, until marks are in the copy: below these offsets. Raises FeedBehindError."""
+        """Wait until marks are in the copy, below these offsets; no client is held up. Raises FeedBehindError."""
         deadline = time.monotonic() + self._seconds
         marks = self._asked.marks
         offsets, is_late, _ = marks.set(self._asked.tail, self._seconds)
@@ -201,7 +201,7 @@ class _CutOver:
             raise differs_at_rest(sorted(found))
 
     def _check_form(self) -> None:
-        """The copy must be what the table is, and what the statement says. Raises RefusedError."""
+        """The copy must be what the table is, and what the statement makes of it. Raises RefusedError."""
         server, plan = self._lane.server, self._plan.plan
         now, copy = (
             server.described(server.sessions.main, plan.before.schema, name) for name in (plan.before.name, plan.shadow)
@@ -222,6 +222,6 @@ class _CutOver:
             server.sessions.main.run(f"ALTER TABLE {self._shadow} AUTO_INCREMENT = {counter}")
             if server.counter(schema, shadow) < counter:
                 raise RefusedError(f"the copy does not continue the counter at {counter}: the table is unchanged")
-        # By this number it is seen whether the rename came into force.
+        # This number shows whether the rename came into force.
         self._memory = replace(self._memory, identity=server.identity(schema, shadow))
         server.note(self._memory)

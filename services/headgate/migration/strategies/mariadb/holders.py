@@ -1,7 +1,7 @@
 """Who holds a table, or waits for it: the sessions that a forced cut-over ends.
 
-MariaDB tells by performance_schema, if that is on, or by the plugin metadata_lock_info. Old transactions are no
-evidence: they may be those of a backup of another database.
+MariaDB reports them in performance_schema, if that is on, or by the plugin metadata_lock_info. Old transactions prove
+nothing: they may be those of a backup of another database.
 """
 
 from contextlib import suppress
@@ -28,10 +28,10 @@ GROUP BY thread_id
 
 
 def end_holders(session: Session, schema: str, table: str, ours: frozenset[int]) -> list[str]:
-    """KILL them, those that wait first: ended after the one that they wait for, they would go on in between.
+    """KILL them, the waiting ones first: ended after the one that they wait for, they would run in between.
 
-    ``ours`` are sessions of the migration. Returns what was ended. Raises LockUnavailableError where the server does
-    not tell who they are.
+    ``ours`` are sessions of the migration. Returns what was ended. Raises LockUnavailableError if the server does not
+    show the holders.
     """
     found = session.run(_question(session, schema, table), (schema, table))
     ended = []

@@ -1,7 +1,7 @@
 """What an online change needs of MariaDB beside the copy itself: capture, marks, the feed's position, differences.
 
-DDL is no transaction here. So a cut-over that was broken off may have left the copy with the names that its columns
-have in the end: ``hold_form`` gives them back the names that change events have.
+DDL is not transactional here. So a cut-over that was broken off may have left the copy's columns with their final
+names: ``hold_form`` gives them back the names that change events have.
 """
 
 import re
@@ -63,10 +63,10 @@ SAMPLED_ROWS: Final = 200
 """At either end of the key: long values are read."""
 
 SETTLE_SECONDS: Final = 2
-"""Clients wait for no longer while an index of ours is dropped from the table; it is tried again."""
+"""Clients wait for no longer while an index of Headgate's is dropped from the table; the drop is retried."""
 
 MARK_SECONDS: Final = 5
-"""A row that nobody has locked is taken; it waits for nobody but who locks the table."""
+"""A mark takes a row that no client has locked; it waits only for a session that locks the table."""
 
 _UNIQUE_KEY: Final = re.compile(r"^  UNIQUE KEY (`(?:[^`]|``)+`) (.*?),?$", re.MULTILINE)
 _PRIMARY_KEY: Final = re.compile(r"^  PRIMARY KEY (.*?),?$", re.MULTILINE)
@@ -136,7 +136,7 @@ class MariadbLane:
         server.build(statement, plan.plan)
         self.hold_form(plan)
         if plan.renamed or plan.dropped:
-            # The way that the cut-over goes, tried while there is nothing in it: it must take no time then.
+            # The cut-over's path, tried while the copy is empty: it must take no time later.
             to_final_form(main, plan)
             self.hold_form(plan)
         planned = msgspec.json.encode(replace(plan, keys=self._without_keys(plan))).decode()
@@ -207,7 +207,7 @@ class MariadbLane:
         return bool(memory.identity) and number == memory.identity
 
     def hold_form(self, plan: LanePlan) -> None:
-        """See Lane. A column is added without its values: nobody reads them."""
+        """See Lane. A column is added without its values: no session reads them."""
         main, shadow = self.server.sessions.main, quoted(plan.plan.before.schema, plan.plan.shadow)
         present = columns_of(main, plan)
         for now, after in plan.renamed:
@@ -253,9 +253,9 @@ class MariadbLane:
     def hidden(self, plan: LanePlan) -> Callable[[], bool]:  # noqa: ARG002 - the log is the server's
         """See Lane: a transaction is in the log before it is committed in InnoDB.
 
-        Transactions are committed in the order in which they are in the log. So one of ours is logged and committed:
-        when that is done, all before it are visible. Prepared ones (XA) are logged before they are decided upon; those
-        that there are now are waited for.
+        Transactions are committed in the order in which they are in the log. So Headgate logs and commits one of its
+        own: when that is done, all before it are visible. Prepared ones (XA) are logged before they are decided; those
+        that exist now are waited for.
         """
         with self.server.sessions.asking() as session:
             session.run("START TRANSACTION")

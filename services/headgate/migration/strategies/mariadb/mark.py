@@ -1,8 +1,8 @@
 """A mark at MariaDB: one row of the table is given another value and its own again, in one transaction.
 
 An UPDATE that sets a row to what it is does not come into MariaDB's row log. So a column outside of the key is changed
-there and back: two events, and the row is what it was before anybody sees it. (Deleting the row and putting it back
-would be two events as well; but who follows the topic with foreign keys that cascade would lose other rows.)
+there and back: two events, and the row is what it was before any other session sees it. (Deleting the row and putting
+it back would be two events as well; but readers of the topic whose foreign keys cascade would lose other rows.)
 """
 
 from typing import Final
@@ -52,9 +52,10 @@ def markable(table: Table) -> list[Column]:
 
 
 def set_mark(session: Session, table: Table, key: list[str], row: Row | None = None) -> Mark | None:
-    """Set it on that row, or on any, if nobody has locked it; None: there is none. The session must not be autocommit.
+    """Set it on that row, or on any, unless a client has locked it; None: there is none.
 
-    Raises RefusedError if no column can be changed there and back; the row is as it was then.
+    The session must not be autocommit. Raises RefusedError if no column can be changed there and back; the row is as it
+    was then.
     """
     full = quoted(table.schema, table.name)
     which = "TRUE" if row is None else among(key, [row])

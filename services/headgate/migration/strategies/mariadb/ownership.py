@@ -1,7 +1,7 @@
 """Which owner a migration has at its MariaDB: a row that only users with a right on our own table can read and write.
 
-User-level locks are open to every user of a server (ADR 0099). The row says which owner is the last one, and the word
-that is in the names of its sessions' locks.
+User-level locks are open to every user of a server (ADR 0099). The row contains the last owner, and the word that is in
+the names of its sessions' locks.
 """
 
 from secrets import token_hex
@@ -14,7 +14,7 @@ from headgate.migration.strategies.contract import DatabaseUnavailableError
 __all__ = ["Taken", "create", "find", "forget", "is_taken", "take"]
 
 WORD_BYTES: Final = 16
-"""Nobody guesses so many, and names of locks are 64 characters at most."""
+"""Too many to guess, and names of locks are 64 characters at most."""
 
 _CREATE: Final = (
     "CREATE DATABASE IF NOT EXISTS headgate",
@@ -45,7 +45,7 @@ class Statements(Protocol):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What the row says: the last owner, the number of its taking over, and the word in the names of locks."""
+    """The row's content: the last owner, the number of its taking over, and the word in the names of locks."""
 
     migration: str
     owner_rev: int

@@ -8,7 +8,7 @@ _VARIABLES: Final = ("server_uid", "server_uuid", "hostname", "port", "datadir")
 
 
 def server_id(session: Session) -> str:
-    """The server's own id; where it has none (MariaDB before 10.11.9), its host, port and folder, as it says itself."""
+    """The server's own id; if it has none (MariaDB before 10.11.9), its host, port and folder, as it reports them."""
     names = ", ".join(f"'{name}'" for name in _VARIABLES)
     found = dict(session.run(f"SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})"))
     own = found.get("server_uid") or found.get("server_uuid")

@@ -29,7 +29,7 @@ class MariadbReplicas:
         self._open: dict[str, Session] = {}
 
     def check(self) -> None:
-        """Raises RefusedError for a server that is no replica, or does not say how it is."""
+        """Raises RefusedError for a server that is not a replica, or does not report its state."""
         for name in self._sessions:
             try:
                 self._behind(name)

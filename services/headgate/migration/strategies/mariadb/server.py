@@ -302,7 +302,7 @@ class MariadbServer:
     # --- direct ---
 
     def run_direct(self, statement: Statement, memory: Memory, lock_seconds: float) -> None:
-        """See contract. What came of it is told by ``is_in_force``: DDL is not part of a transaction here."""
+        """See contract. ``is_in_force`` shows the outcome: DDL is not part of a transaction here."""
         self.note(memory)
         schema = statement.schema or self.sessions.database
         with self.sessions.part("direct") as session:
@@ -314,7 +314,7 @@ class MariadbServer:
         return self.sessions.holder("direct") is not None
 
     def end_direct(self) -> None:
-        """End the session of a direct statement: the server undoes what it has begun."""
+        """End the session of a direct statement: the server undoes what it has started."""
         self.sessions.end_part(self.sessions.main, "direct")
 
     def is_in_force(self, statement: Statement, memory: Memory) -> bool:

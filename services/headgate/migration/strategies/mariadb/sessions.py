@@ -1,8 +1,9 @@
-"""Sessions of a migration at MariaDB or MySQL: each holds a user-level lock that says whose it is and what for.
+"""Sessions of a migration at MariaDB or MySQL: each holds a user-level lock that names its migration and its purpose.
 
-The protocol has no application name. A lock named after the session's part does: a new owner asks the server who holds
-it (``IS_USED_LOCK``), and ends that session. Every user of a server may take any such lock, so the names have a random
-word in them that only a row of our own says (ownership.py); the row also says which owner is the last one.
+The protocol has no application name. A lock named after the session's part replaces it: a new owner asks the server
+which session holds it (``IS_USED_LOCK``), and ends that session. Every user of a server may take any such lock, so the
+names have a random word in them that only a row in Headgate's own table contains (ownership.py); the row also has the
+last owner.
 """
 
 import math
@@ -34,7 +35,7 @@ __all__ = ["UNKNOWN_SESSION", "MariadbSessions", "Session", "leave_log", "transl
 
 CONNECT_SECONDS: Final = 10
 END_POLL_SECONDS: Final = 0.02
-"""Between two looks whether a session that was killed is gone."""
+"""Between two checks whether a killed session is gone."""
 
 LEAVING_SECONDS: Final = 2
 """For a session that this process has just closed to be gone at the server, so that the next one can have its name."""
@@ -45,8 +46,8 @@ TASKS_MAX: Final = 64
 TASKS: Final = tuple(f"task{number}" for number in range(TASKS_MAX))
 
 PARTS: Final = ("main", "lock", "rename", "mark", "copy", "keys", "tool", *TASKS)
-"""Sessions that a new owner ends, ``tool`` is that of a program which it does not know. That of a direct statement
-(``direct``) is left: the server goes on with it."""
+"""Sessions that a new owner ends; ``tool`` is that of a program which it does not know. That of a direct statement
+(``direct``) is left: the server continues it."""
 
 STATEMENT_CHARACTERS_MAX: Final = 80
 """Of a statement, in an error: enough to find it in the code."""
@@ -196,7 +197,7 @@ class MariadbSessions:
         self._main = session
 
     def _take(self, session: Session, owner_rev: int) -> None:
-        """Between statements no row is locked, so an owner that is frozen in the middle holds nobody up."""
+        """Between statements no row is locked, so an owner that is frozen in the middle blocks no other."""
         ownership.create(session)
         seen = ownership.find(session, self._migration)
         if seen.owner_rev > owner_rev:
@@ -239,7 +240,7 @@ class MariadbSessions:
         return frozenset(int(number) for number in numbers if number is not None)
 
     def end_part(self, session: Session, part: str) -> None:
-        """End who holds that part's lock, and return when it is gone. Raises DatabaseUnavailableError."""
+        """End the session that holds that part's lock, and return when it is gone. Raises DatabaseUnavailableError."""
         deadline = time.monotonic() + CONNECT_SECONDS
         while self.end_holder(session, part):
             if time.monotonic() > deadline:
@@ -247,7 +248,7 @@ class MariadbSessions:
             time.sleep(END_POLL_SECONDS)
 
     def end_holder(self, session: Session, part: str) -> bool:
-        """KILL who holds that part's lock; whether there was anybody. Raises DatabaseUnavailableError: we may not."""
+        """KILL the session that holds that part's lock; whether there was one. DatabaseUnavailableError: denied."""
         holder = self._holder(session, part)
         if holder is None:
             return False

@@ -24,10 +24,10 @@ from headgate.supervision.threads import BackgroundThread
 __all__ = ["TableSwap"]
 
 POLL_SECONDS: Final = 0.01
-"""Between two looks whether the rename waits: writers wait in the meantime."""
+"""Between two checks whether the rename waits: writers wait in the meantime."""
 
 COMMENT: Final = "headgate: a cut-over is under way"
-"""Tells a sentry from a table that somebody needs."""
+"""Distinguishes a sentry from a table that is needed."""
 
 ALIASES: Final = ("a", "b")
 """Under LOCK TABLES a table may be read only by names that were locked: those that comparisons give it."""

@@ -30,7 +30,7 @@ class OnlineBack:
     # --- a change completes ---
 
     def open(self, migration: str, plan: LanePlan, memory: Memory, *, connection: str, is_kept: bool) -> WayBack:
-        """See whether there is a way back; with ``is_kept`` begin its feed, unless that is there.
+        """See whether there is a way back; with ``is_kept`` start its feed, unless it exists.
 
         ``connection``: the name of the database, as the migration's spec has it.
         Raises DatabaseUnavailableError.
@@ -65,7 +65,7 @@ class OnlineBack:
     # --- a revert ---
 
     def check(self, name: str, reverted: MigrationRecorded) -> WayBack:
-        """The way back from a completed migration, if it can be gone now. Raises RefusedError, reads only."""
+        """The way back from a completed migration, if it can be taken now. Raises RefusedError, reads only."""
         found = read_way_back(reverted.note)
         if found is None:
             raise RefusedError(f"{name} has copied nothing, so no old table exists: {OPPOSITE}")
@@ -103,7 +103,7 @@ class OnlineBack:
                 pass
 
     def plan(self, name: str, reverted: MigrationRecorded | None, owner_rev: int) -> tuple[LanePlan, Held]:
-        """How it is gone, and from where. Raises RefusedError.
+        """How it is taken, and from where. Raises RefusedError.
 
         What another owner still does about ``name`` is ended.
         """

@@ -19,7 +19,7 @@ COPYING: Final = "copying"
 
 
 class CopyWork(ABC):
-    """The thread; everybody else only reads its fields. ``rows_before`` were copied by an earlier owner."""
+    """The thread; all others only read its fields. ``rows_before`` were copied by an earlier owner."""
 
     def __init__(
         self, server: Any, spec: MigrationSpec, throttle_ratio: float, *, rows_before: int, lags: Lags | None
@@ -54,7 +54,7 @@ class CopyWork(ABC):
 
     @abstractmethod
     def run(self) -> None:
-        """All of it, on the thread: until it is done, ``stopping`` is set, or ``error`` says why not."""
+        """Do all of it, on the thread: until it is done, ``stopping`` is set, or ``error`` has the reason."""
 
     def is_alive(self) -> bool:
         """Whether the thread runs."""
@@ -66,7 +66,7 @@ class CopyWork(ABC):
 
     @property
     def is_over_in_vain(self) -> bool:
-        """It has ended by something that may pass: it is begun again, from what is seen then."""
+        """It has ended because of something that may pass: it is started again, from what is seen then."""
         return not self.is_alive() and not self.is_ready and not isinstance(self.error, RefusedError)
 
     def stop(self) -> None:
@@ -75,7 +75,7 @@ class CopyWork(ABC):
         self.join()
 
     def eta_seconds(self, rows: int, table_rows: int) -> int:
-        """To the end of the stage, by its speed so far; -1 where that says nothing."""
+        """Time to the end of the stage, by its speed so far; -1 if that cannot be estimated."""
         took = time.monotonic() - self._stage_begun
         if self.is_ready:
             return 0
@@ -86,7 +86,7 @@ class CopyWork(ABC):
 
 
 def noted_key(key: tuple[Any, ...]) -> list[Any]:
-    """A row's key as it stands on the log: JSON, and what the server takes for the column when it is read again."""
+    """A row's key as it is stored on the log: JSON, with values that the server accepts for the columns again."""
     return [_noted(value) for value in key]
 
 

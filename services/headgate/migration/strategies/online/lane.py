@@ -50,14 +50,14 @@ class LastChange(msgspec.Struct, frozen=True):
 
 
 class Mark(NamedTuple):
-    """A mark that was set: on which row, and what its event says."""
+    """A mark that was set: its row, and the change that its event describes."""
 
     row: Row
     change: LastChange
 
 
 class Place(NamedTuple):
-    """Of an event, on the topic."""
+    """Where an event is on the topic."""
 
     partition: int
     offset: int
@@ -144,9 +144,9 @@ class CopySink(NamedTuple):
 class Held(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the database remembers beside the plan.
 
-    ``position`` and ``built``: where the feed stood, and what the table was, before the first row was read. ``reached``
+    ``position`` and ``built``: where the feed was, and what the table was, before the first row was read. ``reached``
     is written by a cut-over: partition → the offset behind the last change of the table before, where the changes of
-    the table that takes its place begin. ``became``: what that table was then, as ``built`` says it. ``topic_id``:
+    the table that takes its place begin. ``became``: what that table was then, in the form of ``built``. ``topic_id``:
     Kafka's id of the topic that ``reached`` belongs to, None if it is not known.
     """
 
@@ -199,7 +199,7 @@ class Lane(ChangeKeys, Protocol):
         ...
 
     def origins(self, table: Table) -> tuple[Origin, ...]:
-        """What events of the table may say of where they come from."""
+        """The origins that events of the table may name."""
         ...
 
     def sink_kind(self) -> str:
@@ -209,7 +209,7 @@ class Lane(ChangeKeys, Protocol):
     def make(self, statement: Statement, plan: LanePlan, memory: Memory, lock_seconds: float) -> Memory:
         """The copy, empty, with columns called as the table's; what an earlier attempt has left is dropped first.
 
-        It has no unique key beside the primary one. What the memory has of the plan says how they are added.
+        It has no unique key beside the primary one. The plan in the memory has the statements that add them.
         """
         ...
 
@@ -222,7 +222,7 @@ class Lane(ChangeKeys, Protocol):
         ...
 
     def hold_form(self, plan: LanePlan) -> None:
-        """See to it that the copy's columns are called as the table's: a cut-over may have been broken off."""
+        """Make sure that the copy's columns are called as the table's: a cut-over may have been broken off."""
         ...
 
     def mark(self, plan: LanePlan, row: Row | None = None) -> Mark | None:
@@ -242,7 +242,7 @@ class Lane(ChangeKeys, Protocol):
         ...
 
     def add_keys(self, plan: LanePlan, memory: Memory) -> Memory:
-        """Add the unique keys that ``make`` has left out, while the feed stands still; what is remembered then.
+        """Add the unique keys that ``make`` has left out, while the feed is paused; what is remembered then.
 
         RefusedError: rows of the copy are equal under one of them. At once if they are there.
         """
@@ -269,11 +269,11 @@ class Lane(ChangeKeys, Protocol):
         ...
 
     def row_bytes(self, plan: LanePlan) -> int:
-        """Of an average row, as some of the rows tell: statistics may be old, or there may be none yet."""
+        """Of an average row, estimated from some of the rows: statistics may be old, or there may be none yet."""
         ...
 
     def position(self, plan: LanePlan, feed_id: str) -> Position | None:
-        """Where the feed stands, as its sink has it."""
+        """The feed's position, as its sink has it."""
         ...
 
     def differing(self, plan: LanePlan, chunk: Chunk) -> list[tuple[str, ...]]:
@@ -283,9 +283,8 @@ class Lane(ChangeKeys, Protocol):
     def cut_over(self, asked: CutOver) -> None:
         """Put the copy in the table's place, once all that was written to the table is in it, and remember ``reached``.
 
-        Raises FeedBehindError and LockUnavailableError (everything is as before, it can be tried again), RefusedError
-        (the tables differ, or are not those that were copied). Whatever it raises, ``Server.is_changed`` tells what
-        became of it.
+        Raises FeedBehindError and LockUnavailableError (everything is as before, it can be retried), RefusedError (the
+        tables differ, or are not those that were copied). Whatever it raises, ``Server.is_changed`` shows the outcome.
         """
         ...
 
@@ -294,7 +293,7 @@ class Lane(ChangeKeys, Protocol):
         ...
 
     def artifacts(self, plan: LanePlan) -> tuple[Artifact, ...]:
-        """What of the migration stands at the database now."""
+        """What exists of the migration at the database now."""
         ...
 
 
@@ -307,7 +306,7 @@ def key_type(table: Table, name: str) -> str:
 
 
 def key_value(change: Change, name: str) -> object:
-    """What an event says of a column of the table's key. Raises KeyError."""
+    """An event's value of a column of the table's key. Raises KeyError."""
     return change.key[name] if name in change.key or change.row is None else change.row[name]
 
 
@@ -349,7 +348,7 @@ def without_mark(partitions: Collection[int]) -> LockUnavailableError:
 
 
 def check_partitions(marks: Marks, tail: TopicTail, seconds: float) -> None:
-    """Under the lock: raises RefusedError if the topic has gained partitions, of which the marks say nothing."""
+    """Under the lock: raises RefusedError if the topic has gained partitions, which the marks do not cover."""
     now = tail.partitions(max(PARTITIONS_SECONDS_MIN, seconds))
     if now != marks.partitions:
         raise RefusedError(

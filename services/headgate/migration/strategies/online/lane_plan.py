@@ -190,6 +190,6 @@ def _row_key(shadow: str) -> str:
 
 
 def _is_computed(plan: Plan, name: str) -> bool:
-    """A generated column of the table before that goes on as one has no values to be mistaken for."""
+    """Whether the column is generated before and after the change: then it has no values to be mistaken for."""
     old, new = plan.before.column(name), plan.after.column(name)
     return old is not None and new is not None and old.is_generated and new.is_generated

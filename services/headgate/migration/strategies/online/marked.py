@@ -52,7 +52,7 @@ class Copier(Protocol):
         copied: Callable[[list[Chunk], int], None],
         stopping: threading.Event,
     ) -> None:
-        """Until ``next_ranges(how many)`` gives none; ``copied`` is told of ranges with their rows, in order.
+        """Until ``next_ranges(how many)`` gives none; ``copied`` gets ranges with the number of their rows, in order.
 
         Raises what reading and writing a range raise.
         """
@@ -111,7 +111,7 @@ class MarkedWork(CopyWork):
         self._check_events(before, marked)
 
     def _check_events(self, before: dict[int, int], marked: Marked) -> None:
-        """The marks' own events say whether events carry every column."""
+        """The marks' own events show whether events carry every column."""
         with closing(self._feeds.changes(self.plan.source, before)) as found:
             for changes in found.read(marked.reached, REACH_SECONDS):
                 for change in changes:

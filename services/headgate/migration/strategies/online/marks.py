@@ -1,8 +1,9 @@
 """A mark in every partition of the topic, so that what came before it in that partition is known to be there.
 
 A connector writes one table's changes in their order, but partitions fill independently of each other: an event may be
-seen in one while an older one of another is still on its way. So one mark says nothing of the other partitions. Which
-partition a row's changes go to is the connector's matter; it is learned from where the events of marks are seen.
+seen in one while an older one of another is still on its way. So one mark proves nothing about the other partitions.
+Which partition a row's changes go to is the connector's decision; it is learned from where the events of marks are
+seen.
 """
 
 import itertools

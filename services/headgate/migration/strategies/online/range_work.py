@@ -1,7 +1,7 @@
 """One range of a table as a task of Spark's gets it: which copy is filled, and what must still hold when it is written.
 
-A range is written in one transaction, which first looks, under the rows' locks, whether the copy is still this one's
-to fill (``core/copy_steps.py``).
+A range is written in one transaction, which first checks, under the rows' locks, whether the copy may still be filled
+by this migration (``core/copy_steps.py``).
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from headgate.migration.strategies.target import target_of
 __all__ = ["WRITE_LOCK_SECONDS", "RangeWork", "check_may_write", "position_of"]
 
 WRITE_LOCK_SECONDS: Final = 10
-"""For the two rows that are asked whether the range may be written; nobody holds them for longer than a request."""
+"""For the two rows that are asked whether the range may be written; they are held for no longer than a request."""
 
 
 class RangeWork(msgspec.Struct, frozen=True):

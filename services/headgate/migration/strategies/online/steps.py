@@ -1,7 +1,7 @@
-"""The steps of strategy ``online``, one after the other, on a thread of the owner (core/copy_steps.py says which).
+"""The steps of strategy ``online``, one after the other, on a thread of the owner (see core/copy_steps.py).
 
-Each step begins with a look at the database and at the feed, so that a thread that another owner begins finds its
-place. The cut-over is not a step: the scheduler asks for it, once the thread says that it is ready.
+Each step begins with a check of the database and of the feed, so that a thread that another owner starts finds its
+place. The cut-over is not a step: the scheduler requests it, once the thread reports that it is ready.
 """
 
 import time
@@ -58,7 +58,7 @@ LAG_OFFSETS_MAX: Final = 1_000
 COMPARE_ROWS: Final = 10_000
 ROUNDS_MAX: Final = 60
 ROUND_SECONDS: Final = 1.0
-"""Rows that differ are compared again, so many times, for their changes are on their way."""
+"""Rows that differ are compared again, so many times, because their changes are on their way."""
 
 DIFFERING_KEYS_MAX: Final = 20_000
 """Rows that differ are compared again once all ranges were compared, or there are so many."""
@@ -89,7 +89,7 @@ class OnlineWork(MarkedWork):
         self.behind = ""
         """Why the cut-over found the feed behind; it is ready again after a while."""
         self.position = ""
-        """How far the feed is, or the comparison: while it does not change, nothing goes on."""
+        """How far the feed is, or the comparison: while it does not change, nothing progresses."""
         self.touched: FollowedRows | None = None
         """Rows that the cut-over compares, once every row was compared."""
         self._spec = spec
@@ -264,7 +264,7 @@ class OnlineWork(MarkedWork):
             self._remember("copied")
 
     def _know_feed(self, record: Any) -> None:
-        """On the way back the feed may have been there before, or been begun again."""
+        """On the way back the feed may have existed before, or have been started again."""
         assert self.held is not None  # noqa: S101 - it is remembered with the stage
         position = self.held.position
         if self.plan.is_back and position.feed_id != record.feed_id:
@@ -274,7 +274,7 @@ class OnlineWork(MarkedWork):
             self._remember(self._memory.stage)
 
     def _catch_up(self, error: str) -> None:
-        """Then compare, then watch. ``error``: why the feed waits, if it says so."""
+        """Catch up, then compare, then watch. ``error``: why the feed waits, if it reports that."""
         assert self.held is not None  # noqa: S101 - it is remembered with the stage
         if self.behind:
             self._wait_for_feed(self.behind, HEALTH_SECONDS)
@@ -309,7 +309,7 @@ class OnlineWork(MarkedWork):
             self.percent = percent_of(self._behind_most - behind, self._behind_most)
 
     def _compare(self, offsets: dict[int, int]) -> None:
-        """Every row, while the feed goes on; then again those that differed, for their changes were on their way.
+        """Compare every row, while the feed continues; then again those that differed: their changes were on their way.
 
         ``offsets``: where the feed is. What it brings from there on is compared again.
         """

@@ -1,8 +1,8 @@
 """Strategy ``online``: the copy's rows all come through Spark; a feed brings the changes made in the meantime.
 
     start     the copy, empty; then a thread of the owner goes from step to step (core/copy_steps.py)
-    steps     a feed from the table's topic into the copy is begun, shown to work, and paused at a position; every row
-              of the table is read and written by a streaming query; the feed goes on from its position; when it has
+    steps     a feed from the table's topic into the copy is started, seen to work, paused at a position; every row
+              of the table is read and written by a streaming query; the feed resumes from its position; when it has
               caught up, unique keys are added, and the tables are compared
     watch     how far it is, and whether the feed is well; ready once no row differs but those being changed just now
     cut over  the table is locked; when its last change is in the copy, the copy takes its place

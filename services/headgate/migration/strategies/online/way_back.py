@@ -23,12 +23,12 @@ OPPOSITE: Final = "submit the opposite change"
 
 
 class WayBack(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the record of a completed change says of it.
+    """The way back in the record of a completed change.
 
     ``offsets``: partition → the offset of the topic at which the new table's changes begin. ``built``, ``definition``:
-    what the new table is, to tell another one. ``table``: the table before, as it is called now. ``feed``: what keeps
-    it up to date from the change on; empty if it begins with a revert. ``reason``: why there is no way back; empty if
-    there is one. ``topic_id``: Kafka's id of the topic that ``offsets`` belongs to, None if it is not known.
+    what the new table is, to detect another one. ``table``: the table before, by its present name. ``feed``: the feed
+    that keeps it up to date from the change on; empty if it starts with a revert. ``reason``: why the way back does not
+    exist; empty if it does. ``topic_id``: Kafka's id of the topic that ``offsets`` belongs to, None if it is not known.
     """
 
     offsets: dict[int, int]
@@ -41,7 +41,7 @@ class WayBack(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def read_way_back(note: str) -> WayBack | None:
-    """A record's note; None if it says nothing of a way back."""
+    """The way back in a record's note; None if it has none."""
     try:
         return msgspec.json.decode(note, type=WayBack)
     except msgspec.DecodeError:
@@ -54,7 +54,7 @@ def fingerprint(table: Table) -> str:
 
 
 def plan_back(forth: LanePlan, now: Table) -> LanePlan:
-    """The plan of the way back; ``now`` is the new table. Raises RefusedError, which says why there is none."""
+    """The plan of the way back; ``now`` is the new table. Raises RefusedError with the reason if there is none."""
     past = forth.plan.before
     where = f"table {past.schema}.{past.name}"
     if forth.row_key:

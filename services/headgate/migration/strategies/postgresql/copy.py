@@ -12,7 +12,7 @@ from headgate.migration.strategies.postgresql.sessions import PostgresSessions, 
 __all__ = ["PostgresCopy", "casted", "table_of"]
 
 LOCK_MILLISECONDS: Final = 100
-"""Reads wait no longer for a table that somebody alters: they are tried again."""
+"""Reads wait no longer for a table that a client alters: they are retried."""
 
 _LOAD: Final = """
 SELECT (SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND backend_type = 'client backend'

@@ -4,8 +4,8 @@ The cut-over must know that all changes of the table are on the topic, while it 
 can be written to it. It asks the server: a temporary replication slot of its own, made before the lock, lists what has
 been written to the table since, in the log's order. Each of these has a place in the log (LSN), and Debezium's event of
 the same change has the same one. When all these events are on the topic, and one of them in every partition, everything
-is: what is older than the slot stands before them in its partition. Marks set after the slot was made see to it that
-there is one in every partition. The feed's position behind all of them says that everything is in the copy.
+is: what is older than the slot comes before them in its partition. Marks set after the slot was made ensure that there
+is one in every partition. The feed's position behind all of them shows that everything is in the copy.
 """
 
 import itertools
@@ -46,7 +46,7 @@ from headgate.migration.strategies.postgresql.sessions import named, translating
 __all__ = ["PostgresOnline", "slot_name"]
 
 POLL_SECONDS: Final = 0.02
-"""Clients wait while the cut-over waits: it looks often."""
+"""Clients wait while the cut-over waits, so it polls often."""
 
 _FORMS: Final = {"I": (("c",),), "U": (("u",), ("d", "c")), "D": (("d",),)}
 """What pgoutput calls a change → what Debezium makes of it. An update of the key is a delete, then a create."""
@@ -114,7 +114,7 @@ class _CutOver:
                 check_became(expected, facts_of(session, table), FORMED if plan.change is None else frozenset())
 
     def _expected(self, session: BoundedConnection) -> Facts:
-        """What the table must be after the change: what it is now, and what the statement says."""
+        """What the table must be after the change: what it is now, and what the statement makes of it."""
         now, plan = facts_of(session, table_of(self._plan.held)), self._plan
         return wanted(now, plan.change, dict(plan.plan.pairs), FORMED)
 
@@ -145,7 +145,7 @@ class _CutOver:
             yield _Slot(session, name, self._plan.publication, 0 if found is None else found[0])
 
     def _catch_up(self, slot: "_Slot") -> None:
-        """Wait, while nobody is held up, until marks are in the copy.
+        """Wait, while no client is held up, until marks are in the copy.
 
         Raises FeedBehindError: under the lock it would be waited for as long, without success.
         """

@@ -40,7 +40,7 @@ class Of(msgspec.Struct, frozen=True):
 
 
 class Form(msgspec.Struct, frozen=True):
-    """``rules`` are constraints: definition → name. ``kind``: what no ALTER of ours changes."""
+    """``rules`` are constraints: definition → name. ``kind``: what Headgate's ALTERs do not change."""
 
     columns: dict[str, Of]
     rules: dict[str, str]

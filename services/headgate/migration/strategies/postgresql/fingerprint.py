@@ -78,7 +78,7 @@ UNION ALL SELECT 'security label', provider, label, '' FROM pg_seclabel
 WHERE classoid = 'pg_class'::regclass AND objoid = %(oid)s
 """
 
-# Whatever refers to the table, its columns or its row type from elsewhere, and would go on to mean the old table.
+# Whatever refers to the table, its columns or its row type from elsewhere, and would still mean the old table.
 _HANGING: Final = """
 SELECT DISTINCT pg_describe_object(d.classid, d.objid, 0) FROM pg_depend d
 WHERE d.deptype IN ('n', 'a') AND ((d.refclassid = 'pg_class'::regclass AND d.refobjid = %(oid)s)

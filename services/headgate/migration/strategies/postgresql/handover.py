@@ -1,7 +1,7 @@
 """What hangs on a table of PostgreSQL and not on its definition, and how the copy gets it within the cut-over.
 
 Owner, privileges, row security, publications, replica identity, sequences, index names: what is left behind is missed
-later, by somebody else. A publication is whose changes Debezium reads: without it the table's topic would fall silent.
+later, by another user. Debezium reads the changes of a publication: without it the table's topic would fall silent.
 """
 
 from collections.abc import Container, Sequence
@@ -156,7 +156,7 @@ def _marks(session: BoundedConnection, shadow: sql.Composable, full: str, indexe
 
 
 def _identity(session: BoundedConnection, shadow: sql.Composable, full: str, indexes: set[str]) -> list[sql.Composed]:
-    """What of a row that is gone its event says. The index that says so is called by its name already."""
+    """What the event of a deleted row contains of it. The index that determines this has its final name already."""
     ((kind, index),) = session.execute(_IDENTITY, (full,)).fetchall()
     mode: sql.Composable | None = {"f": sql.SQL("FULL"), "n": sql.SQL("NOTHING")}.get(kind)
     if kind == "i" and index is not None:
@@ -170,9 +170,10 @@ def _identity(session: BoundedConnection, shadow: sql.Composable, full: str, ind
 
 
 def _sequences(session: BoundedConnection, plan: Plan, full: str, restarted: Container[str]) -> None:
-    """A serial's sequence goes to the new column; an identity's new sequence goes on where the old one is.
+    """A serial's sequence goes to the new column; an identity's new sequence continues where the old one is.
 
-    The old one was renamed in this transaction, so nobody else counts it up until the end. RefusedError: they differ.
+    The old one was renamed in this transaction, so no other session advances it until the end. RefusedError: they
+    differ.
     """
     shadow, new_name = named(plan.before.schema, plan.shadow), dict(plan.pairs)
     of_copy = {row[0]: row[2] for row in session.execute(_SEQUENCES, (shadow.as_string(session),) * 2).fetchall()}

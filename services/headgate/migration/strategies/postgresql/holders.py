@@ -20,7 +20,7 @@ GROUP BY 1, 2, 3 ORDER BY bool_or(l.granted), l.pid
 
 
 def end_holders(session: BoundedConnection, table: str) -> list[str]:
-    """End them, those that wait first: ended after the one that they wait for, they would go on in between.
+    """End them, the waiting ones first: ended after the one that they wait for, they would run in between.
 
     Returns what was ended. Raises LockUnavailableError for a prepared transaction, which has no session to end.
     """

@@ -84,7 +84,7 @@ def renames(
 ) -> tuple[list[sql.Composed], set[str]]:
     """Statements by which the copy's objects are called as ``wanted`` has it; names of indexes that it then has.
 
-    Names that somebody else has taken since get a number behind them, as the server does it.
+    Names that are taken by now get a number behind them, as the server does it.
     """
     before, copy = names_of(session, named(schema, table)), names_of(session, named(schema, shadow))
     found = [(one, new) for one, new in paired(copy, wanted) if one.name != new]

@@ -1,7 +1,7 @@
 """Which owner a migration has at its PostgreSQL: a row that only roles with a right on our own table can write.
 
-Advisory locks and application names are open to every role of a database (ADR 0099). The row says which owner is the
-last one, and sessions count as a migration's only if their role may write the row.
+Advisory locks and application names are open to every role of a database (ADR 0099). The row contains the last owner,
+and sessions count as a migration's only if their role may write the row.
 """
 
 from typing import Final
@@ -39,7 +39,7 @@ _END: Final = "SELECT pg_terminate_backend(%s, 5000)"
 def take(session: BoundedConnection, name: str, migration: str, owner_rev: int) -> int:
     """End the sessions of earlier owners and write the row; the number of this taking over.
 
-    No lock is held between statements, so an owner that is frozen in the middle holds nobody up. Of two owners that
+    No lock is held between statements, so an owner that is frozen in the middle blocks no other. Of two owners that
     take over at once one writes the row, and ends what the other has opened by then. Raises SupersededError,
     DatabaseUnavailableError.
     """

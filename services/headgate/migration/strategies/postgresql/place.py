@@ -12,14 +12,15 @@ FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()
 """
 
 _DIGEST_CHARACTERS: Final = 16
-"""Of the address: 64 bits tell more databases apart than anybody has."""
+"""Of the address: 64 bits distinguish more databases than exist."""
 
 
 def database_id(session: BoundedConnection, address: str) -> str:
     """Cluster and database. Without the timeline: a standby that was promoted has the same tables.
 
-    A server that keeps its identifier to administrators shows nobody else anything that is its own and lasts, so it is
-    known by a digest of ``address`` (a URL). Records of migrations have the identity, and an address is not for them.
+    A server that restricts its identifier to administrators shows other users nothing that is its own and lasts, so it
+    is known by a digest of ``address`` (a URL). Records of migrations have the identity, and must not contain an
+    address.
     """
     ((may_ask,),) = session.execute(_MAY_ASK).fetchall()
     if not may_ask:

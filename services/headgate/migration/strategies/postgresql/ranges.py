@@ -1,7 +1,7 @@
 """One range of a table, read and written in PostgreSQL's own text form: what Spark's tasks do at the database.
 
-A row is one line of COPY, so a value arrives as the server has said it, whatever its type. Casts to the new types are
-the reading server's.
+A row is one line of COPY, so a value arrives as the server has written it, whatever its type. Casts to the new types
+are the reading server's.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """PostgreSQL under a migration: describing, rehearsing, making a copy, and who owns the migration.
 
-DDL is transactional here, so what a migration does and what the database remembers of it are one transaction: whether a
-cut-over whose answer was lost came into force stands in ``headgate.migration``.
+DDL is transactional here, so what a migration does and what the database remembers of it are one transaction:
+``headgate.migration`` shows whether a cut-over whose answer was lost came into force.
 
 Sessions carry the migration's id as their application name; a new owner ends those of its predecessor by it.
 """
@@ -492,7 +492,7 @@ def make_like(session: BoundedConnection, table: Table, copy: sql.Identifier) ->
 
 
 def alter(session: BoundedConnection, statement: Statement, table: Table, empty: sql.Identifier) -> None:
-    """The statement on a copy of its table: what it says of the table's indexes is meant of the copy's.
+    """Run the statement on a copy of its table: where it names the table's indexes, the copy's are meant.
 
     Names of indexes, and of the constraints that they stand for, are a schema's: the copy's have others.
     """

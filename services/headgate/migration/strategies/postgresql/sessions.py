@@ -1,6 +1,6 @@
 """Sessions of a migration at PostgreSQL, named after it, so that a new owner can end those of its predecessor.
 
-Whose the migration is says a row of our own (ownership.py).
+A row in Headgate's own table names the migration's owner (ownership.py).
 """
 
 from collections.abc import Iterator
@@ -82,7 +82,7 @@ def _refused(doing: str, error: PostgresError, fault: Fault) -> RefusedError:
 
 
 def _said(error: PostgresError) -> str:
-    """What the server said, less the values of rows: a migration's errors are records on a topic."""
+    """The server's message, less the values of rows: a migration's errors are records on a topic."""
     column = error.diag.column_name
     return without_values(error) if column is None else f"{without_values(error)}, column {column}"
 
@@ -91,7 +91,7 @@ class PostgresSessions:
     """The sessions of one migration in this process."""
 
     def __init__(self, migration: str, target: Target, *, reads_only: bool = False) -> None:
-        """Nothing is opened yet. Raises RefusedError for an address that is none, or that has a password in it.
+        """Nothing is opened yet. Raises RefusedError for an address that is not valid, or that has a password in it.
 
         ``reads_only``: the server refuses everything that would change anything.
         """
@@ -164,7 +164,7 @@ class PostgresSessions:
 
     @contextmanager
     def asking(self) -> Iterator[BoundedConnection]:
-        """A session that is nobody's: for questions, before and after the migration is ours."""
+        """A session of no migration: for questions, before and after the migration is ours."""
         session = self.open(name="headgate")
         try:
             yield session

@@ -1,9 +1,8 @@
 """A table that pt-osc or gh-ost changes: the outcome, and the removal of what the program has left.
 
 The program makes a copy under a name that we give it, one for each attempt, and renames. InnoDB's number of the table
-as it was before says what has happened: while the table of that number has the table's name, nothing has; once it
-stands under another one, and the copy's name is gone, the change is in force. Nothing is concluded from what the
-program says.
+as it was before shows what has happened: while the table of that number has the table's name, nothing has; once it has
+another one, and the copy's name is gone, the change is in force. Nothing is inferred from the program's reports.
 
 Taking away is one step for clients, under a lock of the table and the copy: triggers and copy go together, so that no
 statement meets one without the other, and a rename of the program's that waits then fails for want of the copy.
@@ -50,7 +49,7 @@ def numbers_of(server: MariadbServer, schema: str, table: str) -> tuple[int, ...
 
 
 def old_names(server: MariadbServer, plan: ToolPlan) -> tuple[str, ...]:
-    """Names in the schema under which the table before stands now; its own, another one, or none."""
+    """Names in the schema that the table before has now: its own, another one, or none."""
     marks = ", ".join(["%s"] * len(plan.numbers))
     rows = server.sessions.main.run(
         f"SELECT name FROM information_schema.innodb_sys_tables WHERE table_id IN ({marks})", plan.numbers
@@ -67,7 +66,7 @@ def is_changed(server: MariadbServer, plan: ToolPlan) -> bool:
     names = old_names(server, plan)
     if names:
         return plan.table not in names
-    # The table before is gone altogether: dropped since, or made again by somebody else. Its form tells.
+    # The table before no longer exists: dropped since, or re-created by a client. Its form decides.
     now = server.look(Statement("alter", plan.schema, plan.table, "", ""))
     return now is not None and plan.after != plan.before and now.definition == plan.after
 

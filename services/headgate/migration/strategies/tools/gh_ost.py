@@ -1,9 +1,9 @@
 """Strategy ``gh-ost``: GitHub's gh-ost, as it is installed on the owner's machine.
 
 It copies by statements, and follows the table's changes in the server's binary log. Its hooks report to the owner
-(gh_ost_hook.py, one program under the names that gh-ost looks for). It is told to wait before it cuts over, by a flag
-file, which the owner removes when the scheduler lets this migration complete. It is ended by its panic file, and killed
-if it does not end; it is told how fast to go over its socket.
+(gh_ost_hook.py, one program under the names that gh-ost looks for). A flag file makes it wait before it cuts over; the
+owner removes the file when the scheduler lets this migration complete. It is ended by its panic file, and killed if it
+does not end; its speed is set over its socket.
 
 gh-ost cannot be had where Headgate is built: this is tested against a program that keeps its published contract
 (doc/hooks.md, doc/interactive-commands.md, doc/command-line-flags.md of github/gh-ost), and not against gh-ost.
@@ -40,7 +40,7 @@ HOOKS: Final = (
     "gh-ost-on-success",
     "gh-ost-on-failure",
 )
-"""Those that say something to the owner."""
+"""Those that report something to the owner."""
 
 CHUNK_ROWS_MIN: Final = 10
 CHUNK_ROWS_MAX: Final = 100_000
@@ -95,7 +95,7 @@ class GhOstStrategy(ToolStrategy):
         return "install gh-ost there (github/gh-ost has packages), or name the program in HEADGATE_MIGRATION__GH_OST"
 
     def _check(self, statement: Statement) -> None:
-        del statement  # what it cannot do, it says when it is tried out
+        del statement  # what it cannot do, it reports when it is tried out
 
     def _names(self, plan: Plan, attempt: int) -> tuple[str, tuple[str, ...], str]:
         copy, *beside = (f"_{self._name(plan, attempt)}_{suffix}" for suffix in SUFFIXES)
@@ -178,7 +178,7 @@ class GhOstStrategy(ToolStrategy):
     # --- while it runs ---
 
     def _seen(self, record: MigrationRecorded, note: str) -> Any:
-        """It reports that it lives by itself; a process that says nothing any more is no sign of life."""
+        """It reports by itself that it lives; a process that reports nothing any more is not a sign of life."""
         return fx.ToolSeen(is_live=False, throttle_reason=self._obey(record), note=note)
 
     def _obey(self, record: MigrationRecorded) -> str:
@@ -190,7 +190,7 @@ class GhOstStrategy(ToolStrategy):
         return found.group(1) if found else ""
 
     def _tell(self, command: str) -> str | None:
-        """Its answer to an interactive command; None if it does not answer, which it does not before it has begun."""
+        """Its answer to an interactive command; None if it does not answer, as it does not before it has started."""
         answer = b""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:

@@ -1,8 +1,8 @@
 """A hook of gh-ost: reports gh-ost's GH_OST_… variables to the owner of the migration (gh_ost.py).
 
 Run as a program, by its path, with nothing but Python's own library. Its only argument is the hook's name. A hook that
-fails ends gh-ost. That is wanted before the copy begins, and before the cut-over, when the owner does not take the
-report: then the migration is somebody else's by now, or has been cancelled. Elsewhere a report that is lost is lost.
+fails ends gh-ost. That is wanted before the copy begins, and before the cut-over, when the owner does not accept the
+report: then the migration has another owner by now, or has been cancelled. Elsewhere a report that is lost is lost.
 """
 
 import json

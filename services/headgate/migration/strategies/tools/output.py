@@ -1,9 +1,9 @@
 """The part of a program's output that is stored and shown: its own sentences, without possible row values.
 
-A program prints what the server says, and a server quotes values ("Duplicate entry 'x'"). A value may have quotes and
+A program prints the server's messages, and a server quotes values ("Duplicate entry 'x'"). A value may have quotes and
 line ends of its own. So nothing is searched for values: a line is kept if it begins as the program's own lines do, up
 to the first quote or bracket, and the server's words only if they are among those that name no value. Every line is
-kept whole if the operator has turned values on (config/error_values.py), but for those about keys.
+kept whole if the operator has turned values on (config/error_values.py), except those about keys.
 """
 
 import re
@@ -63,7 +63,7 @@ flag provided but not defined:
 _OWN: Final = re.compile(_STAMP + "(?:" + "|".join(_BEGINNINGS.strip().splitlines()) + ")")
 
 _OF_SERVER: Final = re.compile(r"(?:DBD::mysql::\w+ \w+ failed|\bError \d+(?: \(\w+\))?|MySQL error \d+: *Message): *")
-"""Behind this stand the server's words, which may be a trigger's own."""
+"""The server's words follow, which may be a trigger's own."""
 
 _ON_SCHEMA: Final = re.compile(
     "|".join(
@@ -79,7 +79,7 @@ _ON_SCHEMA: Final = re.compile(
 """Words that name tables and columns, if anything."""
 
 _KEYS: Final = re.compile(r"Duplicate entry|\bvalues: ")
-"""What is said of keys' values, also of the borders of a range."""
+"""Words about keys' values, also about the borders of a range."""
 
 _QUOTES: Final = re.compile("[\"'\\[]")
 _NAMED: Final = re.compile(r"(?:column|table|database|user) '[\w.$]+'(?: |$)", re.IGNORECASE)

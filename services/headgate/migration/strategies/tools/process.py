@@ -1,9 +1,9 @@
 """A schema change's program as a child of the owner: its folder, its process group, what it prints.
 
-The folder is the migration's own, readable by nobody else, and its path stands on the program's command line. So a
-process is known by that, and not by a number that the system may have given to somebody else since: whoever owns the
-migration next on this machine finds what the last owner has left running, and ends it. Programs run in a process group
-of their own, which is killed as a whole.
+The folder is the migration's own, readable by no other user, and its path is on the program's command line. So a
+process is identified by that, and not by a number that the system may have given to another process since: the
+migration's next owner on this machine finds what the last owner has left running, and ends it. Programs run in a
+process group of their own, which is killed as a whole.
 """
 
 import json
@@ -33,7 +33,7 @@ CHARACTERS_MAX: Final = 300
 
 _OUTPUT: Final = "output.log"
 _PROGRESS: Final = re.compile(r"\b\d+% .*remain$")
-"""Lines that say how far it is: they are read, not kept."""
+"""Lines that show how far it is: they are read, not kept."""
 
 
 class ToolFolder:
@@ -44,7 +44,7 @@ class ToolFolder:
         self.path = root / sha256(migration.encode()).hexdigest()[:16]
 
     def make(self) -> None:
-        """An empty folder. Raises RefusedError if somebody else has one in its place."""
+        """Make an empty folder. Raises RefusedError if another user has one in its place."""
         self.remove()
         for folder in (self.path.parent, self.path):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ class ToolFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def write(self, name: str, text: str, *, is_program: bool = False) -> Path:
-        """A file that nobody else can read."""
+        """Write a file that no other user can read."""
         path = self.path / name
         with os.fdopen(
             os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700 if is_program else 0o600), "w"
@@ -96,7 +96,7 @@ class ToolFolder:
         return shown(line for line in self.said() if not _PROGRESS.search(line))[-LINES_MAX:]
 
     def end_left_over(self) -> None:
-        """End what runs with this folder, whoever started it. Raises DatabaseUnavailableError if it does not end."""
+        """End what runs with this folder, whatever started it. Raises DatabaseUnavailableError if it does not end."""
         found = [process for process in psutil.process_iter() if self._is_of(process)]
         for process in found:
             _signal_group(process.pid, signal.SIGKILL)
@@ -140,7 +140,7 @@ class ToolProcess:
         return self._process.poll()
 
     def hold(self, *, is_held: bool) -> None:
-        """Let the group stand still, or go on."""
+        """Suspend the group, or resume it."""
         if self._process.poll() is None:
             _signal_group(self._process.pid, signal.SIGSTOP if is_held else signal.SIGCONT)
 

@@ -2,8 +2,9 @@
 
 It copies within the server and keeps the copy in step by triggers of its own; it puts the copy in the table's place by
 itself, as soon as that is done. Our plugin (pt_osc_plugin.pm) reports to the owner, holds a lock at the database that
-says whose session it is, and refuses to go on when the migration is somebody else's by now. The program is told to drop
-nothing: when it fails, its triggers would be left to write to a copy that is gone. What it leaves is taken away by us.
+shows whose session it is, and refuses to continue when the migration has another owner by now. The program is run with
+options to drop nothing: when it fails, its triggers would be left to write to a copy that is gone. What it leaves is
+removed by us.
 """
 
 import re
@@ -28,10 +29,10 @@ TRIGGER_PREFIX_MAX: Final = 60
 """The program cuts the names of its triggers there."""
 
 SESSION_SECONDS: Final = 31_536_000
-"""For a session that stands still because an operator wants it: MariaDB's longest wait_timeout, a year."""
+"""For a session that is suspended because an operator wants it: MariaDB's longest wait_timeout, a year."""
 
 _NO_FILES: Final = "--config=/dev/null"
-"""First of all options: what its files on this machine say is not part of the migration."""
+"""The first of all options: what its files on this machine contain is not part of the migration."""
 
 _PROGRESS: Final = re.compile(r"Copying .*:\s+(\d+)% (?:(\d+)\+)?([\d:]+) remain$")
 
@@ -125,7 +126,7 @@ class PtOscStrategy(ToolStrategy):
             f"--new-table-name={copy}",
             "--no-version-check",  # it would ask its vendor
             "--no-check-alter",
-            "--no-check-unique-key-change",  # both were looked at before it was accepted
+            "--no-check-unique-key-change",  # both were checked before it was accepted
             *(option for name, option in ours.items() if name not in given),
             *spec.tool_options,
             dsn,
@@ -136,7 +137,7 @@ class PtOscStrategy(ToolStrategy):
         return f"h={at.host},P={at.port},D={schema},t={table},A=utf8mb4,F={file}"
 
     def _obey(self, record: MigrationRecorded) -> str:
-        """By a signal: its own pause file is looked at once a minute. Between two statements it holds no lock."""
+        """By a signal: its own pause file is checked once a minute. Between two statements it holds no lock."""
         is_still = record.throttle_ratio > 0
         if self._process is not None and is_still != self._is_still:
             self._process.hold(is_held=is_still)
@@ -151,7 +152,7 @@ class PtOscStrategy(ToolStrategy):
 
 
 def progress_of(lines: Sequence[str], table_rows: int) -> tuple[int | None, int | None]:
-    """Rows copied and seconds left by the last line that says so: ``Copying `db`.`t`:  31% 00:02 remain``."""
+    """Rows copied and seconds left by the last line that has them: ``Copying `db`.`t`:  31% 00:02 remain``."""
     for line in reversed(lines):
         if (found := _PROGRESS.search(line)) is not None:
             seconds = 0

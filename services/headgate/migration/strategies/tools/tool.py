@@ -2,9 +2,9 @@
 
     start     the program runs with a folder, a token and a name for its copy of its own; what an earlier attempt has
               left is taken away first
-    watch     is the process there? when it has ended, the database says what came of it
+    watch     is the process there? when it has ended, the database shows the outcome
     stop      the process group is killed, its session at the database ended, its triggers and copy taken away
-    adopt     nobody goes on with another owner's program: it is started again
+    adopt     an owner does not continue another owner's program: it is started again
 
 An owner that dies leaves the program running. The next one ends it: by its folder on the same machine, and from
 everywhere at the database, where the copy's name is another one for each attempt. Rows never leave the server, or go
@@ -63,7 +63,7 @@ class ToolStrategy(ABC):
     """Options of an address that the program is given; a migration whose address has others is refused."""
 
     def __init__(self, server: MariadbServer, migration: str, tools: Tools | None) -> None:
-        """Nothing is opened yet. Without ``tools`` it can only examine, as far as the database says."""
+        """Nothing is opened yet. Without ``tools`` it can only examine, as far as the database shows."""
         self._server, self._migration = server, migration
         self._tools_given = tools
         self._process: ToolProcess | None = None
@@ -84,7 +84,7 @@ class ToolStrategy(ABC):
 
     @abstractmethod
     def _try_out(self, program: str, statement: Statement, plan: Plan, spec: MigrationSpec) -> None:
-        """Have the program itself look at the change, without doing it. Raises RefusedError with its words."""
+        """Have the program itself check the change, without doing it. Raises RefusedError with its words."""
 
     @abstractmethod
     def _names(self, plan: Plan, attempt: int) -> tuple[str, tuple[str, ...], str]:
@@ -96,7 +96,7 @@ class ToolStrategy(ABC):
 
     @abstractmethod
     def _obey(self, record: MigrationRecorded) -> str:
-        """Have a running program go as fast as the operator says; why it waits, if it does."""
+        """Set a running program to the speed that the operator wants; why it waits, if it does."""
 
     def _seen(self, record: MigrationRecorded, note: str) -> Any:
         """A running process."""
@@ -349,7 +349,7 @@ class Run(msgspec.Struct, frozen=True):
     plan: at_table.ToolPlan
 
     def told(self, url: str, token: str, lock: str, row: str) -> dict[str, Any]:
-        """What the program's hooks are told in a file that only this user can read.
+        """What the program's hooks get in a file that only this user can read.
 
         ``row`` is the migration's id in the table ``headgate.migration`` of the database.
         """
