@@ -1,4 +1,4 @@
-"""``headgate migration``: schema changes: submit one, see how it goes, decide about it (docs/migrations.md)."""
+"""``headgate migration``: submit schema changes, follow them and decide about them (docs/migrations.md)."""
 
 import os
 import time
@@ -230,7 +230,7 @@ def _shown(log: Log, migration: str) -> dict[str, Any]:
 
 
 def _follow(log: Log, migration: str, seconds: float) -> None:
-    from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - only who watches needs a bar
+    from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - only --watch needs a bar
 
     from headgate.cli.rendering import console  # noqa: PLC0415
 
