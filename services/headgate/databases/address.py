@@ -14,7 +14,7 @@ class Address(msgspec.Struct, frozen=True):
 
     ``hosts`` are what it connects to: ``""`` where nothing is named and it is not clear what will be, none if it
     connects to nothing. ``key_file`` is a private key. ``server`` is what all databases on one server have in common,
-    such as host and port; empty if the hosts say it.
+    such as host and port; empty if the hosts identify it.
     """
 
     text: str

@@ -13,7 +13,7 @@ import msgspec
 __all__ = ["ROW_KEY_PREFIX", "Ask", "Column", "Key", "Product", "TableDefinition", "TableForm"]
 
 ROW_KEY_PREFIX: Final = "headgate_key_"
-"""How the name of a unique index begins by which rows are found instead of by the primary key.
+"""Prefix of the name of a unique index by which rows are found instead of by the primary key.
 
 A schema change puts it on a copy whose primary key is not the one that change events have.
 """
@@ -96,8 +96,8 @@ class TableForm(msgspec.Struct, Generic[C, K], frozen=True):
 class TableDefinition(msgspec.Struct, Generic[C, K], frozen=True, kw_only=True):
     """A table with what only a statement that creates it needs. ``schema``: the database of a MySQL or MariaDB table.
 
-    ``comments`` are those on columns. Empty comments are left out. ``unknown``: what whoever describes the table cannot
-    tell of it; nothing where it is read from a catalogue.
+    ``comments`` are those on columns. Empty comments are left out. ``unknown``: what the source of the description does
+    not show of the table; nothing if that is a catalogue.
     """
 
     product: Product

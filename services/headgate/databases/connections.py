@@ -32,7 +32,7 @@ class Use(StrEnum):
 
 
 class Approval(StrEnum):
-    """Whether somebody has to approve a schema change before it is done there."""
+    """Whether a user must approve a schema change before it is done there."""
 
     NONE = "none"
     REQUIRED = "required"
@@ -182,7 +182,7 @@ def _read(file: Path) -> _File:
 
 @lru_cache(maxsize=1)
 def _parsed(file: Path, *_version: int) -> _File:
-    """What the file says; read again only when it has changed. Raises OSError, DatabaseRefusedError."""
+    """The file's content; read again only when it has changed. Raises OSError, DatabaseRefusedError."""
     try:
         data: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
         return _File.model_validate(data)

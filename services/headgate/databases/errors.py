@@ -8,7 +8,7 @@ class DatabaseError(Exception):
 
 
 class DatabaseRefusedError(DatabaseError):
-    """Connecting again does not help until somebody changes something: an option, a password, a right, a file."""
+    """Connecting again does not help until a user changes something: an option, a password, a right, a file."""
 
 
 class DatabaseUnavailableError(DatabaseError):

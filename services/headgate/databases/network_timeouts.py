@@ -1,10 +1,11 @@
 """Distinguishes a sink that has fallen silent from one that is slow.
 
-A cut network is found out by TCP: keepalive where nothing is on its way, the user time-out where something is. A
-server that is frozen, or a proxy that has stopped to forward, still acknowledges every packet; and how long an honest
-statement takes nobody knows: one that waits for an index to be built may take hours. So nothing is given up for being
-slow. Whoever has waited for ``SILENCE_SECONDS`` opens a second session and asks what the first one is doing: if there
-is no answer, or it is doing nothing, what is waited for will never come, unless it has come while this was asked.
+A cut network is found out by TCP: keepalive where nothing is on its way, the user time-out where something is. A server
+that is frozen, or a proxy that has stopped forwarding, still acknowledges every packet; and it is not known how long an
+honest statement takes: one that waits for an index to be built may take hours. So nothing is given up for being slow. A
+process that has waited for ``SILENCE_SECONDS`` opens a second session and asks what the first one is doing: if it gets
+no answer, or the first one is doing nothing, what is waited for will never come, unless it has come while this was
+asked.
 """
 
 import socket

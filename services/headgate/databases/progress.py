@@ -70,7 +70,7 @@ class ProgressRow(msgspec.Struct, frozen=True):
 
 
 class FeedKey(msgspec.Struct, frozen=True):
-    """A feed, and its name for people. ``holder``, where a database needs it: what the rows that it locks say."""
+    """A feed, and its name for people. ``holder``, where a database needs it: what the rows that it locks contain."""
 
     cluster_id: str
     feed_id: str
@@ -120,7 +120,7 @@ class ProgressTables(ABC):
 
     @abstractmethod
     def hold_table(self, feed: FeedKey, table: str) -> None:
-        """Until the transaction's end nobody else claims ``table``, or forgets a feed that writes it."""
+        """Until the transaction's end no other session claims ``table``, or forgets a feed that writes it."""
 
     @abstractmethod
     def read_locked(self, rows: ClaimedRows) -> dict[int, ProgressRow]:

@@ -13,8 +13,8 @@ __all__ = [
 ]  # fmt: skip
 
 COMMITS_SECONDS_MAX: Final = 15.0
-"""For transactions that were committing, or may have been, when the table stopped. Nothing of it is applied until
-then, and whoever asked for the copy waits 30 s, unless told otherwise."""
+"""For transactions that were committing, or may have been, when the table stopped. Nothing of it is applied until then,
+and the client that asked for the copy waits 30 s by default."""
 
 _INTEGER: Final = re.compile("-?[0-9]+")
 
@@ -23,7 +23,7 @@ Value = str | bytes | int | float | None
 
 
 class RowSourceError(Exception):
-    """The rows cannot be read; the message says why, and what to do."""
+    """The rows cannot be read; the message has the reason, and what to do."""
 
 
 class KeyForm(StrEnum):
@@ -112,5 +112,5 @@ class RowSource(Protocol):
         ...
 
     def equality(self, table: str, key: Sequence[str]) -> tuple[str | None, ...]:
-        """By which rule each column of the key takes two texts for one; None where any difference tells them apart."""
+        """By which rule each column of the key treats two texts as one; None where any difference counts."""
         ...

@@ -28,7 +28,7 @@ _REFUSED: Final = {
     "read_default_file": "it would read the address from a file: write its values into the address",
 }
 _PASSWORDS: Final = frozenset({"password", "passwd", "pwd"})
-"""What other clients take as an option, and must not stand on a topic."""
+"""Options of other clients that must not be stored on a topic."""
 
 _FORM: Final = "mysql://user@host:port/database?option=value"
 
@@ -81,7 +81,7 @@ def with_tls(dsn: str, files: Mapping[str, str], options: Options) -> str:
 
 
 def parse_address(dsn: str, given_in: Options = SINK) -> MysqlAddress:
-    """The parts of ``dsn``; DatabaseRefusedError says what is wrong, and never quotes it: it may hold a password."""
+    """The parts of ``dsn``; DatabaseRefusedError names the error, and never quotes it: it may hold a password."""
     where = given_in.address
     try:
         parts = urlsplit(dsn)

@@ -24,7 +24,7 @@ BAD_VALUES: Final = frozenset(
     {1048, 1062, 1118, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1416, 1425, 1427, 1451, 1452, 1216, 1217,
      1526, 1586, 1644, 1690, 1761, 1762, 1901, 3140, 3156, 3819, 4025, 4078}
 )  # fmt: skip
-"""Errors and warnings that rows, not the server, are to blame for."""
+"""Errors and warnings that are caused by rows, not by the server."""
 
 _FAULTS: Final = (
     (Fault.BETWEEN_ROWS, frozenset({1062, 1586, 1216, 1217, 1451, 1452, 1761, 1762})),
@@ -76,12 +76,12 @@ def is_clients(number: int) -> bool:
 
 
 def message(error: BaseException) -> str:
-    """What the server said."""
+    """The server's message."""
     return str(error.args[1]).strip() if len(error.args) > 1 else str(error) or type(error).__name__
 
 
 def without_values(number: int, text: str) -> str:
-    """What the server said, without the value that some messages quote: the error's name, key or column."""
+    """The server's message, without the value that some messages quote: the error's name, key or column."""
     if number not in _QUOTES_VALUES:
         return text
     name = _SAID.get(number) or _NAMES.get(number, "value refused").replace("_", " ").lower()

@@ -1,7 +1,7 @@
 """The statements on the fence's tables at MySQL and MariaDB (see databases/progress.py).
 
-Locks are taken by writing: whoever locks a row puts its *holder* into it (session token, feed, epoch). InnoDB shows
-uncommitted rows to whoever asks for them, so that somebody who waits for the lock can read who has it.
+Locks are taken by writing: a session that locks a row puts its *holder* into it (session token, feed, epoch). InnoDB
+shows uncommitted rows to sessions that ask for them, so a session that waits for the lock can read who has it.
 """
 
 from math import ceil
@@ -132,7 +132,7 @@ SELECT holder, MAX(of_partition) FROM (
 ) AS held GROUP BY holder ORDER BY holder
 """
 
-# Assignments see each other, from left to right. A rewind's first batch puts its own words in the old ones' place.
+# Assignments see each other, from left to right. A rewind's first batch replaces the old text with its own.
 _STORE: Final = """
 INSERT INTO headgate.source_tables (cluster_id, feed_id, table_name, topic, incarnation, source_table)
 VALUES (%(cluster)s, %(feed_id)s, %(table)s, %(topic)s, %(incarnation)s, %(source_table)s)
@@ -257,7 +257,7 @@ def _exists(execute: Execute, table: str) -> bool:
 
 
 def feed_rows(execute: Execute, feed_id: str, table: str, *, locks: bool = False) -> list[FeedRow]:
-    """A feed's rows of one table; ``locks``: nobody changes them until the transaction's end."""
+    """A feed's rows of one table; ``locks``: no other session changes them until the transaction's end."""
     if not _exists(execute, "progress"):
         return []
     # A feed's id is unique, whatever its cluster is.

@@ -33,8 +33,8 @@ _SETTINGS: Final = (
     "SET time_zone = '+00:00'",
     "SET NAMES utf8mb4",
 )
-"""At another isolation there is no consistent snapshot, or a SELECT sees what is not committed. Timestamps are texts in
-UTC, as sinks take them."""
+"""At another isolation level a snapshot is not consistent, or a SELECT sees what is not committed. Timestamps are texts
+in UTC, as sinks take them."""
 
 _POLL_SECONDS: Final = 0.05
 
@@ -132,7 +132,7 @@ class MysqlRows:
         try:
             ((numbers,),) = self._session.execute("SELECT BINLOG_GTID_POS(%s, %s)", (file, place[1]))
         except MysqlError:
-            return None  # without a right to ask, the place alone tells
+            return None  # without a right to ask, only the place is known
         return None if numbers is None else frozenset(str(numbers).split(","))
 
     def _seen(self) -> tuple[str, tuple[int, int]]:
@@ -159,7 +159,7 @@ class MysqlRows:
     def rows(
         self, table: str, columns: Sequence[str], key: Sequence[str], keys: Sequence[Sequence[str]]
     ) -> Iterator[tuple[Value, ...]]:
-        """See RowSource. A collation may find more rows than were named; their keys tell."""
+        """See RowSource. A collation may find more rows than were named; their keys show it."""
         forms = self.key_forms(table, key)
         place, names = f"({', '.join('%s' for _ in key)})", ", ".join(map(quoted, key)).replace("%", "%%")
         condition = f"({names}) IN ({', '.join(place for _ in keys)})"

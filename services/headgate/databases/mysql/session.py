@@ -117,7 +117,7 @@ class MysqlSession:
             try:
                 self.execute("ROLLBACK TO SAVEPOINT part")
             except pymysql.Error as gone:
-                # A deadlock has ended the whole transaction, or the session is lost: the first error says so.
+                # A deadlock has ended the whole transaction, or the session is lost: the first error shows it.
                 raise (error if errno(error) in UNAVAILABLE else gone) from None
             raise
         self.execute("RELEASE SAVEPOINT part")
@@ -195,7 +195,7 @@ def _open(target: Target, *, counts_found: bool = False) -> Wire:
         )
     except pymysql.Error as error:
         raise _unopened(error, target) from error
-    except (OSError, ValueError) as error:  # TLS files that are missing or are none
+    except (OSError, ValueError) as error:  # TLS files that are missing or not valid
         files = ", ".join(f"{name}={value}" for name, value in sorted(address.options.items()) if name in TLS_FILES)
         raise DatabaseRefusedError(f"{target.options.address} cannot be used: {error} ({files})") from error
 
@@ -212,7 +212,7 @@ def _is_at_work(target: Target, number: int) -> bool:
             with suppress(pymysql.Error, OSError):
                 wire.close()
     except pymysql.Error as error:
-        return errno(error) < CR.CR_ERROR_FIRST and errno(error) > 0  # too many sessions, say: it is there
+        return errno(error) < CR.CR_ERROR_FIRST and errno(error) > 0  # too many sessions, for example: it is there
     except DatabaseError as refused:
         return isinstance(refused, DatabaseRefusedError)
 

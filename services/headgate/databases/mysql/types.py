@@ -25,7 +25,7 @@ _NUMBERS_MAX: Final = {
     **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob"), 0),
     **dict.fromkeys(("date", "json", "uuid", "inet4", "inet6", *GEOMETRIES), 0),
 }
-"""Type, as the server prints it → how many numbers may stand in brackets behind it."""
+"""Type, as the server prints it → how many numbers may follow it in brackets."""
 
 _ALIASES: Final = {"integer": "int", "numeric": "decimal", "dec": "decimal", "real": "double"}
 _WITH_LABELS: Final = frozenset({"enum", "set"})

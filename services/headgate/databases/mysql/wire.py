@@ -26,7 +26,7 @@ class _Result(MySQLResult):
     """An answer, which may be the server's request for the rows of a LOAD."""
 
     def _read_load_local_packet(self, first_packet: Any) -> None:
-        del first_packet  # the name of a file that nobody opens
+        del first_packet  # the name of a file that is never opened
         connection: Any = self.connection
         rows: Iterator[bytes] = iter(connection.outgoing or ())
         connection.outgoing = None
@@ -41,7 +41,7 @@ class _Result(MySQLResult):
 
 
 class _Answers(io.RawIOBase):
-    """What the server sends. A read that takes too long asks ``wire`` whether to go on waiting."""
+    """What the server sends. A read that takes too long asks ``wire`` whether to continue waiting."""
 
     def __init__(self, connection: socket.socket, wire: "Wire") -> None:
         super().__init__()
@@ -65,7 +65,7 @@ def _unchecked_tls() -> ssl.SSLContext:
 
 
 class Wire(PyMysqlConnection):
-    """A connection. Until ``is_at_work`` is set a silent server is given up at once; it says what the server is at."""
+    """A connection. Until ``is_at_work`` is set a silent server is given up at once; then that decides."""
 
     # PyMySQL's own.
     _sock: socket.socket

@@ -1,8 +1,7 @@
 """Addresses of PostgreSQL: libpq's connection strings, with the parameters that may be stored on a topic.
 
 libpq has parameters that are secrets, that name files of secrets, that make it read its address from a file or write
-TLS keys to one; later versions have more. So the ones that may be used are listed, and what else there is is refused by
-name.
+TLS keys to one; later versions have more. So the ones that may be used are listed, and all others are refused by name.
 """
 
 from collections.abc import Mapping
@@ -46,7 +45,7 @@ _REFUSED: Final = {
 _SECRETS: Final = frozenset({"passfile", "scram_client_key", "scram_server_key"})
 
 _DEFAULTS: Final = {"port": "5432"}
-"""What libpq takes when nothing is said; left out and written out must be the same."""
+"""libpq's defaults: an address must be the same whether they are left out or written out."""
 
 
 def address_of(dsn: str, options: Options = SINK) -> Address:

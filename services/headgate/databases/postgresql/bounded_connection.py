@@ -10,7 +10,7 @@ from headgate.databases import network_timeouts as limits
 
 
 class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """Until ``is_at_work`` is set a silent server is given up at once; it says whether the server is at work for us."""
+    """Until ``is_at_work`` is set a silent server is given up at once; it shows whether the server works for us."""
 
     is_at_work: Callable[[], bool] | None = None
     path: tuple[str, ...] = ()

@@ -97,7 +97,7 @@ class PostgresColumn(Column, frozen=True, kw_only=True):
     """``s`` (stored), ``v`` (virtual), or empty."""
     collation_number: int
     is_deterministic: bool
-    """Whether its collation tells all texts apart."""
+    """Whether its collation distinguishes all texts."""
 
 
 class PostgresKey(Key, frozen=True, kw_only=True):

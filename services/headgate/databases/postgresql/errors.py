@@ -109,12 +109,12 @@ def is_taken(error: PostgresError) -> bool:
 
 
 def message(error: PostgresError) -> str:
-    """What the server said."""
+    """The server's message."""
     return (error.diag.message_primary or str(error) or type(error).__name__).strip()
 
 
 def without_values(error: PostgresError) -> str:
-    """What the server said, if such a message names parts of the schema only; else the condition's name."""
+    """The server's message, if messages of its kind name parts of the schema only; else the condition's name."""
     state = error.sqlstate
     if state is None or state[:2] in _ON_SCHEMA:
         return message(error)
@@ -127,7 +127,7 @@ def without_values(error: PostgresError) -> str:
 
 
 def _condition(error: PostgresError, state: str) -> str:
-    """What PostgreSQL itself says of a value before it quotes it; else the name of the condition."""
+    """What PostgreSQL's own message has before the quoted value; else the name of the condition."""
     if state[:2] == _ON_VALUES and error.diag.source_file != _RAISED_BY_A_FUNCTION:
         said = _BEFORE_THE_VALUE.match(error.diag.message_primary or "")
         if said is not None and " " in said[0].strip():

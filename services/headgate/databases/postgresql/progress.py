@@ -147,7 +147,7 @@ def _array(numbers: Iterable[int]) -> str:
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
-# The row's own words come back, whoever made it. A rewind's first batch puts its own in their place.
+# The row's own text is returned, whichever session wrote it. A rewind's first batch replaces it with its own.
 _STORE: Final = """
 INSERT INTO headgate.source_tables AS known (cluster_id, feed_id, table_name, topic, incarnation, source_table)
 VALUES (%(cluster)s, %(feed_id)s, %(table)s, %(topic)s, %(incarnation)s, %(source_table)s)
@@ -260,7 +260,7 @@ def _exists(execute: Execute, table: str) -> bool:
 
 
 def feed_rows(execute: Execute, feed_id: str, table: str, *, locks: bool = False) -> list[FeedRow]:
-    """A feed's rows of one table; ``locks``: nobody changes them until the transaction's end."""
+    """A feed's rows of one table; ``locks``: no other session changes them until the transaction's end."""
     if not _exists(execute, "progress"):
         return []
     rows = execute(

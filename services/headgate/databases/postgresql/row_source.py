@@ -27,7 +27,7 @@ from headgate.databases.row_source import (
 __all__ = ["PostgresRows", "open_rows"]
 
 _LOCK_SECONDS: Final = 10
-"""For whoever alters the table. Others who need it wait behind us until then."""
+"""For a session that alters the table. Others that need the table wait behind this one until then."""
 
 _SETTINGS: Final = "SET default_transaction_read_only = on; SET extra_float_digits TO 3"
 """Floats are written with all of their digits."""

@@ -1,9 +1,9 @@
 """Sessions that use only the server's own functions and operators, whatever their user's search path is.
 
-Whoever may create objects in a schema of the search path could otherwise put a function or an operator there that fits
-a statement better than the server's own, and it would run with the rights of the session's user (CVE-2018-1058). So
-every session is taken off that path before its first statement. The path's only remaining use is to find tables that a
-feed names without a schema: by their names in the catalogue, never by running anything.
+A user who may create objects in a schema of the search path could otherwise put a function or an operator there that
+fits a statement better than the server's own, and it would run with the rights of the session's user (CVE-2018-1058).
+So every session is taken off that path before its first statement. The path's only remaining use is to find tables that
+a feed names without a schema: by their names in the catalogue, never by running anything.
 
 The server itself does the same for its subscriptions. Functions that a target table's triggers run must therefore
 qualify the names they use, or set a search path of their own.

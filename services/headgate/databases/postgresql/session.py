@@ -46,9 +46,9 @@ _LOGIN_REFUSED: Final = (
     "does not exist",
     "permission denied for database",
 )
-"""What the server (in English) and libpq say when an address, a password, a right to log in or a certificate is
-refused. Neither gives an SQLSTATE for it. In another language it counts as a server that does not answer: it is tried
-again sooner, and `why` shows the server's own words."""
+"""Messages of the server (in English) and of libpq when an address, a password, a right to log in or a certificate is
+refused. Neither gives an SQLSTATE for it. In another language it counts as a server that does not answer: it is retried
+sooner, and `why` shows the server's own words."""
 
 _SESSION: Final = """
 SET TimeZone = 'UTC';
@@ -208,12 +208,12 @@ def _is_at_work(target: Target, number: tuple[Any, ...] | None) -> bool:
     """Whether the server answers a new session, and the session of that number is doing something."""
     try:
         with closing(_open(target, "headgate")) as connection:
-            # With track_activities off nobody can tell; then it counts as at work as long as it exists.
+            # With track_activities off this is not known; then it counts as at work as long as it exists.
             found = connection.execute(
                 "SELECT coalesce(state, '') LIKE 'idle%%' FROM pg_stat_activity WHERE pid = %s", number
             ).fetchone()
     except psycopg.Error as error:
         return "FATAL" in str(error)  # too many sessions, for example: the server is there
     except DatabaseRefusedError:
-        return True  # the password file is gone, which tells nothing about the server
+        return True  # the password file is gone, which shows nothing about the server
     return found is not None and not found[0]

@@ -18,7 +18,7 @@ _NUMBERS_MAX: Final = {
     **dict.fromkeys(("timestamp without time zone", "timestamp with time zone"), 1),
     "numeric": 2,
 }
-"""Type, as ``format_type`` prints it → how many numbers may stand in brackets behind it."""
+"""Type, as ``format_type`` prints it → how many numbers may follow it in brackets."""
 
 _ALIASES: Final = {
     "int": "integer",
@@ -46,7 +46,7 @@ _TYPE: Final = re.compile(
 
 
 class PostgresType(msgspec.Struct, frozen=True, kw_only=True):
-    """A type in parts. ``own`` is (schema, name) of a type that somebody has made, such as an enum."""
+    """A type in parts. ``own`` is (schema, name) of a type that a user has created, such as an enum."""
 
     name: str = ""
     numbers: tuple[int, ...] = ()
