@@ -9,8 +9,8 @@ What two databases write differently is compared by value (forms.py): numbers al
 databases are of different kinds. Where one has JSON and the other an array, they differ. A table without a key on
 either side is compared as a multiset of rows.
 
-Rows that differ are read again while both sides change (settling.py). Without a ``Settling`` both sides must be at
-rest, and a row that differs once is different.
+Rows that differ are read again while both sides change (settling.py). Without a ``Settling`` neither side may change,
+and a row that differs once is different.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ CHECKSUMS_WASTED_MAX: Final = 3
 databases write some column's values differently."""
 
 ROWS_PER_STEP: Final = 1_000
-"""So often it is reported how many rows were compared."""
+"""Rows between two reports of how many were compared."""
 
 KEYS_PER_LOOKUP: Final = 500
 """Of rows that are read again: a statement of some ten kilobytes."""
@@ -98,8 +98,8 @@ def compare_table(
 ) -> TableCompared:
     """Compare all rows and the columns both sides have, by the target's primary key.
 
-    Tables are "schema.table". ``on_rows`` is told of rows that were compared, some thousand at a time, and may pause.
-    ``on_difference`` is told of every row that differs.
+    Tables are "schema.table". ``on_rows`` gets the number of rows that were compared, some thousand at a time, and may
+    pause. ``on_difference`` gets every row that differs.
     Raises UncomparableError, SideError, and what ``settling`` raises.
     """
     columns = paired(source, target, source_table, target_table)

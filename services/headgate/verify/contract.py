@@ -124,7 +124,7 @@ class Side(Protocol):
         ...
 
     def why_log_unread(self) -> str:
-        """Why nobody reads the database's log, as a clause; empty if somebody does, or if that is not known."""
+        """Why no process reads the database's log, as a clause; empty if one does, or if that is not known."""
         ...
 
     def close(self) -> None:

@@ -9,8 +9,8 @@ to another, and between the two
   (sources/last_written.py), or no change has come for so long that the source must be quiet; and
 - ``seconds`` have passed.
 
-A connector that is stopped writes nothing either. It is known by its heartbeats, which do not go on, and at PostgreSQL
-by a replication slot that nobody reads.
+A connector that is stopped writes nothing either. It is detected by its heartbeats, which do not continue, and at
+PostgreSQL by a replication slot that no process reads.
 """
 
 import time
@@ -29,7 +29,7 @@ ROUND_SECONDS: Final = 0.5
 
 QUIET_DELAYS: Final = 3
 """A connector that wrote its last change so many seconds late may well write nothing for a few times as long, and not
-be done. But it may also have stood still for days before, so never more than what the user is ready to wait."""
+be done. But it may also have been stopped for days before, so never more than what the user is ready to wait."""
 
 K = TypeVar("K", bound=Hashable)
 S = TypeVar("S")
@@ -59,7 +59,7 @@ class Feed(Protocol):
         ...
 
     def why_unread(self) -> str:
-        """Why nobody reads the source's log, as a clause, where the source shows that; else empty."""
+        """Why no process reads the source's log, as a clause, where the source shows that; else empty."""
         ...
 
     @property
@@ -98,7 +98,7 @@ class Settling:
 
     ``timeout_seconds``: so long, beyond ``seconds``, rows are read again that keep changing, or a feed or connector is
     waited for that is behind. ``now`` and ``pause``: a monotonic clock in seconds, and what lets time pass. ``wall``:
-    ms since 1970 by the clock of whoever writes to the topics, more or less.
+    ms since 1970 by the clock of the processes that write to the topics, more or less.
     """
 
     def __init__(
