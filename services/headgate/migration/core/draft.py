@@ -54,7 +54,7 @@ class Draft(draft.Draft[MigrationsState, Term]):
         return self.decided(MigrationOutcomeKey(request), self.state.outcomes.get(request))
 
     def cause(self, message: str = "", **more: Any) -> Cause:
-        """A cause of now."""
+        """A cause with the present time."""
         return Cause(owner_rev=self.term.owner_rev, now_ms=self.now.wall_ms, message=message, **more)
 
     def signal(self, name: str, signal: Signal, cause: Cause | None = None) -> MigrationRecorded:

@@ -69,7 +69,7 @@ class ExamineMigration(msgspec.Struct, frozen=True):
 
 
 class StartMigration(msgspec.Struct, frozen=True):
-    """Begin; what an earlier attempt has left is thrown away first."""
+    """Start the migration; what an earlier attempt has left is dropped first."""
 
     migration: str
     record: MigrationRecorded
@@ -95,7 +95,7 @@ class WatchMigration(msgspec.Struct, frozen=True):
 
 
 class CutOverMigration(msgspec.Struct, frozen=True):
-    """Put the changed table in the place of the other."""
+    """Put the changed copy in the table's place."""
 
     migration: str
     record: MigrationRecorded
@@ -103,7 +103,7 @@ class CutOverMigration(msgspec.Struct, frozen=True):
 
 
 class StopMigration(msgspec.Struct, frozen=True):
-    """End it; ``is_forced``: whatever runs is killed, as it was silent for too long or its owner is gone."""
+    """End the migration; ``is_forced``: kill what runs, because it was silent for too long or its owner is gone."""
 
     migration: str
     record: MigrationRecorded
@@ -112,7 +112,7 @@ class StopMigration(msgspec.Struct, frozen=True):
 
 
 class CleanUpMigration(msgspec.Struct, frozen=True):
-    """Drop what it has left; ``keeps_tables``: only what keeps the table before up to date."""
+    """Drop what the migration has left; ``keeps_tables``: only what keeps the table before up to date."""
 
     migration: str
     record: MigrationRecorded
@@ -150,7 +150,7 @@ class ExamineRefused(msgspec.Struct, frozen=True):
 
 
 class Progressed(msgspec.Struct, frozen=True):
-    """It runs.
+    """The migration runs.
 
     ``eta_seconds`` and ``stage_percent`` are about the present stage, -1 where they are not known.
     ``position`` is how far it is, beside rows and stage, in whatever form: if none of them changes for too long, the
@@ -174,7 +174,7 @@ class Progressed(msgspec.Struct, frozen=True):
 
 
 class ToolSeen(msgspec.Struct, frozen=True):
-    """A tool's process, as its owner sees it; how far it is, it reports by itself. None: as it is recorded."""
+    """A tool's process, as its owner sees it; the tool reports its progress by itself. None: as it is recorded."""
 
     is_live: bool
     rows_copied: int | None = None

@@ -21,7 +21,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 def events_between(before: MigrationRecorded | None, after: MigrationRecorded) -> list[Event]:
-    """The events that lead from one record to the next; none for a record that is met for the first time later on."""
+    """The events that lead from one record to the next; none for a record that is first seen after its submission."""
     if before is None:
         return [_submitted(after)] if after.attempt == 0 and after.ready_ms == 0 and not after.ended_ms else []
     found = _of_stage(before, after) + _of_throttle(before, after)
@@ -35,7 +35,7 @@ def events_between(before: MigrationRecorded | None, after: MigrationRecorded) -
 
 
 def result_of(record: MigrationRecorded) -> str:
-    """How a migration has ended: complete, cancelled, failed, or stale, which is a failure told apart."""
+    """How a migration has ended: complete, cancelled, failed, or stale, a failure that is counted separately."""
     is_stale = record.state is MigrationState.FAILED and record.message.startswith(f"{STALE}:")
     return STALE if is_stale else record.state.value
 

@@ -243,7 +243,7 @@ def _of_failure(name: str, record: MigrationRecorded) -> list[Hold]:
 
 
 class Beside(StrEnum):
-    """What a pending migration's table is to a feed."""
+    """How a feed is related to a pending migration's table."""
 
     COPY = "copy"
     """The feed is the migration's own: it brings its copy up to date."""
@@ -256,7 +256,7 @@ class Beside(StrEnum):
 
 
 class FeedTables(msgspec.Struct, frozen=True):
-    """What of a feed can be a migration's: the topics that it reads, and the tables that it writes.
+    """The parts of a feed that a migration may share: the topics that it reads, and the tables that it writes.
 
     ``connection`` is the sink's name in the owners' files, None for a sink that is given by its address.
     """
@@ -295,7 +295,7 @@ def _may_be_same(one: str, other: str) -> bool:
 
 
 def keeper_of(migrations: Mapping[str, MigrationRecorded], feed: str) -> str:
-    """The running migration that pauses and resumes the feed; empty for a feed of anybody else."""
+    """The running migration that pauses and resumes the feed; empty for any other feed."""
     for name, record in migrations.items():
         if record.state is MigrationState.RUNNING and _feed(name, record, parse_spec(record.spec)) == feed:
             return name

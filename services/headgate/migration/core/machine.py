@@ -256,7 +256,7 @@ def _cut_over_failed(draft: Draft, name: str, reason: str) -> None:
 
 
 def _not_done(draft: Draft, name: str, effect: Any) -> None:
-    """It is not known what is true. A stop is asked for by _on_result; all else is found out by adopting."""
+    """The result is not known. A stop is requested by _on_result; everything else is found out by adopting."""
     if isinstance(effect, WatchMigration):
         draft.set_timer("watch", name, WATCH_SECONDS)
     elif not isinstance(effect, StopMigration):

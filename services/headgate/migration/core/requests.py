@@ -88,7 +88,7 @@ def forget_outcome(draft: Draft, request: str) -> None:
 
 
 def catch_up(draft: Draft) -> None:
-    """A new owner: what the last one has left unanswered, in the order in which it was asked."""
+    """Answer what the last owner has left unanswered, in the order of the requests."""
     state = draft.state
     for request in sorted(set(state.outcomes) - set(state.requests) - set(state.approvals)):
         forget_outcome(draft, request)
@@ -133,7 +133,7 @@ def _ask_database(draft: Draft, effect: ExamineMigration) -> None:
 def _resubmit(
     draft: Draft, request: str, requested: MigrationRequested, spec: MigrationSpec, known: MigrationRecorded
 ) -> None:
-    """The same id is never a second migration: a pipeline may submit again whatever became of its first attempt.
+    """The same id never becomes a second migration: a pipeline may submit again whatever its first attempt led to.
 
     That it names the same database is found out by asking the database: names and addresses may have changed.
     """
@@ -150,7 +150,7 @@ def _resubmit(
 
 
 def _identified(draft: Draft, effect: ExamineMigration, server: str) -> None:
-    """Which database a submission of an id names that is there already."""
+    """Process the identity of the database that a submission with a known id names."""
     known = draft.migration(effect.migration)
     if known is None:
         return answer(draft, effect.request)
@@ -288,7 +288,7 @@ def _accept(draft: Draft, effect: ExamineMigration, result: Examined, placed: Pl
 
 
 def _elsewhere(draft: Draft, spec: MigrationSpec, server: str) -> str | None:
-    """That a revert would be done at another database than what it undoes, as a reason."""
+    """Why a revert is refused: it would be done at another database than the change that it undoes."""
     record = reverted(draft, spec)
     if record is None or record.server in ("", server):
         return None
@@ -310,7 +310,7 @@ def _examine_later(draft: Draft, effect: ExamineMigration, reason: str) -> bool:
 
 
 def examine_again(draft: Draft, request: str) -> None:
-    """The pause after an examination that could not be done is over."""
+    """Examine a submission again, after the pause that follows an examination that could not be done."""
     placed = draft.state.requests.get(request)
     for database, waiting in sorted(draft.term.examining.items()):
         if waiting == request:

@@ -41,14 +41,14 @@ def tick(draft: Draft) -> None:
 
 
 def stop(draft: Draft, name: str, *, is_forced: bool) -> None:
-    """Ask for the stop of one that is ending, unless an effect of it is still out: then when that returns."""
+    """Request the stop of a migration that is ending, or, if an effect of it is still out, when that returns."""
     record = draft.migration(name)
     if record is not None and record.ending is not None and name not in draft.term.busy:
         draft.ask(name, StopMigration(name, record, is_forced))
 
 
 def cut_over_if_due(draft: Draft, name: str) -> None:
-    """Ask for the cut-over of one that is ready for it, is allowed to, and has waited long enough."""
+    """Request the cut-over of a migration that is ready for it, is allowed to, and has waited long enough."""
     record = draft.migration(name)
     if record is None or record.state is not MigrationState.RUNNING or record.ending is not None:
         return
@@ -89,7 +89,7 @@ def _admit(draft: Draft) -> None:
 
 
 def _conclude(draft: Draft) -> None:
-    """What is ready but has nothing to do, or must not be done out of order."""
+    """Conclude migrations that are ready but have nothing to do, or must not be done out of order."""
     for name, record in draft.migrations():
         if record.state is not MigrationState.READY:
             continue
@@ -113,7 +113,7 @@ def _start_next(draft: Draft) -> None:
     if sum(record.state is MigrationState.RUNNING for _, record in everything) >= RUNNING_MAX:
         return
     for name, record in everything:
-        # What its former attempt left may still be being dropped: it must not be what this one makes.
+        # The artifacts of its former attempt may still be being dropped: they must not be those that this one makes.
         if record.state is not MigrationState.READY or name in draft.term.busy:
             continue
         spec = draft.spec(record)

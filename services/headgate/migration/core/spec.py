@@ -23,11 +23,11 @@ CHUNK_ROWS_DEFAULT: Final = 1_000
 
 
 TOOLS: Final = frozenset({MigrationStrategy.PT_OSC, MigrationStrategy.GH_OST})
-"""Programs of others."""
+"""Third-party programs."""
 
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}\Z")
-"""Names of connections: no address has only these characters in the form in which one is given."""
+"""Names of connections: an address, in the form in which one is given, always has other characters too."""
 
 
 Lossy = tuple[str, ...] | bool

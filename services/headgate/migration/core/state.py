@@ -77,7 +77,7 @@ class Term:
     """Migrations whose artifacts an operator wants gone now."""
 
     def forget(self, migration: str) -> None:
-        """What was remembered of an earlier attempt."""
+        """Forget what was remembered of an earlier attempt."""
         for memory in (self.live_at, self.seen, self.written_at):
             memory.pop(migration, None)
         self.said_failed.pop(migration, None)
@@ -104,7 +104,7 @@ class MigrationsState:
 
 
 def new_state(_shard: int) -> MigrationsState:
-    """Nothing known."""
+    """The state before anything is read."""
     return MigrationsState()
 
 

@@ -74,7 +74,7 @@ class ChangeFeeds:
     # --- the topic ---
 
     def check_topic(self, source: ChangeTopic, table: Sequence[Origin]) -> None:
-        """Raise RefusedError unless the topic can be of that table (any of these), and is in the form that it is in."""
+        """Raise RefusedError unless the topic can be of that table (one of these origins), and is in the named form."""
         topic, schemas = source.name, self._schemas_of(source.registry)
         looked = Looked(schemas)
         try:
@@ -164,7 +164,7 @@ class ChangeFeeds:
                 raise RefusedError(f"--max-feed-lag: feed {name} does not exist. See `headgate feed list`")
 
     def lags(self) -> FeedLags:
-        """To ask how far feeds are behind."""
+        """A reader of the lags of feeds."""
         return FeedLags(self._log)
 
     # --- the feed into the copy ---

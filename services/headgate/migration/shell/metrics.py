@@ -41,7 +41,7 @@ class MigrationFigures(msgspec.Struct, frozen=True):
 
 
 class MigrationMetrics(OwnerObserver[MigrationsState], Collector):
-    """Of the one owner. Migrations that have ended are counted by state; pending ones are shown each."""
+    """Metrics of the one owner. Migrations that have ended are counted by state; each pending one is shown."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.figures: Mapping[str, MigrationFigures] = {}

@@ -64,7 +64,7 @@ class ToolReports:
     # --- the service ---
 
     def serve(self, give: Callable[[ToolReported], bool], owner_id: Callable[[], str | None]) -> None:
-        """Give reports to ``give`` from now on (False: it could not take one); ``owner_id`` is who owns now."""
+        """Give reports to ``give`` from now on (False: it could not accept one); ``owner_id`` names the owner."""
         self._give, self._owner_id = give, owner_id
 
     def stands(self, state: MigrationsState | None) -> None:
@@ -72,7 +72,7 @@ class ToolReports:
         self._state = state
 
     def issue(self, migration: str) -> str:
-        """A token for a new attempt; those of earlier ones are worth nothing any more."""
+        """A token for a new attempt; those of earlier ones become invalid."""
         token = secrets.token_urlsafe(32)
         with self._lock:
             self._tokens.pop(migration, None)

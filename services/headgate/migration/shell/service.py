@@ -69,7 +69,7 @@ class MigrationService(OwnerService[MigrationsState]):
         reports.serve(role.give, lambda: role.status.owner_id)
 
     def run(self) -> bool:
-        """See the runtime's; what is under way here is let go of at the end."""
+        """See the runtime's; what is under way here is closed at the end."""
         try:
             return super().run()
         finally:

@@ -1,6 +1,7 @@
 """The end of a table's topic, in which the cut-over looks for the event of a change.
 
-Of each event only what names the change in the server's log is read, in JSON, or in Avro by the schemas of a registry.
+Of each event only the fields that name the change in the server's log are read, as JSON, or as Avro with a registry's
+schemas.
 """
 
 import threading
@@ -99,7 +100,7 @@ class Schemas:
 
 
 class Looked:
-    """Where the records that it is given come from (``sources.origin``); ``is_other``: some are not in that form."""
+    """The origins of the records that it is given (``sources.origin``); ``is_other``: some are not in that form."""
 
     def __init__(self, schemas: SchemaById | None) -> None:
         """``schemas``: the records are in Avro, else in JSON."""
@@ -151,9 +152,9 @@ class Tail:
         return found
 
     def partitions(self, seconds: float) -> frozenset[int]:
-        """See TopicTail. Raises FeedsUnavailableError, also if the broker denies the topic for all that time.
+        """See TopicTail. Raises FeedsUnavailableError, also if the broker does not know the topic for all that time.
 
-        A broker may deny a topic for a moment. The next try begins without the lock, and finds out whether it is gone.
+        A broker may not know a topic for a moment. The next try begins without the lock, and checks if it is gone.
         """
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
@@ -180,7 +181,7 @@ class Tail:
 
 
 class Events:
-    """What was seen of a topic, by what names a change."""
+    """The events that were seen on a topic, by the names of their changes."""
 
     def __init__(self, schemas: SchemaById | None = None) -> None:
         """``schemas``: the records are in Avro, else in JSON."""
@@ -215,7 +216,7 @@ class Events:
 
 
 class _Avro:
-    """Reads events in Avro; None for what is none, as a tombstone."""
+    """Reads events in Avro; None for a record that is not an event, such as a tombstone."""
 
     def __init__(self, schemas: SchemaById) -> None:
         self._fields = Fields(schemas, _EVENT)

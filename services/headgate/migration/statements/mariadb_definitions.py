@@ -151,7 +151,7 @@ class Definitions:
         return True
 
     def _parts(self) -> bool:
-        """Columns of a key; whether only the beginning of one is."""
+        """The columns of a key; whether only a prefix of one is in it."""
         reader, is_prefix = self._reader, False
         reader.need("(")
         while True:

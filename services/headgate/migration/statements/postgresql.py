@@ -63,7 +63,7 @@ _STATEMENTS: Final = {
 }
 
 Node = dict[str, Any]
-"""Of the tree, whose shape is PostgreSQL's (parsenodes.h)."""
+"""A node of the tree, whose shape is PostgreSQL's (parsenodes.h)."""
 
 
 def read_postgresql(text: str) -> Statement:
@@ -294,7 +294,7 @@ class _Reader:
                 f"the name of the table is not found in the text ({'.'.join(names)}): write it plainly"
             )
         end = self._tokens[at][2]
-        if at + 1 < len(texts) and texts[at + 1] == "*":  # means what is meant without it
+        if at + 1 < len(texts) and texts[at + 1] == "*":  # it means the same without it
             end, at = self._tokens[at + 1][2], at + 1
         return start, end, at + 1
 

@@ -110,7 +110,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What a database has to do besides: sessions at work but the one that asks, and its slowest replica's lag.
+    """The load of a database: sessions at work, except the one that asks, and its slowest replica's lag.
 
     Infinite: a replica does not replicate, or cannot be asked.
     """
@@ -146,7 +146,7 @@ def force_refused(error: RefusedError) -> LockUnavailableError:
 
 
 def not_found(tried: str) -> RefusedError:
-    """What was found does not make the table the wanted one: nothing is guessed."""
+    """The error if what was found does not lead to the wanted table: nothing is guessed."""
     return RefusedError(f"no ALTER was found that makes the table the wanted one ({tried} does not): submit your own")
 
 
@@ -221,7 +221,7 @@ class Server(Protocol):
         ...
 
     def stored(self, table: Table) -> Stored | None:
-        """Where the table is, and how large; None where the user may not know."""
+        """Where the table is, and how large; None if the user may not know."""
         ...
 
     def check_load(self, *, with_lag: bool) -> None:
@@ -245,7 +245,7 @@ class Server(Protocol):
         ...
 
     def drop(self, artifacts: tuple[Artifact, ...]) -> tuple[Artifact, ...]:
-        """Drop them; what is left."""
+        """Drop the artifacts; those that are left."""
         ...
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from headgate.migration.strategies.direct import DirectStrategy
 
 
 class Delegating(ABC):
-    """See contract.Strategy; what is asked may be put in other words on the way."""
+    """See contract.Strategy; what is requested may be changed on the way."""
 
     def __init__(self, server: Any, other: Any) -> None:
         self._server = server
@@ -22,7 +22,7 @@ class Delegating(ABC):
 
     @abstractmethod
     def _for(self, effect: Any) -> tuple[Any, Any]:
-        """Who does it, and what is asked of them."""
+        """The strategy that does it, and the effect that it gets."""
 
     def start(self, effect: fx.StartMigration) -> Any:
         """See contract."""

@@ -192,7 +192,7 @@ class DirectStrategy:
         return self.adopt(fx.AdoptMigration(effect.migration, effect.record, owner_rev=effect.owner_rev))
 
     def cut_over(self, effect: fx.CutOverMigration) -> Any:
-        """There is none: the statement is everything."""
+        """A direct change has no cut-over: the statement is everything."""
         return self.adopt(fx.AdoptMigration(effect.migration, effect.record, owner_rev=effect.owner_rev))
 
     def stop(self, effect: fx.StopMigration) -> Any:

@@ -1,4 +1,4 @@
-"""What every copying strategy asks before it accepts a change: is there a plan, and do the rows that are there fit."""
+"""Checks of every copying strategy before it accepts a change: whether a plan exists, and the present rows fit."""
 
 from typing import Any, Final
 

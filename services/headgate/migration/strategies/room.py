@@ -27,7 +27,7 @@ def check_room(table: str, stored: Stored | None) -> None:
             return
         free = shutil.disk_usage(stored.file).free
     except OSError:
-        return  # not ours to look at
+        return  # the owner may not read it
     needed = int(stored.bytes * SPARE)
     if needed > free:
         raise RefusedError(

@@ -74,7 +74,7 @@ class MariadbCopy:
 
 
 def differing_rows(plan: Plan, shadow: str, where: str, *, forward: bool, table: str | None = None) -> str:
-    """FROM …: rows ``a`` of the table without their equal in the copy; backward, rows of the copy that it has not.
+    """FROM …: rows ``a`` of the table without their equal in the copy; backward, rows of the copy that the table lacks.
 
     ``where`` is a condition on ``a``; ``shadow``, ``table``: the copy and the table as they are named, quoted.
     """
@@ -93,6 +93,6 @@ def _unequal(plan: Plan, old: str, new: str) -> str:
     before, after = plan.before.column(old), plan.after.column(new)
     kinds = [column.type.split("(")[0].lower() for column in (before, after) if column is not None]
     if all(kind in _TEXT_TYPES for kind in kinds):
-        # As the characters are, not as a collation sees them; a changed character set leaves them what they are.
+        # Compare the characters themselves, not as a collation does; a change of the character set keeps them.
         first, second = (f"CONVERT({side} USING utf8mb4) COLLATE utf8mb4_bin" for side in (first, second))
     return f"NOT ({first} <=> {second})"

@@ -126,7 +126,7 @@ class MariadbLane:
     # --- the copy ---
 
     def make(self, statement: Statement, plan: LanePlan, memory: Memory, lock_seconds: float) -> Memory:
-        """See Lane. What the database remembers has the copy's number once the copy is whole."""
+        """See Lane. The database remembers the copy's number once the copy is complete."""
         server, schema = self.server, plan.plan.before.schema
         main = server.sessions.main
         main.wait_at_most(lock_seconds)

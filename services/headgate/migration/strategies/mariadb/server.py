@@ -42,7 +42,7 @@ __all__ = ["MariadbServer"]
 
 NAME_BYTES_MAX: Final = 64
 SCHEMA: Final = "headgate"
-"""The database of our own: what is remembered of a migration, and tables on which statements are tried."""
+"""Headgate's own database: what is remembered of a migration, and tables on which statements are tried."""
 
 _FOREIGN_KEY: Final = re.compile(r"^\s*(CONSTRAINT `(?:[^`]|``)+` FOREIGN KEY .*?),?$", re.MULTILINE)
 _PLAIN: Final = re.compile(r"^[A-Za-z0-9_$]+$")

@@ -53,10 +53,10 @@ STATEMENT_CHARACTERS_MAX: Final = 80
 """Of a statement, in an error: enough to find it in the code."""
 
 _VALUES: Final = re.compile(r"\n| (?:VALUES|WHERE|SET)\b", re.IGNORECASE)
-"""Behind these a statement may have values of rows."""
+"""After these words a statement may have values of rows."""
 
 UNKNOWN_SESSION: Final = "(error 1094)"
-"""How the error of a KILL ends whose session has ended by itself."""
+"""The end of a KILL's error if the session has ended by itself."""
 
 _SETTINGS: Final = "SET SESSION time_zone = '+00:00', sql_notes = 0, wait_timeout = 86400"
 _READ_ONLY: Final = "SET SESSION TRANSACTION READ ONLY"
@@ -86,7 +86,7 @@ def _translating(statement: str) -> Iterator[None]:
 def why_not_mariadb(version: str) -> str | None:
     """The reason why a server of that version is not changed here; None for a MariaDB.
 
-    MySQL names InnoDB's catalogue of tables otherwise, by which a cut-over is seen, and has never been tried.
+    MySQL has another name for InnoDB's catalogue of tables, by which a cut-over is seen, and has never been tried.
     """
     if "mariadb" in version.lower():
         return None
@@ -141,7 +141,7 @@ class Session:
 
 
 def leave_log(session: Session) -> bool:
-    """Keep what this session does out of the binary log; whether it is out of it. It takes the right BINLOG ADMIN."""
+    """Keep what this session does out of the binary log; whether it is. This needs the right BINLOG ADMIN."""
     try:
         session.run("SET SESSION sql_log_bin = 0")
     except RefusedError:

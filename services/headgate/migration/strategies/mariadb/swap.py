@@ -101,7 +101,7 @@ class TableSwap:
         raise LockUnavailableError("the rename was not seen waiting for the table")
 
     def drop_sentry(self) -> None:
-        """Drop what is called so, if it is a sentry: the rename may have given the name to the table before."""
+        """Drop the table of that name, if it is a sentry: the rename may have given the name to the table before."""
         found = self._sessions.main.run(
             "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s AND table_comment = "
             "%s",

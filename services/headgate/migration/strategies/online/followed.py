@@ -1,7 +1,7 @@
 """Rows that were written since they were compared: the topic names them, and they are compared again.
 
 The comparison sees each row once. What a client writes afterwards comes into the copy by the feed, and the feed may not
-bring what the table has: a connector leaves columns out, or has no word for a value (a zero date). So every change from
+bring what the table has: a connector leaves columns out, or cannot express a value (a zero date). So every change from
 the feed's position at the beginning of the comparison on is read here as well, for the key of its row and for the
 columns that its event carries.
 """

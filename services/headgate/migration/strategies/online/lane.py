@@ -261,7 +261,7 @@ class Lane(ChangeKeys, Protocol):
         ...
 
     def built_of(self, table: Table) -> str:
-        """The same of a table that this is not about; asked before the migration is taken over, too."""
+        """The same of another table; also asked before the migration is taken over."""
         ...
 
     def check_ours(self) -> None:

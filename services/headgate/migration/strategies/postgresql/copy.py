@@ -60,7 +60,7 @@ class PostgresCopy:
         return None if found is None else tuple(found)
 
     def load(self) -> Load:
-        """See contract; a replica that has caught up, or is none, has no lag."""
+        """See contract; without a replica, or if all have caught up, the lag is 0."""
         with translating("asking for the load"):
             ((running, lag),) = self.session().execute(_LOAD).fetchall()
         return Load(int(running), float(lag))

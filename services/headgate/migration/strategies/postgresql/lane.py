@@ -440,7 +440,7 @@ def is_empty(session: BoundedConnection, table: sql.Composable) -> bool:
 
 
 def identity(session: BoundedConnection, table: Table) -> tuple[int, int] | None:
-    """What another table of that name, or the same one built again, has not: its number and its file's."""
+    """What distinguishes it from another table of that name, or from itself rebuilt: its number and its file's."""
     row = session.execute(_IDENTITY, (full_name(table, session),)).fetchone()
     return None if row is None else (int(row[0]), int(row[1]))
 

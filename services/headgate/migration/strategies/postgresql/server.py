@@ -353,7 +353,7 @@ class PostgresServer:
             return before.issuperset(session.execute(_WORK, {"table": full}).fetchall())
 
     def stored(self, table: Table) -> Stored | None:
-        """See contract: whose right it is to know the server's folder is known, too."""
+        """See contract: PostgreSQL shows the server's folder only to users with the right to know it."""
         with self.sessions.asking() as session, translating("asking for the table's size"):
             full = (named(table.schema, table.name).as_string(session),)
             ((folder, path, size),) = session.execute(
@@ -427,7 +427,7 @@ class PostgresServer:
     # --- the end ---
 
     def drop_row_triggers(self, table: Table) -> None:
-        """See contract: their function, and they with it."""
+        """See contract: drops their function, and the triggers with it."""
         function = named(table.schema, f"hg{self.mark}")
         with translating("dropping triggers"):
             self.sessions.main.execute(sql.SQL("DROP FUNCTION IF EXISTS {}() CASCADE").format(function))

@@ -205,7 +205,7 @@ class GhOstStrategy(ToolStrategy):
         return answer.decode(errors="replace")
 
     def cut_over(self, effect: fx.CutOverMigration) -> Any:
-        """See contract: it is let go, and waited for; it tries by itself, several times."""
+        """See contract: gh-ost is allowed to cut over, and waited for; it tries by itself, several times."""
         self._folder().switch("postpone", is_on=False)
         self._tell("cut-over")
         watch = fx.WatchMigration(effect.migration, effect.record, effect.owner_rev)

@@ -53,7 +53,7 @@ class ToolFolder:
                 raise RefusedError(f"{folder} is not a folder of this user's alone: remove it, or set another TMPDIR")
 
     def remove(self) -> None:
-        """Whatever is in it."""
+        """Remove the folder, whatever is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def write(self, name: str, text: str, *, is_program: bool = False) -> Path:
@@ -92,7 +92,7 @@ class ToolFolder:
         return [line.strip()[:CHARACTERS_MAX] for line in text.splitlines() if line.strip()]
 
     def kept(self) -> list[str]:
-        """Of these what is worth keeping, without values of rows."""
+        """Those of ``said`` that are worth keeping, without values of rows."""
         return shown(line for line in self.said() if not _PROGRESS.search(line))[-LINES_MAX:]
 
     def end_left_over(self) -> None:

@@ -88,7 +88,7 @@ class ToolStrategy(ABC):
 
     @abstractmethod
     def _names(self, plan: Plan, attempt: int) -> tuple[str, tuple[str, ...], str]:
-        """Of its copy, of what else it makes, and how those of its triggers begin."""
+        """The names of its copy and of what else it makes, and the prefix of its triggers' names."""
 
     @abstractmethod
     def _command(self, program: str, run: "Run") -> list[str]:
@@ -368,7 +368,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 def said_by_tool(note: str) -> list[str]:
-    """The lines that a record's note has of its program; none of another strategy's."""
+    """The program's lines in a record's note; none for another strategy."""
     with suppress(msgspec.DecodeError):
         return msgspec.json.decode(note or "{}", type=Note).said
     return []
