@@ -31,7 +31,7 @@ TCP_OPTIONS: Final = {
     "TCP_KEEPCNT": KEEPALIVE_COUNT,
     "TCP_USER_TIMEOUT": UNACKNOWLEDGED_MS,
 }
-"""After 25 to 30 seconds a connection that was cut without a word is given up; the kernel's own limits are hours. Short
+"""After 25 to 30 seconds a connection that was cut without notice is given up; the kernel's own limits are hours. Short
 enough for the lane, long enough for a switch that restarts."""
 
 

@@ -57,7 +57,7 @@ class _Answers(io.RawIOBase):
 
 @cache
 def _unchecked_tls() -> ssl.SSLContext:
-    """What PyMySQL makes if no certificate is named: encrypted if the server can, without a check who it is."""
+    """What PyMySQL makes if no certificate is named: encrypted if the server can, without a check of its identity."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
