@@ -77,7 +77,7 @@ class Draft(draft.Draft[CoordinatorState, TermMemory]):
         return self.state.is_live(session) and not self.is_touched(SessionKey(*session))
 
     def is_answered(self, session: SessionId) -> bool:
-        """Whether the session has answered this owner (membership.py says what counts as an answer)."""
+        """Whether the session has answered this owner (membership.py defines what counts as an answer)."""
         answer = self.state.answers.get(session)
         is_mine = answer is not None and answer.owner_rev == self.term.owner_rev
         return is_mine or session in self.term.newcomers

@@ -1,7 +1,7 @@
 """Effects that the coordinator requests outside of its pure machine, and their results.
 
-The service runs an effect after the commit of the decision that asked for it, and returns ``EffectFinished(effect,
-result)``. Effects are idempotent: a new owner asks again for every one whose result is not on the log.
+The service runs an effect after the commit of the decision that requested it, and returns ``EffectFinished(effect,
+result)``. Effects are idempotent: a new owner requests every effect again whose result is not on the log.
 """
 
 import msgspec
@@ -22,10 +22,10 @@ __all__ = [
 
 
 class ResolveFeed(msgspec.Struct, frozen=True):
-    """Find out what a new, or changed, feed means: topics, partitions, start offsets; check the sink and its tables.
+    """Resolve a new or changed feed: topics, partitions and start offsets. Check the sink and its tables.
 
-    ``spec`` is the feed's JSON as requested. ``known`` are the spans of the feed that is changed: they keep their start
-    offsets. Result: FeedResolved, FeedRefused, or EffectFailed to be asked again.
+    ``spec`` is the feed's JSON as requested. ``known`` are the spans of a changed feed: they keep their start offsets.
+    Result: FeedResolved, FeedRefused, or EffectFailed to be requested again.
     """
 
     request: str
@@ -35,11 +35,12 @@ class ResolveFeed(msgspec.Struct, frozen=True):
 
 
 class ResolveStart(msgspec.Struct, frozen=True):
-    """Find the offsets that a stopped feed is to go on from: ``start`` as requested, ``spans`` as planned at present.
+    """Find the offsets to resume a stopped feed from: ``start`` as requested, ``spans`` as currently planned.
 
-    ``spec`` is the feed's JSON as accepted: its format says whether it can go back to a time.
+    ``spec`` is the feed's JSON as accepted: its format determines whether the feed can go back to a time.
 
-    Result: StartResolved, FeedRefused (the log has it no more, or never had), or EffectFailed to be asked again.
+    Result: StartResolved, FeedRefused (the log no longer has the position, or never had it), or EffectFailed to be
+    requested again.
     """
 
     request: str
@@ -50,12 +51,12 @@ class ResolveStart(msgspec.Struct, frozen=True):
 
 
 class DiscoverTables(msgspec.Struct, frozen=True):
-    """Look whether the source of a feed that runs is still what it was: ``spec`` as accepted, ``spans`` as planned.
+    """Check whether the source of a running feed is unchanged: ``spec`` as accepted, ``spans`` as planned.
 
-    Result: TablesDiscovered, FeedRefused (the look itself is impossible), or EffectFailed; looked again in any case.
-    ``is_last``: the feed is at its target, and ends unless there is something new. ``positions``: for a change log,
-    which is told of it, what the sink has for certain, by partition. ``reached``: how far each table is as far as the
-    owner knows (table → partition → next offset), to find out what is not applied.
+    Result: TablesDiscovered, FeedRefused (the check itself is impossible), or EffectFailed. The check is repeated in
+    any case. ``is_last``: the feed is at its target, and ends unless there is something new. ``positions``: what the
+    sink is certain to have, by partition, for a change log, to which it is reported. ``reached``: how far each table
+    is as far as the owner knows (table → partition → next offset), to find out what is not applied.
     """
 
     feed: str
@@ -70,7 +71,7 @@ class DiscoverTables(msgspec.Struct, frozen=True):
 class ForgetFeed(msgspec.Struct, frozen=True):
     """Remove what Headgate keeps in the sink for a feed whose spans are all sealed.
 
-    Result: FeedForgotten, or EffectFailed to be asked again.
+    Result: FeedForgotten, or EffectFailed to be requested again.
     """
 
     feed: str
@@ -79,13 +80,13 @@ class ForgetFeed(msgspec.Struct, frozen=True):
 
 
 class FeedResolved(msgspec.Struct, frozen=True):
-    """The feed can be: its spans with distinct names, and where they are written.
+    """The feed is possible: its spans with distinct names, and where they are written.
 
     ``spec`` is the feed's JSON as accepted. In it ``sink.dsn`` must be spelled the same for the same database: two
     feeds with equal ``sink.type`` and ``sink.dsn`` (or ``sink.connection``), or with equal ``sink_id``, may not share a
-    table. ``target_ts`` is the spec's. Without ``spans`` the feed waits for its first table; ``note`` says what for.
-    ``warnings``: what whoever makes the feed should know, a sentence each. ``missing``: tables that the sink does not
-    have yet, and ``statements`` the SQL by which agents will create them.
+    table. ``target_ts`` is the spec's. Without ``spans`` the feed waits for its first table; ``note`` describes what it
+    waits for. ``warnings``: what the feed's creator should know, a sentence each. ``missing``: tables that the sink
+    does not have yet, and ``statements`` the SQL by which agents will create them.
     """
 
     spec: str
@@ -99,14 +100,14 @@ class FeedResolved(msgspec.Struct, frozen=True):
 
 
 class TablesDiscovered(msgspec.Struct, frozen=True):
-    """What a look has found: tables that join, each from its earliest change; what is wrong, a sentence each.
+    """What a check has found: tables that join, each from its earliest change, and problems, a sentence each.
 
     ``grown`` names topics with more partitions than planned: order per key is lost. None if there are none.
-    ``unapplied``: span → append time (ms) of its oldest change not applied, for spans that do not get on (as in
-    FeedProgressed); None if that could not be found out. ``added``: partitions that a change log has gained, as a part
-    of its table; None if there are none. ``warnings``: what an operator should know about tables that
-    join, a sentence each; they stay with the feed. ``complete``: spans that had applied everything when the look
-    began, at ``looked_ms`` by the broker's clock.
+    ``unapplied``: span → append time (ms) of its oldest unapplied change, for spans that make no progress (as in
+    FeedProgressed); None if that could not be determined. ``added``: partitions that a change log has gained, as a part
+    of its table; None if there are none. ``warnings``: what an operator should know about tables that join, a sentence
+    each; they stay with the feed. ``complete``: spans that had applied everything when the check began, at
+    ``looked_ms`` by the broker's clock.
     """
 
     joined: tuple[SpanPlan, ...] = ()
@@ -126,10 +127,10 @@ class StartResolved(msgspec.Struct, frozen=True):
 
 
 class FeedRefused(msgspec.Struct, frozen=True):
-    """The feed cannot be: what is wrong, where, and what to do. Nothing was changed."""
+    """The feed is not possible: what is wrong, where, and what to do. Nothing was changed."""
 
     reason: str
 
 
 class FeedForgotten(msgspec.Struct, frozen=True):
-    """The sink holds nothing of the feed any more."""
+    """The sink no longer holds anything of the feed."""

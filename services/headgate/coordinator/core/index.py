@@ -2,7 +2,7 @@
 
 Per feed: which spans it plans, how many are open or broken, which are not replicating, and the merged positions. Over
 all feeds: which spans need an agent, which need to be closed. Per session: its roles, those just starting, and the
-spans it has left words about. All follow from the records; none is ever written to the log.
+spans it has reported on. All are derived from the records; none is ever written to the log.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,7 +41,8 @@ documentation calls a lag below 10 s normal)."""
 
 
 QUIET_SPANS_MAX: Final = 10_000
-"""Spans of a feed among which those that have applied everything are told apart: it costs all of them, each second."""
+"""Largest feed, in spans, for which those that have applied everything are told apart: each second it costs a pass over
+all of them."""
 
 
 @dataclass(slots=True)
@@ -55,11 +56,11 @@ class FeedIndex:
     failing_count: int = 0
     """Spans with failures that no progress has reset yet."""
     waiting: Ranking[SpanKey] = field(default_factory=Ranking)
-    """Wanted spans that nobody replicates."""
+    """Wanted spans that no agent replicates."""
     erring: Ranking[SpanKey] = field(default_factory=Ranking)
     """Spans that count as replicating, but whose agent reports an error."""
     positions: dict[str, Positions] = field(default_factory=dict)
-    """By table, so that they go on when it is divided or made whole."""
+    """By table, so that they continue when it is divided or made whole."""
     ts: Ranking[str] = field(default_factory=Ranking)
     """Span → resolved_ts, or seen_ts where none is claimed."""
     newest_ts: int | None = None
@@ -70,10 +71,10 @@ class FeedIndex:
     """Spans whose last batch was late, the one with the least ts first."""
 
     unapplied: Ranking[str] = field(default_factory=Ranking)
-    """Spans that do not get on, the one whose oldest change has waited longest first; as the feed's checkpoint says."""
+    """Spans that make no progress, the one whose oldest change has waited longest first; from the feed's checkpoint."""
 
     def forget_counts(self) -> None:
-        """Nothing is known of any progress."""
+        """Forget all progress."""
         self.positions, self.ts, self.resolved, self.lagging = {}, Ranking(), Ranking(), Ranking()
         self.newest_ts = None
 
@@ -105,9 +106,9 @@ class FeedIndex:
         return least
 
     def carry_over(self, before: Mapping[str, SpanPlan]) -> None:
-        """Tables are divided otherwise: a new span has seen at least what each span before it had.
+        """Tables are divided differently: a new span has seen at least what each span before it had.
 
-        What goes with it is the least of those it has partitions of, and nothing if one of them has told nothing.
+        It inherits the least of the spans that it has partitions of, and nothing if one of them has reported nothing.
         """
         gone, come = sorted(before.keys() - self.plans.keys()), sorted(self.plans.keys() - before.keys())
         for ranking in (self.ts, self.resolved):
@@ -126,23 +127,23 @@ class Indexes:
 
     feeds: dict[str, FeedIndex] = field(default_factory=dict)
     needy: Ranking[SpanKey] = field(default_factory=Ranking)
-    """Spans that want an agent now: never dispatched, lost, released, or orphaned. Failed ones wait for a timer."""
+    """Spans that need an agent now: never dispatched, lost, released, or orphaned. Failed ones wait for a timer."""
     closing: Ranking[SpanKey] = field(default_factory=Ranking)
-    """Open spans of feeds that are to hold still, and that nobody has been told to close yet."""
+    """Open spans that must not run, and that no agent has been asked to close yet."""
     roles: dict[tuple[str, str], Ranking[SpanKey]] = field(default_factory=dict)
     starting: dict[tuple[str, str], int] = field(default_factory=dict)
     words: dict[tuple[str, str], Ranking[SpanKey]] = field(default_factory=dict)
     outdated: Ranking[SpanKey] = field(default_factory=Ranking)
-    """Spans that their feed does not plan any more, because their table is divided otherwise, and that are sealed."""
+    """Sealed spans that their feed no longer plans, because their table is divided differently."""
     parts: dict[tuple[str, str], set[SpanKey]] = field(default_factory=dict)
-    """(feed, table) → the parts of the table that any record, or any word, is about."""
+    """(feed, table) → the parts of the table that have any record or report."""
     live: Ranking[tuple[str, str]] = field(default_factory=Ranking)
     namesakes: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     """Live sessions by agent: more than one while a name is used twice, or after a restart."""
     stopping: Ranking[tuple[str, str]] = field(default_factory=Ranking)
 
     written: dict[SinkName, dict[str, tuple[str, ...]]] = field(default_factory=dict)
-    """Sink → table → feeds that write it: one, or more where an older version has let two. A sink stands here under its
+    """Sink → table → feeds that write it: one, or more where an older version allowed two. A sink is listed under its
     type and address, and under ("id", its own identity) if that is known."""
 
     def feed(self, name: str) -> FeedIndex:
@@ -171,7 +172,7 @@ class Indexes:
         """A feed's record replaced another; the spans whose counts may have changed with it.
 
         Proportional to the feed's spans when the desired state changes, to those that come and go when a table is
-        divided otherwise (but for one pass over the plan), else free.
+        divided differently (apart from one pass over the plan), else free.
         """
         if (
             old is not None
@@ -198,7 +199,7 @@ class Indexes:
         changed |= _of_tables(index.plans, _paused_names(old) ^ _paused_names(new))
         keys = {SpanKey(name, span) for span in changed}
         for key in list(keys):
-            # Records of spans that are not planned any more may have been read before the plan.
+            # Records of spans that are no longer planned may have been read before the plan.
             if table_of(key.span) != key.span or (name, key.span) in self.parts:
                 keys.update(other for other in self.overlapping(key) if other in spans)
         touched = sorted(keys)
@@ -244,7 +245,7 @@ class Indexes:
             self.stopping.discard(session)
 
     def forget_session(self, session: tuple[str, str]) -> None:
-        """Drop what is empty: sessions come and go for ever."""
+        """Drop the session's empty entries: sessions come and go without limit."""
         if session in self.roles and not self.roles[session]:
             del self.roles[session]
             self.starting.pop(session, None)
@@ -301,7 +302,7 @@ class Indexes:
             ranking.put(span, append_ms)
 
     def part_changed(self, key: SpanKey, *, is_known: bool) -> None:
-        """A record or a word about the span came or went; ``is_known`` if there is one now."""
+        """A record or report about the span came or went; ``is_known`` if there is one now."""
         table = table_of(key.span)
         if table == key.span:
             return
@@ -314,11 +315,11 @@ class Indexes:
                 del self.parts[place]
 
     def overlapping(self, key: SpanKey) -> list[SpanKey]:
-        """Other spans with a partition of this one that a record or a word may be about, sorted."""
+        """Other spans with a partition of this one that may have a record or report, sorted."""
         table = table_of(key.span)
         parts = self.parts.get((key.feed, table), ())
         if not parts and table == key.span:
-            return []  # asked for every span that is given out, and nearly every one is a whole table
+            return []  # called for every span that is assigned, and nearly every one is a whole table
         found = sorted(other for other in parts if other != key and overlap(other.span, key.span))
         return found if table == key.span else [SpanKey(key.feed, table), *found]
 

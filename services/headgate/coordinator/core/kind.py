@@ -9,7 +9,7 @@ from headgate.runtime.kind import OwnerKind, Sign, SignOfLife
 
 
 def sign_of_session(key: Key, value: Record | None) -> SignOfLife | None:
-    """What a record says about an agent's session, named (agent, session)."""
+    """What a record shows about an agent's session, named (agent, session)."""
     if isinstance(key, AgentKey):
         holder = (key.agent, key.session)
         if value is None:

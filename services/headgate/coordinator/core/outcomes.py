@@ -20,7 +20,7 @@ FINISHED_ADVICE: Final = (
 
 
 def refuse(draft: Draft, request: str, reason: str) -> None:
-    """Nothing was changed, and why. What an earlier look has accepted is refused all the same if it cannot be."""
+    """Refuse a request: nothing was changed, and why. A request that was accepted earlier can still be refused."""
     draft.settle(request, OutcomeStatus.REFUSED, reason)
 
 
@@ -32,12 +32,12 @@ def supersede(draft: Draft, feed: FeedRecorded, request: str) -> None:
 
 
 def change_wish(draft: Draft, name: str, feed: FeedRecorded, wanted: WantedState, request: str | None) -> None:
-    """Record what is wanted of the feed (``request`` is None where no operator asked), and see to its spans next."""
+    """Record the desired state of the feed, and review its spans next. ``request`` is None if no operator asked."""
     changed = replace(
         feed,
         owner_rev=draft.term.owner_rev,
         wanted=wanted,
-        # A stopped feed that is resumed runs from here on; settle_feed finds out how well.
+        # A stopped feed that is resumed runs from here on; settle_feed determines how well.
         state=FeedState.NORMAL if wanted is WantedState.RUNNING else feed.state,
         notices=tuple(filterfalse(is_warning, feed.notices)) if wanted is WantedState.RUNNING else feed.notices,
         request=request,
@@ -50,7 +50,7 @@ def change_wish(draft: Draft, name: str, feed: FeedRecorded, wanted: WantedState
 
 
 def waits_for_upgrade(draft: Draft, record: FeedRecorded) -> str | None:
-    """Why this cannot be said yet: not everybody alive could read it (docs/adr/0008). None if it can."""
+    """Why this cannot be recorded yet: not every live process could read it (docs/adr/0008). None if it can."""
     state, needed = draft.state, level_of(record)
     if needed <= state.level:
         return None
@@ -60,19 +60,19 @@ def waits_for_upgrade(draft: Draft, record: FeedRecorded) -> str | None:
 
 
 def no_such_feed(draft: Draft, name: str) -> str:
-    """The reason, with the names there are."""
+    """The reason, with the names of the existing feeds."""
     known = shown_names(sorted(draft.state.feeds)) or "none"
     return coded(NOT_FOUND, f"feed {name!r} does not exist; existing feeds: {known}")
 
 
 def no_such_table(feed: FeedRecorded, name: str, table: str | None) -> str:
-    """The reason, with the names there are."""
+    """The reason, with the names of the feed's tables."""
     known = shown_names(sorted({plan.table for plan in feed.spans})) or "none"
     return coded(NOT_FOUND, f"feed {name!r} has no table {table!r}; its tables: {known}")
 
 
 def no_such_agent(draft: Draft, agent: str | None) -> str:
-    """The reason, with the names there are."""
+    """The reason, with the names of the live agents."""
     live = {session[0] for session in draft.state.index.live.in_order() if draft.is_live(session)}
     known = shown_names(sorted(live)) or "none"
     return coded(NOT_FOUND, f"agent {agent!r} is not alive; live agents: {known}")

@@ -1,39 +1,40 @@
-"""ReplicationSet: what can happen to one span, and what the owner makes of it. Every transition is in this file.
+"""ReplicationSet: what can happen to one span, and how the owner responds. Every transition is in this file.
 
 Theory of operation
 ===================
 The record ``SpanDispatched`` is the whole state of a set. Its *phase* is its state, with the two forms of commit and
-of removing told apart, because they answer differently::
+of removing told apart, because they respond differently::
 
     ABSENT ──ADD──> COMMIT ──primary replicating──> REPLICATING ──MOVE──> PREPARE ──prepared──> HANDOVER ─┐
        ^              ^                                                                                   │
        │              └──────────── primary stopped (sealed): the secondary is promoted ──────────────────┘
        └──primary stopped (sealed)── REMOVING <──CLOSE── any           ORPHANED = REMOVING without a primary
 
-Rules, and which defect of TiCDC's scheduler v3 each one keeps out:
+Rules, and which defect of TiCDC's scheduler v3 each one prevents:
 
-- An agent claims only under a record in which it is *primary*, and every role is given under a new epoch. A status
-  counts only if session and epoch are those of the role: a late word of an earlier assignment says nothing.
-- Adding needs no prepare: there is no writer whose work must not be interrupted. Moving does.
-- HANDOVER (commit with a secondary) tells the primary to drain, seal and report ``stopped``. Only then is the
+- An agent claims only under a record in which it is *primary*, and every role is assigned under a new epoch. A status
+  counts only if session and epoch are those of the role: a late report of an earlier assignment is ignored.
+- Adding needs no prepare, because it does not interrupt a writer. Moving does.
+- HANDOVER (commit with a secondary) asks the primary to drain, seal and report ``stopped``. Only then is the
   secondary *promoted*: it becomes primary, under a new epoch.
-- A secondary lost in HANDOVER gives the primary a new epoch, because under the old one it may have sealed already; and
-  what it said under the old one no longer counts (defect b).
-- A lost primary is followed by the secondary, if there is one; else the span is ABSENT and *not sealed*: whoever
-  gets it next claims, which fences the lost one at the sink.
-- ABSENT and sealed is the only state in which nobody can write. A feed is stopped or removed only when all its spans
-  are there. A span that must be closed but has no primary is ORPHANED: any agent claims it, seals it, reports.
-- Whatever a session is to do has a deadline (waiting.py). A primary that does not come to write has failed
-  (``start_timeout``), though it says nothing; so has one that was told to drain and does not come to seal
-  (``drain_timeout``): it is passed over, the secondary, or whoever closes the span, claims under a higher epoch, and
-  the sink fences it. The target of a move has one too, which only ends the move.
+- A secondary lost in HANDOVER gives the primary a new epoch, because under the old one it may have sealed already.
+  What it reported under the old one no longer counts (defect b).
+- A lost primary is followed by the secondary, if there is one; else the span is ABSENT and *not sealed*: the next
+  agent that gets it claims, which fences the lost one at the sink.
+- ABSENT and sealed is the only state in which no agent can write. A feed is stopped or removed only when all its spans
+  are in it. A span that must be closed but has no primary is ORPHANED: any agent claims it, seals it, reports.
+- Everything that a session must do has a deadline (waiting.py). A primary that does not start to write has failed
+  (``start_timeout``), even if it reports nothing. So has one that was asked to drain and does not seal
+  (``drain_timeout``): it is skipped, the secondary, or the agent that closes the span, claims under a higher epoch, and
+  the sink fences it. The target of a move has a deadline too, which only ends the move.
 - ``failed`` ends a role like a loss, counts, and waits for a back-off. A span that could not be closed is ORPHANED,
-  whatever the reason: it is called sealed only when an agent says that the sink has closed it.
+  whatever the reason: it is called sealed only when an agent reports that the sink has closed it.
 - A secondary that reports ``replicating`` has claimed without a right to: both roles are withdrawn, and the
-  undetermined rule (span_lifecycle.py) keeps the span from everybody until those who may write have stopped.
+  undetermined rule (span_lifecycle.py) keeps the span from every agent until those that may write have stopped.
 
-The table has an entry for every pair. ``NEVER`` marks pairs that cannot be: the role the signal is about does not
-exist in that phase, or the command is not for it. Meeting one raises UnknownTransitionError: a bug, never ignored.
+The table has an entry for every pair. ``NEVER`` marks impossible pairs: the role that the signal is about does not
+exist in that phase, or the command does not apply to it. Such a pair raises UnknownTransitionError: a bug, never
+ignored.
 """
 
 from collections.abc import Callable
@@ -48,7 +49,7 @@ from headgate.runtime.table import UnknownTransitionError, read_grid
 
 
 class Phase(StrEnum):
-    """A ReplicationState, with the forms that answer differently told apart."""
+    """A ReplicationState, with the forms that respond differently told apart."""
 
     ABSENT = "absent"
     PREPARE = "prepare"
@@ -60,7 +61,7 @@ class Phase(StrEnum):
 
 
 class Signal(StrEnum):
-    """What can happen to a set: commands, words of the role holders that count, losses, a deadline."""
+    """What can happen to a set: commands, valid reports of the role holders, losses, a deadline."""
 
     ADD = "add"
     MOVE = "move"
@@ -82,7 +83,7 @@ class Signal(StrEnum):
 
 
 class Action(StrEnum):
-    """What the owner makes of a signal; each is one function below."""
+    """How the owner responds to a signal; each is one function below."""
 
     NEVER = "never"
     WAIT = "wait"
@@ -137,8 +138,8 @@ TRANSITIONS: Final = read_grid(_TABLE, Phase, Signal, Action, {"-": Action.NEVER
 class Cause(msgspec.Struct, frozen=True):
     """Why a signal was given, and what its action may need.
 
-    ``issue`` gives the next epoch of the term; ``target`` is who gets a role (agent, session); ``reason`` ends in the
-    outcome of a move that does not arrive; ``error_code`` and ``error`` are those of a failed status.
+    ``issue`` gives the next epoch of the term; ``target`` gets a role (agent, session); ``reason`` goes into the
+    outcome of a move that does not succeed; ``error_code`` and ``error`` are those of a failed status.
     """
 
     issue: Callable[[], Epoch]
@@ -151,7 +152,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What an action makes: the new record, and what became of the operator's move that was under way, if it ended."""
+    """The result of an action: the new record, and the outcome of the operator's move under way, if it ended."""
 
     record: SpanDispatched
     request: str | None = None
@@ -169,7 +170,7 @@ def phase(record: SpanDispatched) -> Phase:
 
 
 def apply(record: SpanDispatched, signal: Signal, cause: Cause, action: Action | None = None) -> Step:
-    """The step that ``signal`` makes of ``record``; ``action`` overrides the table's (the undetermined rule does)."""
+    """The step to which ``signal`` leads from ``record``; ``action`` overrides the table's (undetermined rule)."""
     chosen = action or TRANSITIONS[phase(record), signal]
     make = ACTIONS.get(chosen)
     if make is None:
@@ -271,7 +272,7 @@ def _release(record: SpanDispatched, cause: Cause) -> Step:
 
 
 def _seal_closed(record: SpanDispatched, cause: Cause) -> Step:
-    # What was asked for has been reached, so a later resume starts with a clean slate.
+    # The requested state has been reached, so a later resume starts with a clean slate.
     return _vacate(replace(record, failures=0, last_error=None), cause, sealed=True)
 
 

@@ -1,9 +1,9 @@
-"""What an operator asks of the owner: each request gets one outcome, and what it asks for is begun.
+"""Handles operators' requests: each one gets one outcome, and its work is started.
 
 ``refused`` (nothing was changed, and why), ``done``, ``failed``, or ``accepted`` while it is under way. A request with
-an outcome is never looked at again, so a duplicate, or a replay, does nothing. When the operator deletes the request,
-having read the outcome, the owner deletes the outcome. A create whose request is deleted while it is being resolved is
-taken back.
+an outcome is never processed again, so a duplicate, or a replay, does nothing. When the operator has read the outcome
+and deletes the request, the owner deletes the outcome. A create whose request is deleted while it is being resolved is
+withdrawn.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ from headgate.runtime.machine import ResignOwner
 
 
 def answer_request(draft: Draft, request: str) -> None:
-    """Look at a request without an outcome."""
+    """Process a request without an outcome."""
     placed = draft.state.requests.get(request)
     if placed is None or draft.outcome(request) is not None:
         return
@@ -52,7 +52,7 @@ def answer_request(draft: Draft, request: str) -> None:
 
 
 def forget_outcome(draft: Draft, request: str) -> None:
-    """The operator has deleted the request: its outcome goes too."""
+    """Delete the outcome of a request that the operator has deleted."""
     relocation.take_back(draft, request)
     copying.take_back(draft, request)
     if request in draft.state.outcomes:
@@ -60,7 +60,7 @@ def forget_outcome(draft: Draft, request: str) -> None:
 
 
 def catch_up(draft: Draft) -> None:
-    """A new owner, its barrier over: what the last one has left undone."""
+    """Once a new owner's barrier is over: finish what the previous owner has left undone."""
     state = draft.state
     for request in sorted(set(state.outcomes) - set(state.requests)):
         forget_outcome(draft, request)
@@ -75,7 +75,7 @@ def catch_up(draft: Draft) -> None:
 
 
 def _take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
-    """What an owner before me has accepted; what is not here is in the records of feeds and spans."""
+    """Resume what an earlier owner has accepted; everything else is in the records of feeds and spans."""
     match requested.kind:
         case OperationKind.CREATE_FEED | OperationKind.UPDATE_FEED | OperationKind.RESUME_FEED:
             acceptance.ask_again(draft, request)
@@ -113,7 +113,7 @@ def _want(draft: Draft, request: str, requested: OperationRequested, wanted: Wan
 
 
 def _abandon(draft: Draft, request: str, requested: OperationRequested, feed: FeedRecorded) -> None:
-    """Remove a feed without its sink, also one that is being removed and cannot be sealed."""
+    """Remove a feed without its sink, even one that is already being removed and cannot be sealed."""
     changed = replace(feed, abandoned=True)
     reason = waits_for_upgrade(draft, changed)
     if reason is not None:
@@ -239,4 +239,4 @@ _ANSWERS: Final[Mapping[OperationKind, Callable[[Draft, str, OperationRequested]
     OperationKind.DRAIN_AGENT: relocation.ask_drain,
     OperationKind.RESIGN_OWNER: _resign,
 }
-"""What answers each request, for every kind."""
+"""The handler of each kind of request."""

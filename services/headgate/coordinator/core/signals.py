@@ -1,7 +1,7 @@
 """The meaning of role holders' reports and losses for a span: signals, and the causes of the steps.
 
-All is read off the span's record, the newest word of each role holder, and who is still there; nothing is remembered,
-so a new owner finds the same signals as the one before.
+Signals are derived from the span's record, the newest report of each role holder, and the live sessions; nothing is
+remembered, so a new owner finds the same signals as the one before.
 """
 
 from collections.abc import Iterator
@@ -34,12 +34,12 @@ _RETRIED_SLOWLY: Final = "tried again once a minute, by another agent first"
 
 
 class Pace(Enum):
-    """When a failed span is tried again."""
+    """When a failed span is retried."""
 
     BACK_OFF = "back off"
     """Soon, then after ever longer pauses."""
     SLOWLY = "slowly"
-    """Once a minute: it takes a person, or a state of the sink that passes."""
+    """Once a minute: it needs a person, or a state of the sink that passes."""
     NEVER = "never"
     """Only by a new owner, or on resume."""
 
@@ -63,14 +63,14 @@ _SECONDARY_SAYS: Final = {
 
 
 def signals(draft: Draft, key: SpanKey, record: SpanDispatched) -> Iterator[tuple[Signal, TaskReported | None]]:
-    """What is the case, most urgent first."""
+    """The signals that apply, most urgent first."""
     words = draft.state.tasks.get(key, {})
     primary, secondary = record.primary, record.secondary
     if secondary is not None and draft.is_lost(session_of(secondary)):
         yield Signal.SECONDARY_LOST, None
     if primary is not None:
         word = _word(words, record, primary)
-        # A word that ends the role outranks the loss of who spoke it: sealed is sealed.
+        # A report that ends the role outranks the loss of its sender: sealed is sealed.
         if word is not None and word.state is TaskState.STOPPED:
             yield Signal.PRIMARY_STOPPED, word
         elif draft.is_lost(session_of(primary)):
@@ -84,7 +84,7 @@ def signals(draft: Draft, key: SpanKey, record: SpanDispatched) -> Iterator[tupl
 
 
 def session_of(role: Assignment) -> SessionId:
-    """Who holds the role."""
+    """The session that holds the role."""
     return role.agent, role.session
 
 
@@ -101,7 +101,7 @@ def cause(draft: Draft, *, reason: str = "", target: SessionId | None = None, re
 
 
 def cause_of(draft: Draft, record: SpanDispatched, signal: Signal, word: TaskReported | None) -> Cause:
-    """Why a step is taken on ``signal``, in words for people; of a failure also its code."""
+    """Why a step is taken on ``signal``, in words for people; for a failure also its code."""
     secondary = record.secondary.agent if record.secondary else "the target"
     primary = record.primary.agent if record.primary else "the writer"
     reasons = {
@@ -122,9 +122,9 @@ def cause_of(draft: Draft, record: SpanDispatched, signal: Signal, word: TaskRep
 
 
 def pace_of(word: TaskReported) -> Pace:
-    """When the span whose role has failed is tried again."""
+    """When the span whose role has failed is retried."""
     if word.error_code == _FENCED_CODE:
-        # Fenced although the log says primary: the sink knows an epoch of ours that came to nothing; a higher one wins.
+        # Fenced although the log names it primary: the sink knows an epoch of a failed assignment; a higher one wins.
         return Pace.BACK_OFF
     if word.error_code == _REFUSED_CODE:
         return Pace.SLOWLY
@@ -134,7 +134,7 @@ def pace_of(word: TaskReported) -> Pace:
 
 
 def is_of_the_sink(error: str | None) -> bool:
-    """Whether a span's error is about the state of the sink: it may end at any time, without a word to Headgate."""
+    """Whether a span's error is about the state of the sink: it may end at any time, without a report to Headgate."""
     return error is not None and error.partition(":")[0] in _OF_THE_SINK
 
 

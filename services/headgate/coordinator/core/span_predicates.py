@@ -18,7 +18,7 @@ def is_to_run(feed: FeedRecorded, span: str) -> bool:
 
 
 def is_open(record: SpanDispatched | None) -> bool:
-    """Somebody may still write the span: it was dispatched once and is not sealed."""
+    """An agent may still write the span: it was dispatched once and is not sealed."""
     return record is not None and not (record.state is ReplicationState.ABSENT and record.sealed)
 
 
@@ -42,7 +42,7 @@ def is_failing(record: SpanDispatched | None) -> bool:
 def is_erring(record: SpanDispatched | None, word: TaskReported | None) -> bool:
     """The span counts as replicating, but its agent reports an error and retries by itself.
 
-    ``word`` is the newest report of the record's primary, under whatever epoch.
+    ``word`` is the newest report of the record's primary, under any epoch.
     """
     if record is None or record.primary is None:
         return False
@@ -57,7 +57,7 @@ def is_word_of(record: SpanDispatched, word: TaskReported) -> bool:
 
 
 def takes_agent(record: SpanDispatched | None, *, is_wanted: bool) -> bool:
-    """Nobody has the span and somebody should: to run it, or, orphaned in removing, to close it."""
+    """No agent has the span and one should: to run it, or, orphaned in removing, to close it."""
     if record is None:
         return is_wanted
     if record.primary is not None:

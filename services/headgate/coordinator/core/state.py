@@ -1,16 +1,14 @@
 """The coordinator's state: the newest record of every key, indexes derived from them, and one term's memory.
 
-Three parts, told apart because they live differently:
+Three parts, kept apart because their lifetimes differ:
 
-- **the log part**, one map per kind of key. ``evolve`` folds records into it by one rule: a record
-  replaces
-  its key's record unless its (owner_rev, or epoch) is lower; nothing else is looked at. ``digest`` is of this part
-  only: replay of the full log, replay of the compacted one and the live state give the same.
-- **indexes** (index.py), kept by ``evolve`` along with the maps, so that no question costs all spans. They look at
-  several
+- **the log part**, one map per kind of key. ``evolve`` folds records into it by one rule: a record replaces its key's
+  record unless its (owner_rev, or epoch) is lower; nothing else is checked. ``digest`` covers this part only: replay
+  of the full log, replay of the compacted one and the live state give the same.
+- **indexes** (index.py), kept by ``evolve`` along with the maps, so that no query costs all spans. They read several
   keys, hence give the same for every order in which the topics are read, except the merged positions, which only grow.
-- **the term** (term.py): what this owner has seen that no record says. ``decide`` writes it, nothing else; it dies with
-  the term, as the loop's timers do.
+- **the term** (term.py): what this owner has seen that is in no record. Only ``decide`` writes it; it ends with the
+  term, as the loop's timers do.
 """
 
 import hashlib
@@ -53,11 +51,11 @@ from headgate.records.keys import (
 )
 
 LEASE_SECONDS_DEFAULT: Final = 5.0
-"""The default lease, until an owner's record has said another."""
+"""The default lease, until an owner's record contains another."""
 
 
 class PlacedRequest(msgspec.Struct, frozen=True):
-    """An operator's request and where it stands: its offset orders requests and names the feed it creates."""
+    """An operator's request and its position: its offset orders requests and names the feed it creates."""
 
     offset: int
     request: OperationRequested
@@ -65,13 +63,13 @@ class PlacedRequest(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class CoordinatorState:
-    """See the module's docstring. Tasks and progress are kept by span, because that is how they are asked for."""
+    """See the module's docstring. Tasks and progress are kept by span, because that is how they are looked up."""
 
     shard: int
     owner_rev: int = -1
     lease_seconds: float = LEASE_SECONDS_DEFAULT
     level: int = 1
-    """Schema level that the owner has announced: what a lower one cannot say is not decided (docs/adr/0008)."""
+    """Schema level that the owner has announced: what a lower one cannot express is not decided (docs/adr/0008)."""
     agents: dict[SessionId, AgentAnnounced] = field(default_factory=dict)
     answers: dict[SessionId, SyncAnswered] = field(default_factory=dict)
     ended: dict[SessionId, SessionEnded] = field(default_factory=dict)
@@ -90,14 +88,14 @@ class CoordinatorState:
         return session in self.agents and session not in self.ended
 
     def word_of_primary(self, key: SpanKey, record: SpanDispatched | None) -> TaskReported | None:
-        """What the primary of ``record`` reported last about this assignment; None if it has reported nothing yet."""
+        """The primary's last report about this assignment of ``record``; None if it has reported nothing yet."""
         if record is None or record.primary is None:
             return None
         word = self.tasks.get(key, {}).get((record.primary.agent, record.primary.session))
         return word if word is not None and is_word_of(record, word) else None
 
     def is_starting(self, session: SessionId) -> bool:
-        """The session lives and has not said yet that it can run anything; so no owner has given it anything."""
+        """The session lives and has not reported yet that it can run anything; so no owner has assigned it anything."""
         is_heard = session in self.answers or session in self.index.roles or session in self.index.words
         return self.is_live(session) and not is_heard
 
@@ -108,7 +106,7 @@ def new_state(shard: int) -> CoordinatorState:
 
 
 def evolve(state: CoordinatorState, key: Key, value: Record | None, offset: int) -> None:
-    """Adopt one record; a value whose type is not its key's says nothing and is passed over."""
+    """Adopt one record; a value whose type is not its key's is ignored."""
     if value is not None and type(value) is not key.record:
         return
     match key:
@@ -233,10 +231,10 @@ def _evolve_session(state: CoordinatorState, key: Any, value: Any) -> None:
 
 
 def start_counting(state: CoordinatorState) -> None:
-    """When a term begins: count what present primaries have said, on top of what checkpoints have said already.
+    """When a term begins: count what current primaries have reported, on top of what checkpoints already contain.
 
-    Not during replay: between topics there is no order, so a word could be met while an earlier record, in which its
-    speaker was still primary, has not been replaced yet.
+    Not during replay: records of different topics have no order, so a report could be read while an earlier record, in
+    which its sender was still primary, has not been replaced yet.
     """
     for name in sorted(state.index.feeds):
         state.index.feeds[name].forget_counts()
@@ -247,7 +245,7 @@ def start_counting(state: CoordinatorState) -> None:
 
 
 def _count_floor(state: CoordinatorState, name: str) -> None:
-    """What a checkpoint has said once is never taken back, unless it was another feed's under the same name."""
+    """The positions of a checkpoint are never taken back, unless it was another feed's under the same name."""
     feed, said = state.feeds.get(name), state.feed_progress.get(name)
     if feed is not None and said is not None and (said.feed_id, said.incarnation) == (feed.feed_id, feed.incarnation):
         for table, positions in said.positions.items():
@@ -255,10 +253,10 @@ def _count_floor(state: CoordinatorState, name: str) -> None:
 
 
 def _recount(state: CoordinatorState, key: SpanKey) -> None:
-    """Count what the span's primary has said of its progress (checkpoint.py uses what is counted here).
+    """Count the progress that the span's primary has reported (checkpoint.py uses what is counted here).
 
-    Only in a term, and only session *and* epoch of the primary. What a primary had done when it was followed by
-    another is in the positions it sealed with, which its successor's claim returns.
+    Only in a term, and only session *and* epoch of the primary. What an earlier primary had done is in the positions
+    it sealed with, which its successor's claim returns.
     """
     record, feed = state.spans.get(key), state.feeds.get(key.feed)
     if state.term is None or record is None or record.primary is None or feed is None or feed.feed_id != record.feed_id:
@@ -277,7 +275,7 @@ def digest(state: CoordinatorState) -> str:
     """SHA-256 over the log part, the same for the full log, the compacted one and the live state.
 
     Fields at their default are left out, so that it is also the same in a version that has added some (golden logs).
-    Not in it: owners' announcements (the loop's, not the machine's).
+    Owners' announcements are not included (they belong to the loop, not the machine).
     """
     total = hashlib.sha256()
     for name, key, record in _log_part(state):
@@ -287,7 +285,7 @@ def digest(state: CoordinatorState) -> str:
 
 
 def _log_part(state: CoordinatorState) -> Iterator[tuple[str, Any, msgspec.Struct]]:
-    """Kind, key and record of all that was folded, in an order that only depends on what is there."""
+    """Kind, key and record of everything that was folded, in an order that depends only on the contents."""
     for name in ("agents", "answers", "ended", "spans", "feeds", "feed_progress", "requests", "outcomes"):
         for key, record in sorted(getattr(state, name).items()):
             yield name, key, record

@@ -1,8 +1,7 @@
 """One owner's memory for one term: observations, requests and effects that are in no record.
 
-Which answers came live, whose timer runs, is the barrier open, what an operator's long request is still about.
-``decide`` writes it, nothing else; it dies with the term, as the loop's timers do, and a new owner makes its own from
-the records.
+Which answers came live, which timers run, whether the barrier is open, what is left of an operator's long request. Only
+``decide`` writes it; it ends with the term, as the loop's timers do, and a new owner makes its own from the records.
 """
 
 from collections import deque
@@ -21,14 +20,14 @@ SessionId = tuple[str, str]
 
 
 class TimerPurpose(msgspec.Struct, frozen=True):
-    """What a timer of this term was set for: ``kind`` says how ``subject`` is meant (machine.py)."""
+    """What a timer of this term was set for: ``kind`` determines the meaning of ``subject`` (machine.py)."""
 
     kind: str
     subject: Any
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """For whose role a span waits, and since when (monotonic)."""
+    """The role that a span waits for, and since when (monotonic)."""
 
     role: Assignment
     since: float
@@ -58,18 +57,18 @@ class Rebalance:
 
 @dataclass(slots=True)
 class Joiner:
-    """A session that is to get its share of the spans: since when nothing new was begun, and what it was offered."""
+    """A session that should get its share of the spans: since when nothing new was started, and what it was offered."""
 
     since: float
     offered: set[SpanKey] = field(default_factory=set)
     moving_count: int = 0
     failed_count: int = 0
-    """Of those offered: not there, and not on their way any more."""
+    """Of those offered: neither there nor on their way any more."""
 
 
 @dataclass(slots=True)
 class Spread:
-    """A request to spread one feed, or all: feeds that are still to come, and what has become of the others."""
+    """A request to spread one feed, or all: feeds that are still waiting, and the result of the others."""
 
     waiting: set[str]
     is_of_all: bool = False
@@ -96,46 +95,46 @@ class TermMemory:
     forgetting: set[str] = field(default_factory=set)
     """Feeds whose rows the service is removing from the sink."""
     discovering: set[str] = field(default_factory=set)
-    """Feeds whose source is being looked at again."""
+    """Feeds whose source is being checked."""
     unapplied: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Feed → what the last look at its source has found not applied (effects.py)."""
+    """Feed → what the last check of its source has found not applied (effects.py)."""
     complete: dict[str, tuple[frozenset[str], int]] = field(default_factory=dict)
-    """Feed → the spans that had applied everything at the last look at its source, and when that was (ms)."""
+    """Feed → the spans that had applied everything at the last check of its source, and when that was (ms)."""
     last_looks: dict[str, bool] = field(default_factory=dict)
-    """Feeds at their target that wait for a last look at their source; True once it has found nothing new."""
+    """Feeds at their target that wait for a last check of their source; True once it has found nothing new."""
     timers: dict[str, TimerPurpose] = field(default_factory=dict)
     drains: dict[SessionId, Drain] = field(default_factory=dict)
-    """Sessions whose spans leave on request, and those that are empty now and are given no others for a while."""
+    """Sessions whose spans leave on request, and those that are empty now and are assigned none for a while."""
     rebalances: dict[str, Rebalance] = field(default_factory=dict)
     """By feed: the request to spread its spans evenly that is under way."""
     spreads: dict[str, Spread] = field(default_factory=dict)
     """By request: the rebalances that it stands for."""
     met: set[SessionId] = field(default_factory=set)
-    """Sessions that have answered: who answers for the first time has joined (joining.py)."""
+    """Sessions that have answered: one that answers for the first time has joined (joining.py)."""
     joiners: dict[SessionId, Joiner] = field(default_factory=dict)
     is_even_due: bool = False
-    """The joiners' time has come, but nobody has looked at them yet."""
+    """The joiners' time has come, but they have not been checked yet."""
     resting: set[SpanKey] = field(default_factory=set)
-    """Spans whose move by a scheduler came to nothing lately."""
+    """Spans whose move by a scheduler failed recently."""
     loads: Loads = field(default_factory=Loads)
     starting: dict[SpanKey, Wait] = field(default_factory=dict)
-    """Spans whose primary is to begin, the longest first (waiting.py)."""
+    """Spans whose primary must start, the longest first (waiting.py)."""
     draining: dict[SpanKey, Wait] = field(default_factory=dict)
-    """Spans whose primary is to drain and seal, the longest first."""
+    """Spans whose primary must drain and seal, the longest first."""
     drained_at: dict[SessionId, float] = field(default_factory=dict)
-    """When a session that is to drain something has ended a drain last (monotonic)."""
+    """When a session that must drain something last ended a drain (monotonic)."""
     stops: dict[tuple[SpanKey, SessionId], float] = field(default_factory=dict)
-    """Who has to stop writing what before a span can be given out, and since when (monotonic), the longest first."""
+    """Which session must stop writing before a span can be assigned, and since when (monotonic), the longest first."""
     passed_over: dict[SessionId, dict[SpanKey, Epoch]] = field(default_factory=dict)
-    """Sessions that have overrun a wait for a span, up to which epoch: nobody waits for them there."""
+    """Sessions that have overrun a wait for a span, up to which epoch: the owner no longer waits for them there."""
     unreviewed: deque[SpanKey] = field(default_factory=deque)
-    """Spans still to be looked at, piece by piece: all when the term begins, and those of a session that is over."""
+    """Spans still to review, piece by piece: all when the term begins, and those of a session that has ended."""
     sweeping: dict[SessionId, deque[SpanKey]] = field(default_factory=dict)
-    """What is left of a sweep that is under way."""
+    """The rest of a sweep that is under way."""
     avoided: dict[SpanKey, SessionId] = field(default_factory=dict)
-    """Who had a span last and overran its time, or was refused by the sink: others come first."""
+    """The session that had a span last and overran its time, or was refused by the sink: others are preferred."""
     divisions: dict[tuple[str, str], str | None] = field(default_factory=dict)
-    """(feed, table) that is being divided otherwise: for which request, None for the split scheduler."""
+    """(feed, table) that is being divided differently: for which request, None for the split scheduler."""
     pauses: dict[tuple[str, str], str] = field(default_factory=dict)
     """(feed, table) that is being sealed because of a pause_table: for which request."""
     copies: dict[tuple[str, str], str] = field(default_factory=dict)

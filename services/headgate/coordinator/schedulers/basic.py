@@ -19,7 +19,7 @@ def place(
 
     ``writers_of`` names the undetermined sessions of a span (span_lifecycle.py). Without any, every agent may get it.
     A single one may get it back. With more, the span is skipped until they have stopped. ``avoided_of`` names sessions
-    that get a span only if nobody else can take it: they had it and never began, or they run another part of its
+    that get a span only if no other can take it: they had it and never started, or they run another part of its
     table, which was divided to be spread.
     """
     placed: dict[tuple[str, str], set[tuple[str, str]]] = {}

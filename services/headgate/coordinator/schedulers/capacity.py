@@ -12,7 +12,7 @@ TiCDC: ticdc#4831); 64 on 8 agents keep an owner's commits full all the same."""
 
 
 class SessionCapacity(msgspec.Struct, frozen=True):
-    """A session that may be given roles: how many it has, is still opening, and can have in all."""
+    """A session that may be assigned roles: how many it has, how many it is opening, and its limit."""
 
     session: tuple[str, str]
     roles: int
@@ -21,7 +21,7 @@ class SessionCapacity(msgspec.Struct, frozen=True):
 
     @property
     def free(self) -> int:
-        """Roles it can be given now."""
+        """Roles it can be assigned now."""
         return max(min(self.capacity - self.roles, STARTING_PER_AGENT_MAX - self.starting), 0)
 
 
@@ -52,7 +52,7 @@ class Capacity:
             del self._left[session]
 
     def least(self, *, other_than: Collection[tuple[str, str]] = ()) -> tuple[str, str] | None:
-        """The least loaded session with free capacity that is none of ``other_than``; None if there is none."""
+        """The least loaded session with free capacity that is not in ``other_than``; None if there is none."""
         passed_over = []
         found = None
         while self._heap and found is None:
@@ -69,24 +69,24 @@ class Capacity:
 
 
 MOVING_PER_FEED_MAX: Final = 64
-"""Spans of one feed on their way at the same time: each is open at two agents until then, which is
-memory and connections for nothing; as many as one agent opens at a time keep it busy."""
+"""Spans of one feed on their way at the same time: until they arrive each is open at two agents, which costs memory and
+connections; as many as one agent opens at a time keep it busy."""
 
 
 class FeedQuota:
-    """How many more spans of each feed may be set moving; ``moving_count`` says how many are."""
+    """How many more spans of each feed may start to move; ``moving_count`` returns how many are moving."""
 
     def __init__(self, moving_count: Callable[[str], int]) -> None:
-        """Nothing is asked before a feed is."""
+        """A feed's count is read on first use."""
         self._moving_count = moving_count
         self._left: dict[str, int] = {}
 
     def has(self, feed: str) -> bool:
-        """Whether another may go."""
+        """Whether another span may start to move."""
         if feed not in self._left:
             self._left[feed] = MOVING_PER_FEED_MAX - self._moving_count(feed)
         return self._left[feed] > 0
 
     def take(self, feed: str) -> None:
-        """One more goes; ``has`` has been asked."""
+        """Count one more moving span; call ``has`` first."""
         self._left[feed] -= 1

@@ -1,15 +1,15 @@
 """The interface of a scheduler: its name, when it is called, and what it proposes.
 
-    view of the round ──▶ propose ──▶ moves ──▶ begun by the core, one after the other
+    view of the round ──▶ propose ──▶ moves ──▶ started by the core, one after the other
 
-The schedulers of a coordinator are asked in their order, and the first whose proposals can be begun has the round: what
-follows would take its capacity. They are asked again at every input, and heartbeats are inputs. A scheduler remembers
-nothing: what it proposed and could not be begun it may propose again, and what an owner has to remember of its own is
-the core's (term.py). So whatever a scheduler proposes, no span gets a second writer: a move that is not possible
-when its turn comes is skipped.
+A coordinator calls its schedulers in their order, and the first whose proposals can be started has the round: the next
+ones would take its capacity. They are called again at every input, and heartbeats are inputs. A scheduler keeps no
+state: it may propose again what could not be started, and what an owner has to remember for it is kept by the core
+(term.py). So whatever a scheduler proposes, no span gets a second writer: a move that is impossible when its turn comes
+is skipped.
 
-Another package adds one by an entry point of the group ``headgate.schedulers``; HEADGATE_SCHEDULERS says which there
-are, in which order.
+Another package adds one by an entry point of the group ``headgate.schedulers``; HEADGATE_SCHEDULERS lists the
+schedulers in their order.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -28,14 +28,14 @@ SessionId: TypeAlias = tuple[str, str]
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A span goes to a session: given to it if nobody has the span, else handed over by who has it."""
+    """A span goes to a session: assigned to it if no agent has the span, else handed over by the present one."""
 
     key: SpanKey
     target: SessionId
 
 
 class Division(msgspec.Struct, frozen=True):
-    """A table is divided into so many spans, or made whole (1). It is begun if nothing else is happening to it."""
+    """A table is divided into so many spans, or made whole (1). It is started if nothing else happens to the table."""
 
     feed: str
     table: str
@@ -46,7 +46,7 @@ Proposal: TypeAlias = Move | Division
 
 
 class Heat(StrEnum):
-    """How busy a table is, beside what can be done about it."""
+    """How busy a table is, in view of what can be done about it."""
 
     HOT = "hot"
     COLD = "cold"
@@ -54,7 +54,7 @@ class Heat(StrEnum):
 
 
 class TableLoad(msgspec.Struct, frozen=True, order=True):
-    """A table as measured: bytes per second of all its spans, how many these are, how many it could be."""
+    """A table as measured: bytes per second of all its spans, how many spans it has, how many it could have."""
 
     feed: str
     table: str
@@ -64,11 +64,11 @@ class TableLoad(msgspec.Struct, frozen=True, order=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """How busy everything was in the round of measuring that is just over: bytes per second.
+    """How busy everything was in the last round of measuring: bytes per second.
 
-    ``loads``: of every session that may be given spans. ``movable``: of its spans that can be moved now. ``tables``: by
-    (feed, table). ``last_busiest`` is the session that was too busy when that was last judged, ``streak`` how often in
-    a row it had been. ``heats``: by (feed, table), and in how many rounds in a row.
+    ``loads``: of every session that may be assigned spans. ``movable``: of its spans that can be moved now. ``tables``:
+    by (feed, table). ``last_busiest`` is the session that was too busy when that was last judged, ``streak`` for how
+    many rounds in a row. ``heats``: by (feed, table), and for how many rounds in a row.
     """
 
     loads: Mapping[SessionId, float]
@@ -86,37 +86,37 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class View(Protocol):
-    """What a scheduler sees in one round. Nothing is changed through it but what capacity and quota have left."""
+    """What a scheduler sees in one round. Schedulers change nothing through it except remaining capacity and quota."""
 
     @property
     def capacity(self) -> Capacity:
-        """How much each session can take: a move takes of it."""
+        """How much each session can take: each move uses some of it."""
         ...
 
     @property
     def quota(self) -> FeedQuota:
-        """How many spans of each feed may be set moving: one that is handed over takes of it."""
+        """How many spans of each feed may start to move: each hand-over uses some of it."""
         ...
 
     @property
     def measured(self) -> Measured | None:
-        """How busy everything is, for a scheduler that is asked when that is measured; else None."""
+        """How busy everything is, for a scheduler that is called after a round of measuring; else None."""
         ...
 
     def needy(self) -> Iterable[SpanKey]:
-        """Spans that nobody has and somebody should, in order, those given to nobody who may still write them."""
+        """Spans that have no agent and need one, in order, except those that must wait for another writer to stop."""
         ...
 
     def writers_of(self, key: SpanKey) -> Sequence[SessionId]:
-        """Sessions that may still write the span: with one of them only this one can have it, with more nobody."""
+        """Sessions that may still write the span: if there is one, only it can have the span; if more, none can."""
         ...
 
     def avoided_of(self, key: SpanKey) -> Collection[SessionId]:
-        """Sessions that should have the span only if nobody else can take it."""
+        """Sessions that should have the span only if no other can take it."""
         ...
 
     def targets(self) -> Sequence[SessionId]:
-        """Sessions that may be given spans, in order."""
+        """Sessions that may be assigned spans, in order."""
         ...
 
     def is_target(self, session: SessionId) -> bool:
@@ -128,7 +128,7 @@ class View(Protocol):
         ...
 
     def counts(self) -> Mapping[SessionId, int]:
-        """Spans of every target; those on their way to a joiner only with it."""
+        """Spans of every target; those on their way to a joiner count only there."""
         ...
 
     def spans_of(self, session: SessionId) -> Iterable[SpanKey]:
@@ -140,11 +140,11 @@ class View(Protocol):
         ...
 
     def plans(self) -> Iterable[tuple[str, Sequence[tuple[SpanKey, SessionId]]]]:
-        """(feed, what is still to be moved, to whom) of feeds to be spread evenly on request, in order."""
+        """(feed, its remaining moves with their targets) of feeds to spread evenly on request, in order."""
         ...
 
     def joiners(self) -> Mapping[SessionId, int]:
-        """Sessions that are to get their share, and how many spans each can be sent now."""
+        """Sessions that should get their share, and how many spans each can be sent now."""
         ...
 
     def may_join(self, key: SpanKey, joiner: SessionId) -> bool:
@@ -153,20 +153,20 @@ class View(Protocol):
 
 
 class Asked(StrEnum):
-    """What has to be so for a scheduler to be asked in a round."""
+    """The condition under which a scheduler is called in a round."""
 
     ALWAYS = "always"
-    """Nothing: it is asked after every input, and has to be cheap."""
+    """None: it is called after every input, and has to be cheap."""
     NEEDED = "needed"
-    """A span may want an agent."""
+    """A span may need an agent."""
     LEAVING = "leaving"
     """A session is stopping, or being emptied."""
     SPREADING = "spreading"
     """An operator asked to spread a feed evenly, and no agent is leaving."""
     JOINING = "joining"
-    """It is time to look at sessions that are to get their share; nobody is leaving, no feed is being spread."""
+    """It is time to check the sessions that should get their share; no agent is leaving, no feed is being spread."""
     MEASURED = "measured"
-    """A round of measuring loads is over, with nothing on its way to a joiner or from one who leaves."""
+    """A round of measuring loads is over, and nothing is on its way to a joiner or from an agent that leaves."""
 
 
 class Scheduler(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,8 +17,9 @@ def leave(
 ) -> Iterator[tuple[SpanKey, tuple[str, str]]]:
     """(span, target) for replicating spans of sessions on their way out, while there is capacity.
 
-    With nobody else there the spans stay: a table on an agent that is going is better than a table nowhere. A feed that
-    has its fill of moves ends the walk, so that its cost is that of the moves under way, not of all the spans.
+    If no other session is there the spans stay: a table on an agent that is leaving is better than a table on none. A
+    feed that has reached its limit of moves ends the walk, so that its cost is that of the moves under way, not of all
+    spans.
     """
     for session in leaving:
         for key in spans_of(session):

@@ -1,10 +1,9 @@
 """Even: an agent that joins or returns gets spans from agents that have more, a few at a time.
 
-By number: what it will have to carry nobody knows before it has it; whoever turns out too busy is relieved by load
-(balance.py), which rests while spans are on their way to a joiner. It cannot go back and forth. Spans go to a joiner
-only, never beyond the even share, and only from sessions that hold two more than it does, so that every move leaves the
-numbers closer together; a span is offered to a joiner once; and a joiner that has had its share is none any more, for
-the rest of its life.
+By number, because its future load is unknown; an agent that turns out too busy is relieved by load (balance.py), which
+pauses while spans are on their way to a joiner. Moves cannot go back and forth: spans go to a joiner only, never beyond
+the even share, and only from sessions that hold two more than it does, so that every move brings the numbers closer
+together. A span is offered to a joiner once. A session that has had its share never becomes a joiner again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,26 +13,26 @@ from headgate.coordinator.schedulers.contract import Asked, Move, Scheduler, Vie
 from headgate.records.keys import SpanKey
 
 JOINED_SECONDS: Final = 10.0
-"""From an agent's joining to its first table from others: several that start together have come by then, and who ends
-again at once costs nobody anything."""
+"""From an agent's joining to its first table from others: several that start together have joined by then, and one that
+ends again at once causes no moves."""
 
 EVEN_SECONDS: Final = 2.0
-"""Between two looks: a move takes about a second."""
+"""Between two checks: a move takes about a second."""
 
 MOVING_PER_JOINER_MAX: Final = 4
-"""Spans on their way to one joiner at a time: each rests for a moment while it is handed over. So a hundred are moved
-in about a minute, and no feed stands still for it."""
+"""Spans on their way to one joiner at a time: each pauses for a moment while it is handed over. So a hundred are moved
+in about a minute, and no feed pauses as a whole."""
 
 FAILURES_MAX: Final = 3
-"""Moves to a joiner that came to nothing, after which it is left alone: what kept it from them (no way to the source,
-no rights at the sink) keeps it from the next ones, each of which costs a minute."""
+"""Failed moves to a joiner after which it is left alone: the cause (no way to the source, no rights at the sink) would
+fail the next ones, too, each of which costs a minute."""
 
 JOIN_SECONDS_MAX: Final = 300.0
-"""How long a joiner is waited for while nothing can be moved to it (its feeds start, fail, are moved otherwise)."""
+"""How long a joiner is kept while nothing can be moved to it (its feeds start, fail, are moved for other reasons)."""
 
 
 def has_share(session: tuple[str, str], counts: Mapping[tuple[str, str], int]) -> bool:
-    """Whether the session holds the even share already. ``counts``: spans of every session that may be given roles."""
+    """Whether the session holds the even share. ``counts``: spans of every session that may be assigned roles."""
     return counts[session] >= sum(counts.values()) // len(counts)
 
 
@@ -45,7 +44,7 @@ def fill(
 ) -> list[tuple[SpanKey, tuple[str, str]]]:
     """(span, joiner) for each span to move now. ``joiners``: how many spans each can take now.
 
-    The fullest give first, in the order of their spans; of equals the first by name.
+    The fullest sessions give first, in the order of their spans; of equals the first by name.
     """
     left, moves = dict(counts), list[tuple[SpanKey, tuple[str, str]]]()
     for joiner, room in sorted(joiners.items()):
@@ -67,7 +66,7 @@ def _next(
     may_go: Callable[[SpanKey, tuple[str, str]], bool],
     taken: Mapping[SpanKey, tuple[str, str]],
 ) -> tuple[SpanKey, tuple[str, str]] | None:
-    """The next span and who gives it, None if there is none."""
+    """The next span and the session that gives it; None if there is none."""
     for giver in sorted(left, key=lambda session: (-left[session], session)):
         if left[giver] - left[joiner] < 2:
             return None

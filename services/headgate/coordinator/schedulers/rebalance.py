@@ -12,8 +12,8 @@ def spread(
 ) -> list[tuple[SpanKey, tuple[str, str]]]:
     """(span, target): the fewest moves that make the numbers even, in the spans' order.
 
-    ``held`` says who has which span now; spans of a session that is no target are somebody else's to place. Those who
-    hold most may keep the one more that a division leaves over, so that nothing is moved for it.
+    ``held``: which session has which span now; spans of a session that is not a target are placed by other schedulers.
+    Sessions that hold most may keep the one more that a division leaves over, so that nothing is moved for it.
     """
     spans_of: dict[tuple[str, str], list[SpanKey]] = {session: [] for session in sorted(targets)}
     for key, session in sorted(held):
@@ -30,7 +30,7 @@ def spread(
 
 
 def _propose(view: View) -> tuple[Move, ...]:
-    """The next moves of each feed's plan, in order: what cannot move now is left out, a full target is waited for."""
+    """The next moves of each feed's plan, in order: skip what cannot move now, wait for a target that is full."""
     moves: list[Move] = []
     for feed, plan in view.plans():
         for key, target in plan:

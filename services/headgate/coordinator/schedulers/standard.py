@@ -1,6 +1,6 @@
 """The default schedulers of a coordinator, in the order in which they are called.
 
-The order is that of TiCDC's scheduler v3, with even and split added. An operator's move is begun when it is asked for.
+The order is that of TiCDC's scheduler v3, with even and split added. An operator's move is started when requested.
 """
 
 from typing import Final

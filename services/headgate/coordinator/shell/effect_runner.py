@@ -1,8 +1,8 @@
 """Executes the coordinator's effects: resolves new feeds at brokers and databases, and cleans up removed ones.
 
-Every check is made before a feed is accepted, because afterwards there is nobody to tell: sources exist, tables exist
-with keys and rights, no two topics go to one table. What is wrong is refused with its reason; what only cannot be
-asked now (our own broker is away) is reported as failed, and is requested again.
+Every check is made before a feed is accepted, because afterwards no client waits for the result: sources exist, tables
+exist with keys and rights, no two topics go to one table. Problems are refused with their reason. What only cannot be
+checked now (Headgate's own broker is down) is reported as failed, and is requested again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -67,15 +67,15 @@ __all__ = ["FeedWork", "crashed", "server_of_effect"]
 
 
 def server_of_effect(effect: Any) -> str:
-    """The sink server that an effect may have to wait for; empty where its feed's description does not say one."""
+    """The sink server that an effect may have to wait for; empty if its feed's description does not name one."""
     try:
         return server_of(parse_feed(effect.spec).sink)
-    except (FeedSpecError, SinkRefusedError):  # whoever runs the effect says what is wrong
+    except (FeedSpecError, SinkRefusedError):  # running the effect reports what is wrong
         return ""
 
 
 def crashed(effect: Any, reason: str) -> FeedRefused | EffectFailed:
-    """What an effect ends with that met a bug: whoever asked is told, and only a clean-up is tried again."""
+    """The result of an effect that met a bug: the client gets an error, and only a clean-up is retried."""
     return EffectFailed(reason) if isinstance(effect, ForgetFeed) else FeedRefused(reason)
 
 
@@ -84,7 +84,7 @@ LATE_MS: Final = 10_000
 
 LATE_MS_SHARED: Final = 30_000
 """The same where a table's position follows late: in a topic of several tables it may be behind others' changes for ten
-seconds, in a change log behind what is no stream's any more."""
+seconds, in a change log behind records that no longer belong to any stream."""
 
 
 _Start = Literal["earliest", "latest"] | int | dict[str, StartOffsets]
@@ -96,11 +96,11 @@ class StartIncompleteError(Exception):
 
 
 class StartImpossibleError(Exception):
-    """The feed cannot go on from the time asked for."""
+    """The feed cannot resume from the requested time."""
 
 
 class _Checked(msgspec.Struct, frozen=True):
-    """``spec`` has the sink's one spelling of its address, ``sink_id`` is what the sink calls itself."""
+    """``spec`` has the sink's normalized address, ``sink_id`` is the sink's own identity."""
 
     spec: FeedSpec
     sink_id: str | None
@@ -111,7 +111,7 @@ class _Checked(msgspec.Struct, frozen=True):
 class FeedWork:
     """Runs ResolveFeed, ResolveStart, DiscoverTables and ForgetFeed; may be called from several threads.
 
-    ``cluster_id`` is the log's identity, ``own_prefix`` that of the control topics, which are no sources.
+    ``cluster_id`` is the log's identity, ``own_prefix`` that of the control topics, which cannot be sources.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class FeedWork:
         change_logs: ChangeLogs | None = None,
         now_ms: Callable[[], int] = wall_ms,
     ) -> None:
-        """``change_logs``: who knows of generations; without it no feed can read a change log.
+        """``change_logs`` knows the generations; without it no feed can read a change log.
 
         ``now_ms``: the time by the broker's clock.
         """
@@ -183,7 +183,7 @@ class FeedWork:
         )
 
     def _check(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> _Checked:
-        """All that is checked of tables before they are a feed's, when it is created and when they join it later.
+        """Check tables before they become a feed's, when it is created and when they join it later.
 
         Raises FeedSpecError, SourceError, SinkError, SchemasUnavailableError.
         """
@@ -235,11 +235,11 @@ class FeedWork:
         return self._with_unapplied(spec, effect, told)
 
     def _with_unapplied(self, spec: FeedSpec, effect: DiscoverTables, told: TablesDiscovered) -> TablesDiscovered:
-        """With the spans whose oldest change has waited for long, and those that have applied everything."""
+        """Add the spans whose oldest change has waited for long, and those that have applied everything."""
         looked_ms = self._now_ms()
         try:
             found = self._watch.look(effect.feed_id, effect.spans, effect.reached)
-        except SourceError:  # what is wrong with the source is said by who reads it, and by the look itself
+        except SourceError:  # problems with the source are reported by its reader, and by the check itself
             return told
         source = spec.source
         follows_late = bool(source.tables) or source.change_log is not None
@@ -249,7 +249,7 @@ class FeedWork:
         return replace(told, unapplied=unapplied, complete=found.complete, looked_ms=looked_ms)
 
     def _without_change_logs(self, joined: tuple[SpanPlan, ...]) -> tuple[tuple[SpanPlan, ...], tuple[str, ...]]:
-        """The tables whose topic is no change log's, and what is wrong with the others."""
+        """The tables whose topic does not belong to a change log, and a notice for each of the others."""
         names = self._change_logs.names_by_topic() if joined and self._change_logs is not None else {}
         wrong = [plan.topic for plan in joined if plan.topic in names]
         return (
@@ -286,8 +286,8 @@ class FeedWork:
     def _as_they_are(self, spans: tuple[SpanPlan, ...]) -> tuple[SpanPlan, ...]:
         """The plans of whole tables with the ids of the topics as they are now.
 
-        A topic that was made again may have another number of partitions, which is its table's from now on: nothing of
-        it has been applied, so no order is lost. Raises TopicReplacedError where the table is divided, and
+        A topic that was re-created may have another number of partitions, which is its table's from now on: nothing of
+        it has been applied, so no order is lost. Raises TopicReplacedError if the table is divided, and
         TopicMissingError.
         """
         plans = wholes(spans)
@@ -345,10 +345,10 @@ class FeedWork:
         return replace(plan, start=given.offsets)
 
     def _check_sink(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: Mapping[str, Seen]) -> _Checked:
-        """What is found at the sink, with warnings on its tables.
+        """Check the sink, and return its findings with warnings on its tables.
 
-        Raises SinkError, also where a feed that runs holds a table (under whatever address), and where the sink is the
-        source; SourceError.
+        Raises SinkError, also where a running feed holds a table (under any address), and where the sink is the source;
+        SourceError.
         """
         spec = spec.model_copy(update={"sink": same_sink(spec.sink)})
         missing = self._missing(spec, spans)
@@ -369,7 +369,7 @@ class FeedWork:
     def _shapes(
         self, spec: FeedSpec, spans: tuple[SpanPlan, ...]
     ) -> tuple[str | None, dict[str, TableShape], list[str]]:
-        """What the sink calls itself, its tables, and warnings of what fires on their rows. Raises SinkError."""
+        """The sink's identity, its tables, and warnings about triggers on their rows. Raises SinkError."""
         # No row at the sink is this feed's: a new one has none, one that is updated has sealed them all.
         nobody = FeedIdentity(self._cluster_id, "", spec.feed)
         sink_id: str | None = None
@@ -397,8 +397,8 @@ class FeedWork:
     def _check_circle(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], sink: SelfAware) -> None:
         """Raise CircleError where the feed would write into the tables that its own changes come from.
 
-        Noticed is: Debezium's events name the very database and table that the sink has, and the sink publishes that
-        table to a logical replication slot. Not noticed: other formats, a source without recent events, a circle over
+        Detected: Debezium's events name the very database and table that the sink has, and the sink publishes that
+        table to a logical replication slot. Not detected: other formats, a source without recent events, a circle over
         several feeds, a source that is not read by logical replication (a connector that polls).
         """
         if spec.sink.not_the_source or not FORMATS[spec.source.format].tells_origin:

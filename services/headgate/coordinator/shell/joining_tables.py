@@ -1,9 +1,9 @@
 """Checks whether new tables may join a running feed, in the same way as at its creation.
 
 A topic in another format, or one that the feed itself writes, is left out: the feed could never apply it, and its
-checkpoint would wait for it for ever. A table that the sink lacks or refuses joins all the same: its agent reports the
-error and retries, and until then the checkpoint does not pass the table. A topic without records shows no format, so
-its table waits for the first one.
+checkpoint would wait for it without limit. A table that the sink lacks or refuses joins all the same: its agent reports
+the error and retries, and until then the checkpoint does not pass the table. A topic without records shows no format,
+so its table waits for the first one.
 """
 
 import time
@@ -19,7 +19,7 @@ from headgate.sources.offsets import SourceError, SourceUnreachableError
 from headgate.sources.preview import FormatMismatchError
 
 CHECKS_MAX: Final = 50
-"""Checks in one look at a feed's source. Each opens a session at the sink and reads the newest records, some 50 ms."""
+"""Checks per pass over a feed's source. Each opens a session at the sink and reads the newest records, some 50 ms."""
 
 LEFT_OUT_SECONDS: Final = 60.0
 """Until a topic that was left out is checked again: a stray topic in another format stays one."""
@@ -66,7 +66,7 @@ class JoiningTables:
 
 
 class _Look:
-    """One look: what fails together is halved until it is one table."""
+    """One pass over a source: plans that fail together are halved until each failure is one table."""
 
     def __init__(self, check: Check) -> None:
         self._check = check
@@ -112,7 +112,7 @@ class _Look:
             self.warnings[f"{WARNING}table {plan.table} has joined, but {error.code}: {error}"] = None
 
     def not_yet(self) -> tuple[str, ...]:
-        """Notices about topics that have no records, or could not be checked in this look."""
+        """Notices about topics that have no records, or could not be checked this time."""
         why = self._waits_for or f"only {CHECKS_MAX} checks are made at a time"
         told = []
         if self._empty:

@@ -73,7 +73,7 @@ class CoordinatorMetrics(OwnerObserver[CoordinatorState], Collector):
 
 
 def figures_of(state: CoordinatorState, name: str) -> FeedFigures:
-    """The feed's numbers, as its records say. Costs no more than the tables that do not get on."""
+    """The feed's numbers, from its records. The cost is proportional to the tables that make no progress."""
     feed, index = state.feeds[name], state.index.feed(name)
     if feed.state is FeedState.FAILED or feed.error_code == PARTITIONS_GROWN:
         given_up = max(1, len(index.waiting)) if feed.wanted is WantedState.RUNNING else max(1, len(feed.spans))

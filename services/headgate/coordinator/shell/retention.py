@@ -1,6 +1,6 @@
 """Removes dead letters that are older than their feed's ``deadletter_retention_days``.
 
-Each shard's owner does it for its own shard, beside its role: nothing is decided by dead letters, so the machine does
+Each shard's owner does it for its own shard, beside its role: no decision depends on dead letters, so the machine does
 not know of them. Two owners at once, at a take-over, write the same tombstones twice.
 """
 
@@ -34,7 +34,7 @@ DEFAULT_DAYS: Final = FeedSpec.model_fields["deadletter_retention_days"].default
 class DeadLetterRetention:
     """Sweeps the shards that ``owned`` names, until stopped.
 
-    ``why_not`` says why nothing can be removed, None if it can.
+    ``why_not`` returns why nothing can be removed, None if it can.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class DeadLetterRetention:
 
 
 def expired(found: DeadLetters, days: Mapping[str, int | None], now_ms: int) -> set[DeadLetterKey]:
-    """Dead letters that are older than their feed keeps them. ``days``: per feed that exists; None is for ever."""
+    """Dead letters older than their feed's retention. ``days``: per existing feed; None keeps them without limit."""
     return {
         key
         for key, letter in found.current.items()

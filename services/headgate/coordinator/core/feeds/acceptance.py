@@ -1,11 +1,11 @@
 """Acceptance of a feed: its spec is resolved and recorded when it is created, updated or repositioned.
 
-The machine knows neither brokers nor sinks. It accepts the request, asks for an effect, and decides on its result, for
-much may have happened since: the name taken, the feed resumed, the request taken back.
+The machine knows neither brokers nor sinks. It accepts the request, asks for an effect, and decides on its result.
+Much may have happened since: the name taken, the feed resumed, the request withdrawn.
 
-- **update**: only while the feed is stopped, when no agent runs any of it. What a feed is (FIXED) cannot change; tables
-  may join, none may leave. The record's ``revision`` grows, so that nobody starts with an older spec.
-- **rewind** (resume from somewhere): only while stopped. The record's ``incarnation`` grows; a claim of a higher
+- **update**: only while the feed is stopped, when no agent runs any of it. What defines a feed (FIXED) cannot change;
+  tables may join, none may leave. The record's ``revision`` grows, so that no agent starts with an older spec.
+- **rewind** (resume from a position): only while stopped. The record's ``incarnation`` grows; a claim of a higher
   incarnation sets the sink's positions to the new start offsets (sinks/contract.py), and the checkpoint starts again.
 """
 
@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 EFFECT_RETRY_SECONDS: Final = 5.0
-"""Pause before an effect that could not be run is asked for again."""
+"""Pause before an effect that could not be run is requested again."""
 
 FIXED: Final = (
     ("feed",),
@@ -80,11 +80,11 @@ FIXED: Final = (
     ("sink", "connection"),
     ("sink", "table"),
 )
-"""Options that an update may not change: they say what the feed is, or were used up when it was accepted."""
+"""Options that an update may not change: they define the feed, or were used up when it was accepted."""
 
 
 def create(draft: Draft, request: str, requested: OperationRequested) -> None:
-    """Start a create_feed: resolve what it means."""
+    """Start a create_feed: resolve its spec."""
     try:
         check_name("feed", requested.feed)
     except InvalidNameError as error:
@@ -123,7 +123,7 @@ def why_name_taken(draft: Draft, request: str, name: str) -> str | None:
 
 
 def update(draft: Draft, request: str, requested: OperationRequested) -> None:
-    """Start an update_feed: resolve what the new spec means."""
+    """Start an update_feed: resolve the new spec."""
     feed = draft.feed(requested.feed)
     reason = no_such_feed(draft, requested.feed) if feed is None else _why_not_stopped(feed, requested.feed, "updated")
     if reason is None and requested.spec is None:
@@ -136,7 +136,7 @@ def update(draft: Draft, request: str, requested: OperationRequested) -> None:
 
 
 def _resolve(request: str, requested: OperationRequested, feed: FeedRecorded | None) -> ResolveFeed:
-    """What has to be found out. A feed that is updated keeps the spans that it has."""
+    """The effect that resolves the request. A feed that is updated keeps its spans."""
     is_update = requested.kind is OperationKind.UPDATE_FEED
     return ResolveFeed(
         request, requested.feed, requested.spec or "", () if feed is None or not is_update else feed.spans
@@ -172,7 +172,7 @@ def _why_not_rewound(feed: FeedRecorded, name: str) -> str | None:
 
 
 def ask_again(draft: Draft, request: str) -> None:
-    """Ask once more for what an accepted request waits for; nothing if it does not wait any more."""
+    """Request again the effect that an accepted request waits for; do nothing if it no longer waits."""
     placed, outcome = draft.state.requests.get(request), draft.outcome(request)
     if placed is None or outcome is None or outcome.status is not OutcomeStatus.ACCEPTED:
         return
@@ -187,7 +187,7 @@ def ask_again(draft: Draft, request: str) -> None:
 
 
 def finish(draft: Draft, effect: ResolveFeed | ResolveStart, result: Any) -> None:
-    """The service's answer. Of a request that was taken back, or answered in the meantime, nothing becomes."""
+    """Handle the service's result. It is ignored if the request was withdrawn or settled in the meantime."""
     placed, outcome = draft.state.requests.get(effect.request), draft.outcome(effect.request)
     if placed is None or outcome is None or outcome.status is not OutcomeStatus.ACCEPTED:
         return
@@ -225,7 +225,7 @@ def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int
 
 
 def _made(draft: Draft, request: str, result: FeedResolved, offset: int) -> FeedRecorded:
-    """The record of a new feed, without what the log's schema level does not tell."""
+    """The record of a new feed, without the fields that the log's schema level does not contain."""
     told = FeedRecorded(
         feed_id=f"{draft.state.shard}-{offset}",
         owner_rev=draft.term.owner_rev,
@@ -246,7 +246,7 @@ def _made(draft: Draft, request: str, result: FeedResolved, offset: int) -> Feed
 
 
 def why_not_created(draft: Draft, request: str, name: str, result: FeedResolved) -> str | None:
-    """Why there cannot be such a feed; None if there can."""
+    """Why this feed cannot be created; None if it can."""
     reason = why_name_taken(draft, request, name) or _why_not(draft, name, result)
     return reason or waits_for_upgrade(draft, _made(draft, request, result, 0))
 
@@ -277,7 +277,7 @@ def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
 
 
 def why_not_updated(draft: Draft, name: str, result: FeedResolved) -> str | None:
-    """Why the feed cannot become what its new spec means; None if it can."""
+    """Why the feed cannot be updated to its new spec; None if it can."""
     feed = draft.feed(name)
     if feed is None:
         return no_such_feed(draft, name)
@@ -285,7 +285,7 @@ def why_not_updated(draft: Draft, name: str, result: FeedResolved) -> str | None
 
 
 def why_not_changed(draft: Draft, name: str, result: FeedResolved) -> str | None:
-    """Why the feed could not become what its new spec means even if it were stopped; None if it could."""
+    """Why the feed could not be updated to its new spec even if it were stopped; None if it could."""
     feed = draft.feed(name)
     if feed is None:
         return no_such_feed(draft, name)

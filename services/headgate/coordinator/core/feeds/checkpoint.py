@@ -1,14 +1,15 @@
 """The checkpoint of a feed: the minimum over all of its spans, and what holds it back.
 
-It never goes back within an incarnation, and a span that nobody replicates or of which nothing is known yet holds it
-where it is: so does a hole, partitions whose old span is being sealed while the new one waits. Positions are by table,
-and go on as they are when it is divided. What it is made of is counted as records come in (state.py, index.py); here it
-is written down, at most once a second per feed and only if something has changed, so an idle feed costs nothing.
+It never goes back within an incarnation. A span that no agent replicates, or of which nothing is known yet, holds it
+where it is. So does a hole: partitions whose old span is being sealed while the new one waits. Positions are by table,
+and stay as they are when it is divided. Their parts are counted as records come in (state.py, index.py). This module
+writes the checkpoint, at most once a second per feed and only if something has changed, so an idle feed costs nothing.
 
-A span that is moved, lost, or divided otherwise in the second before a new owner comes may be further, at the sink,
-than this record says: the new owner counts the words of present primaries only (a word does not say which incarnation
-it is of), and the next one's claim brings what was sealed. It says less than the truth, never more. Where no next one
-comes, because the feed has stopped or ended, the last positions are written with that (feed_lifecycle.py).
+A span that is moved, lost, or divided differently in the second before a new owner starts may be further, at the sink,
+than this record shows: the new owner counts only the reports of current primaries (a report does not contain its
+incarnation), and the next one's claim brings what was sealed. The record shows less than the truth, never more. Where
+no primary follows, because the feed has stopped or ended, the last positions are written at that point
+(feed_lifecycle.py).
 """
 
 from collections.abc import Mapping
@@ -29,24 +30,24 @@ CHECKPOINT_SECONDS: Final = 1.0
 """Pace of a feed's checkpoint: a person sees it move; agents report at the same pace."""
 
 POSITIONS_SPANS_MAX: Final = 1_000
-"""Most spans whose positions are summed up in a feed's own record: beyond, it would come near Kafka's 1 MiB limit, and
-``positions`` is empty; each span's stand in its own records on the checkpoint topic."""
+"""Most spans whose positions are combined in a feed's own record: beyond, it would come near Kafka's 1 MiB limit, and
+``positions`` is empty; each span's positions are in its own records on the checkpoint topic."""
 
 
 UNAPPLIED_SPANS_MAX: Final = 1_000
-"""Spans that do not get on which a feed's record names, those that have waited longest: as for positions."""
+"""Most spans without progress that a feed's record names, those that have waited longest: as for positions."""
 
 
 def note_change(draft: Draft, feed: str) -> None:
-    """Something of the feed has changed: look at its checkpoint within a second."""
+    """Something of the feed has changed: check its checkpoint within a second."""
     if not draft.has_timer("checkpoint", feed):
         draft.set_timer("checkpoint", feed, CHECKPOINT_SECONDS)
 
 
 def write(draft: Draft, name: str) -> int | None:
-    """Write the feed's checkpoint if it says anything new; up to which ts all its spans are complete, if that is known.
+    """Write the feed's checkpoint if it has changed. Return the ts up to which all its spans are complete, if known.
 
-    That may be less than what was said before: of a table that has joined since nothing is known yet.
+    That may be less than what was reported before: nothing is known yet of a table that has joined since.
     """
     state, feed = draft.state, draft.feed(name)
     if feed is None:
@@ -82,14 +83,14 @@ def _positions(index: FeedIndex) -> dict[str, Positions]:
 
 
 def _never_back(least: int | None, before: int | None) -> int | None:
-    """While a span is missing, what was said before."""
+    """The greater of both; while a span is missing, the value reported before."""
     if least is None or before is None:
         return before if least is None else least
     return max(before, least)
 
 
 def _unapplied(draft: Draft, name: str, index: FeedIndex, said: FeedProgressed | None) -> dict[str, int]:
-    """What the last look at the source found; before the first one of this term, what was said before."""
+    """Result of the last check of the source; before the first one of this term, what was reported before."""
     before = {} if said is None else said.unapplied or {}
     found = draft.term.unapplied.get(name, before)
     worst = sorted((append_ms, span) for span, append_ms in found.items() if span in index.plans)[:UNAPPLIED_SPANS_MAX]
@@ -97,7 +98,7 @@ def _unapplied(draft: Draft, name: str, index: FeedIndex, said: FeedProgressed |
 
 
 def _paused(draft: Draft, name: str) -> SpanKey | None:
-    """A paused table that had changes to apply at the last look at the source, or may have had."""
+    """A paused table that had changes to apply at the last check of the source, or may have had."""
     feed, (complete, _) = draft.feed(name), draft.term.complete.get(name, (frozenset(), 0))
     tables = () if feed is None else feed.paused
     return next((SpanKey(name, paused.table) for paused in tables if paused.table not in complete), None)
@@ -106,7 +107,7 @@ def _paused(draft: Draft, name: str) -> SpanKey | None:
 def _held_by(
     draft: Draft, name: str, index: FeedIndex, said: FeedProgressed | None, unapplied: Mapping[str, int]
 ) -> HeldBy | None:
-    """What holds the checkpoint: a span that nobody replicates, else one that fails, does not get on, or lags most.
+    """What holds the checkpoint: a span that no agent replicates, else one that fails, stalls, or lags most.
 
     If there is none, a paused table.
     """

@@ -1,19 +1,20 @@
 """Repeated checks of a running feed: whether its source is still as it was when the feed was accepted.
 
-    timer discover ──DiscoverTables──▶ tables that are new join: wanted spans, each from its earliest change
-          ▲                     │────▶ what is wrong is told (``FeedRecorded.notices``), and holds nobody else
-          └──── after each ─────┘────▶ a topic has more partitions than planned: the feed stops, and says the way out
-                                  │──▶ a change log has more partitions than planned: they become a part of its table
-                                  └──▶ of a change log: what the sink has is reported, so that the rest is not retired
+    timer discover ──DiscoverTables──▶ new tables join: wanted spans, each from its earliest change
+          ▲                     │────▶ problems are reported (``FeedRecorded.notices``) and hold no other table
+          └──── after each ─────┘────▶ a topic has more partitions than planned: the feed stops and shows what to do
+                                │──▶ a change log has more partitions than planned: they become a part of its table
+                                └──▶ of a change log: what the sink has is reported, so that the rest is not retired
 
-That a table joins is one record, the feed's. From that record on the feed's checkpoint cannot move past it: a wanted
-span of which nothing is known holds it (checkpoint.py). A feed may begin without any table; its checkpoint is then that
-of no positions, and no ts is claimed, for the rows of a table that joins can be older than any look.
+A table joins by one record, the feed's. From that record on the feed's checkpoint cannot move past it: a wanted span
+of which nothing is known holds it (checkpoint.py). A feed may start without any table; its checkpoint then has no
+positions, and no ts is claimed, because the rows of a table that joins can be older than any check.
 
-A feed with a target is looked at once more when it has come there, before it may end (``has_all``): a table that came
-since the look before may have changes up to the target.
+A feed that has reached its target is checked once more before it may end (``has_all``): a table that came since the
+check before may have changes up to the target.
 
-A table that is gone fails on its agent (``source_topic_missing``), and is tried again as any other that fails.
+A table whose topic no longer exists fails on its agent (``source_topic_missing``), and is retried like any other
+failure.
 """
 
 from typing import Any, Final
@@ -39,8 +40,8 @@ from headgate.runtime.machine import EffectFailed
 __all__ = ["DISCOVER_SECONDS", "begin", "finish", "has_all", "look", "reads_change_log", "watch", "why_not_resumed"]
 
 DISCOVER_SECONDS: Final = 10.0
-"""Between the end of a look and the next. A look is one request for the broker's metadata; a new table waits for it,
-and in the meantime the checkpoint knows nothing of the table, so it should not wait longer than people do."""
+"""Between the end of a check and the next. A check is one request for the broker's metadata; a new table waits for it,
+and until then the checkpoint does not know of the table, so it should not wait longer than people do."""
 
 WARNINGS_MAX: Final = 20
 """Warnings about tables that joined, the newest ones. A pattern can match thousands."""
@@ -52,14 +53,14 @@ _WAY_OUT: Final = (
 
 
 def begin(draft: Draft, name: str, feed: FeedRecorded) -> None:
-    """The same for a new feed. A change log is told of it at once: no agent begins before that."""
+    """Start checks of a new feed. A change log gets its first report at once, because no agent starts before that."""
     watch(draft, name, feed)
     if reads_change_log(feed):
         draft.set_timer("discover", name, 0.0)
 
 
 def watch(draft: Draft, name: str, feed: FeedRecorded) -> None:
-    """See to it that a feed is looked at while it runs, and only then."""
+    """Check the feed's source repeatedly while the feed runs, and only then."""
     if feed.wanted is not WantedState.RUNNING:
         draft.cancel_timer("discover", name)
         draft.term.last_looks.pop(name, None)
@@ -70,7 +71,7 @@ def watch(draft: Draft, name: str, feed: FeedRecorded) -> None:
 
 
 def look(draft: Draft, name: str) -> None:
-    """The timer: it is time for another look."""
+    """On the timer: request the next check."""
     feed = draft.feed(name)
     if feed is not None and feed.wanted is WantedState.RUNNING:
         draft.term.discovering.add(name)
@@ -82,7 +83,7 @@ def look(draft: Draft, name: str) -> None:
 
 
 def _positions(draft: Draft, name: str, feed: FeedRecorded) -> Positions:
-    """By partition, as the feed's checkpoint says: a change log is one table's."""
+    """By partition, from the feed's checkpoint: a change log is one table's."""
     said = draft.state.feed_progress.get(name)
     if said is None or (said.feed_id, said.incarnation) != (feed.feed_id, feed.incarnation):
         return {}
@@ -103,9 +104,9 @@ def reads_change_log(feed: FeedRecorded) -> bool:
 
 
 def has_all(draft: Draft, name: str) -> bool:
-    """Whether a look that began after this was first asked has found nothing that the feed lacks.
+    """Whether a check that began after the first call of this has found nothing that the feed lacks.
 
-    Asked of a feed at its target. A look that was under way already may have missed what came behind its back.
+    Called for a feed at its target. A check that was already under way may have missed what came after it read.
     """
     term = draft.term
     if name not in term.last_looks:
@@ -117,7 +118,7 @@ def has_all(draft: Draft, name: str) -> bool:
 
 
 def finish(draft: Draft, effect: DiscoverTables, result: Any) -> None:
-    """The service's answer. It is nothing to a feed that does not run any more, or is another by now."""
+    """Handle the service's result. It is ignored if the feed no longer runs, or is another feed by now."""
     name = effect.feed
     draft.term.discovering.discard(name)
     feed = draft.feed(name)
@@ -142,7 +143,7 @@ def finish(draft: Draft, effect: DiscoverTables, result: Any) -> None:
 
 
 def _note_unapplied(draft: Draft, name: str, feed: FeedRecorded, found: TablesDiscovered) -> None:
-    """Which spans do not get on, for the feed's next checkpoint."""
+    """Record which spans make no progress, for the feed's next checkpoint."""
     unapplied = found.unapplied
     if unapplied is None:
         return
@@ -158,7 +159,7 @@ def _note_unapplied(draft: Draft, name: str, feed: FeedRecorded, found: TablesDi
 
 
 def _note_last(draft: Draft, effect: DiscoverTables, *, has_joined: bool) -> None:
-    """A look at the source of a feed that may be at its target has been successful."""
+    """The source of a feed that may be at its target has been checked successfully."""
     name, looks = effect.feed, draft.term.last_looks
     if name not in looks:
         return
@@ -182,7 +183,7 @@ def _with_partitions(draft: Draft, name: str, found: TablesDiscovered) -> Tables
 
 
 def _join(draft: Draft, name: str, feed: FeedRecorded, found: TablesDiscovered) -> bool:
-    """Whether any table has joined."""
+    """Add the tables that join to the feed. Return whether any has joined."""
     known = {plan.topic for plan in feed.spans} | {plan.table for plan in feed.spans}
     new, wrong = [], []
     for plan in found.joined:
@@ -193,7 +194,7 @@ def _join(draft: Draft, name: str, feed: FeedRecorded, found: TablesDiscovered) 
             new.append(plan)
         else:
             wrong.append(f"topic {plan.topic} is left out: {reason}")
-    # Nobody was there to read them, so they stay until the feed is updated or resumed.
+    # No client was there to read them, so they stay until the feed is updated or resumed.
     warnings = (*filter(is_warning, feed.notices), *(found.warnings if new else ()))[-WARNINGS_MAX:]
     notices = (*found.notices, *wrong, *warnings)
     changed = fitted(withheld(replace(feed, notices=notices), draft.state.level))
@@ -225,7 +226,7 @@ def _why_left_out(draft: Draft, name: str, feed: FeedRecorded, plan: SpanPlan) -
 
 
 def _stop(draft: Draft, name: str, feed: FeedRecorded, grown: str) -> None:
-    """What has been read so far is in order; what comes now may not be."""
+    """Stop the feed: what has been read so far is in order; what follows may not be."""
     changed = replace(feed, error_code=PARTITIONS_GROWN, error=f"{grown}: {_WAY_OUT}")
     change_wish(draft, name, changed, WantedState.STOPPED, None)
 

@@ -1,7 +1,7 @@
 """Why a feed's checkpoint is where it is: structured reasons from a replayed state, for ``headgate why``.
 
-A stall without a message is what users of such systems report most (TiCDC's issues): so every table that is not
-replicating, has failed or lags is named with its stage, the agent that has it, since when, and what to do.
+A stall without a message is what users of such systems report most (TiCDC's issues). So every table that is not
+replicating, has failed or lags is named with its stage, its agent, since when, and what to do.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ from headgate.records.control import FeedState, WantedState
 from headgate.records.keys import SpanKey
 
 REASONS_MAX: Final = 50
-"""Tables named at once; ``held_count`` says how many there are."""
+"""Tables named at once; ``held_count`` is their total number."""
 
 
 class UnknownFeedError(Exception):
@@ -24,7 +24,7 @@ class UnknownFeedError(Exception):
 class Reason(msgspec.Struct, frozen=True):
     """One table, or part of one, that holds the feed back. ``since_ms``: since 1970, by the writer's clock.
 
-    ``is_late`` says that it replicates and only its last batch was late (stages.py).
+    ``is_late`` means that it replicates and only its last batch was late (stages.py).
     """
 
     span: str
@@ -38,7 +38,7 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """A feed, what is wanted of it, how far it is, and what holds it: some of its tables, or the feed as a whole.
+    """A feed, its desired state, how far it is, and what holds it: some of its tables, or the feed as a whole.
 
     A part of a table counts as one.
     """
@@ -57,8 +57,8 @@ class Explanation(msgspec.Struct, frozen=True):
 def explain(state: CoordinatorState, feed: str, *, has_owner: bool = True, kept_by: str = "") -> Explanation:
     """Why the feed is where it is, from the records alone. Raises UnknownFeedError.
 
-    ``has_owner``: whether the shard's owner is there; what it said last may be long ago. ``kept_by``: the migration
-    that pauses and resumes the feed, empty for a feed of an operator's.
+    ``has_owner``: whether the shard's owner is there; its last report may be old. ``kept_by``: the migration that
+    pauses and resumes the feed, empty for an operator's feed.
     """
     record = state.feeds.get(feed)
     if record is None:
@@ -97,7 +97,7 @@ def _reason(state: CoordinatorState, key: SpanKey, table: str) -> Reason:
 
 
 def _since_ms(state: CoordinatorState, key: SpanKey, at: Standing) -> int:
-    """Since when, as far as the log says: the checkpoint's word, the agent's last report, the feed's last change."""
+    """Since when, as far as the log shows: by the checkpoint, the agent's last report, or the feed's last change."""
     if at.since_ms is not None:
         return at.since_ms
     said = state.feed_progress.get(key.feed)

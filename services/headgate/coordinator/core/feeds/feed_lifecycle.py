@@ -10,9 +10,9 @@ sealed or was never dispatched. ``warning`` means that a table has failed and do
 agent which runs it reports an error and retries; the other tables continue.
 ``failed`` means that such tables made no progress for half an hour. Only those that the sink's state keeps from being
 written are still tried (docs/error-codes.md).
-A feed with a target_ts ends by itself: once there is evidence for each of its tables that every change up to there is
-at the sink, and a look at the source after that has found no other table, the owner wants it ``finished``, and it is
-when every span is sealed.
+A feed with a target_ts ends by itself. Once there is evidence for each of its tables that every change up to the target
+is at the sink, and a later check of the source has found no other table, the owner sets ``wanted`` to ``finished``. The
+feed is finished when every span is sealed.
 """
 
 from itertools import islice
@@ -55,8 +55,8 @@ __all__ = [
 ]
 
 STUCK_SECONDS_MAX: Final = 1800.0
-"""Longest time that broken tables are tried again without any of them making progress (TiCDC's
-changefeed-error-stuck-duration): beyond, only a person can help, and should be told."""
+"""Longest time that broken tables are retried without progress of any of them (TiCDC's
+changefeed-error-stuck-duration): after that only a person can help, and the feed must show it."""
 
 DELETES_PER_DECISION_MAX: Final = 1_000
 """Spans whose keys are deleted in one decision, each with those of a few dead sessions: the transaction of a turn stays
@@ -66,14 +66,14 @@ WAITING_SEARCHED_MAX: Final = 1_000
 """Spans without a writer that are searched for one that has failed: most of them have, or the feed is only starting."""
 
 EFFECT_RETRY_SECONDS: Final = 5.0
-"""Pause before an effect that could not be run is asked for again."""
+"""Pause before an effect that could not be run is requested again."""
 
 
 _FORGOTTEN: Final = "removed: the sink holds nothing of Headgate's for it any more"
 
 
 def finish_effect(draft: Draft, effect: Any, result: Any) -> None:
-    """The service's answer to an effect."""
+    """Handle the service's result of an effect."""
     match effect, result:
         case ((ResolveFeed() | ResolveStart()), _):
             acceptance.finish(draft, effect, result)
@@ -90,7 +90,7 @@ def finish_effect(draft: Draft, effect: Any, result: Any) -> None:
 
 
 def retry_forget(draft: Draft, name: str) -> None:
-    """Ask again to clean up after a feed; the sink did not answer."""
+    """Request the clean-up of a feed again; the sink did not answer."""
     draft.term.forgetting.discard(name)
     draft.feeds_touched.add(name)
 
@@ -104,7 +104,7 @@ def note_report(draft: Draft, name: str, report: Any) -> None:
 
 
 def settle_feed(draft: Draft, name: str) -> None:
-    """Bring a feed's state in line with its spans, and say so to whoever asked for it."""
+    """Bring a feed's state in line with its spans, and settle the request that waits for it."""
     feed = draft.feed(name)
     if feed is not None and feed.abandoned:
         _settle_abandoned(draft, name, feed)
@@ -151,9 +151,9 @@ def _settle_abandoned(draft: Draft, name: str, feed: FeedRecorded) -> None:
 
 
 def conclude(draft: Draft, name: str, resolved_ts: int | None) -> None:
-    """All tables of the feed are complete up to ``resolved_ts``: if that is its target, nothing more is wanted of it.
+    """All tables of the feed are complete up to ``resolved_ts``: if that is its target, the feed finishes.
 
-    Unless there are others by now: a table that has come since the last look may have changes before the target.
+    Unless there are other tables by now: one that has come since the last check may have changes before the target.
     """
     feed = draft.feed(name)
     if feed is None or feed.wanted is not WantedState.RUNNING or feed.target_ts is None or resolved_ts is None:
@@ -163,11 +163,11 @@ def conclude(draft: Draft, name: str, resolved_ts: int | None) -> None:
 
 
 def give_up(draft: Draft, name: str) -> None:
-    """The feed has had broken tables for too long, none of which has written anything: it has failed.
+    """Mark the feed as failed: it has had broken tables for too long, none of which has written anything.
 
-    Nobody tries them any more, except for those that only the sink's state keeps from being written
-    (spans.is_given_up). Its other tables go on. A table that is just being tried may still heal the feed; otherwise an
-    operator's resume does.
+    They are no longer retried, except for those that only the sink's state keeps from being written
+    (spans.is_given_up). Its other tables continue. A table that is just being tried may still heal the feed; otherwise
+    an operator's resume does.
     """
     feed = draft.feed(name)
     if feed is None or feed.wanted is not WantedState.RUNNING or not draft.count_spans(name)[1]:
@@ -188,7 +188,7 @@ def give_up(draft: Draft, name: str) -> None:
 
 
 def _end(draft: Draft, name: str, feed: FeedRecorded, state: FeedState) -> None:
-    """Every span is sealed. Where it stopped is written with it: the next owner counts no word of those who sealed."""
+    """Every span is sealed. Write the last positions, too: the next owner ignores the reports of those who sealed."""
     if feed.state is not state:
         checkpoint.write(draft, name)
     _change(draft, name, feed, state)
@@ -249,7 +249,7 @@ def spans_of(feed: FeedRecorded, name: str) -> list[SpanKey]:
 
 
 def _delete(draft: Draft, effect: ForgetFeed) -> None:
-    """The sink has forgotten the feed: so does the log, piece by piece."""
+    """The sink no longer holds anything of the feed: delete its keys from the log, piece by piece."""
     feed = draft.feed(effect.feed)
     if feed is None or feed.feed_id != effect.feed_id or feed.wanted is not WantedState.REMOVED:
         draft.term.forgetting.discard(effect.feed)
@@ -258,17 +258,17 @@ def _delete(draft: Draft, effect: ForgetFeed) -> None:
 
 
 def delete_piece(draft: Draft, name: str) -> None:
-    """Delete the next keys of the feed that are the owner's: dispatch, words of dead sessions, at last the feed's own.
+    """Delete the next keys of the feed that belong to the owner: dispatch, reports of dead sessions, last the feed's.
 
-    Words of live sessions are theirs, and theirs to delete. An owner that follows between two
-    pieces finds a feed to be removed whose spans are closed or gone: it has the sink forget it again, and goes on.
+    Live sessions delete their own reports. If the owner changes between two pieces, the new one finds a feed that must
+    be removed and whose spans are closed or gone: it has the sink forget the feed again, and continues.
     """
     state, feed = draft.state, draft.feed(name)
     if feed is None or feed.wanted is not WantedState.REMOVED:
         draft.term.forgetting.discard(name)
         return
     told = abandoning.outcome_of(draft, name, feed) if feed.abandoned else _FORGOTTEN
-    # Of a table that was to be divided otherwise there may be spans that are not planned any more.
+    # A table that was being divided differently may have spans that are no longer planned.
     left = [key for key in abandoning.known_spans(draft, name, feed) if key in state.spans]
     for key in left[:DELETES_PER_DECISION_MAX]:
         draft.forget_span(key)

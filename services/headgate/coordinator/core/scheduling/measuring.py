@@ -1,4 +1,4 @@
-"""What becomes of a round of measuring loads: what schedulers are shown of it, and who had been too busy how often."""
+"""Evaluates a round of load measurements: what schedulers see of it, and which session was too busy how often."""
 
 from collections.abc import Callable
 
@@ -11,9 +11,9 @@ from headgate.records.keys import SpanKey
 
 
 def take(draft: Draft, may_move: Callable[[SpanKey], bool], *, is_settled: bool) -> Measured | None:
-    """End the round that is due, and begin the next one while anything moves; None if nothing follows from it.
+    """End the round that is due, and start the next one while anything moves; None if nothing follows from it.
 
-    While an agent leaves, or is being filled, loads say nothing of how things will be.
+    While an agent leaves, or is being filled, loads do not predict the loads after that.
     """
     loads = draft.term.loads
     rates = loads.end(draft.now.monotonic)
@@ -40,7 +40,7 @@ def take(draft: Draft, may_move: Callable[[SpanKey], bool], *, is_settled: bool)
 
 
 def judge(draft: Draft, measured: Measured | None) -> None:
-    """Remember who was too busy; whoever is relieved now starts again."""
+    """Record which session was too busy; one that is relieved now starts again."""
     if measured is None:
         return
     busiest = balance.hottest(measured.loads)

@@ -1,13 +1,14 @@
-"""Spans that are elsewhere than they should be, on request or by measure: what schedulers are given to work on.
+"""Moves spans to where they should be, on request or by measured load: the input of the schedulers.
 
-Two requests take time: to empty an agent (``drain_agent``), to spread a feed's spans evenly (``rebalance_feed``). Each
-is ``accepted``, lives in the term while it is worked off round by round (rounds.py), and ends in an outcome. A new
-owner resumes what was accepted; a request that is deleted is taken back: nothing more is begun, what moves arrives.
+Two requests take time: to empty an agent (``drain_agent``), and to spread a feed's spans evenly (``rebalance_feed``).
+Each is ``accepted``, is kept in the term while it is processed round by round (rounds.py), and ends in an outcome. A
+new owner resumes accepted requests. A request that is deleted is withdrawn: nothing more is started, moves under way
+complete.
 
-An agent that has been emptied is given nothing for a while, so that whoever asked can stop it. It needs no request to
-be emptied when it stops by itself: its liveness says so, and the drain scheduler sees to it.
+An agent that has been emptied is assigned nothing for a while, so that the operator can stop it. An agent that stops by
+itself needs no request: its liveness shows it, and the drain scheduler empties it.
 
-A feed that is spread evenly on request gets its plan of moves once; each round begins what is left of it.
+A feed that is spread evenly on request gets its plan of moves once; each round starts what is left of it.
 """
 
 from collections import deque
@@ -27,15 +28,16 @@ from headgate.records.keys import SpanKey
 from headgate.records.name_lists import shown_names
 
 DRAINED_SECONDS: Final = 60.0
-"""How long an emptied agent is given nothing once its request is gone: time to stop it, and an end if nobody does."""
+"""How long an emptied agent is assigned nothing once its request is gone: time to stop it, and a limit if it stays."""
 
 DRAIN_STUCK_SECONDS_MAX: Final = 150.0
-"""A drain from which no table has left for so long has failed: a target may take a minute to prepare one, then the
-agent a minute to hand it over before it is passed over (waiting.py), and both are looked at late once."""
+"""A drain from which no table has left for this long has failed: a target may take a minute to prepare one, then the
+agent a minute to hand it over before it is skipped (waiting.py), and each of the two may be checked late once."""
 
 HOLDS_MAX: Final = 10
-"""How often that is prolonged while the request stands: other shards may still be emptying the agent, and whoever asked
-deletes the request when all are done. Ten minutes; a request that nobody deletes holds no agent for ever."""
+"""How often that is prolonged while the request exists: other shards may still be emptying the agent, and the client
+deletes the request when all are done. Ten minutes, so that a request that is never deleted does not hold an agent
+without limit."""
 
 
 def ask_drain(draft: Draft, request: str, requested: OperationRequested) -> None:
@@ -72,7 +74,7 @@ def _why_not_drained(draft: Draft, requested: OperationRequested, sessions: list
 def ask_rebalance(draft: Draft, request: str, requested: OperationRequested) -> None:
     """Start a rebalance_feed: each feed's spans are spread evenly over the agents, by number.
 
-    Without a feed it is about every feed of the shard that runs, with one outcome for all.
+    Without a feed it applies to every running feed of the shard, with one outcome for all.
     """
     running = [name for name, feed in sorted(draft.state.feeds.items()) if feed.wanted is WantedState.RUNNING]
     names = [requested.feed] if requested.feed else running
@@ -108,13 +110,13 @@ def _why_not_rebalanced(draft: Draft, names: list[str]) -> str | None:
 
 
 def _turn_down(draft: Draft, request: str, reason: str) -> None:
-    """Refused, or failed if an earlier owner had accepted it."""
+    """Refuse the request, or fail it if an earlier owner had accepted it."""
     status = OutcomeStatus.REFUSED if draft.outcome(request) is None else OutcomeStatus.FAILED
     draft.settle(request, status, reason)
 
 
 def take_back(draft: Draft, request: str) -> None:
-    """The operator does not want it any more."""
+    """The operator has withdrawn the request."""
     term = draft.term
     for session in [session for session, task in term.drains.items() if task.request == request and not task.is_done]:
         _end_drain(draft, session)
@@ -124,7 +126,7 @@ def take_back(draft: Draft, request: str) -> None:
 
 
 def settle(draft: Draft) -> None:
-    """After a round: what has been reached, or cannot be any more."""
+    """After a round: settle what has been reached, or no longer can be."""
     if draft.term.drains and not any(map(draft.is_target, draft.state.index.live.in_order())):
         _give_up_drains(draft)
     for session in sorted(draft.term.drains):
@@ -134,7 +136,7 @@ def settle(draft: Draft) -> None:
 
 
 def end_hold(draft: Draft, session: SessionId) -> None:
-    """An emptied agent that is still there may be given tables again, once nobody asks for its being empty any more."""
+    """Allow an emptied agent that still runs to get tables again, once no request keeps it empty any more."""
     task = draft.term.drains.get(session)
     if task is None:
         return
@@ -146,7 +148,7 @@ def end_hold(draft: Draft, session: SessionId) -> None:
 
 
 def give_up_drain(draft: Draft, session: SessionId) -> None:
-    """Look whether any table has left since the last look: if none has, the drain has failed."""
+    """Check whether any table has left since the last check: if none has, the drain has failed."""
     task = draft.term.drains.get(session)
     if task is None or task.is_done:
         return
@@ -172,7 +174,7 @@ def _end_drain(draft: Draft, session: SessionId) -> None:
 
 
 def _give_up_drains(draft: Draft) -> None:
-    """Nobody else is left: tables on an agent that was to be emptied are better than tables nowhere."""
+    """No other agent is left: tables on an agent that should be emptied are better than tables on none."""
     for session, task in sorted(draft.term.drains.items()):
         if not task.is_done:
             draft.settle(task.request, OutcomeStatus.FAILED, "no other agent is left to take its tables: start another")
@@ -222,7 +224,7 @@ def _settle_rebalance(draft: Draft, name: str, task: Rebalance) -> None:
 
 
 def _end_spread(draft: Draft, name: str, task: Rebalance, reason: str) -> None:
-    """One feed is done, or cannot be (``reason``): the last of a request says what has become of all."""
+    """One feed is done, or cannot be (``reason``): the last feed of a request settles it with the result of all."""
     spread = draft.term.spreads.get(task.request)
     if spread is None:
         return
@@ -242,7 +244,7 @@ def _end_spread(draft: Draft, name: str, task: Rebalance, reason: str) -> None:
 
 
 def measure(draft: Draft, key: SpanKey, session: SessionId) -> None:
-    """A session's report on how much it has moved, if it has the role; the first of all begins a round of balance."""
+    """Record how much a session has moved, if it has the role; the first report of all starts a round of balance."""
     record = draft.state.spans.get(key)
     progress = draft.state.progress.get(key, {}).get(session)
     if record is None or record.primary is None or progress is None:
@@ -256,7 +258,7 @@ def measure(draft: Draft, key: SpanKey, session: SessionId) -> None:
 
 
 def make_plans(draft: Draft) -> None:
-    """Of feeds that have none yet, as soon as they can have one."""
+    """Make the plans of feeds that have none yet, as soon as they can have one."""
     for name, task in sorted(draft.term.rebalances.items()):
         if task.plan is None:
             task.plan = _even_plan(draft, name)
@@ -279,7 +281,7 @@ def _even_plan(draft: Draft, name: str) -> deque[tuple[SpanKey, SessionId]] | No
 
 
 def note_begun(draft: Draft, view: View, begun: Sequence[Move]) -> None:
-    """Take off the plans what is under way, and what was passed over for it because it cannot be moved."""
+    """Remove from the plans what is under way, and what was skipped because it cannot be moved."""
     moving = {(move.key, move.target) for move in begun}
     for name, task in sorted(draft.term.rebalances.items()):
         left = sum(key.feed == name for key, _ in moving)
@@ -293,6 +295,6 @@ def note_begun(draft: Draft, view: View, begun: Sequence[Move]) -> None:
 
 
 def _is_impossible(view: View, name: str, planned: tuple[SpanKey, SessionId]) -> bool:
-    """With no quota left nobody has looked at it."""
+    """With no quota left it has not been checked."""
     key, target = planned
     return view.quota.has(name) and not (view.may_move(key) and view.is_target(target))

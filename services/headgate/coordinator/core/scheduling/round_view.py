@@ -1,7 +1,7 @@
-"""What schedulers see in one round of scheduling: the state and the decision so far, as schedulers/contract.py says it.
+"""What schedulers see in one round of scheduling: the state and the decision so far, as a schedulers/contract.py View.
 
-A view lasts for one round. What it costs to know (who has how much capacity, which spans want an agent, how busy
-everything is) is found out when it is first asked for, for most rounds have nothing to do.
+A view lasts for one round. What is expensive to know (free capacities, spans that need an agent, loads) is computed on
+first use, because most rounds have nothing to do.
 """
 
 import heapq
@@ -22,7 +22,7 @@ class RoundView:
     """The ``View`` of one round; see the module's docstring."""
 
     def __init__(self, draft: Draft) -> None:
-        """Of what has been decided so far."""
+        """A view of what has been decided so far."""
         self._draft = draft
         changed = (key for name in sorted(draft.spans_touched) for key in sorted(draft.spans_touched[name]))
         self._touched = [key for key in changed if draft.takes_agent(key)]
@@ -38,7 +38,7 @@ class RoundView:
         return capacity_of(self._draft)
 
     def due(self) -> set[Asked]:
-        """What is so in this round."""
+        """The conditions that hold in this round."""
         term, due = self._draft.term, {Asked.ALWAYS}
         if self._touched or self._draft.state.index.needy or term.retry_due:
             due.add(Asked.NEEDED)
@@ -53,12 +53,12 @@ class RoundView:
         return due
 
     def measure(self) -> None:
-        """A round of measuring is over: take its result, if it is one to act on."""
+        """If a round of measuring is over, take its result, provided that it can be acted on."""
         if self._draft.term.loads.is_due:
             self.measured = measuring.take(self._draft, self.may_move, is_settled=not self._leaving)
 
     def look_at_joiners(self) -> None:
-        """Their time has come: find out what each can be sent."""
+        """Compute how many spans each joiner can be sent now."""
         self._joiners = joining.look(self._draft)
 
     def needy(self) -> Iterator[SpanKey]:
@@ -125,19 +125,19 @@ class RoundView:
 
 
 def capacity_of(draft: Draft) -> Capacity:
-    """The free capacity of every session that may be given roles."""
+    """The free capacity of every session that may be assigned roles."""
     return Capacity(
         [
             _capacity(draft, session)
             for session in draft.state.index.live.in_order()
-            # Asked first because it is cheap: while many spans wait for dispatch, nearly all agents are busy.
+            # Checked first because it is cheap: while many spans wait for dispatch, nearly all agents are busy.
             if draft.starting_count(session) < STARTING_PER_AGENT_MAX and draft.is_target(session)
         ]
     )
 
 
 def free_of(draft: Draft, session: SessionId) -> int:
-    """Roles the session can be given now, what this decision has given it included."""
+    """Roles the session can be assigned now, including those that this decision has assigned."""
     return _capacity(draft, session).free if draft.is_target(session) else 0
 
 
@@ -147,7 +147,7 @@ def _capacity(draft: Draft, session: SessionId) -> SessionCapacity:
 
 
 def is_anyone_leaving(draft: Draft) -> bool:
-    """An agent is stopping, or being emptied: nothing is evened out until then, for it would be for nothing."""
+    """Whether an agent is stopping or being emptied: nothing is evened out until then, because it would not last."""
     return bool(_leaving(draft))
 
 

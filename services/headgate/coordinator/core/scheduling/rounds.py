@@ -1,14 +1,15 @@
-"""One round of scheduling: what must be closed, then the first scheduler whose proposals can be begun.
+"""One round of scheduling: what must be closed, then the first scheduler whose proposals can be started.
 
-What a scheduler is and may do is schedulers/contract.py, which there are schedulers/standard.py: **basic** (nobody has
-the span), **drain** (its agent stops or is being drained), **rebalance** (even numbers, on request), **even** (a share
-for who joins), **split** (one table more than an agent's share), **balance** (even load, by itself). An operator's move
-is begun when it is asked for (requests.py). The first with work has the round, because what follows would take its
-capacity; the others get theirs when it has none: every input ends in a round, and heartbeats are inputs.
+schedulers/contract.py defines what a scheduler may do, schedulers/standard.py lists them: **basic** (no agent has the
+span), **drain** (its agent stops or is being drained), **rebalance** (even numbers, on request), **even** (a share for
+an agent that joins), **split** (one table has more than an agent's share), **balance** (even load, by itself). An
+operator's move is started when it is requested (requests.py). The first scheduler with work has the round, because the
+next ones would take its capacity; they get theirs when it has none: every input ends in a round, and heartbeats are
+inputs.
 
-A round looks only at the spans that need something (index.py) and stops when no agent has capacity left, so its cost is
-that of the work it does. What an owner has to remember of a scheduler's work is kept here, before it is asked and after
-its moves were begun.
+A round reads only the spans that need something (index.py) and stops when no agent has capacity left, so its cost is
+that of the work it does. What an owner has to remember of a scheduler's work is recorded here, before the scheduler is
+called and after its moves were started.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +30,7 @@ CLOSES_PER_ROUND_MAX: Final = 2_000
 
 
 def run_round(draft: Draft, schedulers: Sequence[Scheduler]) -> None:
-    """Give work, as far as the barrier is open and there is any."""
+    """Run the schedulers, if the barrier is open and there is work."""
     if not draft.term.is_open:
         return
     if draft.state.index.closing:
@@ -43,7 +44,7 @@ def run_round(draft: Draft, schedulers: Sequence[Scheduler]) -> None:
 
 
 def _run(draft: Draft, scheduler: Scheduler, view: RoundView) -> bool:
-    """Whether anything was begun."""
+    """Run one scheduler. Return whether anything was started."""
     if scheduler.asked is Asked.MEASURED:
         view.measure()
         if view.measured is None:
@@ -67,11 +68,11 @@ _AFTER: Final[Mapping[str, Callable[[Draft, RoundView, Sequence[Move]], None]]] 
     "even": lambda draft, _view, begun: joining.note_begun(draft, begun),
     "balance": lambda draft, view, _begun: measuring.judge(draft, view.measured),
 }
-"""By the scheduler's name: what the term remembers for it."""
+"""By the scheduler's name: what the term records for it."""
 
 
 def _begin(draft: Draft, view: RoundView, proposal: Proposal) -> bool:
-    """Begin what was proposed; False if it is not possible now."""
+    """Start what was proposed; False if it is not possible now."""
     if isinstance(proposal, Division):
         return dividing.try_division(draft, proposal)
     key, target = proposal.key, proposal.target
@@ -106,7 +107,7 @@ def _close(draft: Draft) -> None:
 
 
 def _forget_outdated(draft: Draft) -> None:
-    """Sealed spans of tables that are divided otherwise now: what takes their place waits for nothing else."""
+    """Forget sealed spans of tables that are now divided differently: their successors wait for nothing else."""
     sealed = [
         key for name in sorted(draft.spans_touched) for key in draft.spans_touched[name] if _is_outdated(draft, key)
     ]

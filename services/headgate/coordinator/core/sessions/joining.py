@@ -1,8 +1,9 @@
 """Agents that join or return: which sessions get spans from others, and the moves to them.
 
 A session joins when its first answer of the term is read and it holds less than an even share of the shard's spans. A
-new owner has not seen who joined when; it takes for a joiner whoever holds less than half a share, unless that is more
-load than others carry: then it is so on purpose (schedulers/balance.py). This is memory of the term, as moves are.
+new owner has not seen which sessions joined when. It treats as a joiner each session that holds less than half a share,
+unless that is more load than others carry: then it is intended (schedulers/balance.py). Joiners are memory of the term,
+as moves are.
 
 Each shard evens out its own spans. A feed with ``spread: manual`` keeps its spans where they are.
 """
@@ -20,7 +21,7 @@ from headgate.records.keys import SpanKey
 
 
 def note_answered(draft: Draft, session: SessionId) -> None:
-    """A session has answered this owner, after the barrier: the first time it is one that has joined."""
+    """Record that a session has answered this owner after the barrier: if for the first time, it has joined."""
     term = draft.term
     if session in term.met or not draft.is_answered(session):
         return
@@ -31,7 +32,7 @@ def note_answered(draft: Draft, session: SessionId) -> None:
 
 
 def note_present(draft: Draft) -> None:
-    """The barrier is over: whoever is there now has perhaps joined while nobody ruled."""
+    """Once the barrier is over: a session that is present may have joined while there was no owner."""
     counts = _counts(draft)
     draft.term.met.update(counts)
     if not counts:
@@ -50,12 +51,12 @@ def _begin(draft: Draft, session: SessionId) -> None:
 
 
 def _counts(draft: Draft) -> dict[SessionId, int]:
-    """Spans of every session that may be given roles; one that is being moved counts with both."""
+    """Spans of every session that may be assigned roles; one that is being moved counts for both."""
     return {session: draft.role_count(session) for session in draft.targets()}
 
 
 def look(draft: Draft) -> tuple[dict[SessionId, int], dict[SessionId, int]]:
-    """(how many spans each joiner can be sent now, spans of every target). Who is no joiner any more is forgotten."""
+    """(how many spans each joiner can be sent now, spans of every target). Forget joiners that are done."""
     term = draft.term
     term.is_even_due = False
     counts = _counts(draft)
@@ -67,14 +68,14 @@ def look(draft: Draft) -> tuple[dict[SessionId, int], dict[SessionId, int]]:
 
 
 def may_join(draft: Draft, key: SpanKey, joiner: SessionId, automatic: dict[str, bool]) -> bool:
-    """Whether the span may be offered to the joiner; ``automatic`` keeps what feeds say of it for a round."""
+    """Whether the span may be offered to the joiner; ``automatic`` caches for a round which feeds allow it."""
     if key.feed not in automatic:
         automatic[key.feed] = _is_automatic(draft, key.feed)
     return automatic[key.feed] and key not in draft.term.joiners[joiner].offered
 
 
 def note_begun(draft: Draft, begun: Iterable[Move]) -> None:
-    """What is on its way to joiners now; as long as there are any they are looked at again."""
+    """Record the moves to joiners that were started. As long as there are joiners they are checked again."""
     for move in begun:
         joiner = draft.term.joiners[move.target]
         joiner.offered.add(move.key)
@@ -85,7 +86,7 @@ def note_begun(draft: Draft, begun: Iterable[Move]) -> None:
 
 
 def _look(draft: Draft, session: SessionId, counts: dict[SessionId, int]) -> int:
-    """How many spans are on their way to the joiner; in ``counts`` they are no longer their givers'."""
+    """How many spans are on their way to the joiner; in ``counts`` they no longer count for their givers."""
     joiner = draft.term.joiners[session]
     moving = joiner.failed_count = 0
     for key in sorted(joiner.offered):

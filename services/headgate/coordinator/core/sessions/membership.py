@@ -1,36 +1,37 @@
 """Live sessions, their answers, and the sync barrier at the start of a term.
 
 The barrier. A new owner dispatches nothing before every live session has answered *its* announcement, or one lease has
-passed. The answer stands behind the session's task reports in the same partition, so once it is read, so are they: the
-owner then knows what each session runs. Who has not answered when the lease is over is no target, and its roles count
-as lost, until it answers; the sink fences it in the meantime. Requests wait as well; heartbeats and reports are kept.
+passed. The answer follows the session's task reports in the same partition, so once it is read, so are they: the owner
+then knows what each session runs. A session that has not answered when the lease is over is not a target, and its roles
+count as lost, until it answers; the sink fences it in the meantime. Requests wait as well; heartbeats and reports are
+kept.
 
-What counts as an answer. ``SyncAnswered.owner_rev`` equal to mine; or null (the unasked word of a new session, "I run
-nothing") if it was read *after* my term began. Why a null is good enough then, and only then: earlier owners dispatched
-only to sessions whose answer they had read; their dispatch was committed before my ``init`` fenced them; so that answer
-lies below the end which I captured after ``init`` and replayed to. A null that comes later is therefore of a session to
-which nobody but me has ever given a role. A null met in replay proves nothing: the session may have been dispatched
-to since.
+What counts as an answer. ``SyncAnswered.owner_rev`` equal to this owner's; or null (the unrequested report of a new
+session, "I run nothing") if it was read *after* this term began. Why a null is sufficient then, and only then: earlier
+owners dispatched only to sessions whose answer they had read; their dispatch was committed before this owner's ``init``
+fenced them; so that answer is below the end which this owner captured after ``init`` and replayed to. A null that comes
+later is therefore from a session to which only this owner can have assigned a role. A null met in replay proves
+nothing: the session may have been dispatched to since.
 
-Who is starting. An agent announces itself before its Spark is warm and answers nobody until it is: it is no target. A
-new owner waits only for sessions that the log has heard of by an answer, a word about a task or a role. Of another one,
-by the same reasoning, no owner can have given it anything.
+Starting sessions. An agent announces itself before its Spark is warm and answers no owner until it is: it is not a
+target. A new owner waits only for sessions known from the log by an answer, a task report or a role. By the same
+reasoning, no owner can have assigned anything to any other session.
 
-Names. Two processes may run under one agent's name. The one whose announcement stands first on the log has it: the
-other will read that, and end itself within a lease (``IdWatch`` of the agent). The owner goes by the same order while
-it reads live, and sticks to it. When its term begins, or when who had the name is dead, it knows only who has announced
-itself oftener (at one pace, so longer). Where that is wrong, which takes a change of owners within twins' first lease,
-it gives to one that ends, and then to the other.
+Names. Two processes may run under one agent's name. The one whose announcement comes first on the log keeps it: the
+other will read that, and end itself within a lease (``IdWatch`` of the agent). The owner follows the same order while
+it reads live, and does not change it. When its term begins, or when the session that had the name is dead, it knows
+only which one has announced itself more often (at one pace, so longer). Where that is wrong, which takes a change of
+owners within the twins' first lease, it assigns to one that ends, and then to the other.
 
-Death. ``HolderSilent`` writes SessionEnded, which is final. The dead session's keys are the owner's to delete: words
-about tasks a minute later, progress as soon as a successor's progress has superseded it. When nothing is left, and no
-span names the session, SessionEnded goes too, a minute after all else.
+Death. ``HolderSilent`` writes SessionEnded, which is final. The owner deletes the dead session's keys: task reports a
+minute later, progress as soon as a successor's progress has superseded it. When nothing is left, and no span names the
+session, SessionEnded is deleted too, a minute after all else.
 
-Why a zombie's late words say nothing even then. A word about a task counts only under the epoch of a role, an answer
-only under the owner_rev of a term, and neither ever repeats; no role names the session any more. What is left is a late
-heartbeat (with a late answer to this very owner, at most): that looks like a session which begins and dies at once. It
-is written dead again a lease later, and what it might have been given since nobody has touched, for the zombie
-itself asks its lease before it does anything. Words without any announcement are ended and swept likewise.
+Why a zombie's late reports are harmless even then. A task report counts only under the epoch of a role, an answer only
+under the owner_rev of a term, and neither ever repeats; no role names the session any more. What is left is a late
+heartbeat (with a late answer to this very owner, at most): that looks like a session which starts and dies at once. It
+is written dead again a lease later, and no process has touched what it might have been assigned since, because the
+zombie itself checks its lease before it does anything. Reports without any announcement are ended and swept likewise.
 """
 
 from collections import deque
@@ -48,14 +49,14 @@ from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, SessionKey, 
 _NO_SPANS: Final[Ranking[SpanKey]] = Ranking()
 
 SWEEP_SECONDS: Final = 60.0
-"""How long a dead session's words stay, for whoever looks into what happened; and the pace of looking again."""
+"""How long a dead session's reports are kept for an investigation; and the pace of further checks."""
 
 SWEEP_KEYS_MAX: Final = 1_000
 """Tombstones of one sweep: one transaction stays small beside TURN_FACTS_MAX of the loop (runtime/term.py)."""
 
 
 def await_answers(draft: Draft) -> bool:
-    """When a term begins: wait for every live session that is not starting; True if there is nobody to wait for."""
+    """When a term begins: wait for every live session that is not starting; True if there is none to wait for."""
     live = [session for session in draft.state.index.live.in_order() if draft.is_live(session)]
     draft.term.awaited.update(session for session in live if not draft.state.is_starting(session))
     draft.set_timer("barrier", "", draft.state.lease_seconds)
@@ -70,14 +71,14 @@ def _give_names(draft: Draft, sessions: Iterable[SessionId]) -> None:
 
 
 def _give_name(draft: Draft, session: SessionId) -> None:
-    """Of several sessions of an agent one has its name for as long as it lives and stays."""
+    """Of several sessions of an agent one has its name for as long as it lives and is not replaced."""
     holder = draft.term.names.get(session[0])
     if holder != session and (holder is None or not draft.has_name(holder)):
         draft.term.names[session[0]] = session
 
 
 def note_answer(draft: Draft, session: SessionId, answer: SyncAnswered | None) -> bool:
-    """An answer was read; True if it was the last one awaited."""
+    """Record an answer; True if it was the last one awaited."""
     term = draft.term
     if answer is not None and answer.owner_rev is None:
         term.newcomers.add(session)
@@ -90,7 +91,7 @@ def note_answer(draft: Draft, session: SessionId, answer: SyncAnswered | None) -
 
 
 def note_agent(draft: Draft, session: SessionId, *, left: bool) -> bool:
-    """A heartbeat, or, ``left``, a session's own farewell; True if the barrier was waiting for nobody else."""
+    """Record a heartbeat, or, ``left``, a session's own farewell; True if the barrier waited for no other session."""
     if left:
         return end_session(draft, session, f"{SESSION_LEFT}it deleted its announcement")
     if session not in draft.state.ended:
@@ -99,7 +100,7 @@ def note_agent(draft: Draft, session: SessionId, *, left: bool) -> bool:
 
 
 def end_session(draft: Draft, session: SessionId, reason: str) -> bool:
-    """Write the session dead and take its roles; True if the barrier was waiting for nobody else."""
+    """Write the session dead and take its roles; True if the barrier waited for no other session."""
     if session in draft.state.ended:
         return False
     ended = SessionEnded(owner_rev=draft.term.owner_rev, reason=reason, ended_ms=draft.now.wall_ms)
@@ -120,18 +121,18 @@ def end_session(draft: Draft, session: SessionId, reason: str) -> bool:
 
 
 def note_word_of(draft: Draft, session: SessionId) -> None:
-    """Clean up in a while after a session that is over, or is nobody's, and has written something or left something."""
+    """Schedule the clean-up of a session that has ended, or is unknown, and has written or left something."""
     if not draft.state.is_live(session) and not draft.has_timer("sweep", session):
         draft.set_timer("sweep", session, SWEEP_SECONDS)
 
 
 def sweep(draft: Draft, session: SessionId) -> None:
-    """Delete what a dead session has left and nobody needs any more, a piece at a time; at last that it is dead."""
+    """Delete what a dead session has left and no process needs any more, a piece at a time; SessionEnded comes last."""
     state = draft.state
     if session in state.agents and session not in state.ended:
         return
     if session not in state.ended:
-        # It has left words, but neither announcement nor death: a late word of one that was forgotten.
+        # It has reports, but neither announcement nor death: a late report of a session that was forgotten.
         end_session(draft, session, "unknown: it writes, but has not announced itself")
         return
     has_traces = session in state.agents or session in state.answers or session in state.index.words

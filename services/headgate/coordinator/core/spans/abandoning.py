@@ -1,13 +1,13 @@
 """Removing a feed whose sink no longer exists: it ends without a seal, once no agent can write any more.
 
-A seal is what makes it certain that a frozen process which wakes up years later writes nothing. Without the sink there
-is none. What is left is to stop everybody who can be asked, and to leave the rest to whoever asked for it
-(docs/adr/0024): every session that the log knows to have run a table of the feed says that it has stopped, or is over.
-Nobody is passed over here, however long it takes: who hangs may still write, and is for the operator to end. Nobody
-is told to close anything either.
+Only a seal makes it certain that a frozen process which wakes up years later writes nothing. Without the sink there is
+none. What is left is to stop every agent that can be reached, and to leave the rest to the operator (docs/adr/0024):
+every session that the log knows to have run a table of the feed reports that it has stopped, or is over. No session is
+skipped here, however long it takes: one that hangs may still write, and the operator must end it. No agent is asked to
+close anything either.
 
-The spans' records say what they say elsewhere: removing with a primary that is to stop, or without one. None of them
-ever says that it is sealed.
+The spans' records have the same form as elsewhere: removing with a primary that must stop, or without one. None of them
+is ever marked as sealed.
 """
 
 from typing import Final
@@ -19,18 +19,18 @@ from headgate.records.keys import SpanKey
 from headgate.records.name_lists import shown_names
 
 LOOK_SECONDS: Final = 5.0
-"""Between two looks whether everybody has stopped: who has lost its role says so without the span's record changing."""
+"""Between two checks whether all sessions have stopped: one that lost its role reports it without a record change."""
 
 _OVER: Final = (TaskState.STOPPED, TaskState.FAILED)
 
 
 def action_of(draft: Draft, record: SpanDispatched, action: Action) -> Action:
-    """What becomes of a span of an abandoned feed where another would be sealed, or handed to whoever closes it."""
+    """The action for a span of an abandoned feed where another would be sealed, or assigned to an agent to close it."""
     primary = record.primary
     if action is Action.SEAL_CLOSED:
         return Action.ORPHAN
     if action is Action.ORPHAN and primary is not None and draft.is_live((primary.agent, primary.session)):
-        return Action.WAIT  # it has not answered this owner; it is there all the same
+        return Action.WAIT  # it has not answered this owner, but it is there
     return action
 
 
@@ -50,7 +50,7 @@ def is_over(draft: Draft, name: str, feed: FeedRecorded) -> bool:
 
 
 def outcome_of(draft: Draft, name: str, feed: FeedRecorded) -> str:
-    """What the operator is told at the end: what was not done, what remains, who has not said that it stopped."""
+    """The text of the outcome: what was not done, what remains, which sessions have not reported that they stopped."""
     silent = sorted(
         {
             f"{agent}/{session}"
@@ -72,6 +72,6 @@ def outcome_of(draft: Draft, name: str, feed: FeedRecorded) -> str:
 
 
 def known_spans(draft: Draft, name: str, feed: FeedRecorded) -> list[SpanKey]:
-    """Every span of the feed that there may be a record, or a word, of."""
+    """Every span of the feed that may have a record or a report."""
     planned = [SpanKey(name, plan.span) for plan in feed.spans]
     return sorted({*planned, *(other for key in planned for other in draft.state.index.overlapping(key))})

@@ -3,15 +3,15 @@
     accepted ──▶ the table is paused for the request ──▶ all its spans are sealed ──▶ it is resumed, and its span's
     record names the request ──▶ the agent claims, copies, then replicates: done, or fails: failed
 
-Both ends of the table's life are those of a pause (pausing.py), so there is no other transition. The agent that holds
-the span copies between its claim and its first batch. A role that fails under such a record has its error taken as the
-request's outcome if the copy is to blame; the table then resumes without it.
+Both ends of the table's pause are those of a pause on request (pausing.py), so no other transition exists. The agent
+that holds the span copies between its claim and its first batch. If a role fails under such a record because of the
+copy, its error becomes the request's outcome; the table then resumes without the copy.
 
 A whole table is copied in turns, and the log is applied between them (docs/adr/0114): its agent reports that the table
-replicates and is being copied until all of it is. It can neither be moved nor divided until then.
+replicates and is being copied until all of it is. Until then it can be neither moved nor divided.
 
-The term remembers which request each table is copied for. A new owner resumes what was accepted. A request that is
-deleted before its outcome is taken back.
+The term records which request each table is copied for. A new owner resumes accepted requests. A request that is
+deleted before its outcome is withdrawn.
 """
 
 from msgspec.structs import replace
@@ -81,19 +81,19 @@ def _why_not(draft: Draft, feed: FeedRecorded, name: str, table: str) -> str | N
 
 
 def take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
-    """An owner before me accepted a resync_table; how far it is, the records of feed and span say."""
+    """Resume a resync_table that an earlier owner accepted; its progress is in the records of feed and span."""
     draft.term.copies[requested.feed, requested.table or ""] = request
 
 
 def take_back(draft: Draft, request: str) -> None:
-    """Whoever asked has deleted the request: the table goes on without it."""
+    """The client has deleted the request: the table continues without the copy."""
     for (name, table), copying in list(draft.term.copies.items()):
         if copying == request:
             _end(draft, name, table)
 
 
 def take_back_lost(draft: Draft) -> None:
-    """A new owner: tables that are paused for a request that was deleted while there was no owner."""
+    """For a new owner: resume tables that are paused for a request that was deleted while the shard had no owner."""
     for name, feed in sorted(draft.state.feeds.items()):
         for paused in feed.paused:
             if paused.copy is not None and paused.copy not in draft.state.requests:
@@ -106,7 +106,7 @@ def take_back_lost(draft: Draft) -> None:
 
 
 def settle(draft: Draft) -> None:
-    """After a round: tables that are sealed are resumed, and requests whose rows are copied are done."""
+    """After a round: resume tables that are sealed, and settle requests whose rows are copied."""
     for (name, table), request in sorted(draft.term.copies.items()):
         feed, record = draft.feed(name), draft.span(SpanKey(name, table))
         if feed is None or feed.wanted is WantedState.REMOVED:
@@ -120,7 +120,7 @@ def settle(draft: Draft) -> None:
 
 
 def _settle_copy(draft: Draft, name: str, table: str, record: SpanDispatched) -> None:
-    """An agent was given the table together with the request: what has come of it."""
+    """Settle the request of a table that an agent was assigned together with it, if the copy has ended."""
     request = draft.term.copies[name, table]
     if record.state is ReplicationState.REPLICATING and _is_copied(draft, SpanKey(name, table), record):
         draft.settle(request, OutcomeStatus.DONE, "the rows are copied, and the table replicates")
@@ -131,13 +131,13 @@ def _settle_copy(draft: Draft, name: str, table: str, record: SpanDispatched) ->
 
 
 def _is_copied(draft: Draft, key: SpanKey, record: SpanDispatched) -> bool:
-    """Whether the newest word of the span's primary is that it replicates, with nothing left to copy."""
+    """Whether the primary's newest report is that the span replicates, with nothing left to copy."""
     word = draft.state.word_of_primary(key, record)
     return word is not None and word.state is TaskState.REPLICATING and word.error_code not in COPYING_CODES
 
 
 def _end(draft: Draft, name: str, table: str) -> None:
-    """The request is over, or taken back: the table replicates on, or is resumed from its checkpoint."""
+    """The request is over or withdrawn: the table continues to replicate, or is resumed from its checkpoint."""
     key = SpanKey(name, table)
     request, record = draft.term.copies.pop((name, table)), draft.span(key)
     if record is not None and record.copy == request:

@@ -1,11 +1,11 @@
 """Consequences of a deadline that a session has missed; waiting.py has the deadlines.
 
     prepare   the target of a move is not warm          the move ends, the table stays where it is
-    start     a primary does not begin                  its role has failed; the table goes to another
-    drain     a primary does not seal what it drains    passed over: the target of the move, or whoever closes, claims
-    stop      an undetermined session does not stop     passed over: the table goes to whoever is free
+    start     a primary does not start to write         its role has failed; the table goes to another
+    drain     a primary does not seal what it drains    skipped: the target of the move, or a closing agent, claims
+    stop      an undetermined session does not stop     skipped: the table goes to any free agent
 
-None of them asks whether the session is right to be slow: at the sink only one can write, whoever claimed last.
+None of them checks why the session is slow: at the sink only one can write, the one that claimed last.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ EXPIRIES_PER_DECISION_MAX: Final = 2_000
 
 
 def expire_prepare(draft: Draft, key: SpanKey) -> None:
-    """The target of a move has had its time."""
+    """End the move whose target has had its time."""
     record = draft.span(key)
     if record is None or record.secondary is None or record.state is not ReplicationState.PREPARE:
         return
@@ -42,19 +42,19 @@ def expire_prepare(draft: Draft, key: SpanKey) -> None:
 
 
 def expire_starts(draft: Draft, _subject: object) -> None:
-    """Primaries that have had their time and do not replicate."""
+    """Fail primaries that have had their time and do not replicate."""
     for key, wait in _overdue(draft, "start", draft.term.starting, START_SECONDS_MAX):
         text = f"{wait.role.agent} has not begun to write within {START_SECONDS_MAX:.0f} s, without an error"
         _give_up(draft, key, wait, START_CODE, text)
 
 
 def expire_drains(draft: Draft, _subject: object) -> None:
-    """Primaries that were told to drain, and have neither sealed nor failed."""
+    """Skip primaries that were asked to drain, and have neither sealed nor failed."""
     term, now = draft.term, draft.now.monotonic
     for key, wait in islice(_overdue(draft, "drain", term.draining, DRAIN_SECONDS_MAX), EXPIRIES_PER_DECISION_MAX):
         session = wait.role.agent, wait.role.session
         if term.drained_at.get(session, float("-inf")) + DRAIN_SECONDS_MAX > now:
-            term.draining[key] = Wait(wait.role, now)  # at the end: it is at work, on others still
+            term.draining[key] = Wait(wait.role, now)  # at the end: it is still draining others
             continue
         limit = f"{DRAIN_SECONDS_MAX:.0f} s"
         text = f"{wait.role.agent} has not sealed it within {limit}, and is passed over: the next claim fences it"
@@ -65,7 +65,7 @@ def expire_drains(draft: Draft, _subject: object) -> None:
 
 
 def _overdue(draft: Draft, timer: str, waits: dict[SpanKey, Wait], seconds: float) -> Iterator[tuple[SpanKey, Wait]]:
-    """Those that have had their time, taken out, the longest first; the first that still has some sets the timer."""
+    """Take out the waits that have had their time, the longest first; the first that has time left sets the timer."""
     for key, wait in list(waits.items()):
         left = wait.since + seconds - draft.now.monotonic
         if left > 0:
@@ -85,7 +85,7 @@ def _give_up(draft: Draft, key: SpanKey, wait: Wait, code: str, error: str) -> N
 
 
 def expire_stops(draft: Draft, _subject: object) -> None:
-    """Undetermined sessions that a span has waited for long enough; the round that follows gives it out."""
+    """Skip undetermined sessions that a span has waited for long enough; the following round assigns the span."""
     stops = draft.term.stops
     for (key, session), since in list(stops.items()):
         if session not in span_lifecycle.writers(draft, key):

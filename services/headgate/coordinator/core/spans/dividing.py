@@ -1,15 +1,15 @@
 """Splits a table into spans by its source partitions, and merges them again.
 
-The feed's record says into which spans each of its tables is divided: that is all there is to it (docs/adr/0010). A
-request writes another plan; what follows is what a span that is no longer wanted, and one that is, lead to anyway:
+The feed's record lists the spans into which each of its tables is divided: nothing else is needed (docs/adr/0010). A
+request writes another plan. What follows is the usual sequence for spans that are no longer wanted and for new ones:
 
     plan written ──▶ old spans close, are sealed, are forgotten ──▶ new spans find agents ──▶ all replicate: done
 
-No new span is given out before every old one with a partition of it is sealed (Draft.takes_agent). In between the
-partitions are a hole: they hold the feed's checkpoint where it is. Where the new spans begin is what the sink says; it
-keeps positions by partition.
+No new span is assigned before every old one with a partition of it is sealed (Draft.takes_agent). In between the
+partitions are a hole: they hold the feed's checkpoint where it is. The new spans start where the sink's positions are:
+it keeps positions by partition.
 
-A division lives in the term only as far as somebody waits for its end; a new owner resumes what was accepted.
+A division is kept in the term only while a client waits for its end; a new owner resumes accepted requests.
 """
 
 from collections.abc import Iterable, Mapping
@@ -101,7 +101,7 @@ def _why_under_way(draft: Draft, name: str, table: str) -> str | None:
 
 
 def why_not_now(draft: Draft, name: str, plans: list[SpanPlan]) -> str | None:
-    """Why the table of these spans cannot be divided otherwise just now, None if it can."""
+    """Why the table of these spans cannot be divided differently now; None if it can."""
     feed = draft.feed(name)
     if feed is None:
         return no_such_feed(draft, name)
@@ -111,7 +111,7 @@ def why_not_now(draft: Draft, name: str, plans: list[SpanPlan]) -> str | None:
     return (
         _why_under_way(draft, name, plans[0].table)
         or why_paused(draft, name, plans[0].span)
-        # Agents that read less find the plan of a span only under its name: they could not close what is not planned.
+        # Agents of a lower level find the plan of a span only under its name: they could not close an unplanned span.
         or waits_for_upgrade(draft, replace(feed, pinned=("any",)))
         or (f"feed {name!r} is being rebalanced, by request {rebalance.request}: ask later" if rebalance else None)
         or (f"{count} tables of feed {name!r} are being divided already: ask again later" if is_full else None)
@@ -136,7 +136,7 @@ def _why_not_still(draft: Draft, key: SpanKey) -> str | None:
 
 
 def begin(draft: Draft, name: str, table: str, parts: int, request: str | None) -> None:
-    """Write down another division of a table; for a request it stays as it is until an operator asks again."""
+    """Record another division of a table; one on request stays as it is until an operator asks again."""
     feed = draft.feed(name)
     if feed is None:
         raise RuntimeError(f"feed {name} is gone: nothing of it can be divided")
@@ -149,17 +149,17 @@ def begin(draft: Draft, name: str, table: str, parts: int, request: str | None) 
 
 
 def add_partitions(draft: Draft, name: str, added: SpanPlan) -> str | None:
-    """Give new partitions of a table's topic a part of their own. Returns why that cannot be now, None if it is done.
+    """Give new partitions of a table's topic a part of their own. Return why that is impossible now, None if done.
 
-    A table that is whole becomes a part with the partitions that it has: a span's name says which those are. So what
-    writes it drains and is sealed, as when an operator divides it.
+    A whole table becomes a part with its present partitions, because a span's name lists them. So its writer drains and
+    is sealed, as when an operator divides the table.
     """
     feed = draft.feed(name)
     plans = [] if feed is None else [plan for plan in feed.spans if plan.table == added.table]
     if feed is None or not plans:
         return no_such_feed(draft, name)
     if not set(added.start).isdisjoint(unite(plans).start):
-        return None  # another look was quicker
+        return None  # another check was quicker
     reason = why_not_now(draft, name, plans)
     if reason is not None:
         return reason
@@ -193,12 +193,12 @@ def _write(draft: Draft, name: str, feed: FeedRecorded) -> None:
 
 
 def take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
-    """An owner before me accepted it: its plan is written, somebody waits for the outcome."""
+    """Resume a request that an earlier owner accepted: its plan is written, a client waits for the outcome."""
     draft.term.divisions[requested.feed, requested.table or ""] = request
 
 
 def settle(draft: Draft) -> None:
-    """After a round: which divisions are over."""
+    """After a round: settle the divisions that are over."""
     for name, table in sorted(draft.term.divisions):
         request = draft.term.divisions[name, table]
         feed = draft.feed(name)
@@ -217,7 +217,7 @@ def settle(draft: Draft) -> None:
 def _is_under_way(draft: Draft, name: str, plans: list[SpanPlan]) -> bool:
     index = draft.state.index
     if any(plan.span not in index.feed(name).plans for plan in plans):
-        return True  # not even evolved
+        return True  # not evolved yet
     for plan in plans:
         key = SpanKey(name, plan.span)
         record = draft.span(key)
@@ -228,7 +228,7 @@ def _is_under_way(draft: Draft, name: str, plans: list[SpanPlan]) -> bool:
 
 
 def holders(draft: Draft, key: SpanKey) -> set[SessionId]:
-    """Who has other parts of the span's table."""
+    """Sessions that have other parts of the span's table."""
     if table_of(key.span) == key.span:
         return set()
     whole = SpanKey(key.feed, table_of(key.span))
@@ -237,7 +237,7 @@ def holders(draft: Draft, key: SpanKey) -> set[SessionId]:
 
 
 def try_division(draft: Draft, wanted: Division) -> bool:
-    """Begin what the split scheduler wants, if the table's feed leaves it to that and nothing else happens to it."""
+    """Start a division that the split scheduler proposes, if the feed allows it and the table is otherwise idle."""
     feed = draft.feed(wanted.feed)
     plans = [] if feed is None else [plan for plan in feed.spans if plan.table == wanted.table]
     if feed is None or not plans or wanted.table in feed.pinned or not _is_automatic(feed):
@@ -249,7 +249,7 @@ def try_division(draft: Draft, wanted: Division) -> bool:
 
 
 def table_loads(draft: Draft, rates: Mapping[SpanKey, float]) -> dict[tuple[str, str], TableLoad]:
-    """Tables that moved anything, and those that are divided, of feeds that run."""
+    """Tables that moved anything, and those that are divided, of running feeds."""
     index = draft.state.index
     sums: dict[tuple[str, str], float] = dict.fromkeys(sorted(index.parts), 0.0)
     for key, rate in sorted(rates.items()):

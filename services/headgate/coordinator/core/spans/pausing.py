@@ -1,10 +1,10 @@
 """Pauses one table of a running feed, and resumes it (docs/adr/0108).
 
-The feed's record names its paused tables. Their spans are not wanted, so they end as those of a paused feed do: they
-are closed, sealed at the sink, and assigned to nobody until the table is resumed. There is no other transition.
+The feed's record names its paused tables. Their spans are not wanted, so they end like those of a paused feed: they are
+closed, sealed at the sink, and assigned to no agent until the table is resumed. No other transition exists.
 
-A request to pause is done when every span of the table is sealed. The term remembers who waits for that; a new owner
-resumes what was accepted.
+A request to pause is done when every span of the table is sealed. The term records which requests wait for that; a new
+owner resumes accepted requests.
 """
 
 from msgspec.structs import replace
@@ -65,12 +65,12 @@ def resume(draft: Draft, request: str, requested: OperationRequested) -> None:
 
 
 def take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
-    """An owner before me accepted a pause_table; what it asks for is in the feed's record."""
+    """Resume a pause_table that an earlier owner accepted; what it asks for is in the feed's record."""
     draft.term.pauses[requested.feed, requested.table or ""] = request
 
 
 def settle(draft: Draft) -> None:
-    """After a round: which tables are sealed, and which pauses nothing is left of."""
+    """After a round: settle pauses whose tables are sealed, and those that have become void."""
     for (name, table), request in sorted(draft.term.pauses.items()):
         feed = draft.feed(name)
         if feed is None or feed.wanted is WantedState.REMOVED:
@@ -99,7 +99,7 @@ def feed_of(draft: Draft, requested: OperationRequested) -> tuple[FeedRecorded |
 
 
 def is_written(draft: Draft, name: str, feed: FeedRecorded, table: str) -> bool:
-    """Whether somebody may still write a span of the table, also one that it was divided into before."""
+    """Whether an agent may still write a span of the table, or one that it was divided into before."""
     return any(is_open(draft.span(key)) for key in _spans_of(draft, name, feed, table))
 
 
@@ -111,7 +111,7 @@ def _spans_of(draft: Draft, name: str, feed: FeedRecorded, table: str) -> set[Sp
 
 
 def write(draft: Draft, name: str, feed: FeedRecorded) -> None:
-    """Record other paused tables of the feed, and see to their spans next."""
+    """Record other paused tables of the feed, and review their spans next."""
     draft.put(FeedKey(name), replace(feed, owner_rev=draft.term.owner_rev, changed_ms=draft.now.wall_ms))
     draft.feeds_touched.add(name)
     # The spans concerned are in the index once this is evolved; the next round, at once, takes them from there.

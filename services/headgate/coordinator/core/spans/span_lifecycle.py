@@ -1,14 +1,14 @@
 """Turns sessions' reports into transitions of spans: signals, and the consequences of each step.
 
-Signals are *level-triggered*: ``review`` looks at the span's record, at the newest word of its role holders and at
-who is still there, and applies what follows until nothing does. It can be repeated at will, so a new owner reviews
-every span once its barrier is over and needs no memory of what the last one had seen.
+Signals are *level-triggered*: ``review`` reads the span's record, the newest report of its role holders and which of
+them are still alive, and applies what follows until nothing does. It can be repeated at any time, so a new owner
+reviews every span once its barrier is over and does not need to know what the last one had seen.
 
-The undetermined rule. A session that is there, has answered, and reports a task that may write (replicating or
-stopping), for a span in which the log gives it no role, or under another epoch, is *undetermined*: nobody else is
-made primary of that span until it has stopped, failed, or died. The sink would fence it anyway; the rule avoids the
-fight. Being given the span again, under a new epoch, ends it too. A session that may write another span with a
-partition of this one (its table was divided otherwise since) is an *outsider*: the same holds.
+The undetermined rule. A live session that has answered, and reports a task that may write (replicating or stopping),
+for a span in which the log gives it no role, or under another epoch, is *undetermined*: no other session is made
+primary of that span until it has stopped, failed, or died. The sink would fence it anyway; the rule avoids the fight.
+The state also ends when the session is assigned the span again, under a new epoch. A session that may write another
+span with a partition of this one (its table was divided differently since) is an *outsider*: the same applies.
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,25 +49,25 @@ RETRY_SECONDS_MIN: Final = 1.0
 """First back-off: a sink that restarts is back within seconds."""
 
 RETRY_SECONDS_MAX: Final = 60.0
-"""Longest back-off: after a repair nobody waits longer than a minute."""
+"""Longest back-off: after a repair a table waits at most a minute."""
 
 SLOW_RETRY_SECONDS: Final = 60.0
-"""Pace for a table that the sink refuses. A rotated password, a fail-over or a right that is granted is found within
+"""Pace for a table that the sink refuses. A rotated password, a fail-over or a newly granted right is noticed within
 a minute, and a table that stays refused costs its sink one session a minute."""
 
 MOVE_REST_SECONDS: Final = 5.0
-"""Pause before a scheduler tries to move a span again whose move came to nothing: what kept the target from it (a lost
-agent, a sink that does not answer) is rarely over at once."""
+"""Pause before a scheduler moves a span again whose move failed: the reason (a lost agent, a sink that does not answer)
+is rarely over at once."""
 
 TRIES_IN_FAILED_MAX: Final = 5
-"""Failures in a row after which a table is tried again even though its feed has failed: half a minute, in which a
+"""Failures in a row up to which a table is retried even though its feed has failed: half a minute, in which a
 neighbour's passing trouble is over. A table that was given up has had more."""
 
 REVIEWS_PER_DECISION_MAX: Final = 2_000
-"""Spans looked at in one decision: a tenth of a second, and a transaction below TURN_FACTS_MAX (runtime/term.py)."""
+"""Spans reviewed in one decision: a tenth of a second, and a transaction below TURN_FACTS_MAX (runtime/term.py)."""
 
 REVIEW_STEPS_MAX: Final = 8
-"""No history needs more steps at one look (the longest: secondary lost, primary lost); more means a cycle: a bug."""
+"""No history needs more steps in one review (the longest: secondary lost, primary lost); more means a cycle: a bug."""
 
 
 def writers(draft: Draft, key: SpanKey) -> list[SessionId]:
@@ -91,12 +91,12 @@ def writers(draft: Draft, key: SpanKey) -> list[SessionId]:
 
 
 def outsiders(draft: Draft, key: SpanKey) -> list[SessionId]:
-    """Undetermined sessions of other spans that share a partition with this one, sorted: nobody gets it until then."""
+    """Undetermined sessions of other spans that share a partition with this one, sorted. Until they stop, it waits."""
     return sorted({session for other in draft.state.index.overlapping(key) for session in writers(draft, other)})
 
 
 def review(draft: Draft, key: SpanKey) -> None:
-    """Apply what the role holders' newest words and losses mean, until nothing more follows."""
+    """Apply what the role holders' newest reports and losses mean, until nothing more follows."""
     waiting.forgive(draft, key, draft.state.tasks.get(key, {}))
     for _ in range(REVIEW_STEPS_MAX):
         record = draft.span(key)
@@ -116,17 +116,17 @@ def review(draft: Draft, key: SpanKey) -> None:
 
 
 def review_soon(draft: Draft, keys: Iterable[SpanKey]) -> None:
-    """Review many spans, a piece now and a piece a turn after that.
+    """Review many spans, one piece now and one in each turn after that.
 
-    Between two pieces others' events are decided as before, and an owner that follows starts again with all: what a
-    review finds is on the log, and it finds the same whenever it looks.
+    Between two pieces others' events are decided as before, and a new owner starts again with all: a review is based
+    on the log, and finds the same at any time.
     """
     draft.term.unreviewed.extend(keys)
     review_piece(draft, "")
 
 
 def review_piece(draft: Draft, _subject: object) -> None:
-    """The next piece."""
+    """Review the next piece."""
     unreviewed = draft.term.unreviewed
     for _ in range(min(len(unreviewed), REVIEWS_PER_DECISION_MAX)):
         key = unreviewed.popleft()
@@ -139,7 +139,7 @@ def review_piece(draft: Draft, _subject: object) -> None:
 
 
 def add(draft: Draft, key: SpanKey, target: SessionId) -> None:
-    """Give a span that nobody has to ``target``: to run it, or to close it where it is orphaned."""
+    """Assign a span that no agent has to ``target``: to run it, or to close it where it is orphaned."""
     record, feed = draft.span(key), draft.feed(key.feed)
     if record is None:
         if feed is None:
@@ -158,7 +158,7 @@ def add(draft: Draft, key: SpanKey, target: SessionId) -> None:
             revision=feed.revision,
         )
     elif record.state is ReplicationState.ABSENT and feed is not None:
-        # An orphan is closed in the form it was run in; whoever starts again starts with the feed as it is now.
+        # An orphan is closed in the form in which it ran; one that starts again starts with the feed as it is now.
         copy = draft.term.copies.get((key.feed, table_of(key.span)))
         record = replace(record, incarnation=feed.incarnation, revision=feed.revision, copy=copy)
     act(draft, key, record, Signal.ADD, cause(draft, target=target))
@@ -171,7 +171,7 @@ def begin_move(draft: Draft, key: SpanKey, target: SessionId, request: str | Non
 
 
 def close(draft: Draft, key: SpanKey) -> None:
-    """Let the span be sealed, by whoever has it or whoever comes."""
+    """Have the span sealed, by the agent that has it or the next one."""
     feed = draft.feed(key.feed)
     is_paused = feed is not None and feed.wanted is WantedState.RUNNING and paused_table(feed, key.span) is not None
     what = "table is being paused" if is_paused else "feed is being stopped or removed"
@@ -179,10 +179,10 @@ def close(draft: Draft, key: SpanKey) -> None:
 
 
 def forget_failures(draft: Draft, key: SpanKey) -> None:
-    """A sealed span is not wanted any more: its failures count neither for its feed nor when it is wanted again.
+    """A sealed span is no longer wanted: its failures count neither for its feed nor when it is wanted again.
 
     A span that is sealed on request has none left (seal_closed). This one was sealed by an agent that stopped by
-    itself, before anybody asked for it.
+    itself, before it was requested.
     """
     record = draft.span(key)
     if record is None or not record.failures or is_open(record):
@@ -193,7 +193,7 @@ def forget_failures(draft: Draft, key: SpanKey) -> None:
 
 
 def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:
-    """Rows written under the present role end a row of failures."""
+    """Rows written under the current role end a row of failures."""
     record = draft.span(key)
     if record is None or not record.failures or record.primary is None:
         return
@@ -202,13 +202,13 @@ def note_progress(draft: Draft, key: SpanKey, session: SessionId) -> None:
     if progress is None or session != (role.agent, role.session) or progress.epoch != role.epoch or not progress.rows:
         return
     act(draft, key, record, Signal.PRIMARY_PROGRESSED, cause(draft))
-    draft.cancel_timer("stuck", key.feed)  # progress of one: its neighbours get their time again (feed_lifecycle.py)
+    draft.cancel_timer("stuck", key.feed)  # one made progress: its neighbours get their time again (feed_lifecycle.py)
 
 
 def note_recovered(draft: Draft, feed: FeedRecorded, name: str, unapplied: Mapping[str, int]) -> None:
-    """Spans that replicate without an error, and are not among those that do not get on, have recovered.
+    """Reset the failures of spans that replicate without an error and are not among those without progress.
 
-    Nothing may be left to apply that would end their row of failures.
+    There may be nothing left to apply that would end their row of failures.
     """
     if not draft.failing_count(name):
         return
@@ -233,10 +233,10 @@ def rearm(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
 
 
 def is_given_up(draft: Draft, key: SpanKey, record: SpanDispatched) -> bool:
-    """Whether nobody tries the span any more: its feed has failed, also because of it.
+    """Whether the span is no longer retried: its feed has failed, also because of it.
 
-    Not what must be closed, and not what only the sink's state keeps from being written: that ends without anybody
-    telling Headgate, and the table then goes on by itself.
+    Not if it must be closed, and not if only the sink's state keeps it from being written: that ends without a report
+    to Headgate, and the table then continues by itself.
     """
     feed = draft.feed(key.feed)
     has_failed = feed is not None and feed.state is FeedState.FAILED
@@ -254,7 +254,7 @@ def _known(draft: Draft, key: SpanKey) -> SpanDispatched:
 def act(
     draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal, why: Cause, *, pace: Pace = Pace.BACK_OFF
 ) -> None:
-    """Take the step that a signal leads to, with all that hangs on it; ``pace``: when a failure is tried again."""
+    """Take the step that a signal leads to, with its consequences; ``pace``: when a failure is retried."""
     action = _action(draft, key, record, signal)
     step = apply(record, signal, why, action)
     changed = step.record
@@ -285,7 +285,7 @@ def _action(draft: Draft, key: SpanKey, record: SpanDispatched, signal: Signal) 
 
 
 def _allowed(draft: Draft, key: SpanKey, record: SpanDispatched, action: Action) -> Action:
-    """The undetermined rule: with a third session that may still write, nobody is promoted."""
+    """The undetermined rule: with a third session that may still write, the secondary is not promoted."""
     if action not in (Action.PROMOTE, Action.PROMOTE_FAILED) or record.secondary is None:
         return action
     others = [*writers(draft, key), *outsiders(draft, key)]
@@ -295,7 +295,7 @@ def _allowed(draft: Draft, key: SpanKey, record: SpanDispatched, action: Action)
 
 
 def _retry_seconds(record: SpanDispatched) -> float:
-    """Exponential and deterministic: 1, 2, 4 … 60 s; of what the sink refuses the one slow pace."""
+    """Exponential and deterministic: 1, 2, 4 … 60 s; the one slow pace for what the sink refuses."""
     if is_refused(record.last_error):
         return SLOW_RETRY_SECONDS
     return float(min(RETRY_SECONDS_MIN * 2 ** min(record.failures - 1, 10), RETRY_SECONDS_MAX))

@@ -1,11 +1,11 @@
 """A span's stage on the way to replication: stage, agent, state and advice. All texts are here.
 
-The checkpoint record, ``headgate why`` and whoever else tells people about a span say the same, because they ask here.
-The answer follows from the log alone, so that it can be given by a process that is no owner.
+The checkpoint record, ``headgate why`` and every other text about a span agree, because they use this module. The
+answer follows from the log alone, so a process that is not an owner can give it.
 
 Stages (records/error_codes.py): **agent missing**, **barrier** (a new owner waits for agents to answer), **scheduling**
-(given out, or on its way between agents), **source**, **decode**, **sink**, **paused** (by an operator). A failed span
-stands where its error says.
+(assigned, or on its way between agents), **source**, **decode**, **sink**, **paused** (by an operator). A failed span
+has the stage of its error.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from headgate.records.refusals import is_warning
 from headgate.records.spans import paused_table
 
 FLOWING: Final = "replicating"
-"""The stage that holds nothing."""
+"""The stage of a span that is not held up."""
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def standing_of(state: CoordinatorState, key: SpanKey, unapplied: Mapping[str, int] | None = None) -> Standing:
-    """Where the span stands. ``unapplied``: instead of what the feed's checkpoint says (records/control.py)."""
+    """The span's stage. ``unapplied``: used instead of that of the feed's checkpoint (records/control.py)."""
     record = state.spans.get(key)
     feed = state.feeds.get(key.feed)
     paused = None if feed is None else paused_table(feed, key.span)
@@ -80,7 +80,7 @@ def _of_copy(agent: str) -> Standing:
 
 
 def unapplied_since(state: CoordinatorState, key: SpanKey) -> int | None:
-    """The append time (ms) of the span's oldest change that is not applied, if it does not get on."""
+    """The append time (ms) of the span's oldest change that is not applied, if it makes no progress."""
     feed, said = state.feeds.get(key.feed), state.feed_progress.get(key.feed)
     if feed is None or said is None or (said.feed_id, said.incarnation) != (feed.feed_id, feed.incarnation):
         return None
@@ -172,7 +172,7 @@ def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched
 
 
 def _missing(state: CoordinatorState) -> Standing | None:
-    """Why nobody can be given a span; None if somebody can."""
+    """Why no agent can be assigned a span; None if one can."""
     live = list(state.index.live.in_order())
     if not live:
         return Standing(Stage.AGENT_MISSING, None, "no agent is alive", "start an agent: `headgate serve agent`")
@@ -188,7 +188,7 @@ def _unanswered(state: CoordinatorState, key: SpanKey) -> list[str]:
         return sorted({agent for agent, _ in state.term.awaited})
     said = (state.spans.get(key), state.feeds.get(key.feed), state.feed_progress.get(key.feed))
     if any(record is not None and record.owner_rev == state.owner_rev for record in said):
-        return []  # it has decided something in this term, which it does only behind the barrier
+        return []  # it has decided something in this term, which it does only after the barrier
     late = set()
     for session in state.index.live.in_order():
         answer = state.answers.get(session)
@@ -198,7 +198,7 @@ def _unanswered(state: CoordinatorState, key: SpanKey) -> list[str]:
 
 
 def feed_held_by(state: CoordinatorState, feed: str, *, has_owner: bool, kept_by: str = "") -> tuple[str, ...]:
-    """What holds the feed as a whole, whatever its tables do: each says what, and what to do.
+    """What holds the feed as a whole, whatever its tables do: one text each, with what to do.
 
     ``kept_by``: the migration that pauses and resumes the feed, if there is one.
     """

@@ -1,16 +1,16 @@
 """How long the owner waits for each session. Memory of one term: a new owner waits again.
 
-Three waits are for something that a session does by itself, though its heartbeats may continue while it hangs (what
-acts on their ends is in deadlines.py):
+Three waits are for something that a session does by itself, though its heartbeats may continue while it hangs
+(deadlines.py handles their ends):
 
-    a primary begins      from its role to its first word as the writer                              START_SECONDS_MAX
-    a primary drains      from "hand over", or "close", to its word that the table is sealed         DRAIN_SECONDS_MAX
+    a primary starts      from its role to its first report as the writer                            START_SECONDS_MAX
+    a primary drains      from "hand over", or "close", to its report that the table is sealed       DRAIN_SECONDS_MAX
     a writer stops        an undetermined session that a span without a primary waits for           STOP_SECONDS_MAX
 
-Who overruns one is **passed over** for that table: what it says of the table under that epoch, or a lower one, keeps
-it from nobody any more. Whoever gets the table claims it under a higher epoch, and from then on the sink refuses what
-the session that was passed over still does, as it refuses what a thawed process does (sinks/contract.py). Its other
-tables stay: no table's trouble is another's.
+A session that overruns one is **skipped** for that table: its reports on the table under that epoch, or a lower one, no
+longer keep other agents from it. The agent that gets the table claims it under a higher epoch. From then on the sink
+refuses the writes of the skipped session, as it refuses those of a thawed process (sinks/contract.py). The session
+keeps its other tables: trouble with one table does not affect another.
 """
 
 from collections.abc import Iterable
@@ -24,24 +24,24 @@ from headgate.records.keys import SpanKey
 
 START_SECONDS_MAX: Final = 120.0
 """From a role as primary to writing: a cold Spark (12 s), a claim that ends a blocking session, many tables at once. An
-agent that takes longer has hung while its heartbeats go on; elsewhere, or tried again, the table may begin."""
+agent that takes longer has hung while its heartbeats continue; on another agent, or on a retry, the table may start."""
 
 DRAIN_SECONDS_MAX: Final = 60.0
-"""From "drain" to sealed: a batch under way (seconds, tens where the sink is slow) and one row at the sink. To be
-impatient costs no more than that batch, which the next writer applies again; to wait costs the table its pause. It runs
-again while the session still ends other drains: thousands may have been asked of it at once (a feed that stops)."""
+"""From "drain" to sealed: a batch under way (seconds, tens where the sink is slow) and one row at the sink. Too short a
+limit costs no more than that batch, which the next writer applies again; waiting costs the table its pause. The time
+starts again while the session still ends other drains: a feed that stops may request thousands of it at once."""
 
 STOP_SECONDS_MAX: Final = 60.0
-"""As a drain, of a session that was never told to seal."""
+"""As for a drain, for a session that was never asked to seal."""
 
 _SECONDS_MAX: Final = {"start": START_SECONDS_MAX, "drain": DRAIN_SECONDS_MAX}
 
 MAY_WRITE: Final = (TaskState.REPLICATING, TaskState.STOPPING)
-"""Words of a session that may be writing."""
+"""States reported by a session that may be writing."""
 
 
 def watch(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
-    """Begin, or end, the waits that the record implies."""
+    """Start, or end, the waits that the record implies."""
     at, term = phase(record), draft.term
     if at is Phase.REPLICATING:
         term.avoided.pop(key, None)
@@ -57,9 +57,10 @@ def watch(draft: Draft, key: SpanKey, record: SpanDispatched) -> None:
 def _watch(
     draft: Draft, timer: str, waits: dict[SpanKey, Wait], key: SpanKey, role: Assignment | None
 ) -> Assignment | None:
-    """One timer for all, because all have the same time: a timer a span would cost a first dispatch a second.
+    """Update a span's wait. All share one timer, because all have the same limit.
 
-    ``role`` is whom the span waits for now; the answer is whom it does not wait for any more.
+    A timer per span would cost a first dispatch a second. ``role`` is the role that the span waits for now. Return the
+    role that it no longer waits for.
     """
     before = waits.get(key)
     if before is not None and before.role == role:
@@ -74,7 +75,7 @@ def _watch(
 
 
 def await_stops(draft: Draft, key: SpanKey, sessions: Iterable[SessionId]) -> None:
-    """Nobody is given a span while these say that they may be writing ``key``: not for ever."""
+    """Limit the wait of ``key`` for sessions that report that they may be writing it, during which no agent gets it."""
     stops = draft.term.stops
     for session in sessions:
         if (key, session) not in stops:
@@ -84,19 +85,19 @@ def await_stops(draft: Draft, key: SpanKey, sessions: Iterable[SessionId]) -> No
 
 
 def pass_over(draft: Draft, key: SpanKey, session: SessionId, epoch: Epoch) -> None:
-    """The session has had its time: see the module's docstring."""
+    """Skip the session, which has had its time: see the module's docstring."""
     draft.term.avoided[key] = session
     draft.term.passed_over.setdefault(session, {})[key] = epoch
 
 
 def is_passed_over(draft: Draft, key: SpanKey, session: SessionId, epoch: Epoch) -> bool:
-    """Whether what the session says of the span under ``epoch`` keeps it from nobody."""
+    """Whether the session's reports on the span under ``epoch`` no longer keep other agents from it."""
     passed = draft.term.passed_over.get(session)
     return passed is not None and key in passed and epoch <= passed[key]
 
 
 def passed_over(draft: Draft, key: SpanKey) -> set[SessionId]:
-    """Who has been passed over for the span, or for another with a partition of it."""
+    """Sessions that were skipped for the span, or for another with a partition of it."""
     if not draft.term.passed_over:
         return set()
     keys = {key, *draft.state.index.overlapping(key)}
@@ -104,7 +105,7 @@ def passed_over(draft: Draft, key: SpanKey) -> set[SessionId]:
 
 
 def forgive(draft: Draft, key: SpanKey, words: dict[SessionId, TaskReported]) -> None:
-    """Forget who was passed over for the span and has stopped since."""
+    """Re-admit the sessions that were skipped for the span and have stopped since."""
     for session, passed in sorted(draft.term.passed_over.items()):
         word = words.get(session)
         if key in passed and (word is None or word.state not in MAY_WRITE):
