@@ -1,8 +1,8 @@
 """A role before it serves: it tails its topics, decides when to stand for election, and replays after it is elected.
 
-One Candidate is one life of a role, from an empty state on; whatever goes wrong, the role drops it and makes another.
-All it reads goes through ``evolve``, whoever wrote it, so a standby's state is always the log's and a take-over only
-has to read the last few records.
+A Candidate is one incarnation of a role, starting from an empty state. If anything goes wrong, the role drops it and
+creates another. All records that it reads go through ``evolve``, whichever process wrote them, so a standby's state is
+always the log's and a take-over only has to read the last few records.
 """
 
 import logging
@@ -30,29 +30,29 @@ TURN_RECORDS_MAX: Final = 1_000
 """Records per turn: at 100 µs each a turn stays a tenth of a second, far below any lease."""
 
 HIDDEN_HEARTBEATS_MIN: Final = 2
-"""Announcements behind an open transaction by which its owner is known to be alive: one that is killed amid a
+"""Announcements behind an open transaction that prove that their owner is alive: one that is killed during a
 transaction leaves one, that of the transaction."""
 
 HANGING_SECONDS: Final = 5.0
-"""How long the replay of a campaign stands still before it is asked whether a broker has lost a transaction's end:
-``init`` has ended all that brokers know of, within a second as a rule."""
+"""How long the replay of a campaign makes no progress before the candidate checks whether a broker has lost a
+transaction's end: ``init`` has ended all that brokers know of, within a second as a rule."""
 
 HANGING_AGAIN_SECONDS: Final = 20.0
-"""After which it is asked again: the answer may be out of reach beside a broker that has just been restarted."""
+"""After which it checks again: the answer may be unavailable while a broker has just been restarted."""
 
 CAMPAIGN_STALL_SECONDS_MAX: Final = 90.0
-"""How long the replay of a campaign may stand still: beyond every transaction time-out (Kafka's default is 60 s), after
-which no open transaction of anybody can hide records any more. Giving up ends the process's role, so it waits longer
-than a command that only looks (replay.READ_STALL_SECONDS_MAX)."""
+"""How long the replay of a campaign may make no progress: longer than every transaction time-out (Kafka's default is
+60 s), after which no open transaction of any producer can hide records any more. Giving up ends the process's role, so
+it waits longer than a command that only reads (replay.READ_STALL_SECONDS_MAX)."""
 
 
 class Candidate(Generic[StateT]):
-    """State, reader and what is known of others. ``writer`` is there from the campaign on."""
+    """State, reader and what is known of others. ``writer`` exists from the campaign on."""
 
     def __init__(
         self, settings: RoleSettings, machine: Machine[StateT], log: Log, counters: RoleCounters, now: float
     ) -> None:
-        """Start from the beginning of the log, towards its present end. Raises LogError."""
+        """Start from the beginning of the log, up to its present end. Raises LogError."""
         self._settings = settings
         self._machine = machine
         self._log = log
@@ -75,7 +75,7 @@ class Candidate(Generic[StateT]):
         self._reader = log.reader(dict.fromkeys(settings.partitions(), 0), lease_seconds=settings.lease_seconds)
 
     def fetch(self, timeout_seconds: float) -> None:
-        """Fill the empty inbox with what the log has, waiting for the first record. Raises LogError."""
+        """Fill the empty inbox from the log, waiting for the first record. Raises LogError."""
         if self.inbox:
             return
         for item in self._reader.poll(TURN_RECORDS_MAX, timeout_seconds):
@@ -88,11 +88,11 @@ class Candidate(Generic[StateT]):
                 self.inbox.append(item)
 
     def follow(self, now: Now) -> bool:
-        """Evolve all of the inbox; whether there was anything."""
+        """Evolve all of the inbox. Return whether it contained anything."""
         moved = bool(self.inbox)
         while self.inbox:
             self._learn(self.inbox.popleft(), now)
-        # Only what is short of the end counts: heartbeats keep one partition moving while another is pinned for ever.
+        # Only what is short of the end counts: heartbeats keep one partition moving while another is stuck.
         behind = self._behind()
         if behind != self._seen:
             self._seen, self._moved_at = behind, now.monotonic
@@ -100,13 +100,13 @@ class Candidate(Generic[StateT]):
         return moved
 
     def is_time_to_campaign(self, now: float) -> bool:
-        """The shard is free, and those who should have it before me (roster.py) have had their time.
+        """The shard is free, and those that should have it before this process (roster.py) have had their time.
 
-        Free is a shard without an owner, or with one silent for its lease by all that was on the log then. The
-        end may be hidden by a transaction that a killed owner left open, which only ``init`` ends. So a doubt that
-        stands still for a heartbeat's time is enough; a campaign that was not needed costs a term, never safety.
-        Such a transaction on announce hides the heartbeats of other shards' owners too, who are well: so an owner
-        that writes on behind it is given a lease longer. The others' time begins when they could campaign.
+        A shard is free if it has no owner, or one that was silent for its lease by everything on the log then. The end
+        may be hidden by a transaction that a killed owner left open, which only ``init`` ends. So a doubt that lasts
+        for a heartbeat's time is enough; an unnecessary campaign costs a term, never safety. Such a transaction on
+        announce also hides the heartbeats of other shards' owners, which are alive: so an owner that continues to write
+        behind it gets a lease longer. The others' time starts when they could campaign.
         """
         is_vacant = self.replayed and self.watch.is_vacant()
         if not is_vacant and now < self.watch.runs_out_at():
@@ -123,7 +123,7 @@ class Candidate(Generic[StateT]):
         return now - self._free_at >= self.roster.wait_seconds(now)
 
     def _is_in_doubt(self, hidden_seconds: float) -> bool:
-        """Whether an owner silent behind a hidden end is waited for; the log is asked once. Raises LogError."""
+        """Whether to wait for an owner silent behind a hidden end; checks the log once. Raises LogError."""
         if hidden_seconds < self._settings.lease_seconds / HEARTBEATS_PER_LEASE:
             return True
         if self._writes_on is None:
@@ -132,11 +132,11 @@ class Candidate(Generic[StateT]):
         return self._writes_on and hidden_seconds < self._settings.lease_seconds
 
     def is_waiting_for_end(self) -> bool:
-        """Whether an end of the log is being read towards, or others are let go first."""
+        """Whether it is reading towards an end of the log, or lets others campaign first."""
         return not self.replayed or self._suspected_at is not None
 
     def campaign(self, now: float) -> None:
-        """Fence the last owner, end its dangling transaction, and set out for the end captured after that."""
+        """Fence the last owner, end its dangling transaction, and replay to the end captured after that."""
         self.writer = self._log.transactional_writer(self._settings.transactional_id)
         self.writer.init()
         self._ends = self._log.end_offsets(self._settings.partitions())
@@ -144,7 +144,7 @@ class Candidate(Generic[StateT]):
         self.replayed = False
 
     def serve(self) -> None:
-        """The term begins: what an owner has written is not read back, but for announcements of a later one."""
+        """Start the term: an owner does not read back its own records, except for announcements of a later owner."""
         mine = self._settings.owner_key
         self._reader.pass_over(lambda key: self._settings.is_mine(key) and key != mine)
 
@@ -162,7 +162,7 @@ class Candidate(Generic[StateT]):
         return not self._behind()
 
     def end_hanging(self, now: float) -> None:
-        """When a campaign stands still, what ``init`` should have ended is looked for. Raises LogError."""
+        """When a campaign makes no progress, end what ``init`` should have ended. Raises LogError."""
         if (
             self.writer is None
             or now - self._moved_at <= HANGING_SECONDS
@@ -181,7 +181,7 @@ class Candidate(Generic[StateT]):
             _log.warning("the replay does not advance: %s; no open transaction of Headgate is known there", places)
 
     def stalled(self, now: float) -> str | None:
-        """Why the replay cannot reach its end, once it has stood still for too long."""
+        """Why the replay cannot reach its end, once it has made no progress for too long."""
         if now - self._moved_at <= CAMPAIGN_STALL_SECONDS_MAX:
             return None
         places = self._places(self._behind())
@@ -192,7 +192,7 @@ class Candidate(Generic[StateT]):
         )
 
     def close(self) -> None:
-        """Let go of reader and writer. Idempotent."""
+        """Close reader and writer. Idempotent."""
         if self.writer is not None:
             self.writer.close()
         self._reader.close()
@@ -203,7 +203,7 @@ class Candidate(Generic[StateT]):
         return {partition: positions[partition] for partition, end in self._ends.items() if positions[partition] < end}
 
     def _places(self, partitions: Collection[Partition]) -> str:
-        """Where these stand, of how much."""
+        """The positions of these partitions, and their ends."""
         positions = self._reader.positions()
         return ", ".join(f"{p.topic}/{p.number} at {positions[p]} of {self._ends[p]}" for p in sorted(partitions))
 
@@ -213,7 +213,7 @@ class Candidate(Generic[StateT]):
         self.readership.learn(key, value, now.monotonic)
         if key == self._settings.owner_key:
             if self.writer is not None and delivery.offset >= self._ends[ANNOUNCE]:
-                # Written after my init returned, so its writer's init came after mine, and the last one wins.
+                # Written after this role's init returned, so its writer's init came later, and the last one wins.
                 raise FencedError(f"shard {self._settings.shard}: another owner announced itself while I was replaying")
             self.watch.heard(value if isinstance(value, OwnerAnnounced) else None, now.monotonic)
         self._machine.evolve(self.state, key, value, delivery.offset)

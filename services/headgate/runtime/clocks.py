@@ -4,13 +4,13 @@ import time
 from typing import Final
 
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux has CLOCK_BOOTTIME. Elsewhere the monotonic clock is the best there is."""
+"""Linux has CLOCK_BOOTTIME. Elsewhere the monotonic clock is the best one available."""
 
 
 def elapsed_seconds() -> float:
     """Seconds since an arbitrary moment, including the time in which this machine was suspended.
 
-    ``time.monotonic`` stands still while a laptop sleeps or a virtual machine is suspended. A process that judges by it
+    ``time.monotonic`` stops while a laptop sleeps or a virtual machine is suspended. A process that uses it to check
     whether its lease, or what it last heard, is still valid would trust an hour-old state when the machine wakes up.
     """
     return time.clock_gettime(_CLOCK)

@@ -18,7 +18,7 @@ _UNTOUCHED: Final = object()
 
 
 class TermMemory(Protocol):
-    """What a machine remembers for one term: what it has seen, asked for or begun that no record says."""
+    """A machine's memory of one term: what it has seen, requested or started that is not in any record."""
 
     @property
     def owner_rev(self) -> int:

@@ -1,7 +1,7 @@
 """The differences between kinds of owners: everything that the role loop must know about a service.
 
 A kind brings its topics, its two keys on announce, and, where its owner watches other processes (a coordinator watches
-sessions), a function that reads signs of life off the log. Its machine is handed to the role beside it.
+sessions), a function that reads signs of life off the log. Its machine is passed to the role separately.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,23 +13,23 @@ import msgspec
 from headgate.records.base import Key, Record
 
 Holder = tuple[str, ...]
-"""Name of a process that an owner watches, as its kind says it."""
+"""Name of a process that an owner watches, in the form that its kind defines."""
 
 
 class Sign(Enum):
-    """What a record says about a holder."""
+    """What a record shows about a holder."""
 
     HEARD = "heard"
     LEFT = "left"
-    """Its announcement was deleted: there is nobody to watch."""
+    """Its announcement was deleted: it is no longer watched."""
     ENDED = "ended"
-    """The owner has declared it dead. This is final: what it reports from now on is no sign of life."""
+    """The owner has declared it dead. This is final: what it reports from now on is not a sign of life."""
     FORGOTTEN = "forgotten"
     """The record of its end was deleted, and with it every reason to remember it."""
 
 
 class SignOfLife(msgspec.Struct, frozen=True):
-    """One sign; ``lease_seconds`` as the holder has announced it, where it has; ``farewell`` ends without a failure."""
+    """One sign; ``lease_seconds`` as announced by the holder, if it was; ``farewell`` ends without a failure."""
 
     holder: Holder
     sign: Sign
@@ -38,17 +38,17 @@ class SignOfLife(msgspec.Struct, frozen=True):
 
 
 def no_holders(_key: Key, _value: Record | None) -> SignOfLife | None:
-    """For a kind whose owner watches nobody."""
+    """For a kind whose owner does not watch any holder."""
     return None
 
 
 class OwnerKind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of owner.
 
-    ``name`` stands in transactional ids, probes and logs. ``topics`` are those that a role reads besides announce, one
+    ``name`` is used in transactional ids, probes and logs. ``topics`` are those that a role reads besides announce, one
     partition of each per shard; keys of them with ``by_owner`` are written by the shard's owner alone. ``owner_key``
-    takes a shard, ``member_key`` a process id. ``harmless`` has for each topic that the owner writes a key nobody is
-    called by, which may be deleted at any time.
+    takes a shard, ``member_key`` a process id. ``harmless`` has for each topic that the owner writes a key that names
+    nothing, which may be deleted at any time.
     """
 
     name: str

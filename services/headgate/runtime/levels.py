@@ -1,12 +1,12 @@
 """Schema levels: how services of two versions share a log, and when the newer form may be written (docs/adr/0008).
 
-A record that somebody alive cannot read would end his role. So everybody writes at the log's **level**, and drops
+A record that a live process cannot read would end its role. So every process writes at the log's **level**, and drops
 from a record what that level has no field for; a record that would lose something by it is not written
-(LevelTooLowError). Every process says on announce up to which level it reads (``schema_version``). An owner raises the
-level, by announcing it, when all that stands there reads more, and has done so for a while; it is never lowered.
-A process learns the level by reading: a record of level 2 on the log says that level 2 may be written.
+(LevelTooLowError). Every process announces up to which level it reads (``schema_version``). An owner raises the level,
+by announcing it, when all processes on announce read more, and have done so for a while; it is never lowered. A process
+learns the level by reading: a record of level 2 on the log means that level 2 may be written.
 
-One that starts later and reads less meets a newer record, and ends with its exit code: it is the one to be upgraded.
+One that starts later and reads less meets a newer record, and ends with its exit code: it must be upgraded.
 """
 
 from typing import Final
@@ -17,15 +17,15 @@ from headgate.records.control import Announced, OwnerAnnounced
 from headgate.runtime.settings import ANNOUNCE
 
 QUIET_LEASES: Final = 2.0
-"""For so many leases all must have read more before the level is raised: who is being restarted is back by then."""
+"""For so many leases all must have read more before the level is raised: a process that restarts is back by then."""
 
 
 class Readership:
-    """Who stands on announce, and up to which level each reads: what an owner needs to raise the level.
+    """The processes on announce, and up to which level each reads: what an owner needs to raise the level.
 
-    Whose key stands counts, alive or not: keys of the dead are deleted by their owners within minutes, and until then
-    a process that is only being restarted is waited for. A log that never had an owner has no past to wait for: it
-    begins at the level of those who are there.
+    A process counts while its key exists, alive or not: keys of dead processes are deleted by their owners within
+    minutes, and until then the owner waits for a process that is only being restarted. A log that never had an owner
+    has no past to wait for: it starts at the level of the processes that are there.
     """
 
     def __init__(self, level: SchemaLevel, lease_seconds: float) -> None:
@@ -37,7 +37,7 @@ class Readership:
         self._least_since = float("-inf")
 
     def learn(self, key: Key, value: Record | None, now: float) -> None:
-        """What a record says about who reads; records of other topics say nothing. ``now`` is monotonic."""
+        """Apply what a record shows about a reader; records of other topics are ignored. ``now`` is monotonic."""
         if key.topic != ANNOUNCE.topic:
             return
         self._had_owner = self._had_owner or key.names_owner

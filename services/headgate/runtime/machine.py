@@ -7,11 +7,11 @@ A machine is three functions over a state that only it understands::
     decide(state, input, now) -> Decision(facts, effects)
 
 ``decide`` may read the state but never changes what was folded from the log (a machine may keep memory of one term,
-which no digest covers and which dies with it): what it wants to be true it says as facts, which the loop commits
-in one transaction and gives to ``evolve`` (at once, so that the next decision of the turn sees them; if the commit does
-not return, the whole state is thrown away). Such a fact has no offset yet and is given OFFSET_UNKNOWN; every record
-that is read, and the first OwnerAnnounced of a term, has its own: a state may keep the offset of nothing else, or
-replay would not give the same state. Effects are run after the commit; their results come back as inputs.
+which no digest covers and which ends with it). It returns its decisions as facts, which the loop commits in one
+transaction and gives to ``evolve`` (at once, so that the next decision of the turn sees them; if the commit does not
+return, the whole state is thrown away). Such a fact has no offset yet and is given OFFSET_UNKNOWN; every record that is
+read, and the first OwnerAnnounced of a term, has its own. A state may keep only these offsets, or replay would not give
+the same state. Effects are run after the commit; their results come back as inputs.
 Nothing here knows Kafka, Spark, a clock, randomness, the environment or logging. ``now`` is monotonic seconds,
 ``now_ms`` the wall clock for the time fields of records only.
 """
@@ -60,13 +60,13 @@ class Now(msgspec.Struct, frozen=True):
 
 
 class TermBegan(msgspec.Struct, frozen=True):
-    """This role is the owner now: replayed to the end, announced, and ``owner_rev`` is its term."""
+    """This role is now the owner: replayed to the end, announced, and ``owner_rev`` is its term."""
 
     owner_rev: int
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """A record by somebody else has been read and evolved."""
+    """A record by another process has been read and evolved."""
 
     delivery: Delivery
 
@@ -90,7 +90,7 @@ class HolderSilent(msgspec.Struct, frozen=True):
 class EffectFailed(msgspec.Struct, frozen=True):
     """A result that every effect may have: it could not be run now, and what is true outside is not known.
 
-    The machine asks for the effect again.
+    The machine requests the effect again.
     """
 
     reason: str
@@ -123,7 +123,7 @@ class CancelTimer(msgspec.Struct, frozen=True):
 
 
 class ResignOwner(msgspec.Struct, frozen=True):
-    """Let go of the shard and stand by, behind the others. No result: the term that asked for it is over."""
+    """Release the shard and stand by, behind the others. No result: the term that requested it is over."""
 
     request: str
 
@@ -140,7 +140,7 @@ class NoTermError(Exception):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What a machine answers to one input: facts for one transaction, effects for after it."""
+    """A machine's response to one input: facts for one transaction, effects for after it."""
 
     facts: tuple[Fact, ...] = ()
     effects: tuple[Any, ...] = ()

@@ -1,7 +1,7 @@
 """Announces a process that could own shards, on announce, five times a lease. Deleted at its end.
 
-Owners are heard by their own heartbeats; a process that owns nothing would be unknown without this, and nobody could
-give it a share (roster.py). It is a hint and no more: a heartbeat that is not acknowledged is logged and forgotten.
+Owners are heard by their own heartbeats. Without this record a process that owns nothing would be unknown, and could
+not get a share (roster.py). It is only a hint: a heartbeat that is not acknowledged is logged and forgotten.
 """
 
 import logging
@@ -19,7 +19,7 @@ _log.addFilter(Repeats())
 
 
 class Presence:
-    """One process's heartbeat; whoever drives it calls ``beat`` every ``pause`` seconds, and ``leave`` at the end."""
+    """One process's heartbeat; the driver calls ``beat`` every ``pause`` seconds, and ``leave`` at the end."""
 
     def __init__(
         self, log: Log, settings: RoleSettings, shards: Callable[[], Sequence[int]], wall_ms: Callable[[], int]
@@ -37,7 +37,7 @@ class Presence:
         return self._settings.lease_seconds / HEARTBEATS_PER_LEASE
 
     def beat(self) -> bool:
-        """One heartbeat; whether it was acknowledged before the next is due."""
+        """Send one heartbeat. Return whether it was acknowledged before the next is due."""
         record = MemberAnnounced(
             shards=tuple(self._shards()),
             version=self._settings.version,
@@ -48,7 +48,7 @@ class Presence:
         return self._write(record)
 
     def leave(self) -> None:
-        """Delete the key, so that nobody waits for this process any more, and let go of the log."""
+        """Delete the key, so that no process waits for this one any more, and close the writer."""
         self._write(None)
         self._writer.close()
 

@@ -1,7 +1,7 @@
-"""Ask an owner for something: write a request, wait for its outcome, and raise a typed error unless it is done.
+"""Sends a request to an owner, waits for its outcome, and raises a typed error unless it is done.
 
 A request is a record under a fresh key. Its outcome is a record, too, which the owner of the same partition writes.
-Nothing else is known about the owner, not even where it runs. Whoever asks deletes the request afterwards.
+Nothing else is known about the owner, not even where it runs. The client deletes the request afterwards.
 """
 
 import time
@@ -31,11 +31,11 @@ POLL_RECORDS_MAX: Final = 500
 
 
 class RequestError(Exception):
-    """A request that is not done. The message names it, says why, and what to do."""
+    """A request that is not done. The message names it, the reason, and what to do."""
 
 
 class RequestTimedOutError(RequestError):
-    """No final outcome in time: nobody answered, or the owner accepted the request and is still busy with it."""
+    """No final outcome in time: the owner did not answer, or it accepted the request and is still busy with it."""
 
 
 class RequestRefusedError(RequestError):
@@ -51,9 +51,9 @@ class RequestFailedError(RequestError):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, and what its errors say.
+    """One request, and the texts of its errors.
 
-    ``what`` is what is asked for: ``cancel migration m1``. ``partition`` stores the outcome, and the request unless it
+    ``what`` names the operation: ``cancel migration m1``. ``partition`` stores the outcome, and the request unless it
     is ``asked_on`` another. ``owner`` is the key on announce of the owner that answers, and ``service`` what `headgate
     serve` calls it. ``if_unfinished`` is the advice for a request that was accepted and is not done in time. Such a
     request is withdrawn unless it ``stays``.
@@ -104,7 +104,7 @@ def feed_request(record: OperationRequested, shard: int, request: str) -> Reques
 
 
 def withdraw(log: Log, shard: int, requests: Sequence[str], *, client: str) -> None:
-    """Delete requests to the coordinator that owns ``shard``, whoever made them. Raises LogError."""
+    """Delete requests to the coordinator that owns ``shard``, from any client. Raises LogError."""
     if requests:
         partition = Partition("changefeed", shard)
         with closing(log.writer(client)) as writer:
@@ -181,7 +181,7 @@ def _check_texts(request: Request) -> None:
 
 
 def _write(log: Log, writer: Writer, requests: Sequence[Request], deadline: float, timeout_seconds: float) -> None:
-    """Write the requests as soon as every process alive can read them (docs/adr/0008)."""
+    """Write the requests as soon as every live process can read them (docs/adr/0008)."""
     placed = [Placed(each.place, Fact(each.key, fitted(each.record))) for each in requests]
     waits_for: list[str] = []
     while True:

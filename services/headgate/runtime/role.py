@@ -2,11 +2,11 @@
 
     STANDBY ──campaign──▶ CAMPAIGNING ──init──▶ REPLAYING ──at end──▶ SERVING ──step_down──▶ ENDED
        ▲ tails its topics    fences the last owner   to the end captured     turns (term.py)
-       └──── WAITING ◀──── whatever goes wrong: the state is thrown away; a deterministic back-off ────┘
+       └──── WAITING ◀──── on any error: the state is thrown away; a deterministic back-off ───────────┘
 
-Precedent: Kafka's own group coordinator (its coordinator-common). A role whose commit was refused, fenced or
-left uncertain does not know what the log says; so it forgets everything and reads the log again, as a new standby.
-There is no other recovery path (ADR 0001).
+Precedent: Kafka's own group coordinator (its coordinator-common). A role whose commit was refused, fenced or left
+uncertain does not know what the log contains; so it forgets everything and reads the log again, as a new standby. This
+is the only recovery path (ADR 0001).
 
 ``turn(now)`` never waits and takes the time as an argument, so a simulator can drive it; a process calls
 ``wait(seconds)`` between turns, which returns early when records arrive. One thread drives; ``finish``, ``resign`` and
@@ -37,15 +37,15 @@ CATCHING_UP_SECONDS: Final = 0.02
 """Pause when an end of the log, or an effect's result, is awaited and the last turn brought nothing."""
 
 KEPT_SECONDS_MIN: Final = 60.0
-"""A shard that was given away to even out the shares, and came back, stays for so long: whoever was to have it could
-not keep it."""
+"""A shard that was given away to even out the shares, and came back, stays for so long: the other process could not
+keep it."""
 
 BACKOFF_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
-"""Pauses after 1, 2, … falls in a row, the last for all further ones: a broken broker is not hammered."""
+"""Pauses after 1, 2, … falls in a row, the last for all further ones, so that a broken broker is not flooded."""
 
 
 class RoleState(StrEnum):
-    """Where a role stands."""
+    """The state of a role."""
 
     STANDBY = "standby"
     CAMPAIGNING = "campaigning"
@@ -58,7 +58,7 @@ class RoleState(StrEnum):
 class RoleStatus(msgspec.Struct, frozen=True):
     """What /readyz and metrics need: ready is ``replayed``, ``owner_id`` known and not ``blind``.
 
-    ``blind`` says why records may be missing from what the role has read. ``turned_at`` is monotonic.
+    ``blind`` is the reason why records may be missing from what the role has read. ``turned_at`` is monotonic.
     """
 
     state: RoleState
@@ -71,7 +71,7 @@ class RoleStatus(msgspec.Struct, frozen=True):
 
 
 class RoleEndedError(Exception):
-    """The role cannot, or need not, go on in this process; the message says why and what to do."""
+    """The role cannot, or need not, continue in this process; the message contains why and what to do."""
 
 
 class Role(Generic[StateT]):
@@ -111,7 +111,7 @@ class Role(Generic[StateT]):
         self._last_error: str | None = None
 
     def turn(self, now: Now) -> float:
-        """Do what is due; the seconds until the next turn, unless records or results come first.
+        """Do what is due. Return the seconds until the next turn, unless records or results come first.
 
         Raises RoleEndedError when the role has ended, has met a newer schema, or its replay makes no progress any more.
         """
@@ -120,7 +120,7 @@ class Role(Generic[StateT]):
         previous, self._turned_at = self._turned_at, now.monotonic
         try:
             if previous is not None and now.monotonic - previous > self._settings.lease_seconds:
-                # Whatever was true before the gap may have changed since, and others may have judged me silent.
+                # The state before the gap may have changed since, and others may have judged this role silent.
                 self._fall(f"no turn for {now.monotonic - previous:.1f} s, longer than the lease", now.monotonic)
             if self._resigning:
                 self._step_down(now)
@@ -141,7 +141,7 @@ class Role(Generic[StateT]):
     def wait(self, seconds: float) -> bool:
         """Wait for records at most ``seconds`` (and at most TURN_SECONDS_MAX), and keep them for the next turn.
 
-        False, at once, where there is no reader to wait on (between a fall and the next start): sleep instead.
+        False, at once, if the role has no reader to wait on (between a fall and the next start): sleep instead.
         """
         if self._candidate is None:
             return False
@@ -153,9 +153,9 @@ class Role(Generic[StateT]):
         return True
 
     def finish(self, effect: TermEffect, result: Any) -> bool:
-        """Give an effect's result to the term that asked for it; one of an earlier term is dropped.
+        """Give an effect's result to the term that requested it; one of an earlier term is dropped.
 
-        From any thread. False if too many results wait already: keep this one and try again.
+        From any thread. False if too many results wait already: keep this one and retry.
         """
         term = self._term
         if term is None or term.owner_rev != effect.owner_rev:
@@ -163,9 +163,9 @@ class Role(Generic[StateT]):
         return term.finish(effect, result)
 
     def give(self, given: Any) -> bool:
-        """Give the machine an input of its own, which it takes at the owner's next turn, from any thread.
+        """Give the machine an input of its own, processed at the owner's next turn, from any thread.
 
-        False if this process owns nothing now, or too many wait: nothing was taken.
+        False if this process owns nothing now, or too many inputs wait: the input was not accepted.
         """
         term = self._term
         return term is not None and term.give(given)
@@ -179,7 +179,7 @@ class Role(Generic[StateT]):
         self._ceding = True
 
     def close(self) -> None:
-        """Let go of the log at once, without a word to anybody; a standby finds out by the lease. Idempotent."""
+        """Close the log at once, without resigning; a standby finds out by the lease. Idempotent."""
         self._end("closed")
 
     @property
@@ -204,7 +204,7 @@ class Role(Generic[StateT]):
 
     @property
     def status(self) -> RoleStatus:
-        """Where the role stands now."""
+        """The role's current status."""
         term, candidate = self._term, self._candidate
         owner = candidate.watch.owner if candidate is not None else None
         owner_id = None if owner is None or owner.lease_seconds <= 0 else owner.owner_id

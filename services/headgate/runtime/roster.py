@@ -1,16 +1,17 @@
 """The assignment of shards to processes of one kind, without a central decision: each reads the same log.
 
-On announce stand every shard's owner and every living process (``member/<id>``, Presence). So each role knows who
-owns how many shards and who else could, and all of them come to the same answer to two questions:
+On announce are every shard's owner and every living process (``member/<id>``, Presence). So each role knows which
+processes own how many shards and which others could, and all roles come to the same answer to two questions:
 
-- **Who follows?** A shard is free: its owner has resigned or is silent. Who could own it stands in line, those who own
-  least first, the last owner last. The first campaigns at once, each further one two heartbeats later if nobody has
-  been faster. Of several free shards the lowest is given out first, so that a dead owner's shards spread.
-- **Who gives away?** An owner steps down from a shard if somebody who could have it owns at least two fewer: then, and
-  only then, is the difference smaller afterwards. Of all such shards one moves at a time, the same for every reader,
-  and only after nothing has changed for a lease: so shares do not swing, and a passing process moves nothing.
+- **Which process follows?** A shard is free: its owner has resigned or is silent. The processes that could own it form
+  a line, those that own least first, the last owner last. The first campaigns at once, each further one two heartbeats
+  later if no other has been faster. Of several free shards the lowest is assigned first, so that a dead owner's shards
+  spread.
+- **Which process gives away?** An owner steps down from a shard if another process that could have it owns at least two
+  fewer: only then is the difference smaller afterwards. Of all such shards one moves at a time, the same for every
+  reader, and only after nothing has changed for a lease: so shares do not swing, and a passing process moves nothing.
 
-These are hints. Who owns a shard is decided by the broker's fencing alone (role.py); two roles that see different
+These are hints. Only the broker's fencing decides which process owns a shard (role.py); two roles that see different
 pictures campaign against each other, and one wins. Times are monotonic seconds of the reader (as in leases.py).
 """
 
@@ -27,18 +28,18 @@ FOLLOW_HEARTBEATS: Final = 2
 """Heartbeats' time that each in line gives the one before: a take-over takes 0.5 to 1 s, as measured."""
 
 GAP_MIN: Final = 2
-"""Least difference between two shares that a shard is moved for: by less, the two would only change places."""
+"""Least difference between two shares for which a shard is moved: with less, the two would only change places."""
 
 MEMBER_FORGOTTEN_SECONDS: Final = 60.0
-"""A process silent for so long is over, and its key is deleted. Were it only frozen, its next heartbeat brings it
-back."""
+"""A process silent for so long has ended, and its key is deleted. If it was only frozen, its next heartbeat restores
+it."""
 
 
 class Roster:
     """What one role knows of owners and processes, its own process included."""
 
     def __init__(self, kind: OwnerKind, me: str, shard: int, lease_seconds: float) -> None:
-        """Nobody is known yet but ``me``, the id of this process, whose role of ``shard`` asks."""
+        """Only ``me`` is known yet, the id of this process, whose role of ``shard`` uses this."""
         self._kind = kind
         self._me = me
         self._shard = shard
@@ -52,7 +53,7 @@ class Roster:
         self._changed_at = float("-inf")
 
     def learn(self, key: Key, value: Record | None, now: float) -> None:
-        """What a record says about owners and processes; others say nothing."""
+        """Apply what a record shows about owners and processes; others are ignored."""
         if isinstance(key, self._kind.owner_key):
             if isinstance(value, OwnerAnnounced):
                 alive_until = now + value.lease_seconds if value.lease_seconds > 0 else float("-inf")
@@ -69,7 +70,7 @@ class Roster:
         """How long this role lets others go first, now that its shard is free."""
         loads = self._loads(now)
         shards = sorted({self._shard, *self._known(now)})
-        # Of its own shard the role knows by itself that it is free; that is why it asks.
+        # The role knows by itself that its own shard is free; that is why it calls this.
         free = [shard for shard in shards if shard == self._shard or self._owner(shard, now) is None]
         for shard in free:
             last = self._owners.get(shard, ("", 0.0))[0]
@@ -82,9 +83,9 @@ class Roster:
         raise AssertionError("the role's own shard is among the free ones")
 
     def poorer(self, now: float) -> str | None:
-        """Who should have this role's shard instead of its owner, which is this process; None to keep it.
+        """The process that should have this role's shard instead of its owner, this process; None to keep it.
 
-        Looks again at the pace of heartbeats only, for that is the pace at which anything changes.
+        Checks again only at the pace of heartbeats, because that is the pace at which anything changes.
         """
         if now < self._look_at:
             return None
@@ -109,7 +110,7 @@ class Roster:
         return poorest if gap >= GAP_MIN and (shard, owner) == (self._shard, self._me) else None
 
     def forget_gone(self, now: float) -> Sequence[str]:
-        """Processes silent for so long that their keys may go; each is named once."""
+        """Processes silent for so long that their keys may be deleted; each is returned once."""
         gone = [name for name, (_, _, at) in sorted(self._members.items()) if now - at > MEMBER_FORGOTTEN_SECONDS]
         for name in gone:
             del self._members[name]
@@ -121,7 +122,7 @@ class Roster:
         return owner if now < alive_until else None
 
     def _known(self, now: float) -> set[int]:
-        """Shards that somebody alive could own."""
+        """Shards that a living process could own."""
         return {shard for shards, until, _ in self._members.values() if now < until for shard in shards}
 
     def _standing(self, shard: int, now: float) -> list[str]:

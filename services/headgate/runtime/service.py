@@ -1,10 +1,10 @@
 """The owner service of a process: one role loop per shard, each on its own thread, and workers for effects.
 
-Processes share the shards among themselves (roster.py); each says that it is there by a heartbeat of its own.
+Processes share the shards among themselves (roster.py); each announces itself by a heartbeat of its own.
 
-Nothing is decided here. A thread turns its role for as long as the role lasts; what the machine wants done outside
-is run by a few workers, because a sink that is slow to answer must not hold up a turn (nor a heartbeat). When the
-service is asked to stop, every role resigns on the log, so that a standby takes over at once.
+Nothing is decided here. A thread turns its role for as long as the role lasts. Effects that the machine requests are
+run by a few workers, because a sink that is slow to answer must not hold up a turn (nor a heartbeat). When the service
+is asked to stop, every role resigns on the log, so that a standby takes over at once.
 """
 
 import os
@@ -49,16 +49,16 @@ WORKERS: Final = 4
 """Effects are requests to brokers and sinks: they wait, they do not compute."""
 
 PLACES: Final = 4
-"""Times the workers: threads for effects that wait for something else than all those that run, one for each."""
+"""Times the workers: threads for effects that wait for something other than the running ones, one for each."""
 
 EFFECTS_WAITING_MAX: Final = 1_000
-"""Beyond this many the rest is answered "busy" at once and asked for again by the machine."""
+"""Beyond this many the rest is answered "busy" at once and requested again by the machine."""
 
 RESULT_RETRY_SECONDS: Final = 0.05
 """Pause before a result is offered again to a term that has too many waiting."""
 
 STOP_POLL_SECONDS: Final = 0.1
-"""How often the main thread looks whether it was asked to stop."""
+"""How often the main thread checks whether it was asked to stop."""
 
 SILENCE_SECONDS_MAX: Final = 60.0
 """Longest silence of a loop that is alive. A turn may wait for a broker: 10 s for an end, longer for a campaign."""
@@ -70,23 +70,23 @@ class EffectRunner(Protocol):
     def run(self, effect: Any) -> Any:
         """The result, of a type that the effect names, or EffectFailed.
 
-        Whatever it raises is a bug: it is logged and counted, and the effect ends as ``crashed`` says.
+        Any exception is a bug: it is logged and counted, and the effect ends with the result of ``crashed``.
         """
         ...
 
 
 class OwnerObserver(Generic[StateT]):
-    """Looks on, for a kind's own metrics; this one does nothing. Both are called by the thread of the shard's role."""
+    """Observes, for a kind's own metrics; this one does nothing. Both are called by the thread of the shard's role."""
 
     def committed(self, shard: int, facts: Sequence[Fact]) -> None:
-        """Facts that stand on the log now."""
+        """Facts that are now on the log."""
 
     def stands(self, shard: int, state: StateT | None) -> None:
-        """After each turn: the state of the owner; None while this process is none."""
+        """After each turn: the state of the owner; None while this process is not one."""
 
 
 class RoleCrashedError(RuntimeError):
-    """A role's thread ended with an error nobody expected: a bug, its traceback is in the log."""
+    """A role's thread ended with an unexpected error: a bug, its traceback is in the log."""
 
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnerService(Generic[StateT]):
-    """All roles of one process. ``run`` returns when it was stopped; what ends a role ends the service."""
+    """All roles of one process. ``run`` returns when it was stopped; the end of a role ends the service."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class OwnerService(Generic[StateT]):
         waits_for: Callable[[Any], str] = lambda _effect: "",
         crashed: Callable[[Any, str], Any] = lambda _effect, reason: EffectFailed(reason),
     ) -> None:
-        """``tell`` hears (shard, effect, result) of each effect.
+        """``tell`` is called with (shard, effect, result) of each effect.
 
         ``workers``: effects that run at once. ``waits_for``: what an effect may have to wait for, such as a server.
         ``crashed``: the result of an effect that ended with an unexpected error, from its reason.
@@ -176,9 +176,9 @@ class OwnerService(Generic[StateT]):
         self._asked = True
 
     def run(self) -> bool:
-        """Serve until stopped; whether every role has resigned within ``shutdown_seconds``.
+        """Serve until stopped. Return whether every role has resigned within ``shutdown_seconds``.
 
-        Raises NewerSchemaError, RoleEndedError (a role cannot go on), RoleCrashedError (a bug).
+        Raises NewerSchemaError, RoleEndedError (a role cannot continue), RoleCrashedError (a bug).
         """
         collect_rarely()
         self._presence.beat()  # before any role can campaign, so that processes started together share from the start
@@ -244,12 +244,12 @@ class OwnerService(Generic[StateT]):
             self._changed.set()
 
     def _show(self, role: Role[StateT], name: str, shown: tuple[Any, ...], log: Any) -> tuple[Any, ...]:
-        """Keep readiness and the log in step with the role; what was shown, to notice a change."""
+        """Keep readiness and the log in step with the role. Return what was shown, to notice a change."""
         status = role.status
         now = (status.state, status.owner_rev, status.owner_id, status.replayed, status.blind, status.last_error)
         if now == shown:
             return shown
-        # What was wrong is told when it happens, not again with each step of the way back.
+        # An error is logged when it happens, not again with each step of the recovery.
         news = {"last_error": status.last_error} if status.last_error != (shown or (None,))[-1] else {}
         if status.blind is not None:
             news["blind"] = status.blind
@@ -272,7 +272,7 @@ class OwnerService(Generic[StateT]):
     # --- presence ---
 
     def _be_present(self, _number: int) -> None:
-        """Say that this process is there, until it is to stop."""
+        """Announce this process until it must stop."""
         while not self._stop.wait(self._presence.pause):
             self._presence.beat()
         self._presence.leave()

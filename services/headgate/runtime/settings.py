@@ -14,11 +14,11 @@ ANNOUNCE: Final = Partition("announce", 0)
 """The one partition that every role of every shard reads."""
 
 HEARTBEATS_PER_LEASE: Final = 5
-"""An owner announces itself so often within its lease: four in a row may be late before anybody campaigns."""
+"""An owner announces itself so often within its lease: four in a row may be late before any standby campaigns."""
 
 
 class RoleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a role is, and of which kind.
+    """The identity of a role, and its kind.
 
     ``owner_id`` names this process, for people; ``transactional_id`` is that of the role and shard, the same in every
     process that may own it: the broker's fencing of it is the election. Leases are in seconds.
@@ -32,10 +32,10 @@ class RoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int
     lease_seconds: float
     holder_lease_seconds: float
-    """Of those whom the owner watches and who have not announced theirs."""
+    """For holders that the owner watches and that have not announced theirs."""
 
     def partitions(self) -> tuple[Partition, ...]:
-        """What the role reads: announce/0 and its shard's partition of every other topic, sorted."""
+        """The partitions that the role reads: announce/0 and its shard's partition of every other topic, sorted."""
         return tuple(sorted((ANNOUNCE, *(Partition(topic, self.shard) for topic in self.kind.topics))))
 
     def partition_of(self, topic: str) -> Partition:
@@ -54,12 +54,12 @@ class RoleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def owner_key(self) -> Key:
-        """Under which the shard's owner announces itself."""
+        """The key under which the shard's owner announces itself."""
         key: Key = self.kind.owner_key(self.shard)
         return key
 
     def announcement(self, owner_rev: int | None, level: int, now: Now, *, resigned: bool = False) -> Fact:
-        """The owner's word that it has the shard, and the level; a lease of 0 says that it has let go of it."""
+        """The owner's announcement that it has the shard, and the level; a lease of 0 means that it has released it."""
         record = OwnerAnnounced(
             owner_id=self.owner_id,
             owner_rev=owner_rev,
@@ -85,6 +85,6 @@ class RoleCounters(msgspec.Struct):
     sessions_ended: int = 0
     """Sessions of holders whose end this process has recorded, those that left by themselves included."""
     failovers: int = 0
-    """Somebody's place taken over who had not gone by itself: a holder's session, or the shard's owner."""
+    """Take-overs of a holder's session, or of the shard's owner, that had not ended by itself."""
     falls: int = 0
     """Times the role threw its state away: lost its term, lost the log, or found a gap in its own turns."""

@@ -1,7 +1,7 @@
 """Threads for calls that may block, so that one holder's calls cannot block all others.
 
 A holder is what calls wait for together, such as a database server. When it does not answer, its calls fill its own
-share of the threads and queue up behind each other; calls to other holders go on.
+share of the threads and queue up behind each other; calls to other holders continue.
 """
 
 import threading
@@ -19,7 +19,7 @@ class SharedPool:
     def __init__(self, name: str, *, threads: int, usual: int, each: int, is_fatal: bool = False) -> None:
         """``name`` is the threads'. Each call has one of its own, which the end of the process does not wait for.
 
-        ``is_fatal``: a call that crashes ends the process; else it is logged and counted, and others go on.
+        ``is_fatal``: a call that crashes ends the process; else it is logged and counted, and others continue.
         """
         self._name = name
         self._on_crash = None if is_fatal else _borne
@@ -37,7 +37,7 @@ class SharedPool:
                 self._start()
 
     def shutdown(self) -> None:
-        """Drop what waits, and wait for nothing. Idempotent."""
+        """Drop waiting calls, and wait for nothing. Idempotent."""
         with self._lock:
             self._is_over = True
             self._waiting.clear()
@@ -69,4 +69,4 @@ class SharedPool:
 
 
 def _borne(_error: BaseException) -> None:
-    """The place has been given back, and other calls go on."""
+    """The place has been given back, and other calls continue."""

@@ -2,15 +2,15 @@
 
 
 class Shares:
-    """Who holds how many of ``total`` places. Not thread-safe.
+    """How many of ``total`` places each holder has. Not thread-safe.
 
     A holder has at most ``each`` places, and all holders together ``usual``. The places beyond are spare: each lets one
-    holder that has none go on, whatever the others wait for. *Heavy* work takes several places. *Light* work takes one,
-    does not keep heavy work from having all usual places, and has the very last place to itself.
+    holder that has none continue, whatever the others wait for. *Heavy* work takes several places. *Light* work takes
+    one, does not keep heavy work from having all usual places, and has the very last place to itself.
     """
 
     def __init__(self, total: int, usual: int, each: int) -> None:
-        """Without spare places (``total`` = ``usual``) nothing is promised to who comes last."""
+        """Without spare places (``total`` = ``usual``) nothing is promised to the holder that comes last."""
         self._total = total
         self._usual = usual
         self._each = each
@@ -24,7 +24,7 @@ class Shares:
         return sum(self._heavy.values()) + sum(self._light.values())
 
     def take(self, holder: str, wanted: int, *, most: int | None = None) -> int:
-        """Take up to ``wanted`` places for heavy work; how many it got, 0 if it has to wait.
+        """Take up to ``wanted`` places for heavy work. Return how many it got, 0 if it has to wait.
 
         ``most``: how many the holder may have in total, if that is less than ``each``.
         """
@@ -39,7 +39,7 @@ class Shares:
         return granted
 
     def take_light(self, holder: str) -> bool:
-        """Take one place for light work; whether it got one."""
+        """Take one place for light work. Return whether it got one."""
         free, heavy, light = self._total - self.taken, self._heavy.get(holder, 0), self._light.get(holder, 0)
         may_have_more = (heavy + light < self._each or not light) and free > self._for_newcomers
         if not free or ((heavy or light) and not may_have_more):

@@ -1,6 +1,6 @@
 """Transition tables of machines, written as text and read once, when their module is imported.
 
-A table says for each pair of phase and signal which action follows. There are two notations. A *grid* has a line per
+A table lists for each pair of phase and signal which action follows. There are two notations. A *grid* has a line per
 signal and a column per phase; it suits machines that decide about nearly every pair. *Rows* have a line per phase, or
 several, with ``signal:action`` for each pair that can occur.
 """
@@ -45,7 +45,7 @@ def read_rows(
     """(phase, signal) → action, for every pair that can occur.
 
     A line without a phase continues the one before. Lines of the phase ``*`` apply to every phase that is first named
-    below them, unless the phase says otherwise; ``-`` takes a pair away. Lines that begin with ``#`` are comments.
+    below them, unless the phase has its own; ``-`` takes a pair away. Lines that begin with ``#`` are comments.
     """
     table: dict[tuple[PhaseT, SignalT], ActionT] = {}
     always: dict[SignalT, ActionT] = {}

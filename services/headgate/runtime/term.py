@@ -2,12 +2,12 @@
 
 A turn gives the machine its inputs one after the other (records read, finished effects, timers, silent holders), lets
 it evolve each decision's facts at once, and commits all facts of the turn in one transaction. Effects are handed out
-only after that commit, so an owner that was fenced, and does not know it yet, does nothing that anybody could see. A
-turn that has effects but no facts commits its heartbeat: an empty transaction proves nothing: a fenced producer may
-commit one.
+only after that commit, so an owner that was fenced, and does not know it yet, has no visible effect. A turn that has
+effects but no facts commits its heartbeat, because an empty transaction proves nothing: a fenced producer may commit
+one.
 
-Timers, leases, effects and their results belong to the term object. Whoever drives it drops the object, and the
-state with it, as soon as one commit does not return.
+Timers, leases, effects and their results belong to the term object. The driver drops the object, and the state with it,
+as soon as one commit does not return.
 """
 
 import threading
@@ -45,18 +45,18 @@ TURN_FACTS_MAX: Final = 5_000
 """No further input is taken in a turn that has this many facts: a commit stays far below the client's queue bound."""
 
 TIDYING_SHARD: Final = 0
-"""announce is one for all shards; one owner tidies it."""
+"""All shards share announce; one owner tidies it."""
 
 TURN_TIMERS_MAX: Final = 1_000
 """Timers fired in one turn; the rest is late, which timers may be."""
 
 RESULTS_MAX: Final = 10_000
-"""Results of effects, and what is told from outside, that wait for their turn; more means that the machine is told more
-than it can take in."""
+"""Results of effects, and inputs from outside, that wait for their turn; more means that the machine gets more than it
+can process."""
 
 
 class TermEffect(msgspec.Struct, frozen=True):
-    """An effect to run, with the term it belongs to; give it back with the result, as it is."""
+    """An effect to run, with its term; return it unchanged with the result."""
 
     owner_rev: int
     effect: Any
@@ -120,7 +120,7 @@ class Term(Generic[StateT]):
         self._commit(now)
 
     def finish(self, effect: TermEffect, result: Any) -> bool:
-        """Keep a result for the next turn, from any thread; False if too many wait already: try again later."""
+        """Keep a result for the next turn, from any thread; False if too many wait already: retry later."""
         with self._results_lock:
             if len(self._results) >= RESULTS_MAX:
                 return False
@@ -136,7 +136,7 @@ class Term(Generic[StateT]):
             return True
 
     def turn(self, now: Now, inbox: deque[Delivery], log: Log, positions: Mapping[Partition, int]) -> None:
-        """Take inputs, decide, commit, run effects. ``positions`` says how far ``inbox`` reaches.
+        """Take inputs, decide, commit, run effects. ``positions`` shows how far ``inbox`` reaches.
 
         Raises FencedError when a later owner has announced itself, and what commits and ``end_offsets`` raise.
         """
@@ -149,7 +149,7 @@ class Term(Generic[StateT]):
         self._commit(now)
 
     def step_down(self, now: Now) -> None:
-        """Say on the log that the shard is free, so that a standby campaigns at once."""
+        """Record on the log that the shard is free, so that a standby campaigns at once."""
         self._write((self._settings.announcement(self.owner_rev, self._announced_level, now, resigned=True),))
 
     def next_due(self) -> float:
@@ -157,7 +157,7 @@ class Term(Generic[StateT]):
         with self._results_lock:
             if self._results:
                 return float("-inf")
-        # While suspects are being judged no further lease is looked at, so none can be due.
+        # While suspects are being judged no further lease is checked, so none can be due.
         lease = None if self.is_judging() else self._leases.next_deadline()
         deadlines = (self._heartbeat_at, self._timers.next_deadline(), lease)
         return min(deadline for deadline in deadlines if deadline is not None)
@@ -167,7 +167,7 @@ class Term(Generic[StateT]):
         return self._judgement_ends is not None
 
     def awaits_results(self) -> bool:
-        """Whether effects are out whose results have not been decided on yet."""
+        """Whether effects are running whose results have not been decided on yet."""
         return self._unfinished > 0
 
     def _receive(self, delivery: Delivery, now: Now) -> None:
@@ -210,7 +210,7 @@ class Term(Generic[StateT]):
             self._decide(TimerFired(name), now)
 
     def _judge(self, now: Now, log: Log, positions: Mapping[Partition, int]) -> None:
-        """Tell the machine who is silent, once everything written before the suspicion has been read."""
+        """Report silent holders to the machine, once everything written before the suspicion has been read."""
         if self._judgement_ends is None:
             if not self._leases.suspect(now.monotonic):
                 return
@@ -226,7 +226,7 @@ class Term(Generic[StateT]):
         for fact in decision.facts:
             self._adopt(fact, now)
         for effect in decision.effects:
-            # Timers are nothing anybody outside can see, so they need not wait for the commit.
+            # Timers are not visible outside, so they need not wait for the commit.
             if isinstance(effect, SetTimer):
                 self._timers.set(effect.name, now.monotonic + effect.delay_seconds)
             elif isinstance(effect, CancelTimer):
@@ -245,7 +245,7 @@ class Term(Generic[StateT]):
 
     def _commit(self, now: Now) -> None:
         if now.monotonic >= self._heartbeat_at or (self._effects and not self._facts):
-            # Whoever reads this one knows the level; until it is committed everything else stays at the old one.
+            # A process that reads this one knows the level; until it is committed everything else stays at the old one.
             self._announced_level = max(
                 self._announced_level, self._level.writes, self._readership.may_rise_to(now.monotonic)
             )
@@ -261,7 +261,7 @@ class Term(Generic[StateT]):
             self._run_effect(TermEffect(self.owner_rev, effect))
 
     def _tidy_members(self, now: Now) -> None:
-        """Processes that ended without a word: shard 0's owner deletes their keys for all shards."""
+        """Shard 0's owner deletes the keys of processes that ended without doing so, for all shards."""
         if self._settings.shard == TIDYING_SHARD:
             for name in self._roster.forget_gone(now.monotonic):
                 self._adopt(Fact(self._settings.kind.member_key(name), None), now)

@@ -22,7 +22,7 @@ class Timers:
         heapq.heappush(self._heap, (deadline, self._number, name))
 
     def cancel(self, name: str) -> None:
-        """Forget a timer; not an error if there is none."""
+        """Forget a timer; not an error if it is not set."""
         self._current.pop(name, None)
 
     def mark(self) -> int:
@@ -32,7 +32,7 @@ class Timers:
     def take_due(self, now: float, mark: int) -> str | None:
         """Take one timer that has run out and was set no later than ``mark``; None if there is none.
 
-        The mark keeps a timer of no delay, set in answer to a timer, from holding a turn for ever.
+        The mark keeps a timer of no delay, set in answer to a timer, from holding a turn without limit.
         """
         deadline = self.next_deadline()
         if deadline is None or deadline > now or self._heap[0][1] > mark:
