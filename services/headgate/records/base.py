@@ -7,15 +7,15 @@ import msgspec
 from headgate.records.names import encode_part, is_plain
 
 Record = msgspec.Struct
-"""A frozen struct: a past-tense fact and a whole state, never a delta. Which structs are records says registry.py."""
+"""A frozen struct: a past-tense fact and a whole state, never a delta. registry.py lists which structs are records."""
 
 
 class MalformedKeyError(ValueError):
-    """A key that has none of the forms its topic knows."""
+    """A key that has none of the forms that its topic has."""
 
 
 class Key(msgspec.Struct, frozen=True, order=True):
-    """Who a record is about. A subclass says its topic, its text form, the record it takes, and who may write it.
+    """The subject of a record. A subclass defines its topic, its text form, the record it takes, and who may write it.
 
     As text a key is its ``prefix``, its first field, its ``infix`` and its other fields, with ``/`` between them.
     """
@@ -29,11 +29,11 @@ class Key(msgspec.Struct, frozen=True, order=True):
     """Whether an owner of a shard announces itself under it."""
 
     def text(self) -> str:
-        """The key as it stands on the topic."""
+        """The key as it is stored on the topic."""
         first, *rest = map(str, msgspec.structs.astuple(self))
         parts = [*self.prefix, first, *self.infix, *rest]
         text = "/".join(parts)
-        # Names within the grammar stand as they are; one look at the whole tells, for every record that is written.
+        # Names within the grammar are stored unchanged; one check of the whole text covers every record written.
         if text.count("/") == len(parts) - 1 and is_plain(text):
             return text
         return "/".join(map(encode_part, parts))

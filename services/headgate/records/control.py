@@ -1,8 +1,8 @@
 """Records of coordinators and agents, as frozen structs: past-tense facts, each a whole state, never a delta.
 
-The truth about what is on the wire are the ``schemas/*.avsc`` files; these structs mirror them field by field
-(a test compares the two). Positions are ``{source partition: next offset}``: the first offset *not* yet applied.
-Times on the wire are milliseconds since 1970 by the writer's clock and are for people only: no decision uses them.
+The ``schemas/*.avsc`` files define what is on the wire; these structs mirror them field by field (a test compares the
+two). Positions are ``{source partition: next offset}``: the first offset *not* yet applied. Times on the wire are
+milliseconds since 1970 by the writer's clock and are for people only: no decision uses them.
 """
 
 from enum import StrEnum
@@ -18,7 +18,7 @@ class Epoch(msgspec.Struct, frozen=True, order=True):
     """Number of one assignment of one span, the fencing token at the sink.
 
     ``owner_rev`` is the offset of the first announce record of the owner's term, ``n`` counts assignments within
-    the term. Compared as a pair, so it grows for ever.
+    the term. Compared as a pair, so it grows without limit.
     """
 
     owner_rev: int
@@ -36,7 +36,7 @@ class Liveness(StrEnum):
 
 
 class TaskState(StrEnum):
-    """What a session says about its run of a span (the agent's machine: agent/core/transitions.py)."""
+    """A session's report about its run of a span (the agent's machine: agent/core/transitions.py)."""
 
     PREPARING = "preparing"
     PREPARED = "prepared"
@@ -57,7 +57,7 @@ class ReplicationState(StrEnum):
 
 
 class WantedState(StrEnum):
-    """What the operator wants of a feed; ``finished`` is the owner's own conclusion, that its target is reached."""
+    """The desired state of a feed; ``finished`` is the owner's own conclusion, that its target is reached."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -66,9 +66,9 @@ class WantedState(StrEnum):
 
 
 class FeedState(StrEnum):
-    """What the feed is: ``normal`` runs, ``warning`` retries, ``failed`` gave up.
+    """The current state of a feed: ``normal`` runs, ``warning`` retries, ``failed`` gave up.
 
-    ``stopped`` holds still, ``finished`` has reached its target.
+    ``stopped`` does not run, ``finished`` has reached its target.
     """
 
     NORMAL = "normal"
@@ -114,7 +114,7 @@ class OwnerAnnounced(msgspec.Struct, frozen=True):
     """``coordinator/<shard>``: an owner has taken a shard, and still has it (repeated as its heartbeat).
 
     ``owner_rev`` is null in the first record of a term, because it *is* that record's offset. ``schema_version`` is the
-    newest schema level the owner reads and could write, ``level`` the one that everybody writes at (docs/adr/0008).
+    newest schema level the owner reads and could write, ``level`` the one at which all processes write (docs/adr/0008).
     """
 
     owner_id: str
@@ -129,7 +129,7 @@ class OwnerAnnounced(msgspec.Struct, frozen=True):
 class MemberAnnounced(msgspec.Struct, frozen=True):
     """``member/<id>``: a coordinator's process lives, and could own ``shards`` (or owns them), ascending.
 
-    A hint for sharing the shards out (runtime/roster.py); no safety rests on it.
+    A hint for the assignment of shards (runtime/roster.py); no safety depends on it.
     """
 
     shards: tuple[int, ...]
@@ -142,7 +142,7 @@ class MemberAnnounced(msgspec.Struct, frozen=True):
 class AgentAnnounced(msgspec.Struct, frozen=True):
     """``agent/<agent>/<session>``: a session lives. ``load_bytes_per_s`` is what it moves now.
 
-    ``lease_seconds`` is its lease, by which owners judge its silence; null where the log's level does not say it yet.
+    ``lease_seconds`` is its lease, by which owners judge its silence; null if the log's level does not have it yet.
     """
 
     version: str
@@ -160,10 +160,10 @@ class AgentAnnounced(msgspec.Struct, frozen=True):
 
 
 class SyncAnswered(msgspec.Struct, frozen=True):
-    """``agent/<agent>/<session>/<shard>``: answer to an announce (or, ``owner_rev`` null, a new session's own word).
+    """``agent/<agent>/<session>/<shard>``: answer to an announce (or, ``owner_rev`` null, a new session's own report).
 
-    ``schema_version`` and ``task_count`` are for people who look at the topic. What a session reads is decided by its
-    announcement (runtime/levels.py), which everybody sees; this record only the owner of its shard.
+    ``schema_version`` and ``task_count`` are for people who read the topic. The announcement of a session determines
+    what it reads (runtime/levels.py): every process sees that, while only the owner of its shard sees this record.
     """
 
     owner_rev: int | None
@@ -173,10 +173,10 @@ class SyncAnswered(msgspec.Struct, frozen=True):
 
 
 class TaskReported(msgspec.Struct, frozen=True):
-    """``<feed>/<span>/<agent>/<session>`` on sync: how that session's task of the span stands.
+    """``<feed>/<span>/<agent>/<session>`` on sync: the state of that session's task of the span.
 
-    It counts only where session *and* epoch are those of the role given. ``positions`` are final in ``stopped``
-    (the seal), those of the claim in ``replicating``. ``error`` and ``retryable`` belong to ``failed``.
+    It counts only if session *and* epoch are those of the assigned role. ``positions`` are final in ``stopped`` (the
+    seal), those of the claim in ``replicating``. ``error`` and ``retryable`` belong to ``failed``.
     """
 
     feed_id: str
@@ -193,7 +193,7 @@ class TaskReported(msgspec.Struct, frozen=True):
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """A role given to a session: the epoch it was given with is the only one its statuses count under."""
+    """A role assigned to a session: its statuses count only under the epoch of the assignment."""
 
     agent: str
     session: str
@@ -204,7 +204,7 @@ class SpanPlan(msgspec.Struct, frozen=True):
     """One span of a feed: which source partitions go to which sink table (records/spans.py has the names' grammar).
 
     ``start`` are the offsets a sink row is created with if there is none yet; never used again afterwards. ``topic_id``
-    is Kafka's id of the topic that they are of: the name made again is another topic; null where nobody has looked.
+    is Kafka's id of their topic, because a re-created topic is another one; null if it was never looked up.
     """
 
     span: str
@@ -215,15 +215,14 @@ class SpanPlan(msgspec.Struct, frozen=True):
 
 
 class SpanDispatched(msgspec.Struct, frozen=True):
-    """``<feed>/<span>`` on dispatch: the ReplicationSet. The whole truth about who may write the span.
+    """``<feed>/<span>`` on dispatch: the ReplicationSet. The whole truth about which session may write the span.
 
-    An agent claims only under a record in which it is ``primary``. ``commit`` with a secondary tells the primary
-    to drain, seal and report; ``removing`` tells it the same, with nobody to follow.
-    ``moving_request`` is the operator's request this move answers to, if any. ``failures`` counts failures in a
-    row and is reset by progress. ``revision`` is that of the feed's spec which the roles were given under: an agent
-    waits for the feed's record of the same incarnation and revision, for there is no order between topics.
-    ``copy`` is the resync_table request whose rows the primary copies before it replicates (docs/adr/0110); the agent
-    waits for that request's record.
+    An agent claims only under a record in which it is ``primary``. ``commit`` with a secondary asks the primary to
+    drain, seal and report; so does ``removing``, without a successor. ``moving_request`` is the operator's request for
+    this move, if any. ``failures`` counts failures in a row and is reset by progress. ``revision`` is that of the
+    feed's spec under which the roles were assigned: an agent waits for the feed's record of the same incarnation and
+    revision, because records of different topics have no order. ``copy`` is the resync_table request whose rows the
+    primary copies before it replicates (docs/adr/0110); the agent waits for that request's record.
     """
 
     feed_id: str
@@ -241,7 +240,7 @@ class SpanDispatched(msgspec.Struct, frozen=True):
 
 
 SESSION_LEFT: Final = "left: "
-"""How the reason begins where the session has said so itself, its tables being elsewhere."""
+"""Start of the reason if the session has reported its end itself, its tables being elsewhere."""
 
 
 class SessionEnded(msgspec.Struct, frozen=True):
@@ -291,10 +290,10 @@ class FeedProgressed(msgspec.Struct, frozen=True):
     """``<feed>`` on checkpoint: the global checkpoint, least over all wanted spans, never backwards.
 
     ``checkpoint_ts`` is for people: a span without evidence counts with its newest time seen. ``resolved_ts`` is a
-    claim: every change up to it is at the sink; null until every span has evidence.
-    ``positions`` are by table, so that dividing it changes nothing about them. ``unapplied``: span → append time (ms
-    since 1970, as the source topic says it) of its oldest change that is not applied, for spans that do not get on;
-    null if all do. The owner measures it at the source, whatever agents report.
+    claim: every change up to it is at the sink; null until every span has evidence. ``positions`` are by table, so that
+    dividing it changes nothing about them. ``unapplied``: span → append time (ms since 1970, from the source topic) of
+    its oldest change that is not applied, for spans that make no progress; null if all do. The owner measures it at the
+    source, whatever agents report.
     """
 
     feed_id: str
@@ -312,15 +311,14 @@ class FeedProgressed(msgspec.Struct, frozen=True):
 
 
 class OperationRequested(msgspec.Struct, frozen=True):
-    """``request/<id>``: what an operator wants.
+    """``request/<id>``: an operator's request.
 
-    ``spec`` is the feed's JSON, for create_feed and update_feed; for resume_feed where to go on from, as JSON, null for
-    where it stood: ``"earliest"``, ``"latest"``, a ts, or topic → partition → offset; for resync_table which rows to
-    copy, as JSON (records/row_copies.py). ``feed`` is empty where the
-    request is about no feed in particular (drain_agent, resign_owner, rebalance_feed of all): it then goes to every
-    shard concerned, under an id each. ``parts`` is for split_table: into how many, null to leave the table to the
-    split scheduler. ``abandon_sink`` is for remove_feed: end it without its sink
-    (coordinator/core/spans/abandoning.py).
+    ``spec`` is the feed's JSON, for create_feed and update_feed; for resume_feed the position to resume from, as JSON,
+    null for its checkpoint: ``"earliest"``, ``"latest"``, a ts, or topic → partition → offset; for resync_table which
+    rows to copy, as JSON (records/row_copies.py). ``feed`` is empty if the request is not about a particular feed
+    (drain_agent, resign_owner, rebalance_feed of all): it then goes to every shard concerned, under an id each.
+    ``parts`` is for split_table: into how many, null to leave the table to the split scheduler. ``abandon_sink`` is for
+    remove_feed: end it without its sink (coordinator/core/spans/abandoning.py).
     """
 
     kind: OperationKind
@@ -335,7 +333,7 @@ class OperationRequested(msgspec.Struct, frozen=True):
 
 
 class RequestSettled(msgspec.Struct, frozen=True):
-    """``outcome/<id>``: what became of a request."""
+    """``outcome/<id>``: the outcome of a request."""
 
     owner_rev: int
     status: OutcomeStatus
@@ -346,7 +344,7 @@ class RequestSettled(msgspec.Struct, frozen=True):
 class PausedTable(msgspec.Struct, frozen=True):
     """A table of a running feed that an operator has paused. ``by`` and ``since_ms`` are for people.
 
-    ``copy``: the resync_table request that it is sealed for, which resumes it; null where an operator has paused it.
+    ``copy``: the resync_table request that it is sealed for, which resumes it; null if an operator has paused it.
     """
 
     table: str
@@ -356,15 +354,15 @@ class PausedTable(msgspec.Struct, frozen=True):
 
 
 class FeedRecorded(msgspec.Struct, frozen=True):
-    """``<feed>`` on changefeed: the feed as accepted, what is wanted of it and what it is.
+    """``<feed>`` on changefeed: the feed as accepted, its desired state and its current one.
 
-    ``feed_id`` is ``<shard>-<offset of its create request>``: a feed made again under an old name is another one.
-    ``request`` is the operator's request that the last change of ``wanted`` answers to. ``incarnation`` counts rewinds,
-    ``revision`` updates of the spec. ``target_ts`` is the spec's. ``sink_id`` is what the sink calls itself, the same
-    under every address; null if it cannot tell. ``spans`` is how its tables are divided now; ``pinned`` names the
-    tables that an operator has divided, or made whole: the split scheduler leaves them alone. ``notices`` is what the
-    last look at the source found of which no table can tell: topics that cannot join, or are gone. ``abandoned``: it is
-    removed without being sealed at its sink, which an operator has given up. ``paused`` are its paused tables, sorted.
+    ``feed_id`` is ``<shard>-<offset of its create request>``: a feed re-created under an old name is another one.
+    ``request`` is the operator's request that last changed ``wanted``. ``incarnation`` counts rewinds, ``revision``
+    updates of the spec. ``target_ts`` is the spec's. ``sink_id`` is the sink's own identity, the same under every
+    address; null if it has none. ``spans`` is how its tables are divided now; ``pinned`` names the tables that an
+    operator has divided, or made whole: the split scheduler leaves them alone. ``notices`` is what the last check of
+    the source found that no table can report: topics that cannot join, or no longer exist. ``abandoned``: it is removed
+    without being sealed at its sink, which an operator has given up. ``paused`` are its paused tables, sorted.
     """
 
     feed_id: str
@@ -395,7 +393,7 @@ WITHHELD_HEADER: Final = "headgate.withheld"
 
 
 class Header(msgspec.Struct, frozen=True):
-    """One header of a source record, as its bytes were."""
+    """One header of a source record, with its original bytes."""
 
     name: str
     value: bytes | None
@@ -424,4 +422,4 @@ class ChangeQuarantined(msgspec.Struct, frozen=True):
 
 
 Announced = OwnerAnnounced | MemberAnnounced | AgentAnnounced
-"""What stands on announce: each says up to which schema level its writer reads."""
+"""The records on announce: each contains up to which schema level its writer reads."""

@@ -1,8 +1,8 @@
 """The error codes of tables: whether a retry can help, the meaning, and what to do.
 
-A code stands on the log (TaskReported, FeedRecorded) and in people's runbooks, so it never changes its meaning. Whoever
-raises an error says its code and whether it is retryable there; this table must say the same, and
-docs/error-codes.md shows it (both tested). Errors of the log itself end a role, are no table's, and have exit codes.
+A code is stored on the log (TaskReported, FeedRecorded) and in people's runbooks, so it never changes its meaning. Code
+that raises an error gives its code and whether it is retryable there; this table must agree, and docs/error-codes.md
+shows it (both tested). Errors of the log itself end a role, do not belong to a table, and have exit codes.
 """
 
 from enum import StrEnum
@@ -20,10 +20,10 @@ PARTITIONS_GROWN: Final = "source_partitions_grown"
 """The one code that stops a whole feed permanently (coordinator/core/feeds/discovery.py)."""
 
 COPY_FAILED: Final = "copy_failed"
-"""The rows of a resync_table could not be copied. The request fails, and the table goes on without it."""
+"""The rows of a resync_table could not be copied. The request fails, and the table continues without it."""
 
 COPYING: Final = "copying"
-"""Of tables that are written, and whose rows are copied as well: no error."""
+"""For tables that are written, and whose rows are copied as well: not an error."""
 
 COPYING_HELD: Final = "copying_held"
 """The same, with an error of the copy or of the table itself."""
@@ -31,10 +31,10 @@ COPYING_HELD: Final = "copying_held"
 COPYING_CODES: Final = frozenset({COPYING, COPYING_HELD})
 
 MEMORY_SHORT: Final = "agent_memory_short"
-"""Of tables that are written all the same, only more slowly."""
+"""For tables that are still written, only more slowly."""
 
 SINK_SLOW: Final = "sink_slow"
-"""Of tables whose call or batch may still be answered."""
+"""For tables whose call or batch may still be answered."""
 
 
 class Stage(StrEnum):
@@ -388,5 +388,5 @@ _UNKNOWN: Final = ErrorCode("unknown", Stage.SINK, False, "a code of another ver
 
 
 def error_code_of(last_error: str | None) -> ErrorCode:
-    """The row of a record's ``last_error``, which is ``<code>: <text>``; one that says so if the code is not ours."""
+    """The row of a record's ``last_error``, which is ``<code>: <text>``; a generic one if the code is unknown."""
     return ERROR_CODES.get((last_error or "").partition(":")[0], _UNKNOWN)

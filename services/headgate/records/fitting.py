@@ -1,12 +1,13 @@
 """Shortens texts from outside in a record so that the record can always be written.
 
-Errors of databases and registries, names and times out of events go into records. A text may be as long as a row, and
-may hold half of a surrogate pair, which no UTF-8 can say; a number out of an event may have any length. A record with
-such a thing could not be encoded, and whoever had decided it would fail, then its successor, who decides the same.
+Errors of databases and registries, names and times from events go into records. A text may be as long as a row, and may
+contain half of a surrogate pair, which UTF-8 cannot encode; a number from an event may have any length. A record with
+such a value could not be encoded: the process that decided it would fail, then its successor, which decides the same.
 
-What is there **for people** (``FOR_PEOPLE``) is shortened, clamped, its odd characters are replaced. What others go by
-is never changed: names and offsets are refused where they come in (``why_unwritable``), evidence of time where it is
-decoded (headgate.formats). Machines fit a record when they decide it, so that what they remember is what is on the log.
+Fields **for people** (``FOR_PEOPLE``) are shortened and clamped, and their odd characters are replaced. Values that
+decisions depend on are never changed: names and offsets are refused where they come in (``why_unwritable``), evidence
+of time where it is decoded (headgate.formats). Machines fit a record when they decide it, so that what they remember is
+what is on the log.
 """
 
 from typing import Any, Final, TypeVar
@@ -33,8 +34,8 @@ from headgate.records.ts import TS_MAX
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 
 TEXT_LENGTH_MAX: Final = 8_000
-"""Characters of a text for people: a page. Far above what errors say of themselves (2 000, agent/lane), far below what
-a topic takes, even with all of a record's texts at four bytes a character."""
+"""Characters of a text for people: a page. Far above the limit of error texts (2 000, agent/lane), far below what a
+topic takes, even with all of a record's texts at four bytes a character."""
 
 CUT: Final = " … (cut)"
 
@@ -65,12 +66,12 @@ FOR_PEOPLE: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {
     FeedRecorded: ("error_code", "error", "notices"),
     ChangeQuarantined: ("error_code", "error"),
 }
-"""Fields that outsiders have a say in and nobody decides by. ``resolved_ts`` is evidence, and refused as such where it
-is decoded; here a number beyond all times is none."""
+"""Fields that outsiders can influence and that no decision uses. ``resolved_ts`` is evidence, and refused as such where
+it is decoded; here a number beyond all times is dropped."""
 
 
 def fitted(record: RecordT) -> RecordT:
-    """``record`` as it can be written; the same object if nothing of it has to be changed."""
+    """``record`` as it can be written; the same object if nothing has to be changed."""
     changed: dict[str, Any] = {}
     for name in FOR_PEOPLE.get(type(record), ()):
         value = getattr(record, name)
@@ -95,14 +96,14 @@ def _fitted_value(value: Any) -> Any:
 
 
 def fitted_text(text: str) -> str:
-    """``text`` no longer than a page, in characters that UTF-8 has; the same object if it is so already."""
+    """``text`` no longer than a page, in characters that UTF-8 has; the same object if it already is."""
     if len(text) > TEXT_LENGTH_MAX:
         text = text[: TEXT_LENGTH_MAX - len(CUT)] + CUT
     return text if is_name(text) else text.encode(errors="backslashreplace").decode()[:TEXT_LENGTH_MAX]
 
 
 def is_name(text: str) -> bool:
-    """Whether UTF-8 can say it: names go into keys, where nothing may be replaced."""
+    """Whether UTF-8 can encode it: names go into keys, where nothing may be replaced."""
     if text.isascii():
         return True
     try:
@@ -113,7 +114,7 @@ def is_name(text: str) -> bool:
 
 
 def why_unwritable(plan: SpanPlan) -> str | None:
-    """Why a span cannot be planned so; None if it can."""
+    """Why a span cannot be planned this way; None if it can."""
     if not all(map(is_name, (plan.span, plan.topic, plan.table))):
         return f"table {fitted_text(plan.table)!r} has half of a surrogate pair in its name, which nothing can write"
     odd = next((offset for _, offset in sorted(plan.start.items()) if not 0 <= offset <= NUMBER_MAX), None)

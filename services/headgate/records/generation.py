@@ -1,6 +1,6 @@
 """Records of the topic ``generation``: change logs whose partitions are changed while they are written and read.
 
-A *set* is one change log: a topic, its generations, who writes and who reads it. Its owner writes ``<set>``, the state
+A *set* is one change log: a topic, its generations, its writers and its readers. Its owner writes ``<set>``, the state
 of all its generations as one whole record, and ``<set>/<epoch>/<chunk>``, the streams of one generation, which are
 written once and never changed. They are in the transaction of the first ``<set>`` that names the generation.
 """
@@ -15,7 +15,7 @@ from headgate.records.control import MemberAnnounced, OwnerAnnounced, RequestSet
 
 
 class GenerationPhase(StrEnum):
-    """Where a generation stands. One that is retired has no record any more.
+    """The state of a generation. One that is retired no longer has a record.
 
     ``closing``: its successor is committed, but not every writer has ended the streams that are closed by it.
     """
@@ -64,11 +64,11 @@ class GenerationDescribed(msgspec.Struct, frozen=True):
 
 
 class WriterCut(msgspec.Struct, frozen=True):
-    """What a switch needs of one writer, and has from it.
+    """What a switch needs from one writer, and what it has.
 
     ``position``: the highest position of its source that it may have written to the streams that are closed; null until
-    it has promised. ``life`` null: it writes no more (it has left, or was fenced).
-    ``ended``: its END markers are written.
+    it has promised. ``life`` null: it no longer writes (it has left, or was fenced). ``ended``: its END markers are
+    written.
     """
 
     writer: str
@@ -78,9 +78,9 @@ class WriterCut(msgspec.Struct, frozen=True):
 
 
 class GenerationRecorded(msgspec.Struct, frozen=True):
-    """One generation of a set: of whom its switch asks what. ``follows`` is the one before it, 0 for none.
+    """One generation of a set, and what its switch needs from which writer. ``follows``: the one before it, 0 for none.
 
-    ``closed_ends``: where the streams end that its switch has closed, by partition: the offset behind the last record.
+    ``closed_ends``: where the streams end that its switch has closed, by partition: the offset after the last record.
     Known once every writer has ended them, and the generation before is superseded.
     """
 
@@ -96,7 +96,7 @@ class GenerationRecorded(msgspec.Struct, frozen=True):
 
 
 class WriterAdmitted(msgspec.Struct, frozen=True):
-    """The last life of a writer that may write. ``is_over``: it may no more; only a later life may."""
+    """The last incarnation of a writer that may write. ``is_over``: it no longer may; only a later one may."""
 
     writer: str
     life: int
@@ -107,7 +107,7 @@ class SetRecorded(msgspec.Struct, frozen=True):
     """``<set>``: the change log and all its generations that are not retired, in the order of their epochs.
 
     An empty ``topic``: the change log was deleted. The record stays, so that a new one of this name gets later epochs:
-    late reports of the old one's writers and readers then say nothing about the new one.
+    late reports of the old one's writers and readers then have no effect on the new one.
     """
 
     owner_rev: int
@@ -136,7 +136,7 @@ class StreamLoad(msgspec.Struct, frozen=True):
 
 
 class WriterReported(msgspec.Struct, frozen=True):
-    """``<set>/writer/<writer>/<life>``: one life of a writer, and how far it has followed the generations.
+    """``<set>/writer/<writer>/<life>``: an incarnation of a writer, and how far it has followed the generations.
 
     ``epoch`` is the generation by which it writes (0: none yet); it has ended every stream that switches up to
     ``epoch`` have closed. ``promised_epoch`` and ``promise``: it holds back what that switch closes, and has written no
@@ -159,14 +159,14 @@ class ReaderReported(msgspec.Struct, frozen=True):
 
 
 class StreamsRecut(msgspec.Struct, frozen=True):
-    """Neighbouring streams whose tokens are cut again behind each of ``cuts``; none: they are merged."""
+    """Neighbouring streams whose tokens are cut again after each of ``cuts``; none: they are merged."""
 
     streams: tuple[str, ...]
     cuts: tuple[int, ...]
 
 
 class GenerationRequested(msgspec.Struct, frozen=True):
-    """``<set>/request/<id>``: what an operator, or a plan, wants.
+    """``<set>/request/<id>``: the request of an operator, or a plan.
 
     ``topic``, ``partitions`` and ``streams`` are for create, ``partitions`` for grow; ``changes`` for switch, made for
     generation ``epoch``.
@@ -195,7 +195,7 @@ class LoadPolicy(msgspec.Struct, frozen=True):
 
 
 class PolicyRequested(msgspec.Struct, frozen=True):
-    """``<set>/policy/<id>``: an operator wants the owner to re-partition the log by itself; no policy: not any more."""
+    """``<set>/policy/<id>``: an operator wants the owner to re-partition the log by itself; no policy: no longer."""
 
     policy: LoadPolicy | None
     requested_by: str
@@ -203,7 +203,7 @@ class PolicyRequested(msgspec.Struct, frozen=True):
 
 
 class AutomaticRecorded(msgspec.Struct, frozen=True):
-    """``<set>/automatic``: autoscaling is on. ``suspended``: why it rests until a policy is set again; or empty."""
+    """``<set>/automatic``: autoscaling is on. ``suspended``: why it pauses until a policy is set again; or empty."""
 
     owner_rev: int
     policy: LoadPolicy
@@ -233,7 +233,7 @@ class GenerationMemberKey(Key, frozen=True, order=True):
 
 
 class GenerationRequestKey(Key, frozen=True, order=True):
-    """``<set>/request/<id>`` on generation, written by whoever asks."""
+    """``<set>/request/<id>`` on generation, written by the client."""
 
     topic: ClassVar[str] = "generation"
     infix: ClassVar[tuple[str, ...]] = ("request",)
@@ -254,7 +254,7 @@ class GenerationOutcomeKey(Key, frozen=True, order=True):
 
 
 class PolicyRequestKey(Key, frozen=True, order=True):
-    """``<set>/policy/<id>`` on generation, written by whoever asks; its outcome stands where requests' do."""
+    """``<set>/policy/<id>`` on generation, written by the client; its outcome is stored where those of requests are."""
 
     topic: ClassVar[str] = "generation"
     infix: ClassVar[tuple[str, ...]] = ("policy",)
@@ -274,7 +274,7 @@ class AutomaticKey(Key, frozen=True, order=True):
 
 
 class WriterKey(Key, frozen=True, order=True):
-    """``<set>/writer/<writer>/<life>`` on generation, written by that life; the owner deletes it when it is over."""
+    """``<set>/writer/<writer>/<life>`` on generation, written by that incarnation; the owner deletes it at the end."""
 
     topic: ClassVar[str] = "generation"
     infix: ClassVar[tuple[str, ...]] = ("writer",)

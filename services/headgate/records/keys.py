@@ -35,7 +35,7 @@ class OwnerKey(Key, frozen=True, order=True):
 
 
 class MemberKey(Key, frozen=True, order=True):
-    """``member/<id>`` on announce; that of a process long silent is shard 0's owner's to delete (ADR 0007)."""
+    """``member/<id>`` on announce; that of a process long silent is deleted by shard 0's owner (ADR 0007)."""
 
     topic: ClassVar[str] = "announce"
     prefix: ClassVar[tuple[str, ...]] = ("member",)
@@ -117,7 +117,7 @@ class FeedProgressKey(Key, frozen=True, order=True):
 
 
 class RequestKey(Key, frozen=True, order=True):
-    """``request/<id>`` on changefeed, written by whoever asks."""
+    """``request/<id>`` on changefeed, written by the client."""
 
     topic: ClassVar[str] = "changefeed"
     prefix: ClassVar[tuple[str, ...]] = ("request",)

@@ -1,7 +1,7 @@
 """The changes of each schema level, and how they are written at a lower one (docs/adr/0008).
 
-Most of what is new is asked for by somebody, who then waits (``level_of``). Some of it is only told: that is left out,
-and told once the level is high enough (``withheld``). The tables are checked against the schema files.
+Most new things are requested by a client, which then waits (``level_of``). Some are only reported: they are left out
+until the level is high enough (``withheld``). The tables are checked against the schema files.
 """
 
 from enum import StrEnum
@@ -87,22 +87,22 @@ WITHHELD: Final[dict[type[msgspec.Struct], frozenset[str]]] = {
     SpanPlan: frozenset({"topic_id"}),
     SpanProgressed: frozenset({"passed_over", "passed_over_table"}),
 }
-"""Fields whose absence says "not known": nothing is lost that would not be found out again, or is missed."""
+"""Fields whose absence means "not known": nothing is lost that would not be determined again, or is missed."""
 
 
 NESTED: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {FeedRecorded: ("spans",)}
-"""Fields that hold several of what has fields of its own in the tables above."""
+"""Fields that contain several structs with fields of their own in the tables above."""
 
 
 @cache
 def _defaults(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Of the fields that were not there from the beginning. Worked out once per type: every record is asked about."""
+    """Defaults of fields that were added later. Computed once per type, because every record is checked."""
     added = FIELDS.get(kind, {})
     return {field.name: field.default for field in msgspec.structs.fields(kind) if field.name in added}
 
 
 def level_of(record: msgspec.Struct) -> int:
-    """The least level that can say what ``record`` says."""
+    """The least level that can express ``record``."""
     kind = type(record)
     defaults = _defaults(kind)
     levels = [level for name, level in FIELDS.get(kind, {}).items() if getattr(record, name) != defaults[name]]
@@ -114,7 +114,7 @@ def level_of(record: msgspec.Struct) -> int:
 
 
 def withheld(record: RecordT, level: int) -> RecordT:
-    """``record`` without what only later levels tell; the same object if there is nothing of it."""
+    """``record`` without WITHHELD fields that only later levels have; the same object if it has none."""
     kind = type(record)
     names = WITHHELD.get(kind)
     if names is None:

@@ -1,6 +1,6 @@
 """Records of the migration topic: operators' requests, and the owner's state of each schema change.
 
-``MigrationRecorded`` is the whole state of one migration. Who changes it, and when, is in ``headgate.migration.core``.
+``MigrationRecorded`` is the whole state of one migration. Its transitions are in ``headgate.migration.core``.
 """
 
 from enum import StrEnum
@@ -15,7 +15,7 @@ from headgate.records.control import MemberAnnounced, OwnerAnnounced, RequestSet
 class MigrationState(StrEnum):
     """The states of Vitess's online DDL, and one before them: another user than the submitter has to approve it first.
 
-    Complete, failed and cancelled are terminal; the others are pending. What was added later stands last, as in the
+    Complete, failed and cancelled are terminal; the others are pending. What was added later comes last, as in the
     record's schema.
     """
 
@@ -42,7 +42,7 @@ class MigrationStrategy(StrEnum):
 
 
 OFFERED: Final = tuple(strategy for strategy in MigrationStrategy if strategy is not MigrationStrategy.TRIGGERS)
-"""Those that can be asked for."""
+"""The strategies that can be requested."""
 
 
 class MigrationRequestKind(StrEnum):
@@ -62,9 +62,9 @@ class MigrationRequestKind(StrEnum):
 
 
 class MigrationRequested(msgspec.Struct, frozen=True):
-    """What an operator wants. ``spec`` is the migration as JSON, for submit and revert.
+    """An operator's request. ``spec`` is the migration as JSON, for submit and revert.
 
-    ``throttle_ratio`` (throttle): 0 goes at full speed, 1 stands still; ``expires_seconds``: until when.
+    ``throttle_ratio`` (throttle): 0 is full speed, 1 pauses it; ``expires_seconds``: for how long.
     """
 
     kind: MigrationRequestKind
@@ -81,7 +81,7 @@ FEED: Final = "feed"
 
 
 class Artifact(msgspec.Struct, frozen=True):
-    """What a migration has left: ``kind`` is table, trigger or feed, ``name`` as the server, or the cluster, has it."""
+    """Something a migration has left: ``kind`` is table, trigger or feed, ``name`` as on the server, or the cluster."""
 
     kind: str
     name: str
@@ -98,14 +98,14 @@ class MigrationRecorded(msgspec.Struct, frozen=True):
     """``<id>`` on migration: one schema change of one table.
 
     ``sequence`` is the offset of its request: the order of submission. ``spec`` is the migration as accepted, as JSON.
-    ``is_immediate``: it has no phase of copying. ``attempt`` counts starts, ``retries`` of them all that followed a
+    ``is_immediate``: it has no phase of copying. ``attempt`` counts starts, ``retries`` those of them that followed a
     retry. ``ending`` is the state that it is being ended towards: an intent, until a stop is confirmed.
-    ``owner_failed``: it failed because its owner did. ``was_ready``: it had copied everything at some time.
-    ``note`` is the strategy's own memory, as JSON: from where to go on. ``eta_seconds`` is -1 where it is not known.
-    ``live_ms``: when it made progress last. ``server``: the identity of the database, whatever name or address it has;
-    empty in records of earlier versions. Deadlines are times of the owners' clocks, 0 where there is none:
-    ``throttle_until_ms`` ends the throttle, ``cutover_after_ms`` is when the next cut-over may be tried, and
-    ``waiting_ms`` is since when nothing but the cut-over is missing.
+    ``owner_failed``: it failed because its owner did. ``was_ready``: it had copied everything at some time. ``note`` is
+    the strategy's own memory, as JSON: where to resume. ``eta_seconds`` is -1 if it is not known. ``live_ms``: when it
+    last made progress. ``server``: the identity of the database, whatever name or address it has; empty in records of
+    earlier versions. Deadlines are times of the owners' clocks, 0 if there is none: ``throttle_until_ms`` ends the
+    throttle, ``cutover_after_ms`` is when the next cut-over may be tried, and ``waiting_ms`` is since when only the
+    cut-over is missing.
 
     ``stage_percent`` is how much of the present stage is done, -1 if that is not known; ``stage_ms`` is when the stage
     began, and ``stages`` has the time spent in stages that were left, of this attempt. ``eta_seconds`` is the time to
@@ -182,7 +182,7 @@ class MigrationMemberKey(Key, frozen=True, order=True):
 
 
 class EarlierMigrationRequestKey(Key, frozen=True, order=True):
-    """``request/<id>`` on migration: where commands of earlier versions asked. Nobody answers there any more."""
+    """``request/<id>`` on migration: the requests of earlier versions' commands. They are no longer answered."""
 
     topic: ClassVar[str] = "migration"
     prefix: ClassVar[tuple[str, ...]] = ("request",)

@@ -22,7 +22,7 @@ PENDING: Final = frozenset(
 
 
 def percent_of_stage(record: MigrationRecorded) -> int | None:
-    """How much of the present stage is done; None where nothing can be counted, or nothing is running."""
+    """How much of the present stage is done; None if nothing can be counted, or nothing is running."""
     if record.state is MigrationState.COMPLETE:
         return 100
     is_running = record.state is MigrationState.RUNNING and record.ending is None
@@ -38,7 +38,7 @@ def seconds_in_stages(record: MigrationRecorded, now_ms: int) -> dict[str, float
 
 
 class Wait(StrEnum):
-    """What a migration waits for, as its own record says it. What others' records say is not in it."""
+    """What a migration waits for, from its own record. Waits that other records show are not included."""
 
     ENDING = "ending"
     THROTTLE = "throttle"
@@ -52,7 +52,7 @@ class Wait(StrEnum):
 
 
 def wait_of(record: MigrationRecorded, now_ms: int) -> Wait | None:
-    """What the migration waits for now; None if it does not. Lists, metrics and ``headgate why`` go by this alone."""
+    """What the migration waits for now; None if it does not. Lists, metrics and ``headgate why`` use only this."""
     if record.state is MigrationState.RUNNING:
         return _wait_while_running(record, now_ms)
     if record.state not in PENDING:
@@ -108,12 +108,12 @@ def waits_for(name: str, record: MigrationRecorded, now_ms: int) -> str:
 
 
 def seconds_to_retry(record: MigrationRecorded, now_ms: int) -> float:
-    """Until the cut-over is tried again."""
+    """Until the cut-over is retried."""
     return (record.cutover_after_ms - now_ms) / 1_000
 
 
 def throttled_by(record: MigrationRecorded) -> str:
-    """Why it is throttled. An operator's ratio holds it before its strategy has said so."""
+    """Why it is throttled. An operator's ratio holds it before its strategy has reported it."""
     return record.throttle_reason or by_operator(record.throttle_ratio)
 
 

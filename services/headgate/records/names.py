@@ -2,7 +2,7 @@
 
 Feeds, agents, tables and spans are named by users. Names become parts of record keys, divided by ``/``, so that
 any topic tool shows them; a character outside the grammar is percent-encoded (UTF-8, upper-case hex). ``~`` divides a
-table from its partitions in the name of a part (spans.py) and stands as it is.
+table from its partitions in the name of a part (spans.py) and is not encoded.
 """
 
 import re
@@ -21,7 +21,7 @@ RESERVED_NAMES: Final = frozenset({"agent", "coordinator", "outcome", "request",
 
 
 class InvalidNameError(ValueError):
-    """A name that cannot be used; the message says which, why, and what is allowed."""
+    """A name that cannot be used; the message contains which, why, and what is allowed."""
 
 
 def check_name(kind: str, name: str) -> str:

@@ -1,6 +1,6 @@
 """All records and keys of the control topics: a service adds its own with one line here.
 
-``KEY_FORMS`` gives for each topic the forms of its keys; a key's class says which record its value is.
+``KEY_FORMS`` gives for each topic the forms of its keys; a key's class defines which record its value is.
 """
 
 import sys
@@ -43,7 +43,7 @@ def parse_key(topic: str, text: str) -> Key:
         told = [parts[fixed], *parts[behind:]]
         try:
             if form in _OF_NAMES_ONLY and is_plain(text):
-                # A name stands in many keys; kept once, it takes a third off a coordinator's memory.
+                # A name occurs in many keys; kept once, it takes a third off a coordinator's memory.
                 return cast("Key", cast("Any", form)(*map(sys.intern, told)))
             values = {name: decode_part(part) for name, part in zip(names, told, strict=True)}
             key = msgspec.convert(values, form, strict=False)

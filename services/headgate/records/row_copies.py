@@ -7,7 +7,7 @@ import msgspec
 __all__ = ["KEYS_MAX", "KEY_BYTES_MAX", "RowCopy", "is_whole", "read_row_copy", "shown_row_copy"]
 
 KEYS_MAX: Final = 1_000
-"""Keys in one request: one transaction at the sink, for which the table stands still."""
+"""Keys in one request: one transaction at the sink, for which the table pauses."""
 
 KEY_BYTES_MAX: Final = 256 * 1024
 """Bytes of all keys of one request, which is one record of at most a megabyte."""

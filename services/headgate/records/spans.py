@@ -3,9 +3,9 @@
     public.orders            the whole table
     public.orders~0-3.6      source partitions 0, 1, 2, 3 and 6 of it
 
-A span's name says which partitions it has, in one way only: ascending, neighbours drawn together. So two spans of one
-feed that overlap can be told from their names, on every topic and in every process; and a span's plan can be made from
-any record of its feed of the same form, however its tables were divided when that record was written.
+A span's name lists its partitions, in only one way: ascending, neighbours drawn together. So overlapping spans of one
+feed can be recognized by their names, on every topic and in every process; and a span's plan can be made from any
+record of its feed of the same form, however its tables were divided when that record was written.
 
 Names of Kafka topics have no ``~``, hence neither have tables named after them; a table whose name reads like a part
 is refused when its feed is accepted.
@@ -27,7 +27,7 @@ PARTITION_MAX: Final = 2**31 - 1
 """Kafka's partition numbers have 31 bits: a longer run of digits is a name, not a number."""
 
 RUN_LENGTH_MAX: Final = 100_000
-"""Partitions in one run; far beyond any topic, and a name that says more does not cost memory."""
+"""Partitions in one run; far beyond any topic, and a name that contains more does not cost memory."""
 
 
 class SpanName(msgspec.Struct, frozen=True):
@@ -134,6 +134,6 @@ def divide(plan: SpanPlan, parts: int) -> tuple[SpanPlan, ...]:
 def paused_table(feed: FeedRecorded, span: str) -> PausedTable | None:
     """Who has paused the table of ``span``, and when; None if it is not paused."""
     if not feed.paused:
-        return None  # asked for every span of a feed
+        return None  # called for every span of a feed
     table = table_of(span)
     return next((paused for paused in feed.paused if paused.table == table), None)

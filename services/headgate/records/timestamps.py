@@ -1,9 +1,9 @@
 """Records of timestamp sets, on the topic ``generation``: streams for sources that have nothing but clocks.
 
 A *timestamp set* is a ring of tokens and its generations, each of which operates from its timestamp on. ``<set>/ring``
-says for which ring a generation is made, ``<set>/description`` which token goes to which stream (for those who write),
-``<set>/streams`` which streams there are, and ``<set>/timestamp`` that all of these are there (for those who read).
-The last three are the tables ``cdc_generation_descriptions`` and ``cdc_streams_descriptions`` of ScyllaDB.
+contains the ring for which a generation is made, ``<set>/description`` which token goes to which stream (for writers),
+``<set>/streams`` the list of streams, and ``<set>/timestamp`` that all of these exist (for readers). The last three are
+the tables ``cdc_generation_descriptions`` and ``cdc_streams_descriptions`` of ScyllaDB.
 """
 
 from enum import StrEnum
@@ -15,7 +15,7 @@ from headgate.records.base import Key
 
 
 class TimestampsRequestKind(StrEnum):
-    """What an operator can ask for; its outcome stands where requests about change logs have theirs."""
+    """What an operator can ask for; its outcome is stored where those of requests about change logs are."""
 
     CREATE = "create"
     SWITCH = "switch"
@@ -42,7 +42,7 @@ class RingRecorded(msgspec.Struct, frozen=True):
 class TimestampGeneration(msgspec.Struct, frozen=True):
     """One generation of a set: ``chunks`` rows in each table. ``expired_ms``: timestamp of its successor, if any.
 
-    ``requests``: who waits for it to be published.
+    ``requests``: those that wait for it to be published.
     """
 
     timestamp_ms: int
@@ -53,9 +53,10 @@ class TimestampGeneration(msgspec.Struct, frozen=True):
 
 
 class TimestampSetRecorded(msgspec.Struct, frozen=True):
-    """``<set>/timestamps``: all generations that are not removed, ascending. Who writes has to know of each of them.
+    """``<set>/timestamps``: all generations that are not removed, ascending. Writers have to know each of them.
 
-    ``ring_delay_ms``: how long news may take to reach everybody. ``kept_ms``: how long changes are kept, 0 for ever.
+    ``ring_delay_ms``: how long news may take to reach every process. ``kept_ms``: how long changes are kept; 0 for no
+    limit.
     """
 
     owner_rev: int
@@ -73,7 +74,7 @@ class RangeDescribed(msgspec.Struct, frozen=True):
 
 
 class RangesDescribed(msgspec.Struct, frozen=True):
-    """``<set>/description/<timestamp>/<chunk>``: some ranges of a generation, in their order. One value for ever."""
+    """``<set>/description/<timestamp>/<chunk>``: some ranges of a generation, in their order. Never overwritten."""
 
     owner_rev: int
     chunks: int
@@ -88,7 +89,7 @@ class RangeListed(msgspec.Struct, frozen=True):
 
 
 class StreamsListed(msgspec.Struct, frozen=True):
-    """``<set>/streams/<timestamp>/<chunk>``: the streams of some ranges, for those who read. One value for ever."""
+    """``<set>/streams/<timestamp>/<chunk>``: the streams of some ranges, for readers. Never overwritten."""
 
     owner_rev: int
     chunks: int
@@ -98,7 +99,7 @@ class StreamsListed(msgspec.Struct, frozen=True):
 class TimestampPublished(msgspec.Struct, frozen=True):
     """``<set>/timestamp/<timestamp>``: all streams of the generation are listed. Written last, deleted first.
 
-    ``expired_ms``: from when on its successor operates, once there is one.
+    ``expired_ms``: when its successor starts to operate, if there is one.
     """
 
     owner_rev: int
@@ -107,7 +108,7 @@ class TimestampPublished(msgspec.Struct, frozen=True):
 
 
 class TimestampsRequested(msgspec.Struct, frozen=True):
-    """``<set>/timestamps-request/<id>``: what an operator wants.
+    """``<set>/timestamps-request/<id>``: an operator's request.
 
     ``nodes``: the whole ring, for create and switch; for repair, to check it against another than the last.
     ``based_on_ms``: the generation whose ring was changed; 0 if it does not matter which. The rest is for create.
@@ -186,7 +187,7 @@ class TimestampKey(Key, frozen=True, order=True):
 
 
 class TimestampsRequestKey(Key, frozen=True, order=True):
-    """``<set>/timestamps-request/<id>`` on generation, written by whoever asks."""
+    """``<set>/timestamps-request/<id>`` on generation, written by the client."""
 
     topic: ClassVar[str] = "generation"
     infix: ClassVar[tuple[str, ...]] = ("timestamps-request",)

@@ -5,7 +5,7 @@ from typing import Final
 LOGICAL_BITS: Final = 18
 
 TS_MAX: Final = 2**63 - 1
-"""It is a signed 64-bit number wherever it stands."""
+"""The greatest ts: it is a signed 64-bit number everywhere."""
 
 MS_MAX: Final = TS_MAX >> LOGICAL_BITS
 """The last millisecond that a ts has, in the year 3084: what lies beyond is microseconds or nanoseconds by mistake."""
