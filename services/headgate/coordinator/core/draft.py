@@ -155,12 +155,12 @@ class Draft(draft.Draft[CoordinatorState, TermMemory]):
         """Whether the term has this timer running."""
         return timer_name(kind, subject) in self.term.timers
 
-    # --- what is to become true ---
+    # --- what this decision changes ---
 
     def forget_span(self, key: SpanKey) -> None:
-        """Delete what is the owner's to delete of a span that will not be again: its record, and words of the dead.
+        """Delete the owner's keys of a span that no longer exists: its record, and the reports of dead sessions.
 
-        Words of live sessions are theirs to delete.
+        Live sessions delete their own reports.
         """
         state = self.state
         self.term.loads.forget(key)
@@ -181,7 +181,7 @@ class Draft(draft.Draft[CoordinatorState, TermMemory]):
                 self.put(ProgressKey(key.feed, key.span, *session), None)
 
     def put_span(self, key: SpanKey, record: SpanDispatched | None) -> None:
-        """The span's new record."""
+        """Decide the span's new record."""
         self._count_roles(self.span(key), -1)
         self._count_roles(record, +1)
         self.put(key, record)
@@ -198,12 +198,12 @@ class Draft(draft.Draft[CoordinatorState, TermMemory]):
             return
         known = self.outcome(request)
         if known is not None and known.status is not OutcomeStatus.ACCEPTED:
-            # A request taken back and made again has an outcome of its own; what the first one began may end later.
+            # A request withdrawn and made again has an outcome of its own; what the first one started may end later.
             return
         self.put_outcome(OutcomeKey(request), status, reason)
 
     def set_timer(self, kind: str, subject: Any, delay_seconds: float) -> None:
-        """Set a timer; the term remembers its purpose."""
+        """Set a timer; the term records its purpose."""
         self.term.timers[timer_name(kind, subject)] = TimerPurpose(kind, subject)
         super().set_timer(kind, subject, delay_seconds)
 

@@ -1,14 +1,15 @@
-"""The coordinator as a machine: which rule answers which input. The rules are in four rooms beside it.
+"""The coordinator as a machine: which rule handles which input. The rules are in four packages beside it.
 
     spans        reports and deadlines of a span, its division, its removal without a sink
     feeds        what a feed is, discovery of its tables, its checkpoint
     sessions     membership of agents, the barrier at the start of a term, agents that join
-    scheduling   rounds: what schedulers see, and how what they propose begins
+    scheduling   rounds: what schedulers see, and how their proposals are started
 
-What all rooms use is here: every transition of a span (replication.py), the folded state and its indexes (state.py,
-index.py), the decision so far (draft.py), the memory of a term (term.py). Requests (requests.py) reach into every room.
+This package has what all four use: every transition of a span (replication.py), the folded state and its indexes
+(state.py, index.py), the decision so far (draft.py), the memory of a term (term.py). Requests (requests.py) use all
+four.
 
-An input is noted, its rule drafts facts, a round of scheduling gives out what has become free, and feeds are brought
+An input is recorded, its rule drafts facts, a round of scheduling assigns what has become free, and feeds are brought
 in line with their spans. Everything drafted is one decision. Before the barrier is over only memory and deaths are
 written.
 """
@@ -44,7 +45,7 @@ from headgate.runtime.machine import (
 
 
 def decide(state: CoordinatorState, given: Any, now: Now, schedulers: Sequence[Scheduler] = STANDARD) -> Decision:
-    """What follows from one input. Changes nothing of ``state`` but its term's memory (state.py)."""
+    """Decide what follows from one input. Of ``state``, only its term's memory changes (state.py)."""
     if isinstance(given, TermBegan):
         state.term = TermMemory(given.owner_rev)
     if state.term is None:
@@ -89,7 +90,7 @@ def _on_record(draft: Draft, delivery: Delivery) -> None:
             if membership.note_agent(draft, (key.agent, key.session), left=value is None):
                 _open(draft)
         case AnswerKey() if key.shard == draft.state.shard:
-            # The state's record rather than the delivery's: evolve has judged which of two is the later.
+            # The state's record rather than the delivery's: evolve has determined which of two is the later.
             if membership.note_answer(
                 draft, (key.agent, key.session), draft.state.answers.get((key.agent, key.session))
             ):
@@ -153,11 +154,11 @@ TIMERS: Final[Mapping[str, Callable[[Draft, Any], None]]] = {
     "discover": discovery.look,
     "schedule": lambda _draft, _subject: None,
 }
-"""What each kind of timer is set for; the round of scheduling that follows every input is part of it."""
+"""The rule of each kind of timer; the round of scheduling that follows every input is part of it."""
 
 
 def _open(draft: Draft) -> None:
-    """The barrier is over: look at everything once, as the last owner would have done bit by bit."""
+    """The barrier is over: review everything once, as the last owner would have done bit by bit."""
     draft.term.is_open = True
     draft.term.awaited.clear()
     draft.cancel_timer("barrier", "")
@@ -184,11 +185,11 @@ def _finish(draft: Draft, schedulers: Sequence[Scheduler]) -> Decision:
 
 
 State = CoordinatorState
-"""The state of this machine, for those who only hold it."""
+"""The state of this machine, for code that only passes it on."""
 
 
 def coordinator(schedulers: Sequence[Scheduler]) -> Machine[CoordinatorState]:
-    """The machine with these schedulers, in the order in which they are asked."""
+    """The machine with these schedulers, in the order in which they are called."""
     return Machine(
         new_state=new_state, evolve=evolve, decide=partial(decide, schedulers=tuple(schedulers)), digest=digest
     )

@@ -24,7 +24,7 @@ BYTES_PER_S_MIN: Final = 1_000_000.0
 """An agent below this load is never relieved: a move costs more than it could gain."""
 
 MOVES_PER_ROUND_MAX: Final = 4
-"""Most moves of a round; what they do is measured before there are others (TiCDC: 4 spans a move)."""
+"""Most moves of a round; their effect is measured before there are others (TiCDC: 4 spans a move)."""
 
 GAIN_MIN: Final = 0.1
 """Least share of the gap between two agents that a move has to close: less is within what loads differ by chance."""

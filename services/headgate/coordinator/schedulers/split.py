@@ -1,9 +1,9 @@
 """Split: a table that is too busy for one agent is split, and merged again when it has long been quiet.
 
 Moving cannot help where one table alone is more than an agent's share. It must not flap: a table has to be *hot* for a
-minute before it is divided and *cold* for five before it is made whole, between the two lies a wide band in which
-nothing is done, and an operator's division is left alone (FeedRecorded.pinned). A division makes its partitions rest
-while the old writer drains and the new ones claim, so there are few at a time.
+minute before it is divided and *cold* for five before it is made whole, between the two is a wide band in which nothing
+is done, and an operator's division is left alone (FeedRecorded.pinned). A division pauses its partitions while the old
+writer drains and the new ones claim, so there are few at a time.
 """
 
 import math
@@ -14,8 +14,8 @@ from headgate.coordinator.schedulers.balance import BYTES_PER_S_MIN
 from headgate.coordinator.schedulers.contract import Asked, Division, Heat, Scheduler, TableLoad, View
 
 DIVISIONS_PER_FEED_MAX: Final = 4
-"""Tables of one feed that are divided otherwise at the same time: each rests for about a second, and holds the feed's
-checkpoint in the meantime."""
+"""Tables of one feed that are divided differently at the same time: each pauses for about a second, and holds the
+feed's checkpoint in the meantime."""
 
 HOT_SHARE: Final = 1.5
 """Times an agent's even share of all load from which a table is hot: below, moving its neighbours away is enough
@@ -28,7 +28,7 @@ HOT_ROUNDS_MIN: Final = 4
 """Rounds of measuring in a row before a table is divided: a minute, in which a burst is over."""
 
 COLD_ROUNDS_MIN: Final = 20
-"""Rounds in a row before a table is made whole: five minutes; being divided costs little, dividing costs a rest."""
+"""Rounds in a row before a table is made whole: five minutes; being divided costs little, dividing costs a pause."""
 
 
 def heat(load: TableLoad, share: float) -> Heat:
@@ -44,7 +44,7 @@ def choose(
 ) -> list[tuple[TableLoad, int]]:
     """(table, into how many parts) for those that have been hot or cold long enough; the busiest hot one comes first.
 
-    ``rounds``: how often in a row each has been what it is. As many parts as bring each near an agent's share.
+    ``rounds``: each table's heat, and for how many rounds in a row. As many parts as bring each near an agent's share.
     """
     share = sum(load.bytes_per_s for load in loads.values()) / max(agents, 1)
     due: list[tuple[TableLoad, int]] = []

@@ -24,14 +24,14 @@ FIGURES_SECONDS: Final = 5.0
 
 
 class FeedFigures(msgspec.Struct, frozen=True):
-    """One feed: tables (or parts) that do not get on; append time (ms) of the oldest change that is not applied."""
+    """One feed: tables (or parts) that make no progress; append time (ms) of the oldest change that is not applied."""
 
     held: int = 0
     unapplied_ms: int | None = None
 
 
 class CoordinatorMetrics(OwnerObserver[CoordinatorState], Collector):
-    """Of all shards of one process."""
+    """The metrics of all shards of one process."""
 
     def __init__(self, registry: CollectorRegistry, now_ms: Callable[[], int] = wall_ms) -> None:
         """``now_ms``: the time by the broker's clock."""
@@ -41,7 +41,7 @@ class CoordinatorMetrics(OwnerObserver[CoordinatorState], Collector):
         registry.register(self)
 
     def stands(self, shard: int, state: CoordinatorState | None) -> None:
-        """Take the numbers now and then; none of a shard that others own."""
+        """Take the numbers at intervals; none for a shard that another process owns."""
         if state is None:
             self.figures.pop(shard, None)
         elif (now := time.monotonic()) >= self._taken_at.get(shard, 0.0):

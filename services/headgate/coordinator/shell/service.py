@@ -1,4 +1,4 @@
-"""The coordinator as a process: the runtime's service, with the coordinator's machine, effects and words."""
+"""The coordinator as a process: the runtime's service, with the coordinator's machine, effects, log and metrics."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,7 +22,7 @@ __all__ = ["CoordinatorService", "load_schedulers"]
 
 
 class CoordinatorService(OwnerService[CoordinatorState]):
-    """All coordinator roles of one process; ``run`` as the runtime's."""
+    """All coordinator roles of one process; ``run`` is the runtime's."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class CoordinatorService(OwnerService[CoordinatorState]):
 
 
 def load_schedulers(names: Sequence[str]) -> tuple[Scheduler, ...]:
-    """Those of HEADGATE_SCHEDULERS, our own and other packages'. Raises PlugError."""
+    """The schedulers of HEADGATE_SCHEDULERS, Headgate's own and those of other packages. Raises PlugError."""
     schedulers = []
     for name in names:
         scheduler = SCHEDULERS[name]

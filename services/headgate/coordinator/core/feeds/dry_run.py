@@ -1,7 +1,7 @@
 """Acceptance without effects: the outcome of a request for a given state, computed by a process that owns nothing.
 
-The same rules (acceptance.py) judge a draft that is thrown away. What the rules cannot see from a state, the outcome of
-requests made in the meantime, can still be another when the feed is really asked for.
+The same rules (acceptance.py) judge a draft that is thrown away. The real outcome can still differ, because of requests
+made in the meantime, which the rules cannot see in a state.
 """
 
 from typing import Final
@@ -18,17 +18,17 @@ NO_REQUEST: Final = ""
 
 
 def would_refuse_name(state: CoordinatorState, feed: str) -> str | None:
-    """Why no feed of this name could be created, whatever it means; None if one could."""
+    """Why no feed of this name could be created, whatever its spec; None if one could."""
     return acceptance.why_name_taken(_draft(state), NO_REQUEST, feed)
 
 
 def would_refuse_create(state: CoordinatorState, feed: str, result: FeedResolved) -> str | None:
-    """Why ``feed`` could not be created as ``result`` means it; None if it could."""
+    """Why ``feed`` could not be created as ``result``; None if it could."""
     return acceptance.why_not_created(_draft(state), NO_REQUEST, feed, result)
 
 
 def would_refuse_update(state: CoordinatorState, feed: str, result: FeedResolved) -> str | None:
-    """Why ``feed`` could not become what ``result`` means, once it is paused; None if it could."""
+    """Why ``feed`` could not be updated to ``result``, once it is paused; None if it could."""
     return acceptance.why_not_changed(_draft(state), feed, result)
 
 

@@ -32,7 +32,7 @@ def note_answered(draft: Draft, session: SessionId) -> None:
 
 
 def note_present(draft: Draft) -> None:
-    """Once the barrier is over: a session that is present may have joined while there was no owner."""
+    """Once the barrier is over: a session that is present may have joined while the shard had no owner."""
     counts = _counts(draft)
     draft.term.met.update(counts)
     if not counts:
