@@ -60,25 +60,25 @@ class Draft(Generic[StateT, TermT]):
         self._facts[key] = None if value is None else fitted(value)
 
     def put_last(self, key: Key, value: Record) -> None:
-        """Decide a record, behind those that are decided already."""
+        """Decide a record, after those that are decided already."""
         self._facts.pop(key, None)
         self.put(key, value)
 
     def delete(self, key: Key) -> None:
-        """Delete a record, behind everything that is written: whatever names it no longer does by then."""
+        """Delete a record, after everything that is written: no other record names it by then."""
         self._facts.pop(key, None)
         self._deletions[key] = None
 
     def put_outcome(self, key: Key, status: OutcomeStatus, reason: str) -> None:
-        """Decide what became of a request."""
+        """Decide the outcome of a request."""
         self.put(key, RequestSettled(self.term.owner_rev, status, reason, self.now.wall_ms))
 
     def add_effect(self, effect: Any) -> None:
-        """Run something outside, after the commit."""
+        """Request an effect, to run after the commit."""
         self._effects.append(effect)
 
     def set_timer(self, kind: str, subject: Any, delay_seconds: float) -> None:
-        """Ask for TimerFired, with the name that ``timer_name`` gives. A timer of the same name is replaced."""
+        """Request TimerFired, with the name that ``timer_name`` gives. A timer of the same name is replaced."""
         self._effects.append(SetTimer(timer_name(kind, subject), delay_seconds))
 
     def cancel_timer(self, kind: str, subject: Any) -> None:
