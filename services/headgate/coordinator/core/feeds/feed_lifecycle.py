@@ -166,8 +166,8 @@ def give_up(draft: Draft, name: str) -> None:
     """Mark the feed as failed: it has had broken tables for too long, none of which has written anything.
 
     They are no longer retried, except for those that only the sink's state keeps from being written
-    (spans.is_given_up). Its other tables continue. A table that is just being tried may still heal the feed; otherwise
-    an operator's resume does.
+    (span_lifecycle.is_given_up). Its other tables continue. A table that is just being tried may still heal the feed;
+    otherwise an operator's resume does.
     """
     feed = draft.feed(name)
     if feed is None or feed.wanted is not WantedState.RUNNING or not draft.count_spans(name)[1]:

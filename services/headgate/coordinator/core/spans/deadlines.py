@@ -28,7 +28,7 @@ START_CODE: Final = "start_timeout"
 DRAIN_CODE: Final = "drain_timeout"
 
 EXPIRIES_PER_DECISION_MAX: Final = 2_000
-"""Drains given up in one decision: as many as are reviewed in one (spans.REVIEWS_PER_DECISION_MAX)."""
+"""Drains given up in one decision: as many as are reviewed in one (span_lifecycle.REVIEWS_PER_DECISION_MAX)."""
 
 
 def expire_prepare(draft: Draft, key: SpanKey) -> None:
