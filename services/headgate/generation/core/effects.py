@@ -85,7 +85,7 @@ class FenceWriter(msgspec.Struct, frozen=True):
 class WriteEnds(msgspec.Struct, frozen=True):
     """Write the END markers of a switch: for each of ``cuts`` (writer, position) one on each partition.
 
-    A marker that stands there twice says nothing new. Result: EndsWritten.
+    A duplicate marker changes nothing. Result: EndsWritten.
     """
 
     set: str
@@ -115,8 +115,8 @@ class MakeTopology(msgspec.Struct, frozen=True):
 class CheckRows(msgspec.Struct, frozen=True):
     """Read the rows of published generations off the log, and compare them with what their ``rings`` make of them.
 
-    An owner does not read its own records; so it cannot see otherwise what somebody has done to them.
-    Result: RowsChecked.
+    An owner does not read its own records, so it cannot detect otherwise what another client has done to them. Result:
+    RowsChecked.
     """
 
     set: str
@@ -160,7 +160,7 @@ class WriterFenced(msgspec.Struct, frozen=True):
 
 
 class EndsWritten(msgspec.Struct, frozen=True):
-    """The writer's END markers stand on the log."""
+    """The writer's END markers are on the log."""
 
 
 class EndsMeasured(msgspec.Struct, frozen=True):

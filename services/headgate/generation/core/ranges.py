@@ -41,7 +41,7 @@ class LogStream(msgspec.Struct, frozen=True):
     """One stream: it takes the tokens (``start``, ``end``] on ``partition``; ``parents`` are the streams it follows.
 
     ``generation`` is the number of the one that opened it. ``start_offset`` is the first offset that can hold a record
-    of it: what stands before it on the partition is of a stream that has ended.
+    of it: earlier records on the partition belong to a stream that has ended.
     """
 
     id: StreamId

@@ -1,8 +1,8 @@
 """The state of the owner of generations: the newest record of every key, their maps, and one term's memory.
 
-``evolve`` folds records into one map per kind of key; ``digest`` is of these only. A generation's map is made of its
-chunks when it is asked for, and kept: chunks never change. The term is what this owner has set out to do that no record
-says; ``decide`` writes it, and it dies with the term.
+``evolve`` folds records into one map per kind of key; ``digest`` covers these only. A generation's map is made of its
+chunks on demand, and kept: chunks never change. The term is what this owner intends to do and no record contains yet;
+``decide`` writes it, and it dies with the term.
 """
 
 import hashlib
@@ -62,7 +62,7 @@ class PlacedPolicy(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class GenerationState:
-    """See the module's docstring. Everything but ``maps``, ``tables`` and ``term`` is what the log says.
+    """See the module's docstring. Everything but ``maps``, ``tables`` and ``term`` is derived from the log.
 
     ``deleted``: what is left of change logs that were deleted, of which only the last epoch matters.
     """
@@ -124,7 +124,7 @@ def state_for_writer(state: GenerationState, name: str, writer: str) -> Generati
 
 
 def evolve(state: GenerationState, key: Key, value: Record | None, offset: int) -> None:
-    """Adopt one record; a value whose type is not its key's says nothing and is passed over."""
+    """Adopt one record; skip a value whose type is not its key's."""
     if value is not None and type(value) is not key.record:
         return
     match key:
@@ -153,7 +153,7 @@ def evolve(state: GenerationState, key: Key, value: Record | None, offset: int) 
 
 
 def digest(state: GenerationState) -> str:
-    """Of what stands on the log: equal states have equal digests, whichever version wrote the records."""
+    """A digest of what is on the log: equal states have equal digests, whichever version wrote the records."""
     parts = (
         *((f"set {name}", record) for name, record in (*state.sets.items(), *state.deleted.items())),
         *((f"chunk {name}", record) for name, kept in _flat(state.chunks) for record in (kept,)),

@@ -2,7 +2,7 @@
 
 From the highest bit: ``token`` (64 bits, signed), ``random`` (38), ``index`` of the range (22), ``version`` (4). An id
 is kept and compared as 16 bytes, the highest first, without sign: so ids order as any store of bytes orders them.
-``random`` keeps ids of different generations apart; it says nothing else. The layout is ScyllaDB's, version 1.
+``random`` keeps ids of different generations apart and has no other meaning. The layout is ScyllaDB's, version 1.
 """
 
 from typing import Final, Self
@@ -23,7 +23,7 @@ _LOW: Final = (1 << 64) - 1
 
 
 class StreamIdError(ValueError):
-    """An id that cannot be made of its parts, or bytes that are no id of a version known here."""
+    """An id that cannot be made of its parts, or bytes that are not an id of a known version."""
 
 
 class StreamId(msgspec.Struct, frozen=True, order=True):

@@ -1,8 +1,8 @@
 """The records of timestamp sets, and what follows from them: the next row, and what may be removed.
 
-A generation's rows are written in this order: its ring and its place in the set, so that everybody who writes knows
-that there is one; its descriptions; its streams; its timestamp. A reader looks for timestamps: whoever sees one sees
-all streams. They are deleted in the opposite order. A row has one value for ever, so two may write it.
+A generation's rows are written in this order: its ring and its place in the set, so that all writers know that it
+exists; its descriptions; its streams; its timestamp. A reader polls for timestamps: a reader that sees one sees all
+streams. They are deleted in the opposite order. The value of a row never changes, so two processes may write it.
 """
 
 from collections.abc import Mapping

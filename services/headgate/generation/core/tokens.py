@@ -23,7 +23,7 @@ SHARDS_MAX: Final = 1 << 12
 """More shards than any node has; a larger number is a mistake."""
 
 IGNORE_MSB_MAX: Final = 63
-"""At least one bit has to be left to tell shards apart."""
+"""At least one bit must be left to distinguish shards."""
 
 _RING: Final = 1 << 64
 _MASK: Final = _RING - 1

@@ -34,7 +34,7 @@ class WithOwnLog:
         return opened
 
     def _close_own_log(self) -> None:
-        """Idempotent; nothing if the log is somebody else's."""
+        """Close the log if this object opened it. Idempotent."""
         log, self._own_log = self._own_log, None
         if log is not None:
             log.close()

@@ -1,7 +1,7 @@
 """The records of one set as they come: what writers, readers and commands know of generations.
 
-Writers report to the owner. Whoever else follows a set leaves their reports out unread: with many writers most of the
-topic is reports, and each would be decoded by each of them. (Writers themselves share one tail: shared_tail.py.)
+Writers report to the owner. All other followers of a set skip these reports undecoded: with many writers most of the
+topic is reports, and each follower would decode each of them. (Writers themselves share one tail: shared_tail.py.)
 """
 
 import time
@@ -60,7 +60,7 @@ def write_at_level(write: Callable[[], None], follow: Callable[[], object], stat
 
 
 def partition_of_set(log: Log, name: str) -> Partition:
-    """Where the records of a set stand."""
+    """The partition that holds the records of a set."""
     return Partition("generation", shard_of(name, log.shards))
 
 
@@ -88,7 +88,7 @@ def _generation_log(connection: KafkaConnection, bootstrap: str, cluster: str) -
 
 
 class GenerationTail:
-    """Reads the partition of one set; ``state`` is what it says."""
+    """Reads the partition of one set; ``state`` is derived from its records."""
 
     def __init__(
         self, log: Log, name: str, client: str, *, reports_of: Callable[[str], bool] = lambda _writer: False
@@ -99,7 +99,7 @@ class GenerationTail:
         """
         self._log = log
         self._partition = partition_of_set(log, name)
-        # Owners' announcements say the schema level, below which nothing about generations can be said.
+        # Owners' announcements contain the schema level, below which no records about generations can be written.
         self._reader = log.reader({ANNOUNCE: 0, self._partition: 0})
         self._reader.pass_over(
             lambda key: isinstance(key, WriterKey) and not (key.set == name and reports_of(key.writer))
@@ -142,9 +142,9 @@ class GenerationTail:
         self._adopt(read_on_to(self._reader, self._log.stable_offsets([self._partition])))
 
     def say(self, fact: Fact) -> None:
-        """Write a record and wait until it stands; before that, until an owner has announced the level for it.
+        """Write a record and wait until it is stored; before that, until an owner has announced the level for it.
 
-        Raises LogError: no owner has, or LevelTooLowError.
+        Raises LogError if no owner has; LevelTooLowError.
         """
         writer = self._writer = self._writer or self._log.writer(self._client)  # most only read
         placed = [Placed(self._partition, fact)]

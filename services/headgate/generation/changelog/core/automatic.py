@@ -1,14 +1,16 @@
-"""Autoscaling: the owner re-partitions a change log by itself, by the load that writers report and a policy.
+"""Autoscaling: the owner re-partitions a change log automatically, based on a policy and the load that writers report.
 
-Every LOOK_SECONDS the owner makes a plan (planning.py) of what has been reported (reported_loads.py). What two looks in
-a row want of the same streams it proposes; then it rests for the policy's cool-down. A proposal takes the way of every
-switch (requests.py), but writes no request, so it dies with the owner, and the next one looks again, a cool-down later.
+Every LOOK_SECONDS the owner makes a plan (planning.py) from the reported loads (reported_loads.py). It proposes what
+two consecutive plans want of the same streams, then rests for the policy's cool-down. A proposal is carried out like
+every switch (requests.py), but without a request on the log. So it dies with the owner, and the next owner plans again
+a cool-down later.
 
-An operator has the last word. Who asks for a switch is served before a proposal; and then, as when somebody takes a
-switch back, autoscaling is *suspended*, on record, until a policy is set again: it never undoes what a person did.
+Operators take precedence. An operator's request for a switch is served before a proposal. After such a request, or
+after an operator takes a switch back, autoscaling is recorded as *suspended* until a policy is set again: it never
+undoes what a person did.
 
-What keeps it from going back and forth: the distance between the policy's two limits, the time for which new streams
-are left alone, two looks that agree, the cool-down; and nothing is merged unless every writer's load is known.
+Four things prevent oscillation: the distance between the policy's two limits, the time for which new streams are left
+alone, two plans that must agree, and the cool-down. In addition, nothing is merged unless every writer's load is known.
 """
 
 from typing import Final
@@ -44,7 +46,7 @@ TIMER: Final = "automatic"
 
 
 def policy_of(record: LoadPolicy) -> Policy:
-    """What a record says, checked. Raises PolicyError."""
+    """The policy of a record, checked. Raises PolicyError."""
     return Policy(**asdict(record)).checked()
 
 
@@ -115,7 +117,7 @@ def look(draft: Draft, name: str) -> None:
     try:
         made = _plan(draft, name, record, draft.map_of(name, current.epoch), automatic.policy)
     except (MapError, PolicyError):
-        # A corrupt chunk is what `generation repair` tells; a policy that cannot be was refused when it was set.
+        # `generation repair` reports a corrupt chunk; an impossible policy was refused when it was set.
         return
     memory.wanted = frozenset((stream, bool(change.cuts)) for change in made.changes for stream in change.streams)
     agreed = tuple(

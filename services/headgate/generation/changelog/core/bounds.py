@@ -1,8 +1,9 @@
-"""How far each partition of a change log may be read now, from where a reader stands on all of them.
+"""How far each partition of a change log may be read now, given a reader's positions on all of them.
 
 For readers that keep offsets by partition, as a sink does, and see no END markers. A stream has been read when the
-reader's position is at the end that the owner has measured behind the last END: so this says of positions what Reading
-says of markers, and needs no memory. On one partition streams follow each other, each from its start to its end.
+reader's position is at the end that the owner has measured behind the last END. So this module derives from positions
+what Reading derives from markers, and needs no memory. On one partition streams follow each other, each from its start
+to its end.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -25,7 +26,7 @@ class Bounds(msgspec.Struct, frozen=True):
 class Wait(msgspec.Struct, frozen=True):
     """The next stream of ``partition``, from ``first`` on, waits until ``ancestor`` of ``read_from`` is read.
 
-    The ancestor may be read now, and the reader stands at ``position`` of it. ``end``: where it ends, once measured.
+    The ancestor may be read now, and the reader is at ``position`` of it. ``end``: where it ends, once measured.
     """
 
     stream: StreamId
@@ -86,7 +87,7 @@ def waits_of(
 def standings_of(
     state: GenerationState, name: str, positions: Mapping[int, int], *, strict: bool = False
 ) -> tuple[Standing, ...]:
-    """Where a reader at ``positions`` stands, by generation and range of the streams. Raises MapError."""
+    """The ``Standing`` of a reader at ``positions``, by generation and range of the streams. Raises MapError."""
     unread = _unread(_table(state, name), positions)
     gate = Gate(unread, strict=strict)
     return tuple(
@@ -102,7 +103,7 @@ def standings_of(
 
 
 def read_epoch_of(state: GenerationState, name: str, positions: Mapping[int, int]) -> int:
-    """What ReaderReported says of a reader at ``positions``. Raises MapError."""
+    """The epoch that ReaderReported contains for a reader at ``positions``. Raises MapError."""
     table = _table(state, name)
     closed = [each.closed_by for each in _unread(table, positions).values() if each.closed_by is not None]
     return min(closed) - 1 if closed else table.last_switch
@@ -111,10 +112,10 @@ def read_epoch_of(state: GenerationState, name: str, positions: Mapping[int, int
 def gaps_of(
     state: GenerationState, name: str, positions: Mapping[int, int], ends: Mapping[int, int]
 ) -> dict[int, tuple[int, int]]:
-    """What ``positions`` have yet to read of streams that are retired, whose order nobody knows any more.
+    """What ``positions`` have yet to read of retired streams, whose order is no longer known.
 
-    By partition: from which offset on, up to which. ``ends`` must have been asked for before ``state`` was read to its
-    end. Raises MapError.
+    By partition: the first offset and the end. ``ends`` must have been queried before ``state`` was read to its end.
+    Raises MapError.
     """
     first = starts_of(state, name)
     upto = {partition: min(first.get(partition, end), end) for partition, end in ends.items()}

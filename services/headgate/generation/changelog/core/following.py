@@ -1,16 +1,17 @@
 """A writer's next step for its change log's generations, decided from the newest records.
 
-A writer is a source, say one partition of a topic: whatever process writes its changes has its id, one at a time. Each
-process is a *life* of it, with a higher number than the one before. A life asks to be admitted, waits until the owner's
-record says so, and only then takes the writer's transactional.id, which fences the lives before it. From then on:
+A writer is a source, for example one partition of a topic. The process that writes its changes has its id, one process
+at a time. Each process is a *life* of the writer, with a higher number than the one before. A life asks to be admitted,
+waits until the owner's record admits it, and only then takes the writer's transactional.id, which fences the lives
+before it. From then on:
 
     PROMISE    a switch is prepared: hold back what it closes; the highest position written so far is the promise
     RELEASE    that switch came to nothing: write on as before
     SWITCH     it is committed: write on by the new map
     WRITE      nothing has changed
 
-Nothing is written to a closed stream from PROMISE on, and the owner's END markers stand behind all of the writer's
-changes there, so whoever reads parents to their ENDs before children has each key's changes in their order.
+Nothing is written to a closed stream from PROMISE on, and the owner's END markers follow all of the writer's changes
+there. So a reader that reads parents to their ENDs before children gets each key's changes in order.
 """
 
 from enum import Enum, auto

@@ -12,7 +12,7 @@ def writer_of(name: str, topic: str, partition: int, topic_id: str | None) -> st
 
 
 def keyless(place: Place) -> str:
-    """What is said of a record without a key."""
+    """The error message for a record without a key."""
     return (
         f"topic {place.topic}, partition {place.partition}, offset {place.offset}: the record has no key, so no order "
         f"can be kept for it; nothing behind it was written. Let its producer give a key; to leave this record out, "

@@ -1,13 +1,13 @@
 """One session of a writer: its acts in order, which the shell or a simulation carries out.
 
-``turn`` gives the acts of one look at the newest records. Between two acts a process may stand still for hours, or end:
-the acts are all that others can see of it, so whatever can go wrong with a writer goes wrong between two of them.
+``turn`` gives the acts for one poll of the newest records. Between two acts a process may pause for hours, or end: the
+acts are all that others can see of it, so whatever can go wrong with a writer goes wrong between two of them.
 
     TAKE_ID       take the writer's transactional.id, which fences every earlier holder
-    READ_RECORDS  read the topic generation to the end that it has now
-    READ_WRITTEN  read how far the log says that this writer is; the act's answer is a Written
+    READ_RECORDS  read the topic generation to its current end
+    READ_WRITTEN  read the writer's position from the log; the act's answer is a Written
     Write         one transaction, under the id that was taken
-    Report        say how far this life has followed, and what load it has written
+    Report        report how far this life has followed, and what load it has written
 """
 
 from collections.abc import Generator
@@ -47,7 +47,7 @@ class LogDeletedError(Exception):
 
 
 class Simple(Enum):
-    """Acts without anything to say; see the module's docstring."""
+    """Acts without data; see the module's docstring."""
 
     TAKE_ID = auto()
     READ_RECORDS = auto()
@@ -61,7 +61,7 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """``followed``, for everybody to see; ``loads``, if they were measured by the generation that it follows."""
+    """``followed``, visible to all processes; ``loads``, if they were measured by the generation that it follows."""
 
     followed: Followed
     loads: tuple[StreamLoad, ...] = ()
@@ -138,7 +138,7 @@ class WriterLife:
 
     def _start(self, now: float) -> Turn:
         yield Simple.TAKE_ID
-        # The id is taken; what the log says now is what counts, also whether this life may write at all.
+        # The id is taken: only what is on the log now counts, also for whether this life may write at all.
         yield Simple.READ_RECORDS
         step = self._step()
         if step.kind is not StepKind.START:

@@ -47,7 +47,7 @@ class LoadSketch:
         self._next = SAMPLE_CHANGES - 1
 
     def count(self, batch: Batch) -> None:
-        """Changes that stand on the log now."""
+        """Count changes that are on the log now."""
         changes = batch.changes
         self._by_partition.update(partition for _, partition in changes)
         at = 0

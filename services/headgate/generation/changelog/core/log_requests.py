@@ -112,7 +112,7 @@ def take_grown(draft: Draft, name: str, result: LogSeen | EffectRefused) -> None
 
 
 def delete(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) -> None:
-    """Delete a change log that nobody reads, with its topics."""
+    """Delete a change log that has no readers, with its topics."""
     readers = sorted(draft.state.readers.get(outcome.set, {}))
     if readers:
         draft.settle(
@@ -128,7 +128,7 @@ def delete(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) -> 
 
 
 def take_deleted(draft: Draft, name: str, result: LogDeleted) -> None:
-    """The topics are deleted: so is all that is recorded, whether or not somebody still waits for it."""
+    """The topics are deleted: delete all records as well, whether or not a request still waits for it."""
     waiting = waiting_of(draft, name, GenerationRequestKind.DELETE)
     others = [*waiting_of(draft, name), *waiting_of(draft, name, GenerationRequestKind.GROW)]
     others += waiting_of(draft, name, GenerationRequestKind.REPAIR)
@@ -148,7 +148,7 @@ def check(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) -> N
 
 
 def note_failure(draft: Draft, effect: CreateLog | GrowLog | DeleteLog | LookAtLog, reason: str) -> None:
-    """Tell those who wait why an effect failed, once; it is tried again."""
+    """Report once to the waiting requests why an effect failed; it is retried."""
     said = f"it failed and is tried again: {reason}"
     for kind in _ASKED_BY[type(effect)]:
         for outcome, _ in waiting_of(draft, effect.set, kind):
@@ -166,11 +166,11 @@ _ASKED_BY: Final = {
 
 
 def _accept(draft: Draft, outcome: GenerationOutcomeKey, said: str) -> None:
-    """A retry says nothing new: the failure that it follows may have been told."""
+    """A retry is not reported: the failure before it may have been reported already."""
     if draft.outcome(outcome) is None:
         draft.settle(outcome, OutcomeStatus.ACCEPTED, said)
 
 
 def exists(name: str, record: SetRecorded) -> str:
-    """What is said of a change log that is there already."""
+    """The message for a change log that exists already."""
     return f"change log {name!r} already exists: topic {record.topic}, {record.partitions} partitions"

@@ -28,7 +28,7 @@ POSITION_MAX: Final = 2**63 - 1
 
 
 class PositionError(ValueError):
-    """A change's position is no 64-bit integer, or contradicts the positions that its source gave before."""
+    """A change's position is not a 64-bit integer, or contradicts the positions that its source gave before."""
 
 
 class PositionsLostError(Exception):
@@ -63,7 +63,7 @@ class Written(msgspec.Struct, frozen=True):
     held: tuple[tuple[int, int], ...] = ()
 
     def has(self, position: int, token: int) -> bool:
-        """Whether a change with this position and token stands on the log."""
+        """Whether a change with this position and token is on the log."""
         if position <= self.position:
             return True
         return position <= self.ahead and not any(start < token <= end for start, end in self.held)
@@ -151,7 +151,7 @@ class Outbox:
         self._last_added = NOTHING
 
     def begin(self, written: Written) -> None:
-        """An incarnation begins: what the log says is written counts; what is not committed is sent again, in order.
+        """Start an incarnation: what is written according to the log counts; the rest is sent again, in order.
 
         Raises PositionsLostError, and then changes nothing.
         """
@@ -211,7 +211,7 @@ class Outbox:
         return self._taken
 
     def commit(self) -> None:
-        """The batch that was taken stands on the log."""
+        """The batch that was taken is on the log."""
         if self._taken is not None:
             self.written = self._taken.after
             self.waiting_bytes -= sum(change.size_bytes for change, _ in self._taken.changes)

@@ -1,9 +1,9 @@
 """The size of a writer's next transaction, from the duration of the last ones.
 
 A transaction holds up every reader of its partitions until it ends, so it gets a few seconds only. On a slow link a
-batch of the usual size does not fit into them, and the same batch would fail for ever. So after a batch that timed out
-the next one has a quarter of its changes, down to a single one. If even that does not fit, the transaction gets more
-time. Both recover step by step when batches are written quickly again.
+batch of the usual size does not fit into them, and the same batch would fail every time. So after a batch that timed
+out the next one has a quarter of its changes, down to a single one. If even that does not fit, the transaction gets
+more time. Both recover step by step when batches are written quickly again.
 
 A batch that Kafka refuses because of one of its changes is halved, so that all before that change is written and the
 change can be named.

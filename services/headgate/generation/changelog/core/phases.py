@@ -2,7 +2,7 @@
 
 Theory of operation
 ===================
-A switch replaces some streams of a change log by others. No clock decides anything: what stands on the log does::
+A switch replaces some streams of a change log by others. Clocks decide nothing, only what is on the log does::
 
     NONE ──prepared──> PREPARED ──acknowledged──> COMMITTED ──followed──> CLOSING ──ended, measured──> SUPERSEDED
                           │                                                                               │ read
@@ -14,14 +14,14 @@ A switch replaces some streams of a change log by others. No clock decides anyth
 - A writer that does not promise in time is **fenced** through its transactional.id: it can write no more, so what it
   has written is its promise. If even that fails, the switch is ABORTED: the old generation was in force all the time.
 - All have promised: COMMITTED, with each writer's promise as its **cut**. The generation before it is CLOSING. Each
-  writer goes on by the new map as soon as it reads that; the owner writes an END marker for each of them to every
-  stream that is closed. So on every closed stream all of a writer's changes stand before its END, and its later ones
-  are elsewhere.
+  writer continues with the new map as soon as it reads it; the owner writes an END marker for each of them to every
+  stream that is closed. So on every closed stream all of a writer's changes precede its END, and its later ones are
+  elsewhere.
 - The markers are written: the closed streams have their last record, so their ends are measured, once: SUPERSEDED.
 - Every reader has read them: DRAINED; their partitions may be used again. RETIRED generations are deleted.
 
 There is at most one PREPARED and one CLOSING generation in a set, and never both: switches come one after the other.
-The table has an entry for every pair; ``-`` marks those that cannot be and raises UnknownTransitionError.
+The table has an entry for every pair; ``-`` marks impossible pairs, which raise UnknownTransitionError.
 """
 
 from enum import StrEnum
@@ -32,7 +32,7 @@ from headgate.runtime.table import UnknownTransitionError, read_grid
 
 
 class Phase(StrEnum):
-    """Where a generation stands; ``none`` before its first record."""
+    """The phase of a generation; ``none`` before its first record."""
 
     NONE = "none"
     PREPARED = "prepared"
@@ -57,13 +57,13 @@ class Signal(StrEnum):
     FOLLOWED = "followed"
     """Its successor is committed."""
     ENDED = "ended"
-    """END markers of every writer stand on what its successor closes."""
+    """END markers of every writer are on the streams that its successor closes."""
     MEASURED = "measured"
     """The ends of the closed streams are known."""
     READ = "read"
     """Every reader has read the closed streams."""
     EXPIRED = "expired"
-    """Nobody needs to know of it any more."""
+    """It is not needed any more."""
 
 
 class Action(StrEnum):

@@ -20,7 +20,7 @@ from headgate.generation.core.stream_id import StreamId
 RANDOM_BITS: Final = 38
 
 COOL_DOWN_SECONDS_MIN: Final = 1.0
-"""A switch takes some tenths of a second, during which the ranges that it changes stand still."""
+"""A switch takes some tenths of a second, during which the ranges that it changes are blocked."""
 
 Draw = Callable[[int], int]
 """Of a number of bits, a number of so many random bits."""

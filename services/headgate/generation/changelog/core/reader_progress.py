@@ -68,7 +68,7 @@ class ReaderProgress:
 
     @property
     def refused(self) -> int:
-        """Records that stood behind their writer's END."""
+        """Records that follow their writer's END."""
         return self._reading.refused
 
     @property

@@ -41,7 +41,7 @@ class Verdict(Enum):
     DELIVER = auto()
     MARKER = auto()
     REFUSE = auto()
-    """Its writer has ended the stream before: nobody may have written it."""
+    """Its writer has ended the stream before, so it must not have been written."""
 
 
 class Marker(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Offsets ``first`` to ``last`` - 1 of a stream were not read and cannot be: ``what`` says why.
+    """Offsets ``first`` to ``last`` - 1 of a stream were not read and cannot be; ``what`` is the reason.
 
     ``stream`` is its id in hexadecimal. ``partition`` is None for a stream of which only a stored position is known.
     """
@@ -95,9 +95,9 @@ class Reading:
         self.version = 0
         """Changes whenever ``readable`` may give another answer."""
         self.moved: set[StreamId] = set()
-        """Streams whose position has changed; whoever uses it clears it."""
+        """Streams whose position has changed; the consumer of the set clears it."""
         self.retired: set[StreamId] = set()
-        """Streams that were retired before they were read: a gap, reported once. Whoever uses it clears it."""
+        """Streams that were retired before they were read: a gap, reported once. The consumer of the set clears it."""
 
     def learn(self, state: GenerationState) -> tuple[Gap, ...]:
         """Adopt new streams, and those that were closed. The topic must have been read to an end captured before.
@@ -195,7 +195,7 @@ class Reading:
         return self._missing_marker(reading)
 
     def read_epoch(self, unread: Mapping[StreamId, int] | None = None) -> int:
-        """The highest switch up to which every closed stream is read: what ReaderReported says.
+        """The highest switch up to which every closed stream is read, as ReaderReported contains it.
 
         ``unread``: stored positions to be judged in place of those that this reader has reached.
         """
@@ -227,7 +227,7 @@ class Reading:
         self._settle(reading)
 
     def _retired(self, table: StreamTable) -> list[Gap]:
-        """Forget streams that are retired. One that is not read, and whose end nobody knows, is a gap."""
+        """Forget streams that are retired. One that is not read, and whose end is unknown, is a gap."""
         gaps = []
         for stream in [stream for stream in self.streams if stream not in table.streams]:
             reading = self.streams[stream]

@@ -29,7 +29,7 @@ class LoadError(ValueError):
 
 
 class WriterLoad(msgspec.Struct, frozen=True):
-    """One writer's part: changes per second in all, and for how many seconds nobody has heard it."""
+    """One writer's part: changes per second in all, and the seconds since its last report."""
 
     writer: str
     per_second: float
@@ -55,7 +55,7 @@ class ReportedLoads(msgspec.Struct, frozen=True):
 
 
 def check_loads(log: LogMap, loads: tuple[StreamLoad, ...]) -> None:
-    """What one writer says of the streams of ``log``. Raises LoadError."""
+    """Check one writer's loads of the streams of ``log``. Raises LoadError."""
     if sum(len(load.keys) for load in loads) > SAMPLE_CHANGES:
         raise LoadError(f"{sum(len(load.keys) for load in loads)} keys, more than the {SAMPLE_CHANGES} of a sample")
     named = [load.stream for load in loads]

@@ -53,7 +53,7 @@ def what_is_wrong(record: SetRecorded, seen: LogSeen) -> str | None:
 
 
 def adopt_partitions(draft: Draft, name: str, seen: LogSeen) -> None:
-    """Whoever added partitions to the topic, the next switch can use them."""
+    """Adopt partitions that were added to the topic, by any client: the next switch can use them."""
     record = draft.record(name)
     if len(seen.ends) > record.partitions:
         draft.put_set(name, replace(record, partitions=len(seen.ends)))

@@ -114,7 +114,7 @@ def take_look(draft: Draft, name: str, result: LogSeen | EffectRefused) -> None:
 
 
 def take_repair(draft: Draft, name: str, result: LogSeen | EffectRefused) -> None:
-    """The topic was looked at for a check: whoever has asked by now is answered."""
+    """The topic was inspected for a check: answer all requests that have arrived by now."""
     again = waiting_of(draft, name, GenerationRequestKind.CREATE)
     waiting = [*waiting_of(draft, name, GenerationRequestKind.REPAIR), *again]
     if isinstance(result, EffectRefused):
@@ -221,7 +221,7 @@ def _choose(draft: Draft, name: str, seen: LogSeen) -> None:
 
 
 def _choose_proposal(draft: Draft, name: str, epoch: int, made_of: Callable[[Sequence[Recut]], LogMap]) -> None:
-    """What autoscaling wants, if nobody else wants anything."""
+    """Choose autoscaling's proposal, if nothing else is requested."""
     proposal = draft.memory(name).proposal
     if proposal is None or proposal.epoch != epoch:
         return

@@ -28,16 +28,16 @@ from headgate.records.generation import (
 __all__ = ["advance", "hear", "prepare", "raise_signal", "resume", "take_fenced"]
 
 PROMISE_SECONDS: Final = 2.0
-"""After so long without another promise those who have not promised are fenced: the others' affected ranges stand still
-in the meantime. A writer that lives answers within its batch, some 10 ms."""
+"""After so long without another promise, writers that have not promised are fenced: the others' affected ranges are
+blocked until then. A live writer answers within its batch, some 10 ms."""
 
 PROMISE_SECONDS_MAX: Final = 6.0
 """After so long they are fenced though promises still come. On a machine that is busy writers are slow, not silent; to
 fence them there takes longer than to wait for them."""
 
 FENCES_MAX: Final = 12
-"""Writers that are fenced at once. Each is a round trip of up to seconds for the owner, and a new life for a writer
-that lives after all: whoever promises before its turn comes is left alone."""
+"""Writers that are fenced at once. Each costs the owner a round trip of up to seconds, and a writer that is alive after
+all a new life: a writer that promises before its turn comes is left alone."""
 
 ABANDON_SECONDS: Final = 20.0
 """After so long without a promise or a fence a switch is aborted: no broker answers."""
@@ -252,7 +252,7 @@ def _expire_later(draft: Draft, name: str, generation: GenerationRecorded) -> No
 
 
 def _forget_cuts(draft: Draft, name: str, drained: GenerationRecorded) -> None:
-    """The measured ends of the closed streams are known, and say all that a later reader needs.
+    """Remove the cuts once the ends of the closed streams are measured: later readers need only the ends.
 
     The cuts of hundreds of generations with a hundred writers each would be most of the record.
     """

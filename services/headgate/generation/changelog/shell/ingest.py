@@ -1,13 +1,13 @@
 """``headgate serve ingest``: copies keyed topics into a change log, each record once and per key in order.
 
-A partition of an input topic is one writer of the change log (writer.py), and an offset is a position. So the change
-log says how far a partition was copied, in the transaction of what was copied, and a process that takes a partition
+A partition of an input topic is one writer of the change log (writer.py), and an offset is a position. The change log
+stores how far a partition was copied, in the transaction of the copied records, and a process that takes a partition
 over reads it there. Processes share the partitions by a consumer group, which holds no offsets. A process that has lost
 a partition and does not know it yet is fenced by the writer's id.
 
 There are two clients: a *member* of the group, which reads nothing, and a *reader*. The reader is assigned a partition
-once its writer is admitted, from behind the position that the change log says. A writer that cannot write, during a
-switch or without a broker, holds up its own partition only, and the process is not ready.
+once its writer is admitted, starting behind the position on the change log. A writer that cannot write, during a switch
+or without a broker, holds up its own partition only, and the process is not ready.
 
 A record that cannot be a change ends the process with its topic, partition and offset.
 
@@ -88,13 +88,13 @@ class PartitionsNoted:
                 )
             except KafkaException as error:
                 is_passing = error.args[0].code() in GROUP_PASSING_CODES and time.monotonic() < deadline
-                # A missing right is told beside the answer, which only does not come.
+                # A missing permission is reported separately; the answer itself just never arrives.
                 judge_member(self._connection, self._member.poll(RETRY_SECONDS if is_passing else 0))
                 if not is_passing:
                     raise self._connection.failed("sharing the topics in a group", error) from error
 
     def check(self) -> None:
-        """Compare with what the brokers say. Raises PartitionsGrownError, LogError."""
+        """Compare with what the brokers report. Raises PartitionsGrownError, LogError."""
         for topic in self._ids:
             try:
                 described = self._member.list_topics(topic, ADMIN_SECONDS_MAX).topics.get(topic)
@@ -149,10 +149,10 @@ IDS_SECONDS: Final = 10.0
 """How often a topic is checked for having been deleted and re-created."""
 
 RETRY_SECONDS: Final = 1.0
-"""Before a partition whose writer could not begin, or was replaced, is tried again."""
+"""Delay before a partition is retried whose writer could not start or was replaced."""
 
 REPLACED_MAX: Final = 10
-"""A neighbour that has lost a partition and does not know it may take the id once more; no member goes on with it."""
+"""A member that has lost a partition and does not know it may take the id once more; no member continues with it."""
 
 
 class RecordRefusedError(SourceError):
@@ -280,7 +280,7 @@ class IngestService:
     # --- one partition ---
 
     def _guarded(self, at: tuple[str, int], source: _Source, act: Any) -> None:
-        """Use a partition's writer. One that has ended is opened again, unless somebody must act first."""
+        """Use a partition's writer. One that has ended is opened again, unless an operator must act first."""
         try:
             act(at, source)
         except (NewerSchemaError, WriterCrashedError, TailCrashedError, LogGoneError):
@@ -374,7 +374,7 @@ class IngestService:
                 writer.flush()
         raise RecordRefusedError(said)
 
-    # --- what brokers say ---
+    # --- what brokers report ---
 
     def _check_ids(self) -> None:
         with suppress(SourceUnreachableError, BrokerUnreachableError):

@@ -1,7 +1,7 @@
 """The two clients of ``headgate serve ingest``: a member of its group, and a reader; and what their errors mean.
 
-The member shares partitions with other processes and reads nothing; the reader is told where to begin, and belongs to
-no group (ingest.py says why).
+The member shares partitions with other processes and reads nothing; the reader gets its start positions from the
+caller, and belongs to no group (ingest.py explains why).
 """
 
 from typing import Any, Final

@@ -1,8 +1,8 @@
 """A writer's transactional.id, for its holder: the writer itself, or the owner that fences it.
 
-Transactions are short, because an open one keeps every reader of its partitions from what is behind it, and a writer
-that is killed leaves one open until the broker ends it. Whether a commit that was not confirmed took place is never
-guessed: the id is taken again, and then the position on the log says it.
+Transactions are short, because an open one keeps every reader of its partitions from the records behind it, and a
+writer that is killed leaves one open until the broker ends it. Whether an unconfirmed commit took place is never
+guessed: the id is taken again, and then the position on the log shows it.
 """
 
 import time
@@ -62,7 +62,7 @@ class CommitTimedOutError(LogError):
 
 
 class RecordTooLargeError(LogError):
-    """A broker refused a record for its size. It does not say which of those that were sent together."""
+    """A broker refused a record for its size. It does not report which of the records that were sent together."""
 
     code: ClassVar[str] = "record-too-large"
 
@@ -87,9 +87,9 @@ def transactional_id(cluster: str, name: str, writer: str) -> str:
 
 
 class _RefusedSizes:
-    """Whether a record was refused for its size, which delivery reports say.
+    """Whether a record was refused for its size, according to delivery reports.
 
-    It does not know the producer: reports that are never served would keep that alive for ever.
+    It does not reference the producer: reports that are never served would keep the producer alive permanently.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class _RefusedSizes:
 
 
 class WriterProducer:
-    """One holder of a writer's id, from ``init`` on until somebody else takes it."""
+    """One holder of a writer's id, from ``init`` until another holder takes it."""
 
     def __init__(
         self,
@@ -209,9 +209,9 @@ class WriterProducer:
 
 
 def read_written(connection: KafkaConnection, topic: str, writer: str) -> Written:
-    """How far a writer is, by the log. Ask after its id was taken, else it may move. Raises LogError, NotOursError.
+    """A writer's position on the log. Read it after taking its id, else it may move. Raises LogError, NotOursError.
 
-    Its record may stand behind a transaction of a neighbour that is still open: then that is waited for.
+    Its record may follow a transaction of another writer that is still open: then this waits for that one.
     """
     at = Partition(positions_topic(topic), positions_partition(writer))
     # The end behind all open transactions: what readers can reach now may lack the writer's last position.

@@ -7,9 +7,9 @@
             save(reader.positions)
             reader.commit()
 
-The caller stores ``positions``, best in one transaction with its results. ``commit`` says that they are stored: only
-then may the owner of the change log retire what lies before them. What is read when is decided by
-changelog/core/reader_progress.py; this file fetches it from Kafka. (Feeds read through Spark, not through this class.)
+The caller stores ``positions``, best in one transaction with its results. ``commit`` declares that they are stored:
+only then may the owner of the change log retire what lies before them. changelog/core/reader_progress.py decides what
+is read when; this file fetches it from Kafka. (Feeds read through Spark, not through this class.)
 """
 
 import logging
@@ -66,7 +66,7 @@ Start = Literal["oldest", "latest"] | datetime
 
 
 class ReaderError(LogError):
-    """The reader cannot continue; the message says why and what to do."""
+    """The reader cannot continue; the message contains the reason and what to do."""
 
     code: ClassVar[str] = "change-reader"
 
@@ -94,9 +94,9 @@ class BadRecordError(ReaderError):
 class ReadChange(msgspec.Struct, frozen=True):
     """One change of the log. ``position`` and ``writer`` are the source's, ``offset`` is Kafka's.
 
-    ``timestamp_ms``: when it was written, in ms since 1970 by the clock of the writer (or of the broker, if the topic
-    says so); None where the record has no time. ``stream`` and ``next_offset`` are the entry of this change in
-    ``ChangeReader.positions``.
+    ``timestamp_ms``: when it was written, in ms since 1970, by the clock of the writer (or of the broker, if the topic
+    is configured so); None if the record has no timestamp. ``stream`` and ``next_offset`` are the entry of this change
+    in ``ChangeReader.positions``.
     """
 
     key: bytes | None
@@ -230,7 +230,7 @@ class ChangeReader(WithOwnLog):
 
     @property
     def refused(self) -> int:
-        """Records that stood behind their writer's END, and were not returned."""
+        """Records that follow their writer's END, and were not returned."""
         return self._progress.refused
 
     @property
@@ -446,7 +446,7 @@ class ChangeReader(WithOwnLog):
         )
 
     def _is_next(self, partition: int, offset: int) -> bool:
-        """Whether the record is of the stream that is read there; an offset behind its end says that it is over."""
+        """Whether the record is of the stream that is read there; an offset behind its end shows that it is over."""
         self._progress.reached(partition, offset)
         return partition in self._assigned and self._progress.is_awaited(partition, offset)
 

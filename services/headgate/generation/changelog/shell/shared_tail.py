@@ -39,10 +39,10 @@ from headgate.supervision.threads import BackgroundThread
 __all__ = ["TailCrashedError", "WriterTail"]
 
 LOOK_SECONDS: Final = 0.2
-"""Longest wait for records, and for reports to be written: so soon the threads notice that nobody is left."""
+"""Longest wait for records, and for reports to be written: so soon the threads notice that no writer is left."""
 
 RETRY_SECONDS: Final = 0.3
-"""Pause after an error of the reader; the writers are told, and begin again after as long."""
+"""Pause after an error of the reader; the writers get the error, and start again after the same pause."""
 
 REPORTS_MAX: Final = 500
 """Reports that are written together; they are small, and each thread has one at most."""
@@ -96,9 +96,9 @@ class WriterTail:
         self.take()
 
     def say(self, fact: Fact) -> None:
-        """Write a record and wait until it stands; before that, until an owner has announced the level for it.
+        """Write a record and wait until it is stored; before that, until an owner has announced the level for it.
 
-        Raises LogError: no owner has, or LevelTooLowError.
+        Raises LogError if no owner has; LevelTooLowError.
         """
         write_at_level(lambda: self._shared.write(Placed(self._partition, fact)), self._wait_and_take, self.state)
 
@@ -129,7 +129,7 @@ class _SharedTail:
 
     def __init__(self, log: KafkaLog, partition: Partition) -> None:
         self._log, self._partition = log, partition
-        # Owners' announcements say the schema level, below which nothing about generations can be said.
+        # Owners' announcements contain the schema level, below which no records about generations can be written.
         self._reader = log.reader({ANNOUNCE: 0, partition: 0})
         self._lock = threading.Lock()
         self._state = new_state(partition.number)

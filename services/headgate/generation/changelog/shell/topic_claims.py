@@ -1,9 +1,9 @@
 """The change logs that have a topic or ask for it, from the topic generation, in all shards.
 
 Change logs have owners in different processes, and each creates its own. Two that are created on one topic at the same
-moment are told apart by their requests, which are on the topic generation before any owner acts: whoever checks
-afterwards sees the other's request, or what became of it. Of two that see each other the lower request id wins, and it
-waits until the other one is refused. So one that did not see the other is never overruled.
+moment are told apart by their requests, which are on the topic generation before any owner acts: an owner that checks
+afterwards sees the other's request, or its outcome. Of two that see each other the lower request id wins, and it waits
+until the other one is refused. So one that did not see the other is never overruled.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """The records on a change log's topics: changes, END markers, and writers' positions.
 
-A change is written as it was given: its key, its value, and two headers of ours, who wrote it and its position at the
+A change is written as it was given: its key, its value, and two headers of Headgate, its writer and its position at the
 source. An END marker has no key, and headers that name the switch and the writer. ``<topic>.positions`` is compacted,
-with a record per writer that is written in the same transaction as the changes that it speaks of.
+with a record per writer that is written in the same transaction as the changes that it covers.
 """
 
 import re
@@ -29,17 +29,17 @@ POSITIONS_PARTITIONS: Final = 4
 """A writer that starts reads one of them: a killed neighbour's open transaction holds up a quarter of the others."""
 
 _NUMBER: Final = re.compile(rb"-?[0-9]{1,19}")
-"""What a signed 64-bit number looks like: a longer one would take long to read, and nobody writes it."""
+"""The form of a signed 64-bit number. A longer one would take long to parse, and no writer writes one."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 class NotOursError(ValueError):
-    """A record without our headers: somebody else writes to the change log's topic."""
+    """A record without Headgate's headers: another client writes to the change log's topic."""
 
 
 class ReservedHeaderError(ValueError):
-    """A change comes with a header of a name that is ours: it would say of the change what is not so."""
+    """A change comes with a header whose name Headgate reserves: it would describe the change wrongly."""
 
 
 def check_headers(headers: Headers) -> None:
@@ -58,12 +58,12 @@ def given_headers(headers: Headers | None) -> tuple[tuple[str, bytes | None], ..
 
 
 def positions_topic(topic: str) -> str:
-    """Where the positions of a change log's writers stand."""
+    """The topic that holds the positions of a change log's writers."""
     return f"{topic}.positions"
 
 
 def positions_partition(writer: str) -> int:
-    """In which of its partitions a writer's position stands."""
+    """The partition of that topic that holds a writer's position."""
     return crc32(writer.encode()) % POSITIONS_PARTITIONS
 
 
@@ -104,7 +104,7 @@ def _number(name: str, value: bytes | None) -> int:
 
 
 def encode_written(written: Written) -> bytes:
-    """How far a writer is, as it stands on the topic of positions."""
+    """A writer's position, as it is stored on the topic of positions."""
     return msgspec.json.encode(written)
 
 

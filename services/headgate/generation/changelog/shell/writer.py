@@ -4,14 +4,14 @@
         for change in source.read_behind(writer.position):
             writer.write(change.key, change.value, change.number)
 
-A *writer* is a source, say one partition of a topic, not a process. One process at a time writes a source's changes,
-under the writer's id; one that takes over fences the one before. All changes of a key come from one writer.
+A *writer* is a source, for example one partition of a topic, not a process. One process at a time writes a source's
+changes, under the writer's id; one that takes over fences the one before. All changes of a key come from one writer.
 ``position`` is the number of a change at its source, ascending. Changes that are on the log already are left out.
 
 ``write`` checks the change (change_checks.py) and puts it into a queue. A thread writes the changes in batches, each in
 one transaction with the position. It also follows the generations (core/following.py, core/life.py) and takes part in
 switches while nothing is written. If too many changes wait, ``write`` waits. A process that was fenced because it had
-paused takes its id again by itself, and resumes where the log says.
+paused takes its id again by itself, and resumes from the position on the log.
 
 Any error that the thread cannot recover from is raised by the next ``write``, ``flush``, ``position`` or ``look``.
 """
@@ -68,7 +68,7 @@ LIFE_RANDOM_BITS: Final = 20
 
 
 class WriterError(LogError):
-    """The writer cannot go on; the message says why and what to do."""
+    """The writer cannot continue; the message contains the reason and what to do."""
 
     code: ClassVar[str] = "change-writer"
 
@@ -178,7 +178,7 @@ class ChangeWriter(WithOwnLog):
     ) -> bool:
         """Take one change; False if it is on the log already. Waits while too many wait.
 
-        Raises PositionError for a position that is no 64-bit integer from 0 on or does not follow the one before,
+        Raises PositionError for a position that is not a 64-bit integer from 0 on or does not follow the one before,
         ChangeTypeError, ReservedHeaderError, ChangeTooLargeError (the change is not taken; others can follow), and
         LogError if the writer cannot continue.
         """
@@ -353,7 +353,7 @@ class ChangeWriter(WithOwnLog):
             self._changed.notify_all()
 
     def _leave(self) -> None:
-        """The last word: nobody has to wait for this life."""
+        """Report that this life has ended, so that no process waits for it."""
         had_id = self._acts.has_id
         self._acts.let_go()
         try:

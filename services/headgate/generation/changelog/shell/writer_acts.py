@@ -47,7 +47,7 @@ class WriterActs:
     """The acts of one writer, for one incarnation after the other. Not thread-safe."""
 
     def __init__(self, log: KafkaLog, name: str, writer: str, tail: WriterTail, pace: BatchPace) -> None:
-        """``pace`` says how long a transaction may take, and learns from each."""
+        """``pace`` determines how long a transaction may take, and learns from each."""
         self._log, self._name, self._writer, self._tail = log, name, writer, tail
         self._pace = pace
         self._producer: WriterProducer | None = None

@@ -116,9 +116,9 @@ class GenerationEffects:
         return producer
 
     def _write_ends(self, effect: WriteEnds) -> None:
-        """Acknowledged by all replicas. A marker counts by itself, and may stand there twice.
+        """Write the markers, acknowledged by all replicas. A marker counts by itself, and may be written twice.
 
-        So there is no transaction, and no producer's id, for which the first records would wait half a second.
+        So this needs no transaction, and no producer's id, for which the first records would wait half a second.
         """
         refused: list[KafkaError] = []
 

@@ -1,7 +1,7 @@
 """Metrics of the owner of generations: its switches, and the state of its change logs; label ``set``.
 
-Switches are counted from the facts that the owner commits. How a log stands is read from its state by the role's own
-thread, once in a while, and kept for whoever scrapes.
+Switches are counted from the facts that the owner commits. The role's own thread reads the condition of a log from its
+state, at intervals, and keeps it for scrapes.
 """
 
 import time
@@ -98,7 +98,7 @@ class GenerationMetrics(OwnerObserver[GenerationState], Collector):
         registry.register(self)
 
     def committed(self, shard: int, facts: Sequence[Fact]) -> None:
-        """Count what a commit has ended or begun."""
+        """Count what a commit has ended or started."""
         for fact in facts:
             if isinstance(fact.key, SetKey) and isinstance(fact.value, SetRecorded) and fact.value.generations:
                 last = fact.value.generations[-1]
@@ -182,7 +182,7 @@ def _figures(state: GenerationState, name: str) -> LogFigures:
         log = state.map_of(name, current.epoch)
         taken = {stream.partition for stream in log.streams} | _unread_partitions(state, name)
     except MapError:
-        return known  # A corrupt chunk: `generation repair` tells which.
+        return known  # A corrupt chunk: `generation repair` reports which.
     ages = ages_of(state.writers.get(name, {}), wall_ms())
     loads = sum_loads(record, log, state.writers.get(name, {}), ages, {})
     rates = [load.per_second for load in loads.streams.values()]

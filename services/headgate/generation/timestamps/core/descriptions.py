@@ -30,7 +30,7 @@ DescriptionRow = RangesDescribed | StreamsListed
 def row_of(
     topology: Topology, chunks: Sequence[slice], key: DescriptionKey | StreamsKey, owner_rev: int
 ) -> DescriptionRow:
-    """A row of a generation; ``chunks`` as its ring says."""
+    """A row of a generation; ``chunks`` are those of its ring."""
     entries = topology.entries[chunks[key.chunk]]
     if isinstance(key, DescriptionKey):
         ranges = tuple(RangeDescribed(each.end, each.ignore_msb, tuple(map(str, each.streams))) for each in entries)
@@ -41,7 +41,7 @@ def row_of(
 
 
 def described_topology(name: str, timestamp_ms: int, chunks: int, rows: Mapping[int, RangesDescribed]) -> Topology:
-    """The topology that descriptions say together. Raises TopologyError, which names what is missing or wrong."""
+    """The topology that descriptions form together. Raises TopologyError, which names what is missing or wrong."""
     what = f"{name}/description/{timestamp_ms}"
     missing = [number for number in range(chunks) if number not in rows]
     if missing:
@@ -61,7 +61,7 @@ def described_topology(name: str, timestamp_ms: int, chunks: int, rows: Mapping[
 def wrong_rows(
     records: TimestampRecords, name: str, rings: Mapping[int, Sequence[RingNode]]
 ) -> tuple[RowKey | RingKey, ...]:
-    """Rows of published generations that are missing, or say something else than their rings make of them.
+    """Rows of published generations that are missing, or differ from what their rings make of them.
 
     ``rings``: what the owner knows of each of these generations. Raises RingError.
     """

@@ -1,7 +1,7 @@
 """A ring as its nodes describe it, and the generation that is created for it in timestamp mode.
 
-A generation is a function of its set's name, its timestamp and its ring: what is random in its streams' ids is drawn
-from the first two. So whoever goes on with a publication that was interrupted makes the very same rows.
+A generation is a function of its set's name, its timestamp and its ring: the random part of its streams' ids is drawn
+from the first two. So an owner that continues an interrupted publication makes the very same rows.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ CHUNK_STREAMS: Final = 5_000
 
 
 class RingError(ValueError):
-    """Nodes that are no ring; the message names the node and what is wrong."""
+    """Nodes that are not a ring; the message names the node and what is wrong."""
 
 
 def owners_of(nodes: Sequence[RingNode]) -> dict[int, Sharding]:

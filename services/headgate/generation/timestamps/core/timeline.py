@@ -1,13 +1,13 @@
 """Timestamp mode: which generation a write belongs to, by the write's own timestamp, and which writes are refused.
 
-For sources that have nothing but clocks. A generation operates from its timestamp on, until that of the next. Who
-writes knows some generations: of some only the timestamp (*prepared*), of others the topology as well (*inserted*).
-Writes may be a little ahead of the local clock, by the *leeway*, since clocks differ; and a write within the leeway
-may go to an earlier generation. An older write is accepted only while nothing has changed since: the generation that
-operated a leeway ago still does. The rules are ScyllaDB's (``cdc::metadata``), both equality edges included.
+For sources that have nothing but clocks. A generation operates from its timestamp on, until that of the next. A writer
+knows some generations: of some only the timestamp (*prepared*), of others the topology as well (*inserted*). Writes may
+be a little ahead of the local clock, by the *leeway*, since clocks differ; and a write within the leeway may go to an
+earlier generation. An older write is accepted only while nothing has changed since: the generation that operated a
+leeway ago still does. The rules are ScyllaDB's (``cdc::metadata``), both equality edges included.
 
-Generations have timestamps in whole milliseconds, writes in microseconds. What cannot be prevented is a generation
-that is learned of too late, when writes that belong to it have gone to the one before: ``prepare`` tells of it.
+Generations have timestamps in whole milliseconds, writes in microseconds. One case cannot be prevented: a generation
+that becomes known too late, when writes that belong to it have gone to the one before. ``prepare`` reports it.
 """
 
 from bisect import bisect_right
@@ -21,13 +21,13 @@ from headgate.generation.core.timestamp_records import LEEWAY_MS
 from headgate.generation.core.topology import Topology
 
 RING_DELAY_MS: Final = 30_000
-"""How long news takes to reach everybody."""
+"""How long news takes to reach all writers."""
 
 _US_PER_MS: Final = 1_000
 
 
 class GenerationError(ValueError):
-    """A write that has no stream, or a generation that cannot follow; the message says why and what to do."""
+    """A write that has no stream, or a generation that cannot follow; the message contains why and what to do."""
 
 
 class WriteTooNewError(GenerationError):
@@ -39,7 +39,7 @@ class WriteTooOldError(GenerationError):
 
 
 class NoGenerationError(GenerationError):
-    """No known generation is as old as the write. It is to wait and be tried again, not to be dropped."""
+    """No known generation is as old as the write. The write must wait and be retried, not dropped."""
 
 
 class GenerationUnreadError(GenerationError):
@@ -59,7 +59,7 @@ class Learned(msgspec.Struct, frozen=True):
 
 
 class GenerationTimeline(msgspec.Struct, frozen=True):
-    """All generations that somebody who writes knows: timestamps in ms, ascending, each with its topology once read.
+    """All generations that a writer knows: timestamps in ms, ascending, each with its topology once read.
 
     ``last_write_us`` is the latest timestamp that was served. A value: every change gives another timeline.
     """
@@ -151,7 +151,7 @@ class GenerationTimeline(msgspec.Struct, frozen=True):
 
 
 def next_generation_ms(now_ms: int, before_ms: int | None, *, ring_delay_ms: int = RING_DELAY_MS) -> int:
-    """From when on a new generation operates: so late that everybody has heard of it, and at once if it is the first.
+    """From when on a new generation operates: so late that all writers know it, and at once if it is the first.
 
     Raises GenerationError if that is not behind the generation before: a clock has gone back.
     """

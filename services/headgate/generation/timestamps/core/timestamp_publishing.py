@@ -1,7 +1,7 @@
 """Publishes and removes the rows of timestamp sets, one row per turn, oldest generation first.
 
-Whoever owns the set does this whenever something has happened to it, so an owner that dies is gone on with by the next:
-what is missing is seen on the log, and made again of the ring.
+The owner of the set does this whenever something has happened to it, so the next owner continues after one that dies:
+it sees on the log what is missing, and makes it again from the ring.
 """
 
 from typing import Any, Final
@@ -37,7 +37,7 @@ CLEAN_SECONDS_MAX: Final = 3_600.0
 
 
 def advance(draft: Draft, name: str) -> None:
-    """Write the next row that is due; if all are there, remove what nobody needs any more."""
+    """Write the next row that is due; if all exist, remove what is not needed any more."""
     record = draft.timestamp_set(name)
     if record is None:
         return
@@ -126,7 +126,7 @@ def _settle_published(draft: Draft, name: str, generation: TimestampGeneration) 
 
 
 def _clean(draft: Draft, name: str, record: TimestampSetRecorded) -> None:
-    """Remove the oldest generation that may go, and say when to look again."""
+    """Remove the oldest generation that may go, and schedule the next check."""
     removal = removal_of(draft.state.timestamps, name, record, draft.now.wall_ms)
     if removal.due:
         _remove(draft, name, record, removal.due[0])

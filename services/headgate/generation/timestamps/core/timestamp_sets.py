@@ -1,11 +1,10 @@
 """Operators' requests about timestamp sets, and how their generations are published and removed.
 
-A request with another ring makes a generation at once: its timestamp is on the log before any of its rows, so that
-everybody who writes knows of it, and refuses its writes until its rows are read. The rows follow (see
-timestamp_publishing.py).
+A request with another ring makes a generation at once: its timestamp is on the log before any of its rows, so that all
+writers know of it, and refuse its writes until its rows are read. The rows follow (see timestamp_publishing.py).
 
-A check looks at every row of every generation. Those who ask while it is made are answered by it, and those who ask for
-a ring that the latest generation was made for wait for that one: so requests at the same time make one generation.
+A check reads every row of every generation. It answers all requests that arrive while it runs. Requests for a ring that
+the latest generation was made for wait for that generation: so requests at the same time make one generation.
 """
 
 from collections.abc import Sequence
@@ -36,26 +35,26 @@ from headgate.records.timestamps import (
 __all__ = ["answer", "fail_check", "take_checked"]
 
 GENERATIONS_MAX: Final = 1_000
-"""Of a set that are not removed: they stand in one record, at some hundred bytes each."""
+"""Of a set that are not removed: they are stored in one record, at some hundred bytes each."""
 
 REASON_LENGTH_MAX: Final = 200
-"""Characters of why a generation was made, for the same reason: who has asked may say anything."""
+"""Characters of the reason for a generation, limited for the same purpose: a client may send any text."""
 
 JOINED_MAX: Final = 1_000
 """Requests that wait for one generation."""
 
 RING_DELAY_MS_MIN: Final = 1_000
-"""Whoever writes has to hear of the set several times within a ring delay. (0 is for tests: no time to hear of it.)"""
+"""All writers must hear of the set several times within a ring delay. (0 is for tests: no time to hear of it.)"""
 
 RING_DELAY_MS_MAX: Final = 3_600_000
-"""An hour: for longer nobody waits to have a node join."""
+"""An hour: an operator does not wait longer for a node to join."""
 
 WRONG_NAMED: Final = 3
 """Rows that are named in an answer; the rest is counted."""
 
 
 class _RefusedError(Exception):
-    """A request that cannot be done; the message says why and what to do."""
+    """A request that cannot be done; the message contains the reason and what to do."""
 
 
 def answer(draft: Draft, key: TimestampsRequestKey, request: TimestampsRequested) -> None:
@@ -82,7 +81,7 @@ def answer(draft: Draft, key: TimestampsRequestKey, request: TimestampsRequested
 
 
 def take_checked(draft: Draft, name: str, result: RowsChecked) -> None:
-    """All rows were looked at: whoever has asked by now is answered, and what is wrong is written again."""
+    """All rows were read: answer all requests that have arrived by now, and write wrong rows again."""
     record = draft.timestamp_set(name)
     if record is None:
         return
@@ -106,7 +105,7 @@ def take_checked(draft: Draft, name: str, result: RowsChecked) -> None:
 
 
 def fail_check(draft: Draft, name: str, reason: str) -> None:
-    """The rows could not be read: whoever has asked may ask again."""
+    """The rows could not be read: fail the waiting requests, which may be sent again."""
     record = draft.timestamp_set(name)
     for outcome in () if record is None else _waiting_for_check(draft, name, record):
         draft.settle(outcome, OutcomeStatus.FAILED, f"the rows could not be read: {reason}")

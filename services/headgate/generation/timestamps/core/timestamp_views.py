@@ -46,9 +46,9 @@ class PublishedGeneration(msgspec.Struct, frozen=True):
 def learn(
     timeline: GenerationTimeline, records: TimestampRecords, name: str, now_ms: int
 ) -> tuple[GenerationTimeline, tuple[GenerationLate, ...], tuple[str, ...]]:
-    """The timeline with what the records say: each generation prepared, and inserted once its rows are read.
+    """The timeline updated from the records: each generation prepared, and inserted once its rows are read.
 
-    Also those that were heard of too late, and why some could not be read.
+    Also the generations that became known too late, and why some could not be read.
     """
     record = records.sets.get(name)
     late: list[GenerationLate] = []

@@ -83,9 +83,9 @@ class TimestampStreams(WithOwnLog):
     def stream_of(self, key: bytes | int, write_us: int) -> StreamId:
         """The stream for a write with this timestamp in µs; ``key`` are its bytes, or its token.
 
-        Raises GenerationError, by its subclasses: WriteTooNewError, WriteTooOldError (look at the clock of whoever
-        wrote it), NoGenerationError, GenerationUnreadError, GenerationsUnheardError (try again). Raises LogError if the
-        streams cannot be followed any more.
+        Raises GenerationError, by its subclasses: WriteTooNewError, WriteTooOldError (check the clock of the client
+        that wrote it), NoGenerationError, GenerationUnreadError, GenerationsUnheardError (try again). Raises LogError
+        if the streams cannot be followed any more.
         """
         token = key if isinstance(key, int) else token_of_key(key)
         with self._changed:
