@@ -46,7 +46,7 @@ class BrokerClock:
 
     @property
     def is_known(self) -> bool:
-        """Whether a broker has told its time; without that ``now_ms`` is this machine's."""
+        """Whether a broker has reported its time; until then ``now_ms`` is this machine's."""
         return self._offset_ms is not None
 
     def acknowledged(self, sent_at: float, append_ms: int) -> None:

@@ -42,8 +42,8 @@ _UNREADABLE: Final = (
 )
 
 
-class CodecGarbage(Exception):  # noqa: N818 - a verdict on somebody's bytes, not an error of ours
-    """Bytes that are no fact of ours; ``reason`` says why, in words for an operator."""
+class CodecGarbage(Exception):  # noqa: N818 - a verdict on foreign bytes, not an internal error
+    """Bytes that are not a fact of Headgate; ``reason`` explains why, in words for an operator."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -1,8 +1,8 @@
 """The connection to a Kafka cluster: its address, the operator's librdkafka properties, and those that are fixed.
 
-Any librdkafka property can be given by its own dotted name (security, timeouts, buffers). Refused by name are those
-that a guarantee stands on: with another isolation level or acknowledgement mode everything would still seem to work.
-Errors name the address, never the properties: they hold secrets.
+Any librdkafka property can be given by its own dotted name (security, timeouts, buffers), except those that a guarantee
+depends on, which are refused by name: with another isolation level or acknowledgement mode everything would still seem
+to work. Errors name the address, never the properties: they hold secrets.
 """
 
 import logging
@@ -73,25 +73,25 @@ _CRITICAL: Final = 2
 """Of syslog's levels, which librdkafka takes."""
 
 _FENCED: Final = re.compile(r"fenced by a newer instance|attempted an operation with an old epoch")
-"""As librdkafka says it, up to three times, and as something critical."""
+"""librdkafka's words for it, logged up to three times, and as critical."""
 
 logger = logging.getLogger("headgate.kafka")
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Not that a writer was fenced: so owners follow each other, and whose writer it was says it once (role.py)."""
+    """Whether it is news: fencing is not, since owners succeed each other so, and the fenced role logs it (role.py)."""
     return _FENCED.search(record.getMessage()) is None
 
 
 logger.addFilter(_is_news)
 logger.addFilter(Repeats())
-# A process that has set up no logs, such as a command, would print the bare line among what it has to say: Python does
-# so where no handler takes a line. What such a process must tell is in its errors.
+# In a process that has set up no logs, such as a command, Python prints the bare line where no handler takes it, among
+# the process's own output. What such a process must report is in its errors.
 logger.addHandler(logging.NullHandler())
 
 
 class ClusterSettings(Protocol):
-    """What a process is told about its Kafka cluster; headgate.config's settings have this shape."""
+    """A process's configuration of its Kafka cluster; headgate.config's settings have this shape."""
 
     @property
     def bootstrap(self) -> str:
@@ -100,7 +100,7 @@ class ClusterSettings(Protocol):
 
     @property
     def cluster(self) -> str:
-        """Name of the Headgate cluster: what stands before the dot in the names of its control topics."""
+        """Name of the Headgate cluster: the part before the dot in the names of its control topics."""
         ...
 
     @property
@@ -137,15 +137,15 @@ class PropertyRefusedError(LogError):
 
 
 class _Refusals:
-    """Why clients are let in nowhere, which they say beside their answers only, on threads of theirs.
+    """Why brokers refuse clients, which the clients report only outside of their answers, on their own threads.
 
-    (No part of the connection: a client that knew it would be let go of by the garbage collector, on any thread.)
+    (Not a part of the connection: a client that knew it would be released by the garbage collector, on any thread.)
     """
 
     def __init__(self) -> None:
         self._last, self._at = "", -math.inf
         self.fatal = ""
-        """Why a producer takes nothing any more, the last that has said so; it says so once."""
+        """The latest reason why a producer accepts nothing any more; a producer reports it once."""
 
     def note(self, error: KafkaError) -> None:
         if error.code() == KafkaError._FATAL:
@@ -195,14 +195,14 @@ class KafkaConnection:
             ) from error
 
     def note(self, error: KafkaError) -> None:
-        """What a client with an ``error_cb`` of its own was told, for errors to come."""
+        """Record an error that a client with an ``error_cb`` of its own received, for errors to come."""
         self._refusals.note(error)
 
     @property
     def admin(self) -> AdminClient:
         """The administrative client, made on first use."""
         if self._admin is None:
-            # Why it cannot connect is in our errors, once; its own log would say so twice a second.
+            # Headgate's errors contain once why it cannot connect; its own log would repeat that twice a second.
             self._admin = self.client(
                 AdminClient,
                 client_id="headgate-admin",
@@ -217,7 +217,7 @@ class KafkaConnection:
         self._admin = None
 
     def wait(self, what: str, future: "Future[T]", timeout_seconds: float = ADMIN_SECONDS_MAX) -> T:
-        """The result of an administrative request. Raises LogError (BrokerUnreachableError if nobody answered)."""
+        """The result of an administrative request. Raises LogError (BrokerUnreachableError if no broker answered)."""
         try:
             return future.result(timeout_seconds + FUTURE_GRACE_SECONDS)
         except TimeoutError as error:
@@ -226,7 +226,7 @@ class KafkaConnection:
             raise self.failed(what, error) from error
 
     def failed(self, what: str, error: KafkaException) -> LogError:
-        """The LogError that says what ``error`` means."""
+        """The LogError that explains ``error``."""
         if error.args[0].code() in UNREACHABLE_CODES:
             return self.unreachable(f"{what} ({reason_of(error)})")
         reason = reason_of(error)
@@ -239,7 +239,7 @@ class KafkaConnection:
     def unreachable(self, what: str) -> BrokerUnreachableError:
         """The error that names the address, and why the last attempt to connect failed, if it was just now."""
         if self._admin is not None:
-            self._admin.poll(0)  # it tells only who polls
+            self._admin.poll(0)  # it reports only when polled
         if refusal := self._refusals.recent():
             what = f"{what} ({refusal})"
         return BrokerUnreachableError(
@@ -277,13 +277,13 @@ UNREACHABLE_CODES: Final = frozenset(
 REFUSAL_CODES: Final = frozenset(
     {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE, KafkaError._TRANSPORT}
 )
-"""Why a connection did not come about; who asked is only told that the time is over."""
+"""Why a connection was not established; the caller only sees a timeout."""
 
 _NO_RIGHT: Final = "authorization failed"
 """In the words of a fatal error, which has no code for it."""
 
 REFUSAL_SECONDS_MAX: Final = 30.0
-"""How long that explains why nobody answers; librdkafka tries again every 10 s at least."""
+"""How long that explains why no broker answers; librdkafka retries every 10 s at least."""
 
 GROUP_PASSING_CODES: Final = frozenset(
     {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
@@ -291,8 +291,8 @@ GROUP_PASSING_CODES: Final = frozenset(
 """What is answered about a group while its coordinator moves, or has yet to load it."""
 
 PASSING_CODES: Final = UNREACHABLE_CODES - {KafkaError._MSG_TIMED_OUT} | {KafkaError.GROUP_AUTHORIZATION_FAILED}
-"""What a consumer tells of, and reads on. Of its group too: librdkafka wants the name of one and looks for its
-coordinator, which may be forbidden; nothing of ours ever asks a group for anything."""
+"""What a consumer reports while it continues to read. Errors of its group too: librdkafka requires a group name and
+looks for its coordinator, which may be forbidden; Headgate never asks a group for anything."""
 
 
 _FENCED_CODES: Final = frozenset(

@@ -2,7 +2,7 @@
 
 A tombstone hides a dead letter at once. Its bytes go when Kafka's log cleaner has seen both in closed segments, and the
 broker closes a segment only when a record is written to it after ``segment.ms``. On a quiet topic that may be never. So
-whoever removes dead letters also repeats the tombstones of those whose bytes are still there: the second tombstone
+a process that removes dead letters also repeats the tombstones of those whose bytes still exist: the second tombstone
 closes the segment of the first (docs/adr/0105).
 """
 
@@ -75,7 +75,7 @@ def remove_dead_letters(log: Log, found: DeadLetters, keys: Iterable[DeadLetterK
 
 
 def _set_aside_since(log: Log, found: DeadLetters, keys: set[DeadLetterKey]) -> list[Fact]:
-    """Dead letters that our tombstones hide, and that an agent wrote after ``found`` was read: nobody judged them."""
+    """Dead letters that our tombstones hide, written by an agent after ``found`` was read, and therefore not judged."""
     partition = Partition(DEADLETTER, found.shard)
     since = DeadLetters(found.shard, found.end)
     hidden: dict[DeadLetterKey, Fact] = {}

@@ -1,10 +1,10 @@
 """The outcome of an owner's last transaction, from the broker's own log of transactions.
 
 A broker of Kafka 4 may lose the end of a transaction: it decides, writes the decision down, and then leaves out the
-markers of partitions that have no leader just then (a broker that is restarted, KAFKA-20734). Readers of committed
-records never get past such a transaction, and ``init`` finds nothing to end. What was decided still stands in
-``__transaction_state``, a compacted topic whose last minutes nobody has compacted yet; so a successor can look it up,
-and end the transaction as it was decided (``writers.KafkaTransactionalWriter.end_hanging``).
+markers of partitions that have no leader at that moment (a broker that is restarted, KAFKA-20734). Readers of committed
+records never get past such a transaction, and ``init`` finds nothing to end. The decision is still stored in
+``__transaction_state``, a compacted topic whose last minutes are not compacted yet. So a successor can look it up, and
+end the transaction as it was decided (``writers.KafkaTransactionalWriter.end_hanging``).
 """
 
 import struct
@@ -63,7 +63,7 @@ def transaction_partition(transactional_id: str, partitions: int) -> int:
 def decided(
     transactional_id: str, topics: Collection[str], key: bytes | None, value: bytes | None
 ) -> tuple[Decision, bool] | None:
-    """What a record of the topic says of a transaction of the id, and whether that wrote to all of ``topics``.
+    """A record's decision on a transaction of the id, and whether that wrote to all of ``topics``.
 
     None if it decides nothing, is about another id, or has a form that is not known.
     """

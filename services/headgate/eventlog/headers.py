@@ -1,8 +1,8 @@
 """Headers of control records: the writer and, optionally, CloudEvents.
 
 CloudEvents' Kafka binding in its binary mode: attributes are headers ``ce_…``, the content type is the header that
-every record of ours has, and the value stays as it is. A tombstone says that a key is gone: it is no event of a kind.
-Nothing of Headgate reads a header.
+every record of Headgate has, and the value stays as it is. A tombstone marks a key as deleted: it has no event type. No
+part of Headgate reads a header.
 """
 
 import datetime

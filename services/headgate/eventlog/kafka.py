@@ -1,6 +1,6 @@
 """The log on Kafka: what eventlog.log promises, kept with confluent-kafka.
 
-Readers are decoders on top of partition_reader.py, which says what they read and where they are.
+Readers are decoders on top of partition_reader.py, which defines what they read and their positions.
 """
 
 import time
@@ -25,7 +25,7 @@ from headgate.records.base import Key
 __all__ = ["KafkaLog", "KafkaReader", "open_log"]
 
 BRIEF_FETCH_WAIT_MS: Final = 10
-"""FETCH_WAIT_MS of a reader that stops at an end: the broker holds back the answer that says where it is. Such a reader
+"""FETCH_WAIT_MS of a reader that stops at an end: the broker holds back the answer that contains the end. Such a reader
 lives for too short a time to ask often."""
 
 HIDDEN_SECONDS_MAX: Final = 2.0
@@ -261,7 +261,7 @@ class KafkaReader:
         self._reader.close()
 
     def _decoded(self, message: Message) -> Delivery | Garbage | None:
-        """What a record says, None if it is passed over. Raises NewerSchemaError."""
+        """The content of a record, None if it is passed over. Raises NewerSchemaError."""
         partition, offset = self._by_name[message.topic(), message.partition()], message.offset()
         if self._is_passed_over(partition.topic, message.key()):
             return None
@@ -279,4 +279,4 @@ class KafkaReader:
         try:
             return self._is_known(self._codec.decode_key(topic, key))
         except CodecGarbage:
-            return False  # Its value tells whether it is rubbish, or a newer Headgate's form of a key.
+            return False  # Its value shows whether it is rubbish, or a newer Headgate's form of a key.

@@ -1,7 +1,7 @@
 """A Kafka reader that replaces a client that stops delivering, at the same positions.
 
-librdkafka can stop one partition and go on polling the others. After a failed lookup of a first offset, for example, it
-reports the error once and never fetches that partition again. A process that goes on polling such a client is blind,
+librdkafka can stop one partition and continue to poll the others. After a failed lookup of a first offset, for example,
+it reports the error once and never fetches that partition again. A process that keeps polling such a client is blind,
 and nothing shows it. This reader therefore opens another client at its own positions
 
 - when the client reports an error that librdkafka does not overcome, and
@@ -59,7 +59,7 @@ ItemT = TypeVar("ItemT")
 
 
 class ReaderStoppedError(LogError):
-    """The client delivers no more of a partition. LastingReader replaces it; nobody else sees this error."""
+    """The client delivers no more of a partition. LastingReader replaces the client, and never raises this error."""
 
 
 class PartitionError(LogError):
@@ -179,7 +179,7 @@ class LastingReader(ABC, Generic[ItemT]):
         return self._client.positions()
 
     def excuse(self, partitions: Collection[Partition]) -> None:
-        """From now on these, and only these, may stay below their ends, because nobody fetches them."""
+        """From now on these, and only these, may stay below their ends, because they are not fetched."""
         self._excused = frozenset(partitions)
 
     def close(self) -> None:
@@ -188,7 +188,7 @@ class LastingReader(ABC, Generic[ItemT]):
         self._asked = None
 
     def _fail(self, error: LogError, now: float) -> None:
-        """Keep what the user is told, until all is read again. Replace a client only if another can do better."""
+        """Keep the reason for the user, until all is read again. Replace a client only if another can do better."""
         if isinstance(error, OffsetGoneError | BrokerUnreachableError):
             self._reason, self._awaited, self._look_at = str(error), None, now
         else:
@@ -251,7 +251,7 @@ class LastingReader(ABC, Generic[ItemT]):
                 self._asked = self._ask_ends(self._client.positions().keys())
             ends = self._asked.answer()
         except LogError:
-            # Brokers that do not answer prove nothing about the client; its own errors tell of them.
+            # Brokers that do not answer prove nothing about the client; its own errors report them.
             self._asked = None
             return None
         if ends is not None:

@@ -1,9 +1,9 @@
 """Requests for the first and last offsets of partitions, also while a leader moves.
 
 A client asks with the leader epoch it has remembered, and would do so until the next refresh of its metadata, minutes
-later, although the broker says that the epoch is over (seen with a broker fenced under load: docs/bugs.md, B5). One
-that has once found no partition with a leader goes on saying so. A new client looks again. Control topics and source
-topics alike are asked here.
+later, although the broker answers that the epoch is over (seen with a broker fenced under load: docs/bugs.md, B5). A
+client that has once found no partition with a leader keeps reporting that. A new client looks it up again. This module
+asks for control topics and source topics alike.
 """
 
 import time
@@ -33,13 +33,13 @@ LEADER_MOVES: Final = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
     }
 )
-"""What a broker says of a partition that it does not lead yet, or no longer, or again (an epoch later)."""
+"""A broker's errors for a partition that it does not lead yet, or no longer, or again (an epoch later)."""
 
 
 def _answer(future: "Future[Any]", at: TopicPartition, timeout_seconds: float) -> Any:
-    """What the leader of ``at`` said. Raises KafkaException, TimeoutError.
+    """The answer of the leader of ``at``. Raises KafkaException, TimeoutError.
 
-    librdkafka (2.16) hands over OFFSET_INVALID and no error for the partitions of a leader that it could not ask. Taken
+    librdkafka (2.16) returns OFFSET_INVALID and no error for the partitions of a leader that it could not ask. Taken
     for an offset it lies below every position, so a reader would be at its end before it has read anything.
     """
     answer = future.result(timeout_seconds)
@@ -54,17 +54,17 @@ def ask_offsets(
     what: str,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, Any]:
-    """What each leader answers: ``offset``, -1 where there is none, and its ``timestamp``. ``isolation`` is of ends.
+    """What each leader answers: ``offset``, -1 if it has none, and its ``timestamp``. ``isolation`` applies to ends.
 
-    Raises LogError: ``what`` says what was being done, BrokerUnreachableError if nobody answered.
+    Raises LogError; ``what`` describes the operation; BrokerUnreachableError if no broker answered.
     """
     if not asked:
         return {}
     deadline = time.monotonic() + LEADER_SECONDS_MAX
     is_new = False
     while True:
-        # Held until it has answered: a client that everybody has let go of takes the open questions with it, and
-        # whoever finds that a leader has moved lets go of the one that others are asking.
+        # Keep a reference until it has answered: a client without references is freed with its open requests, and a
+        # thread that finds that a leader has moved drops the client that others are asking.
         admin = connection.admin
         futures = admin.list_offsets(dict(asked), isolation_level=isolation, request_timeout=ADMIN_SECONDS_MAX)
         moved = False
@@ -123,5 +123,5 @@ class AskedStableEnds:
         try:
             return {self._wanted[at]: _answer(future, at, 0).offset for at, future in self._futures.items()}
         except KafkaException as error:
-            self._connection.close()  # a client that has once found no leader goes on saying so
+            self._connection.close()  # a client that has once found no leader keeps reporting that
             raise self._connection.failed("asking for the ends of partitions", error) from error

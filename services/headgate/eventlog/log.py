@@ -38,7 +38,7 @@ __all__ = [
 
 
 LEVEL_FIRST: Final = 1
-"""The schema level at which every log begins: written before anybody has said that all can read more."""
+"""The schema level at which every log begins: in force until an owner announces that all can read more."""
 
 
 class Partition(msgspec.Struct, frozen=True, order=True):
@@ -49,14 +49,14 @@ class Partition(msgspec.Struct, frozen=True, order=True):
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """A fact and the partition it goes to: the writer always says which (partition = shard)."""
+    """A fact and the partition it goes to: the writer always sets it (partition = shard)."""
 
     partition: Partition
     fact: Fact
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """One good record as read: where it stood and what it says. ``value`` None is a tombstone."""
+    """One good record as read: its partition and offset, and its content. ``value`` None is a tombstone."""
 
     partition: Partition
     offset: int
@@ -73,9 +73,9 @@ class Garbage(msgspec.Struct, frozen=True):
 
 
 class LogError(Exception):
-    """The log cannot do what was asked now; the message says what, where and what to do.
+    """The log cannot do what was asked now; the message contains what, where and what to do.
 
-    ``code`` is the error's stable name, for operators and for whoever maps errors to exit codes.
+    ``code`` is the error's stable name, for operators and for code that maps errors to exit codes.
     """
 
     code: ClassVar[str] = "log-error"
@@ -106,7 +106,7 @@ class NewerSchemaError(LogError):
 
 
 class LevelTooLowError(LogError):
-    """A record that the log's schema level cannot say: not everybody alive could read it yet (docs/adr/0008)."""
+    """A record that the log's schema level does not allow: not every live process could read it (docs/adr/0008)."""
 
     code: ClassVar[str] = "schema-level"
 
@@ -122,7 +122,7 @@ class SchemaLevel:
         self.writes = writes
 
     def met(self, level: int) -> None:
-        """A record of this level stands on the log. Raises NewerSchemaError beyond what this process reads."""
+        """A record of this level is on the log. Raises NewerSchemaError beyond what this process reads."""
         if level > self.reads:
             raise NewerSchemaError(
                 f"the log is written at schema level {level}, this Headgate reads no more than {self.reads}: upgrade "
@@ -148,7 +148,7 @@ class LogReader(Protocol):
         ...
 
     def pass_over(self, is_known: Callable[[Key], bool]) -> None:
-        """From now on leave out good records of such keys: positions pass them, nobody is given them.
+        """From now on leave out good records of such keys: positions pass them, but they are not returned.
 
         For an owner that knows what it wrote itself: not decoding those values saves it a third of its reading.
         """
@@ -163,7 +163,7 @@ class TransactionalWriter(Protocol):
     """One owner's log writer: at most one transaction in flight, and a later ``init`` elsewhere ends it."""
 
     def init(self) -> None:
-        """Fence whoever wrote under this transactional.id before, and end its dangling transaction."""
+        """Fence earlier writers with this transactional.id, and end their dangling transaction."""
         ...
 
     def commit(self, placed: Sequence[Placed]) -> list[int]:
@@ -225,16 +225,16 @@ class Log(Protocol):
         ...
 
     def stable_offsets(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
-        """Up to where readers get now; an open transaction is the end. Raises LogError.
+        """How far readers get now; an open transaction is the end. Raises LogError.
 
-        Whatever anybody has read before this call stands below.
+        All that was read before this call, by any reader, is below these offsets.
         """
         ...
 
     def hidden_keys(self, partition: Partition, start: int) -> list[Key]:
-        """Keys of all records from ``start`` to the present end, whatever becomes of their transactions.
+        """Keys of all records from ``start`` to the present end, whether or not their transactions commit.
 
-        A sign that somebody writes behind a transaction that stays open; never a fact. Records that cannot be
+        A sign that a client writes behind a transaction that stays open; never a fact. Records that cannot be
         understood are left out; it may stop short of the end after HIDDEN_SECONDS_MAX. Raises LogError.
         """
         ...
@@ -244,9 +244,9 @@ class Log(Protocol):
     ) -> LogReader:
         """A reader of these partitions; offset 0 means from the beginning.
 
-        ``is_brief``: it reads what is there, and does not wait for more. It begins at offsets as they are, 0 too
-        (``first_offsets`` says where that is possible), and finds each end sooner. ``lease_seconds``: of the process,
-        if it judges others by what it reads; a client that stops delivering is replaced sooner then.
+        ``is_brief``: it reads what exists, and does not wait for more. It begins at offsets as they are, 0 too
+        (``first_offsets`` shows where that is possible), and finds each end sooner. ``lease_seconds``: the lease of the
+        process, if it judges others by what it reads; a client that stops delivering is replaced sooner then.
         """
         ...
 

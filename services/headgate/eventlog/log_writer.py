@@ -19,7 +19,7 @@ from headgate.eventlog.topics import CONTROL_TOPICS, MESSAGE_BYTES_MAX, clock_ad
 __all__ = ["Check", "LogWriter"]
 
 QUEUE_FULL_POLL_SECONDS: Final = 0.05
-"""How long to serve deliveries before a produce is tried again on a full local queue."""
+"""How long to serve deliveries before a produce is retried on a full local queue."""
 
 ACK_POLL_SECONDS: Final = 0.1
 """An acknowledgement may be served to a thread that polls the same producer: look again so often."""
@@ -87,7 +87,7 @@ class LogWriter:
         return self._producer
 
     def _encode(self, placed: Sequence[Placed]) -> list[tuple[bytes, bytes | None]]:
-        """Keys and values. Raises ValueError for facts that cannot stand where they are placed, or LogError."""
+        """Keys and values. Raises ValueError for facts that do not belong where they are placed, or LogError."""
         self._check([each.partition for each in placed])
         for each in placed:
             if each.partition.topic != each.fact.key.topic:

@@ -2,7 +2,7 @@
 
 Every reader has the same rules:
 
-- It reads committed records only, unless told otherwise, and commits nothing.
+- It reads committed records only, unless configured otherwise, and commits nothing.
 - An offset that the log does not have is an error (OffsetGoneError), never a jump.
 - Errors that librdkafka overcomes by itself are not reported. For all others the client is replaced
   (lasting_reader.py), and errors that the user can act on are raised.
@@ -48,12 +48,12 @@ _MISSING: Final = frozenset(
 )
 
 _PASSING: Final = UNREACHABLE_CODES | PASSING_CODES | LEADER_MOVES
-"""What librdkafka goes on trying."""
+"""Errors after which librdkafka keeps trying."""
 
 _GONE_CODES: Final = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
 _GONE_REASONS: Final = tuple(KafkaError(code).str() for code in _GONE_CODES)
 """librdkafka reports _AUTO_OFFSET_RESET for a failed lookup and for an offset that the leader does not have. Only the
-reason behind it tells them apart, and it is in the text."""
+reason behind it distinguishes them, and it is in the text."""
 
 
 class PartitionMissingError(PartitionError):
@@ -245,7 +245,7 @@ class _Client:
             raise self._failures.popleft()
 
     def _is_record(self, message: Message) -> bool:
-        """Whether a message is a record. Otherwise it says where an end is, or what has failed."""
+        """Whether a message is a record. Otherwise it reports an end or an error."""
         partition = self._partitions.get((message.topic(), message.partition()))
         error = message.error()
         if error is None:
@@ -294,7 +294,7 @@ class _Client:
             self._silent_since = time.monotonic()
 
     def _check_silence(self) -> None:
-        """Raise once all brokers are gone for too long: librdkafka would go on trying for ever and report nothing."""
+        """Raise once all brokers are away for too long: librdkafka would retry without limit and report nothing."""
         since = self._silent_since
         if since is None or time.monotonic() - since < self._silent_seconds_max:
             return

@@ -1,7 +1,7 @@
 """A quick check whether any broker accepts connections.
 
-librdkafka goes on trying until a request's time is over, which is right for a service and too slow for a person who
-has mistyped a port.
+librdkafka keeps trying until a request's time is over, which is right for a service and too slow for a person who has
+mistyped a port.
 """
 
 import socket
@@ -48,7 +48,7 @@ def _refusal(address: str) -> str | None:
 
 
 def _parts(address: str) -> tuple[str, int]:
-    """Host and port, as librdkafka reads them: a protocol may stand before, and the port may be missing."""
+    """Host and port, as librdkafka reads them: a protocol may precede them, and the port may be missing."""
     place = address.rpartition("://")[2]
     host, colon, port = place.rpartition(":")
     if not colon or not port.isdigit():

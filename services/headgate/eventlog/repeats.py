@@ -1,6 +1,6 @@
 """A log filter that drops and counts repeated lines.
 
-While no broker answers, each client tries several times a second, and says so each time: half a minute of that was a
+While no broker answers, each client tries several times a second, and logs each attempt: half a minute of that was a
 thousand lines, in which the few that matter could not be found.
 """
 

@@ -2,8 +2,8 @@
 
 The end is the read_uncommitted one, so nothing committed can lie beyond it unseen. A reader that stops short of it is
 held up by an open transaction of another producer: after a role's own ``init`` that proves a second transactional
-writer on the topic. It may end by itself, within its timeout; after that something is wrong and waiting would be for
-ever, so the loop fails loudly (tests/integration/eventlog/test_replay.py).
+writer on the topic. It may end by itself, within its timeout; after that something is wrong and the wait would never
+end, so the loop fails loudly (tests/integration/eventlog/test_replay.py).
 """
 
 import time
@@ -42,7 +42,7 @@ class Reader(Protocol[ItemT_co]):
 
 
 class ReplayStalledError(LogError):
-    """The end cannot be reached: a transaction that nobody ends stands before it, or the broker is silent."""
+    """The end cannot be reached: a transaction that does not end is before it, or the broker is silent."""
 
     code: ClassVar[str] = "replay-stalled"
 
@@ -77,7 +77,7 @@ def read_on_to(
     stall_seconds_max: float = READ_STALL_SECONDS_MAX,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[ItemT_co]:
-    """The same with a reader that goes on living: until its positions have reached ``ends``, which may be passed."""
+    """The same with a reader that stays open: until its positions have reached ``ends``, which may be passed."""
     # Only what is short of its end counts: heartbeats keep one partition moving while another is held up permanently.
     short = _short(reader, ends)
     moved_at = monotonic()

@@ -2,14 +2,14 @@
 
 ``ids.json`` names every version of every record ever written: ``{"<id>": {"record", "version", "schema"}}`` with
 id = 1000 + 100 * type + version. Files are never changed once released: a new version is a new file and a new id, so
-that every value on a topic stays readable (written by its own schema, read as the newest). An id in our range that we
-do not know was therefore written by a newer Headgate; an id outside of it is not ours.
+that every value on a topic stays readable (written by its own schema, read as the newest). An unknown id in Headgate's
+range was therefore written by a newer Headgate; an id outside of it is not Headgate's.
 
 A **level** is a generation of all schemas (docs/adr/0008): at level L every record is written in its newest version of
 at most L. A new version of a record therefore takes the number of the level that it comes with, and may skip some.
 
-The files are looked for in two places, in this order: ``headgate/eventlog/schemas`` (an installed wheel), then
-``schemas/`` at the root of the checkout (an editable install). There is no third.
+The files are looked up in two places only, in this order: ``headgate/eventlog/schemas`` (an installed wheel), then
+``schemas/`` at the root of the checkout (an editable install).
 """
 
 import json
@@ -37,7 +37,7 @@ RECORD_TYPES: Final[dict[str, type[Record]]] = {
 
 
 class SchemaFilesError(Exception):
-    """The schema files are missing or contradict each other: the installation is broken; the message says where."""
+    """The schema files are missing or contradict each other: the installation is broken; the message shows where."""
 
     code: Final = "schema-files-broken"
 

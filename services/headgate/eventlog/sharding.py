@@ -1,8 +1,8 @@
 """The partition of each fact: partition = shard, and the writer always sets it.
 
-A shard is one owner's share of the feeds. All that concerns a feed stands in the same partition number of sync,
-dispatch, checkpoint and changefeed, so an owner reads exactly its own partitions; announce is for all and has one.
-Kafka's own partitioners hash whole keys and would scatter a feed, so they are never used.
+A shard is one owner's share of the feeds. All records of a feed are in the same partition number of sync, dispatch,
+checkpoint and changefeed, so an owner reads exactly its own partitions; announce is for all and has one. Kafka's own
+partitioners hash whole keys and would scatter a feed, so they are never used.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from headgate.eventlog.log import Partition, Placed
 from headgate.records.base import Fact
 
 ANNOUNCE: Final = Partition("announce", 0)
-"""The one partition of the topic that everybody reads."""
+"""The one partition of the topic that all processes read."""
 
 SHARDED_TOPICS: Final = ("changefeed", "checkpoint", "dispatch", "sync")
 """State topics with one partition per shard, in sorted order."""

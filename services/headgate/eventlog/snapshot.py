@@ -1,7 +1,7 @@
 """The current record of every key on the control topics, for commands that only read.
 
 A command joins nothing and owns nothing: it reads each partition to the end captured at its start, and shows what it
-found. What several keys say together (who is primary, what is alive) is derived here the way the machines do.
+found. What follows from several keys together (who is primary, what is alive) is derived here as the machines do it.
 """
 
 from collections import Counter, deque
@@ -36,7 +36,7 @@ RecordT = TypeVar("RecordT")
 KeyT = TypeVar("KeyT", bound=Key)
 
 GARBAGE_KEPT_MAX: Final = 1_000
-"""Enough to see what somebody else writes to a control topic. Only place and reason are kept, a few hundred bytes."""
+"""Enough to see what another client writes to a control topic. Only place and reason are kept, a few hundred bytes."""
 
 
 def _is_over(record: Announced) -> bool:
@@ -55,8 +55,8 @@ def all_partitions(log: Log, topics: Iterable[str] = (ANNOUNCE.topic, *SHARDED_T
 class Snapshot:
     """Current records by partition and key, and what could not be understood.
 
-    The owner of each shard writes a session dead for itself, so one key can stand in several partitions.
-    What is kept is bounded by the keys that exist: views take records for months.
+    The owner of each shard declares a session dead for itself, so one key can be in several partitions. What is kept is
+    bounded by the keys that exist: views take records for months.
     """
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class Snapshot:
         return self.get(SpanKey(feed, span), SpanDispatched)
 
     def reported(self, feed: str, span: str, role: Assignment) -> TaskReported | None:
-        """What the holder of ``role`` says of its task; another epoch's word does not count."""
+        """The report of the holder of ``role`` on its task; a report of another epoch does not count."""
         record = self.get(TaskKey(feed, span, role.agent, role.session), TaskReported)
         return record if record is not None and record.epoch == role.epoch else None
 

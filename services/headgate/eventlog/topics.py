@@ -1,10 +1,10 @@
 """The control topics and their settings: created from one table, and checked against it at every start.
 
-A control topic is state: the newest record of each key, kept for ever by compaction. On a topic with any other clean-up
-policy that state silently disappears; with another number of partitions the same feed has two homes. Both look fine
-until they do not, so a process refuses to start on them. The number of shards is fixed when a cluster is created: the
-partitions of its topics are the record of it, every process says the number it was configured with, and a difference
-is refused.
+A control topic is state: the newest record of each key, kept permanently by compaction. On a topic with any other
+clean-up policy that state silently disappears; with another number of partitions the same feed has two homes. Both look
+fine until they do not, so a process refuses to start on them. The number of shards is fixed when a cluster is created:
+the partitions of its topics are the record of it, every process states the number it was configured with, and a
+difference is refused.
 """
 
 import logging
@@ -189,8 +189,8 @@ def topic_name(cluster: str, topic: str) -> str:
 def create_topics(settings: ClusterSettings) -> list[str]:
     """Create those control topics of a cluster that are missing, then check all; the full names created.
 
-    A topic that an earlier version created with other settings is altered; if the user may not, a warning says so.
-    Until then agents use their own clocks for lags, and dead letters cannot be removed.
+    A topic that an earlier version created with other settings is altered; if the user may not alter it, a warning is
+    logged. Until it is altered agents use their own clocks for lags, and dead letters cannot be removed.
 
     Raises LogError, and what check_topics raises: an existing cluster with another number of shards is refused.
     """
@@ -221,7 +221,7 @@ def create_topics(settings: ClusterSettings) -> list[str]:
 
 
 def delete_topics(connection: KafkaConnection, cluster: str) -> None:
-    """Delete the control topics, and return when brokers tell of none. Raises LogError, with what could not be."""
+    """Delete the control topics, and return when brokers report none. Raises LogError, naming what is left."""
     names = [topic_name(cluster, topic.name) for topic in CONTROL_TOPICS]
     limits = {"request_timeout": ADMIN_SECONDS_MAX, "operation_timeout": ADMIN_SECONDS_MAX}
     problems = []
@@ -296,7 +296,7 @@ def removal_advice(topic: str) -> str:
 
 
 def clock_advice(topic: str) -> str:
-    """What to do about a topic that does not tell the time."""
+    """What to do about a topic whose records do not have the brokers' timestamps."""
     return (
         f"Topic {topic} does not have the brokers' timestamps, so lags are computed with the agents' "
         "clocks. Set it with: "
@@ -306,9 +306,9 @@ def clock_advice(topic: str) -> str:
 
 
 def _problems_once_visible(connection: KafkaConnection, cluster: str, shards: int) -> list[LogError]:
-    """What is wrong once the brokers tell of every topic.
+    """What is wrong once the brokers report every topic.
 
-    The controller answers before they have heard of it, and each of them hears of it in its own time.
+    The controller answers before the brokers have heard of the topics, and each of them hears of them in its own time.
     """
     deadline = time.monotonic() + VISIBLE_SECONDS_MAX
     while True:
@@ -325,7 +325,7 @@ def _problems_once_visible(connection: KafkaConnection, cluster: str, shards: in
 
 
 def _created(connection: KafkaConnection, name: str, future: Any) -> bool:
-    """Whether it was us who created the topic: two first starts at once are no error."""
+    """Whether this process created the topic: two first starts at once are not an error."""
     try:
         future.result(2 * ADMIN_SECONDS_MAX)
     except KafkaException as error:

@@ -3,10 +3,10 @@
 What the broker and librdkafka were seen to do (tests/integration/eventlog/test_writers.py), and what follows from it
 here:
 - only a returned ``commit_transaction`` means written: a fenced producer's ``produce`` still succeeds locally;
-- a fenced producer commits an *empty* transaction without noticing, so one is never begun;
+- a fenced producer commits an *empty* transaction without noticing, so one is never started;
 - ``flush`` inside a transaction can lose the error in a callback, so the commit alone pushes the records out;
-- fencing is told as _FENCED, or as _FATAL with ``fatal()`` False: both are read;
-- a transaction that nobody ends pins every reader, so agents use none.
+- fencing is reported as _FENCED, or as _FATAL with ``fatal()`` False: both are read;
+- a transaction that is never ended pins every reader, so agents use none.
 """
 
 import logging
@@ -95,7 +95,7 @@ class KafkaTransactionalWriter(LogWriter):
                 return
 
     def commit(self, placed: Sequence[Placed]) -> list[int]:
-        """One transaction; the offsets. Raises as the port says, ValueError for what cannot be written at all."""
+        """Write one transaction; return the offsets. Raises as the port does, and ValueError for unwritable records."""
         if not placed:
             raise ValueError("a transaction needs at least one record: an empty one is committed even when fenced")
         messages = self._encode(placed)
@@ -180,7 +180,7 @@ class KafkaTransactionalWriter(LogWriter):
         )
 
     def _aborted(self, reason: str) -> LogError:
-        """Abort; if that does not get through, the broker will, and nobody commits in the meantime."""
+        """Abort; if that does not get through, the broker will, and no writer commits until then."""
         try:
             self._open().abort_transaction(ABORT_SECONDS_MAX)
         except KafkaException as error:
@@ -204,8 +204,8 @@ class KafkaTransactionalWriter(LogWriter):
 class KafkaWriter(LogWriter):
     """An agent's log writer (see the port): idempotent, every in-sync replica acknowledges.
 
-    A producer that has met a fatal error (no right to write, say) takes nothing any more. Nothing fences this writer,
-    so the next call is given a new producer.
+    A producer that has met a fatal error (no right to write, for example) accepts nothing any more. Nothing fences this
+    writer, so the next call is given a new producer.
     """
 
     def write(self, placed: Sequence[Placed], timeout_seconds: float) -> None:
@@ -227,7 +227,7 @@ class KafkaWriter(LogWriter):
     def _failed(self, error: KafkaException) -> LogError:
         producer, told = self._open(), error
         try:
-            producer.poll(0)  # why an error is fatal is told beside the answers, or raised, to who polls
+            producer.poll(0)  # why an error is fatal is reported outside of the answers, or raised, to the poller
         except KafkaException as fatal:
             told = fatal
         if told.args[0].fatal() or told.args[0].code() == KafkaError._FATAL:
