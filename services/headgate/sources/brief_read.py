@@ -22,7 +22,7 @@ def read_briefly(
     take: Callable[[Partition, Message], None],
     is_told: Callable[[Partition], bool],
 ) -> None:
-    """Give ``take`` each record until every partition is told, at its end, or cannot be read.
+    """Give ``take`` each record until ``is_told`` holds for every partition, or it is at its end, or cannot be read.
 
     Raises SourceUnreachableError, and what ``take`` does.
     """

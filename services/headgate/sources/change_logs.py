@@ -1,7 +1,7 @@
 """Change logs as feeds see them: a topic whose partitions are given to streams that follow each other.
 
-What a change log is, and how far its partitions may be read, is decided in generation/changelog (core/bounds.py). This
-module asks what a feed's source needs to know, and says what can be wrong with it.
+generation/changelog (core/bounds.py) decides what a change log is, and how far its partitions may be read. This module
+asks what a feed's source needs to know, and reports what is wrong with it.
 """
 
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from headgate.sources.offsets import SourceError
 
 
 class ChangeLogMissingError(SourceError):
-    """There is no change log of the name in ``source.change_log``."""
+    """The change log named in ``source.change_log`` does not exist."""
 
     code = "change_log_missing"
 
 
 class ChangeLogUnavailableError(SourceError):
-    """The topic generation cannot be read now, or does not say yet what a feed needs."""
+    """The topic generation cannot be read now, or does not contain yet what a feed needs."""
 
     code = "change_log_unavailable"
     retryable = True

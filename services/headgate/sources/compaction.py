@@ -1,7 +1,7 @@
 """Warns about changes that compaction may have removed from a source topic, which nothing shows later.
 
-A compacted topic keeps the newest record of each key, and of older ones none or all. A row whose records are whole
-comes out right all the same, and a tombstone is read as a delete; what does not come out right is told by the format.
+A compacted topic keeps the newest record of each key, and none or all of the older ones. A row whose records are whole
+comes out right all the same, and a tombstone is read as a delete; the format reports what does not come out right.
 """
 
 from collections.abc import Iterable

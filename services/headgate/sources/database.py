@@ -32,7 +32,7 @@ def as_source_errors() -> Iterator[None]:
 
 
 def source_target(given: SourceDatabase) -> Target:
-    """The database, as its address or its named connection says. Raises SourceDatabaseError."""
+    """The database, given by its address or its named connection. Raises SourceDatabaseError."""
     if given.connection is None:
         return Target(given.dsn or "", given.password_file, OPTIONS)
     with as_source_errors():

@@ -1,7 +1,7 @@
 """Repeated checks of a running feed's source: new topics, missing topics, added partitions.
 
-A topic that matches the feed's pattern since the last look is read from its earliest record on, wherever the feed
-itself began: all that it holds is new. One topic's trouble is told, and no other topic waits for it.
+A topic that has matched the feed's pattern since the last check is read from its earliest record on, wherever the feed
+itself began: all that it holds is new. One topic's problem is reported, and no other topic waits for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ from headgate.sources.transactions import unusable
 __all__ = ["Discovery", "added_partitions", "look_again"]
 
 NOTICES_MAX: Final = 20
-"""Topics that are told about one by one: a pattern that is wrong can match thousands."""
+"""Topics that are reported one by one: a pattern that is wrong can match thousands."""
 
 
 class Discovery(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[Span
     present = present_topics(connection)
     known = {plan.topic: plan for plan in wholes(spans)}
     replaced = _replaced(connection, known)
-    is_fixed = spec.source.change_log is None  # streams of a change log say themselves what follows what
+    is_fixed = spec.source.change_log is None  # streams of a change log define themselves what follows what
     grown = [
         f"{topic} has {present[topic]} partitions, the feed started with {len(plan.start)}"
         for topic, plan in sorted(known.items())
@@ -106,13 +106,13 @@ def added_partitions(
 
 
 def _replaced(connection: KafkaConnection, known: Mapping[str, SpanPlan]) -> list[str]:
-    """Topics that are not those that the plans were made for, as far as these say; each table's agent says so, too."""
+    """Topics that are not those of the plans any more, if the plans have ids; each table's agent reports them too."""
     ids = topic_ids(connection, (topic for topic, plan in known.items() if plan.topic_id is not None))
     return sorted(topic for topic, found in ids.items() if found not in (None, known[topic].topic_id))
 
 
 def _told(transaction_topic: str | None, topics: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
-    """Those of ``topics`` of which the ends of transactions can tell, and what is wrong with the others."""
+    """Those of ``topics`` that the ends of transactions cover, and what is wrong with the others."""
     if transaction_topic is None:
         return dict(topics), []
     tables = {topic: count for topic, count in sorted(topics.items()) if topic != transaction_topic}

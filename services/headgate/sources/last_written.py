@@ -23,16 +23,16 @@ from headgate.sources.registry import SchemaRegistry
 __all__ = ["LastWritten", "last_written"]
 
 _READ: Final = "r"
-"""A row that a snapshot has read: its time is that of the reading, and says nothing of the log."""
+"""A row that a snapshot has read: its time is that of the reading, and shows nothing about the log."""
 
 _PATHS: Final = (("op",), ("source", "ts_ms"))
 
 
 class LastWritten(msgspec.Struct, frozen=True):
-    """What the newest records of some topics tell; times in ms since 1970, None where no record has one.
+    """What the newest records of some topics show; times in ms since 1970, None where no record has one.
 
     ``commit_ms``: when the newest change was committed, by the database's clock. ``append_ms``: when the newest record
-    was written, whatever it is. ``delay_ms``: how long after its commit the change was written that was written last.
+    was written, of any kind. ``delay_ms``: how long after its commit the change that was written last was written.
     """
 
     commit_ms: int | None = None
@@ -71,7 +71,7 @@ class _Newest:
         self.found = found
 
     def _committed(self, value: bytes | None) -> int | None:
-        """When a change was committed; None of a record that does not say so."""
+        """When a change was committed; None for a record that does not contain it."""
         if not value:
             return None
         with suppress(SchemasUnavailableError, *DATA_ERRORS):

@@ -1,7 +1,7 @@
 """The newest records of topics, for checks of what a topic carries before a feed reads it.
 
-Only the last records of each partition are read, and for a few seconds at most: what has not come by then is not known,
-and says nothing in either direction.
+Only the last records of each partition are read, and for a few seconds at most: what has not arrived by then is
+unknown, and proves nothing in either direction.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,14 +28,14 @@ LOOK_BACK_RECORDS: Final = 10
 T = TypeVar("T")
 
 Look = Callable[[str, bytes | None, bytes | None], T | None]
-"""(topic, key, value) → what the record tells; None if more of the topic's records are needed."""
+"""(topic, key, value) → what the record shows; None if more of the topic's records are needed."""
 
 
 def look_at_newest(connection: KafkaConnection, topics: Mapping[str, int], look: Look[T]) -> dict[str, T]:
-    """Topic → what ``look`` tells of one of its newest records. ``topics``: topic → number of partitions.
+    """Topic → what ``look`` finds in one of its newest records. ``topics``: topic → number of partitions.
 
-    A topic's reading ends with the records that came together with that one; the last of them that tells something
-    counts. Raises SourceUnreachableError, and what ``look`` does.
+    A topic's reading ends with the records that arrived together with that one; the last of them in which ``look``
+    finds something counts. Raises SourceUnreachableError, and what ``look`` does.
     """
     found: dict[str, T] = {}
 

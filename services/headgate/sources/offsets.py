@@ -23,7 +23,7 @@ from headgate.records.control import Positions
 from headgate.records.ts import physical_ms, ts_of_ms
 
 REQUEST_SECONDS_MAX: Final = 10.0
-"""A broker that takes longer to say where a topic ends cannot be read from either."""
+"""A broker that takes longer to report where a topic ends cannot be read from either."""
 
 
 RECORD_TIME_MARGIN_MS: Final = 60_000
@@ -32,7 +32,7 @@ time differ by milliseconds; a minute of changes is applied again in no time."""
 
 
 class SourceError(Exception):
-    """Base: ``code`` is stable and documented, ``retryable`` says whether trying again can help."""
+    """Base: ``code`` is stable and documented, ``retryable`` tells apart errors for which trying again can help."""
 
     code = "source"
     retryable = False
@@ -199,6 +199,6 @@ _GONE: Final = frozenset(
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
-        KafkaError._NOENT,  # what the client says when nothing of all that was asked for has a leader
+        KafkaError._NOENT,  # the client's error when nothing of all that was asked for has a leader
     }
 )

@@ -1,8 +1,8 @@
 """The database that a topic's changes come from, according to Debezium's ``source`` block.
 
-It names connector, database, schema and table, and no server: two servers may have databases and tables of the same
-names, so this alone proves nothing (the owner asks the sink as well). Only the last records of each partition are
-looked at; topics without one, and other formats, say nothing.
+It names connector, database, schema and table, but no server: two servers may have databases and tables of the same
+names, so this alone proves nothing (the owner asks the sink as well). Only the last records of each partition are read.
+Topics without a ``source`` block, and other formats, show no origin.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from headgate.sources.newest import look_at_newest
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """A source table: "postgresql", its database, "schema.table" (or the table alone, where there are no schemas)."""
+    """A source table: "postgresql", its database, "schema.table" (or the table alone, if schemas do not exist)."""
 
     connector: str
     database: str
@@ -24,7 +24,7 @@ class Origin(msgspec.Struct, frozen=True):
 
     @property
     def in_full(self) -> str:
-        """The table with its schema, or, where there are no schemas, with its database."""
+        """The table with its schema, or with its database if that has no schemas."""
         parts = parse_identifier(self.table)
         return self.table if len(parts) > 1 else show_identifier((self.database, *parts))
 
@@ -47,7 +47,7 @@ class _Wrapped(msgspec.Struct):
 def origins(
     connection: KafkaConnection, topics: Mapping[str, int], look: Callable[[bytes | None], Origin | None] | None = None
 ) -> dict[str, Origin]:
-    """Topic → the table its changes come from, where a last record says so. ``topics``: topic → number of partitions.
+    """Topic → the table its changes come from, if a last record names it. ``topics``: topic → number of partitions.
 
     ``look`` reads one record, instead of ``origin_of``. Raises SourceUnreachableError, and what ``look`` does.
     """
@@ -56,7 +56,7 @@ def origins(
 
 
 def origin_of(value: bytes | None) -> Origin | None:
-    """What one record says; None if nothing."""
+    """The origin that one record names; None if it names none."""
     source = _source(value or b"")
     if source is None:
         return None

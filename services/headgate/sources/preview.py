@@ -1,7 +1,7 @@
 """Checks a feed's format against the newest records of its topics before the feed is accepted.
 
 Two things: whether the records are in the feed's format, and what the connector seems to have changed in them already
-(docs/types.md, "What no sink can correct"). Records that cannot be read just now, and topics without any, tell nothing.
+(docs/types.md, "What no sink can correct"). Records that cannot be read now, and topics without any, show nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,7 +38,7 @@ class FormatMismatchError(SourceError):
 
 
 class Seen(msgspec.Struct):
-    """What the newest records of one topic tell.
+    """What the newest records of one topic show.
 
     ``fitting``: how many the feed's format can read. ``others``: other formats that can read some of those it cannot.
     ``columns``: of the newest whole row; ``nulls``: those that were NULL in a row. ``defaults``: columns that may be
@@ -58,7 +58,7 @@ class Seen(msgspec.Struct):
 
 
 def preview(connection: KafkaConnection, spec: FeedSpec, topics: Mapping[str, int]) -> dict[str, Seen]:
-    """Topic → what its newest records tell; nothing of a change log, whose records are written by Headgate.
+    """Topic → what its newest records show; nothing for a change log, whose records are written by Headgate.
 
     A topic is left out if none of its records was read, because it is empty or was not read in time. ``topics``:
     topic → number of partitions. Raises SourceUnreachableError.
@@ -96,7 +96,7 @@ class _Looking:
         self.seen: dict[str, Seen] = {}
 
     def __call__(self, topic: str, key: bytes | None, value: bytes | None) -> bool | None:
-        """Whether the topic has told enough."""
+        """Whether the topic's records have shown enough."""
         seen = self.seen.setdefault(topic, Seen(others={}))
         if value is None:
             return None  # a tombstone is one in every format

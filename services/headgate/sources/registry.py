@@ -4,12 +4,12 @@ Feeds ask two questions: ``GET /schemas/ids/<id>``, and, when a feed is created,
 answer shows that there is a registry, that it lets us in and that it has Avro. A decoder asks once per id and
 remembers, so connections are not kept. app/schema_registration.py writes by ``send``.
 
-Whoever does not answer, or answers anything but what a registry would, is unavailable: the events wait, they are not
-bad. An id that the registry does not know is a bad event's, but only once it has said so for a while: a registry of
-several nodes may hear of a new id after the first event of that schema has been read.
+A registry that does not answer, or answers anything but what a registry would, is unavailable: the events wait, they
+are not bad. An id that the registry does not know makes its event bad, but only once the registry has reported so for a
+while: a registry of several nodes may hear of a new id after the first event of that schema has been read.
 
-By hand, and not confluent-kafka's client (2.16), because that reads an answer whole however long it is, and needs
-twelve more packages on every executor. What is missed is OAuth and client certificates.
+This client is hand-written instead of confluent-kafka's (2.16), because that reads an answer whole however long it is,
+and needs twelve more packages on every executor. What it lacks is OAuth and client certificates.
 """
 
 import time

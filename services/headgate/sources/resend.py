@@ -1,16 +1,16 @@
-"""Send a change that was set aside once more, and decide whether that is safe.
+"""Send again a change that was set aside, and decide whether that is safe.
 
 The record goes to the end of its own source partition and takes the normal way from there: lane, fence, sink. So it
 becomes the newest change of its row. That is right only if it already *is* the newest. So the log is searched from
-behind the record to the end, and no record of the same key may be there (docs/adr/0009). A record without a key (a
-TRUNCATE, for example) may concern any row, and an expired stretch may hold anything: both count as a no.
+behind the record to the end, and must not contain a record of the same key there (docs/adr/0009). A record without a
+key (a TRUNCATE, for example) may concern any row, and an expired stretch may hold anything: both count as a no.
 
-All of this compares offsets, so the topic must still be the one that the record's offset is of. A topic that was
-deleted and created again has another id, and nothing is sent to it (docs/adr/0067). Nothing is sent to a change log
-either: only its ChangeWriters may write there.
+All of this compares offsets, so the topic must still be the one that the record's offset belongs to. A topic that was
+re-created has another id, and nothing is sent to it (docs/adr/0067). Nothing is sent to a change log either: only its
+ChangeWriters may write there.
 
-Between the look and the send somebody may have written the key. The same search afterwards finds that out, and the
-newer record is sent again behind ours until nothing newer stands between: the source has the last word.
+Between the search and the send another client may have written the key. The same search afterwards finds that out, and
+the newer record is sent again behind ours until nothing newer is between them: the source has the last word.
 """
 
 import json
@@ -47,7 +47,7 @@ _FRAME_BYTES: Final = 5
 
 
 class KeyBusyError(LogError):
-    """The source goes on writing the key while it is replayed."""
+    """The source continues to write the key while it is replayed."""
 
 
 class Verdict(StrEnum):
@@ -60,7 +60,7 @@ class Verdict(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What the log says: the verdict, why, and up to which offset it was read."""
+    """The result of searching the log: the verdict, why, and up to which offset it was read."""
 
     verdict: Verdict
     detail: str
@@ -80,7 +80,7 @@ class Original(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> bytes:
-        """What RESENT_HEADER says of it."""
+        """The value of RESENT_HEADER for it."""
         return f"{self.partition}/{self.offset}".encode()
 
 
@@ -122,7 +122,7 @@ def look(connection: KafkaConnection, original: Original, change_logs: Mapping[s
 
 
 def _why_not_there(connection: KafkaConnection, original: Original, change_logs: Mapping[str, str]) -> str | None:
-    """Why nothing may be sent to the topic, or its offsets say nothing about the record. None if they do."""
+    """Why nothing may be sent to the topic, or why its offsets do not apply to the record. None if all is well."""
     topic = original.topic
     if topic in change_logs:
         return (
@@ -152,11 +152,11 @@ def _replaced(original: Original, seen: str | None) -> str:
 
 
 def why_not_alone(decoder: Decoder, original: Original) -> str | None:
-    """Why a record cannot be sent again whatever the log says of its key; None if it can.
+    """Why a record cannot be sent again whatever the log contains for its key; None if it can.
 
-    It must be one that can be read now, else it would be set aside again. And all its changes must be of one row: its
-    key names one, and only that one is looked for in the log. (Maxwell's change of a key deletes the row of the old
-    key, which may have been made again since; a statement of Canal's may be of many rows.)
+    It must be readable now, else it would be set aside again. And all its changes must be of one row: its key names
+    one, and only that one is searched for in the log. (Maxwell's change of a key deletes the row of the old key, which
+    may have been created again since; a statement of Canal's may be of many rows.)
     """
     columns = [original.key], [original.value], [original.partition], [original.offset], [0]
     try:
@@ -208,10 +208,10 @@ def resend(connection: KafkaConnection, original: Original, end: int) -> int:
 
 
 def _check_topic(connection: KafkaConnection, original: Original, so_far: str) -> None:
-    """Raise TopicReplacedError unless the topic is still the one that the offset is of, TopicMissingError if none is.
+    """Raise TopicReplacedError unless the topic is still the one of the offset, TopicMissingError if it does not exist.
 
-    Kafka cannot check the id when it takes a record, so a topic may be replaced between a check and the send. The
-    check after the send tells of it.
+    Kafka cannot check the id when it takes a record, so a topic may be replaced between a check and the send. The check
+    after the send reports it.
     """
     seen = topic_id_of(connection, original.topic)
     if seen != original.topic_id:

@@ -18,7 +18,7 @@ def tables_said(connection: KafkaConnection, spec: FeedSpec, plans: Iterable[Spa
 
 
 def _said(connection: KafkaConnection, spec: FeedSpec, topic: str, partitions: int) -> str | None:
-    """The source's table with its schema or database, None if no event says it. Raises SourceUnreachableError."""
+    """The source's table with its schema or database, None if no event names it. Raises SourceUnreachableError."""
     if not FORMATS[spec.source.format].tells_origin:
         return None
     found = origins(connection, {topic: partitions}).get(topic)

@@ -1,4 +1,4 @@
-"""What the newest records tell of columns, under the names that the columns have at the sink."""
+"""What the newest records show of columns, under the names that the columns have at the sink."""
 
 from collections.abc import Iterable, Mapping
 
@@ -16,7 +16,7 @@ __all__ = ["shaped_seen"]
 def shaped_seen(spec: FeedSpec, plans: Iterable[SpanPlan], seen: Mapping[str, Seen]) -> dict[str, Seen]:
     """``seen``, by topic, without columns that do not go to the sink, and those that are masked as ordinary ones.
 
-    Of several tables of one topic nothing is known of columns one by one, so what they tell is left as it is.
+    If one topic has several tables, columns are not known one by one, so what its records show is left as it is.
     """
     shaped = dict(seen)
     for plan in plans:

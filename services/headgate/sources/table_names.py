@@ -17,11 +17,11 @@ def named_like(topic: str) -> str:
 def source_table(
     spec: FeedSpec, table: str, topic: str, *, has: Callable[[str], bool], said: Callable[[str], str | None]
 ) -> str | None:
-    """By the feed's word; else as the topic is named, if there is such a table; else by the events' own word.
+    """The table that the feed names; else the one in the topic's name, if it exists; else the one that the events name.
 
-    A topic ends in schema and table, but Debezium replaces what a topic's name may not have in it; and a topic that a
-    transform has made is named like no table of its events. ``table`` is the sink's. ``has``: whether the source has a
-    table. ``said``: topic → what its events say. None if nobody knows.
+    A topic ends in schema and table, but Debezium replaces characters that a topic's name may not have; and the name of
+    a topic that a transform has made is not that of a table of its events. ``table`` is the sink's. ``has``: whether
+    the source has a table. ``said``: topic → the table that its events name. None if the table is unknown.
     """
     known = source_tables(spec).get(normal_table(table)) or spec.source.topic_tables.get(topic)
     if known is not None:

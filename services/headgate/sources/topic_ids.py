@@ -1,8 +1,9 @@
 """Kafka's ids of topics, by which a re-created topic is distinguished from the old one of the same name.
 
-Offsets say how far a topic has been read, and start again with each topic. So whoever remembers an offset remembers the
-id of the topic that it is of, and reads nothing of a topic with another id. Ids are asked for *before* offsets: what is
-replaced in between then has the wrong id with the right offsets, which is noticed, and never the other way round.
+Offsets describe how far a topic has been read, and start again with each topic. So a process that remembers an offset
+also remembers the id of its topic, and reads nothing of a topic with another id. Ids are asked for *before* offsets: a
+topic that is replaced in between then has the wrong id with the right offsets, which is noticed, and never the other
+way round.
 """
 
 from collections.abc import Collection, Iterable
@@ -29,8 +30,8 @@ class TopicReplacedError(SourceError):
 def topic_ids(connection: KafkaConnection, topics: Iterable[str]) -> dict[str, str | None]:
     """Topic → id, of those that exist; None from a broker before 2.8, which has none. Raises SourceUnreachableError.
 
-    For those that watch topics. Whoever keeps an id asks ``ids_of_existing``: a topic that the broker does not know at
-    the moment would be kept as one without an id, which any topic of its name passes for.
+    For code that watches topics. Code that keeps an id calls ``ids_of_existing``: a topic that the broker does not know
+    at the moment would be kept as one without an id, which any topic of its name passes for.
     """
     names = sorted(set(topics))
     found: dict[str, str | None] = {}

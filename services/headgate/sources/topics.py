@@ -37,8 +37,8 @@ from headgate.sources.transactions import check_transactions
 
 MADE_SECONDS_MAX: Final = 2.0
 MADE_LOOK_SECONDS: Final = 0.1
-"""A topic that has just been made may be denied for a moment, by the broker that made it too; a script that makes it
-and then the feed would be refused. Whoever has mistyped its name waits for so long."""
+"""A broker may report a topic that was just created as missing for a moment, even the broker that created it. Without
+this wait, a script that creates the topic and then the feed would be refused. A mistyped name costs this wait."""
 
 _BROKERS_OWN: Final = "__"
 """Kafka's own topics (``__consumer_offsets``) hold no tables; a wide pattern must not catch them."""
@@ -59,7 +59,7 @@ class TableNameError(SourceError):
 def find_topics(connection: KafkaConnection, source: SourceSpec, own_prefix: str) -> dict[str, int]:
     """Topic → number of partitions, sorted; empty where nothing matches the pattern yet.
 
-    ``own_prefix`` are the control topics, which are no source. Raises TopicMissingError, TransactionsUnusableError,
+    ``own_prefix`` are the control topics, which are not sources. Raises TopicMissingError, TransactionsUnusableError,
     SourceUnreachableError.
     """
     named = {*source.topics, *((source.transaction_topic,) if source.transaction_topic is not None else ())}
@@ -121,7 +121,7 @@ def present_topics(connection: KafkaConnection, seconds: float = REQUEST_SECONDS
 def present_topic_id(connection: KafkaConnection, topic: str) -> str | None:
     """The id of a topic that has to exist; None from a broker before 2.8, which has none.
 
-    Raises TopicMissingError if the broker goes on denying the topic, SourceUnreachableError.
+    Raises TopicMissingError if the broker keeps reporting the topic as missing, SourceUnreachableError.
     """
     deadline = time.monotonic() + MADE_SECONDS_MAX
     while True:
@@ -144,7 +144,7 @@ def matching(present: Mapping[str, int], pattern: str, own_prefix: str) -> dict[
 
 
 def no_match(pattern: str, present: Iterable[str]) -> str:
-    """What to tell whoever sees a feed without tables."""
+    """The message for an operator who sees a feed without tables."""
     return (
         f"no topic matches source.topic_pattern {pattern!r} yet (the whole name must match). Check that the "
         f"connector has created its topics. Existing topics: {_some(present)}"
@@ -217,9 +217,9 @@ def _filled(part: str, values: Mapping[str, str]) -> str:
 def within_change_log(
     connection: KafkaConnection, change_logs: ChangeLogs | None, name: str, start: Positions
 ) -> Positions:
-    """``start`` without what is no stream's, or one's that is retired: what stands there is in no known order."""
+    """``start`` without offsets of no stream or of a retired one: the records there are in no known order."""
     topic, partitions = _need(change_logs, name).look(name).topic, len(start)
-    # Before the streams are asked for: one that is opened in between begins where they say, not at an end.
+    # Before the streams are asked for: one that is opened in between begins at its own start, not at an end.
     ends = end_offsets(connection, {topic: partitions})[topic]
     first = _need(change_logs, name).look(name).starts
     return {partition: max(offset, first.get(partition, ends[partition])) for partition, offset in start.items()}
@@ -304,7 +304,7 @@ def plan_spans(
 def _starts(
     connection: KafkaConnection, source: SourceSpec, topics: Mapping[str, int], ids: Mapping[str, str | None]
 ) -> dict[str, Positions]:
-    """Topic → {partition: first offset to apply}, as the feed says. ``topics``: topic → number of partitions."""
+    """Topic → {partition: first offset to apply}, according to the feed. ``topics``: topic → number of partitions."""
     if source.start_ts is not None:
         return offsets_at(connection, topics, source.start_ts)
     if not source.start_offsets:

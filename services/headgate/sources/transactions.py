@@ -1,7 +1,7 @@
 """Debezium's topic of transaction ends: checks that it can be used, and reads it beside the tables.
 
-How far a table is in the order of commits is told by its last applied change. After a restart that one is read again:
-it stands right before the sink's position. ENDs are then read from a little earlier on, by the records' own times,
+A table's last applied change shows how far the table is in the order of commits. After a restart that change is read
+again: it is right before the sink's position. ENDs are then read from a little earlier on, by the records' own times,
 which one producer writes in the order in which it sends.
 """
 
@@ -33,8 +33,8 @@ __all__ = [
 ]
 
 LOOK_BACK_RECORDS: Final = 100
-"""How far before a table's position a change with a transaction is looked for: tombstones and rows of an incremental
-snapshot have none. If there is none, the table's next change tells."""
+"""How far before a table's position a change with a transaction is searched: tombstones and rows of an incremental
+snapshot have none. If none is found, the table's next change shows it."""
 
 LAST_LOOK_RECORDS: Final = 1
 READ_RECORDS: Final = 10_000
@@ -56,7 +56,7 @@ def collection_of(transaction_topic: str, topic: str) -> str | None:
 def check_transactions(
     connection: KafkaConnection, transaction_topic: str, present: Mapping[str, int], topics: Iterable[str]
 ) -> None:
-    """Raise TransactionsUnusableError unless ``transaction_topic`` can tell of all ``topics``; SourceUnreachableError.
+    """Raise TransactionsUnusableError unless ``transaction_topic`` covers all ``topics``; SourceUnreachableError.
 
     ``present``: every topic of the broker → number of partitions.
     """
@@ -92,7 +92,7 @@ def check_transactions(
 
 
 def unusable(transaction_topic: str, topic: str, partitions: int) -> str | None:
-    """Why ENDs cannot tell how far the table of ``topic`` is; None if they can."""
+    """Why ENDs cannot show how far the table of ``topic`` is; None if they can."""
     if collection_of(transaction_topic, topic) is None:
         return (
             f"topic {topic} does not belong to the connector that writes source.transaction_topic "
@@ -160,7 +160,7 @@ def _asked(connection: KafkaConnection, topic: str, which: OffsetSpec) -> int:
 
 
 class EndReader:
-    """Reads a transaction topic from an offset on. ``next`` is where it stands."""
+    """Reads a transaction topic from an offset on. ``next`` is its position."""
 
     def __init__(self, connection: KafkaConnection, topic: str, start: int) -> None:
         self._at = Partition(topic, 0)

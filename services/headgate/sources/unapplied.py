@@ -1,8 +1,8 @@
 """The age of the oldest change that a table has not applied, whether or not anything is being applied.
 
-A position below the end of its partition says little by itself: a table that gets on is always a little behind, and
-behind a position there may be nothing but transaction markers. So a partition counts once it is behind at the same
-place for the second time. Then the first record at that place is read, for its time, once.
+A position below the end of its partition proves little by itself: a table that makes progress is always a little
+behind, and the records behind a position may be transaction markers only. So a partition counts once it is behind at
+the same place for the second time. Then the first record at that place is read, for its time, once.
 """
 
 import threading
