@@ -1,16 +1,16 @@
 """An audit of every single change in the target, by triggers that know nothing of Headgate's own bookkeeping.
 
 A trigger on each target table writes down, in the order of the commits, who changed which key from which version to
-which. A second one, put on Headgate's progress table the moment that table is created, writes down claims
-and seals, so that a write by a former holder is seen even if its successor has not written yet. In the source a trigger
-writes down which version of which key was deleted (``audit_triggers.py``). ``examine`` then asks of the whole record
-(guarantee 1 of the design):
+which. A second one, put on Headgate's progress table the moment that table is created, writes down claims and seals, so
+that a write by a former holder is seen even if its successor has not written yet. In the source a trigger writes down
+which version of which key was deleted (``audit_triggers.py``). ``examine`` then checks the whole record (guarantee 1 of
+the design):
 
 - was anything changed under an epoch after a higher one had claimed or written the table, or after it was sealed?
-- did a row's version ever stand still (a change applied twice) or go back (applied late)?
+- did a row's version ever stay the same (a change applied twice) or decrease (applied late)?
 - was a row deleted that the source did not delete at that point of its history (a delete applied twice, or late)?
-- was anything changed by a session that does not say which assignment it writes for?
-- does the last version seen agree with the row that stands there, that is: was the audit itself complete?
+- was anything changed by a session that does not name the assignment it writes for?
+- does the last version seen agree with the row in the table, that is: was the audit itself complete?
 
 Each finding counts as one double write. The audit can fail: ``tests/integration/demo/test_audit.py`` makes it.
 """
@@ -34,7 +34,7 @@ FINDINGS_SHOWN_MAX: Final = 20
 """Kept with their details; all are counted."""
 
 LABEL: Final = re.compile(r"headgate (?P<feed>\S+) (?P<table>\S+) (?P<owner_rev>\d+)\.(?P<n>\d+)")
-"""What a session of a sink says of itself: in PostgreSQL its application_name."""
+"""How a session of a sink identifies itself: in PostgreSQL by its application_name."""
 
 Key = tuple[str, ...]
 

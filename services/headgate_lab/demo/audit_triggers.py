@@ -1,9 +1,9 @@
-"""The triggers of the audit (``audit.py`` says what they are for): plain SQL, nothing of Headgate in it.
+"""The triggers of the audit (``audit.py`` explains what they are for): plain SQL, independent of Headgate.
 
 They are ENABLE ALWAYS, so that no session gets round them by ``session_replication_role``. The target's are deferred to
-the commit: an entry's number is drawn while the transaction that ends still holds its locks, so that entries of one
-row, and of one holder after the other, are in the order in which they became facts. A holder frozen in the middle of a
-transaction, which commits when it wakes up, is thereby seen where it belongs: behind its successor's claim.
+the commit: an entry's number is drawn while the ending transaction still holds its locks, so that entries of one row,
+and of one holder after the other, are in commit order. So if a holder is frozen in the middle of a transaction, and
+commits when it wakes up, its entries appear where they belong: behind its successor's claim.
 """
 
 from typing import Final
@@ -102,7 +102,7 @@ END $$;
 CREATE EVENT TRIGGER watch_tables ON ddl_command_end WHEN TAG IN ('CREATE TABLE')
   EXECUTE FUNCTION audit.watch_tables()
 """
-"""Whoever creates a table, Headgate or a test, its triggers are there before its first row. Needs a superuser."""
+"""Whether Headgate or a test creates a table, its triggers exist before its first row. Needs a superuser."""
 
 
 def install_source_audit(source: Connection) -> None:

@@ -57,11 +57,11 @@ EXIT_FAILED: Final = 50
 """Something that was checked does not hold, or a fault was not made up for (docs/exit-codes.md)."""
 
 EXIT_INTERRUPTED: Final = 130
-"""As shells say it of Ctrl-C."""
+"""The exit code of shells for Ctrl-C."""
 
 
 class PartGoneError(Exception):
-    """A server that the services run on has ended: says which, and where its log is."""
+    """A server that the services run on has ended; the message names it, and the path of its log."""
 
 
 class Output(StrEnum):
@@ -245,7 +245,7 @@ def _look_after(services: Services, gone: Callable[[], list[str]], check: Callab
 
 
 def _ending(service: ServiceProcess) -> str:
-    """How a service has ended; with the end of its log, unless somebody has killed it."""
+    """How a service has ended; with the end of its log, unless it was killed."""
     code = service.exit_code or 0
     if code < 0:
         return f"{service.name} was ended by {signal.Signals(-code).name}; its log: {service.log_file}"

@@ -57,7 +57,7 @@ class Display:
 
     @contextmanager
     def stage(self, what: str) -> Iterator[Tell]:
-        """Within, ``what`` is being waited for: told with its time while it lasts, or in one line where it begins."""
+        """Within, ``what`` is being waited for: shown with its time while it lasts, or in one line at its start."""
         began, detail = time.monotonic(), ""
 
         def tell(text: str) -> None:

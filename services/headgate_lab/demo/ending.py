@@ -38,11 +38,11 @@ def await_drained(
     check: Callable[[], None],
     seconds_max: float = DRAIN_SECONDS_MAX,
 ) -> float:
-    """Wait until everything that stopped writers have written has been applied; how many seconds that took.
+    """Wait until everything that stopped writers have written has been applied; return how many seconds that took.
 
-    A last row per table is written; once it stands in the target, every change of its table before it has been
-    applied, and the topics' ends are behind the last commit: the feed's checkpoint must pass them too.
-    Raises WatchError, and what ``check`` raises.
+    Writes a last row per table. Once it is in the target, every earlier change of its table has been applied, and the
+    topics' ends are behind the last commit: the feed's checkpoint must pass them too. Raises WatchError, and what
+    ``check`` raises.
     """
     began = time.monotonic()
     with postgres_client(source_dsn) as source:

@@ -1,4 +1,4 @@
-"""What the demo does to its services while everybody writes, and how long the others take to make up for it.
+"""What the demo does to its services while all writers write, and how long the other services take to make up for it.
 
 A take-over is measured from the signal to the record that proves it: for an agent, all its tables replicating under
 other sessions; for the owner, another one announced and the first decision of its term. What the faults must not cause
@@ -24,7 +24,7 @@ TAKEOVER_SECONDS_MAX: Final = 300.0
 """Far beyond the goals: past this something does not work at all."""
 
 FREEZE_LEASES: Final = 3.0
-"""How long an agent stays frozen, in leases: past its own, and past that of whoever looks after it."""
+"""How long an agent stays frozen, in leases: past its own, and past that of the process that looks after it."""
 
 FREEZE_SEARCH_SECONDS_MAX: Final = 3.0
 """All attempts together take less than a lease, and half of that time the service runs."""
@@ -81,9 +81,9 @@ class Faults:
         self._explained_terms = 1
 
     def await_services(self, tell: Say) -> None:
-        """Wait until every agent can be given tables, and an owner decides. Raises ServiceError, which names the cause.
+        """Wait until every agent can be assigned tables, and an owner decides. Raises ServiceError, naming the cause.
 
-        ``tell`` is told about once a second who is how far.
+        ``tell`` receives the progress of each service about once a second.
 
         Two coordinators that start at the same moment both find no owner and both campaign; the later one fences the
         earlier. That is how an owner is found, not how one is lost, so losses of terms count from here.
@@ -219,9 +219,9 @@ class Faults:
         return lost + [f"{name} ended by itself" for name in self._services.ended_by_themselves()]
 
     def _freeze_with_locks(self, service: ServiceProcess, tables: set[str]) -> tuple[float, set[str]]:
-        """Freeze a service, inside a sink transaction if a few attempts will do; when, and in which tables.
+        """Freeze a service, inside a sink transaction if a few attempts are enough; return when, and in which tables.
 
-        That is the worst moment: what it has locked stays locked until somebody ends its session.
+        That is the worst moment: what it has locked stays locked until another client ends its session.
         """
         with postgres_client(self._target_dsn) as target:
             deadline = time.monotonic() + FREEZE_SEARCH_SECONDS_MAX

@@ -39,7 +39,7 @@ Key = tuple[object, ...]
 
 
 class LoadError(Exception):
-    """A writer could not write: says which and why."""
+    """A writer could not write; the message contains which and why."""
 
 
 class Operation(StrEnum):
@@ -79,7 +79,7 @@ def fill(connection: Connection, seed: int) -> dict[str, list[Key]]:
 def write_markers(connection: Connection, seed: int) -> dict[str, Row]:
     """Insert one last row per table in one transaction; its key per table's name.
 
-    Whoever has applied a table's marker has applied every change of that table before it.
+    A sink that has applied a table's marker has applied every earlier change of that table.
     """
     random = Random(f"{seed}/markers")  # noqa: S311
     markers: dict[str, Row] = {}
@@ -92,7 +92,7 @@ def write_markers(connection: Connection, seed: int) -> dict[str, Row]:
 
 
 class Writer:
-    """Changes its own rows at ``rate`` operations per second until told to stop. ``failure`` says why it died."""
+    """Changes its own rows at ``rate`` operations per second until stopped. ``failure`` is the reason why it died."""
 
     def __init__(self, dsn: str, *, seed: int, number: int, writers: int, rate: float) -> None:
         self.name = f"shop-writer-{number}"
@@ -112,7 +112,7 @@ class Writer:
         self._live[table].extend(keys)
 
     def use(self, altered: Table) -> None:
-        """Write the columns that a table has now; any thread may say so."""
+        """Write the columns that a table has now. May be called from any thread."""
         self._tables = tuple(altered if table.name == altered.name else table for table in self._tables)
 
     def start(self) -> None:
@@ -192,8 +192,8 @@ class Writer:
     def _change_key(self, connection: Connection, table: Table, live: list[Key]) -> None:
         """Debezium sends a key change as a delete and a create, without large values that have not changed.
 
-        Nobody behind it can know such a value (the row with it was deleted first), so it is set again here; a table
-        whose keys change needs REPLICA IDENTITY FULL otherwise.
+        No consumer can know such a value (the row with it was deleted first), so it is set again here; otherwise a
+        table whose keys change needs REPLICA IDENTITY FULL.
         """
         place = self._random.randrange(len(live))
         row = self._new_row(table)

@@ -1,10 +1,10 @@
-"""Nothing that a command has started outlives it, not even when it is killed with SIGKILL and cannot clean up.
+"""No process that a command has started outlives it, even if it is killed with SIGKILL and cannot clean up.
 
-Every service gets a mark in its environment, which whatever it starts inherits. A small process beside us, in a session
-of its own, waits on a pipe that only we hold; when the operating system closes it before we have said goodbye, it kills
-every process that carries the mark. A parent-death signal would not do: it is sent when the *thread* that started the
-child ends, it is not inherited by Spark's JVM and its workers, and those may be frozen, so that no pipe of
-their own tells them anything. SIGKILL ends the frozen too.
+Every service gets a mark in its environment, which all processes that it starts inherit. A small guard process, in a
+session of its own, waits on a pipe that only the command holds. If the operating system closes the pipe before the
+command has sent its goodbye, the guard kills every process that carries the mark. A parent-death signal would not do:
+it is sent when the *thread* that started the child ends, it is not inherited by Spark's JVM and its workers, and those
+may be frozen, so that a pipe of their own does not wake them. SIGKILL ends frozen processes too.
 """
 
 import os
@@ -43,9 +43,9 @@ def marked() -> dict[str, str]:
 
 @contextmanager
 def no_orphans() -> Iterator[int]:
-    """Within, our sudden death ends all that carries our mark; gives the guard's process id.
+    """Within, our sudden death ends all processes that carry our mark; gives the guard's process id.
 
-    Afterwards everything is somebody else's affair: end it before.
+    Afterwards nothing guards them: end them before.
     """
     command = [sys.executable, "-m", "headgate_lab.demo.orphans", _TOKEN]
     guard = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True, cwd="/")
@@ -53,7 +53,7 @@ def no_orphans() -> Iterator[int]:
         yield guard.pid
     finally:
         try:
-            # The guard may have been killed; then there is nobody to say it to.
+            # The guard may have been killed; then the message has no receiver.
             with suppress(BrokenPipeError):
                 guard.communicate(GOODBYE, timeout=scaled_seconds(GOODBYE_SECONDS_MAX))
         except subprocess.TimeoutExpired:  # it has nothing left to do

@@ -1,7 +1,8 @@
 """How long nothing became visible in a table because of a fault, by the audit's own clock in the target.
 
-A take-over is told by the log; this is what a reader of the table notices: the longest gap between two changes of a
-table of which some part lies between the fault and its end. It includes the new holder's way from claim to first batch.
+The log shows a take-over; this module shows what a reader of the table notices: the longest gap between two changes of
+a table that lies at least partly between the fault and its end. It includes the new holder's way from claim to first
+batch.
 """
 
 from collections.abc import Iterable

@@ -45,7 +45,7 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 class ServiceError(Exception):
-    """A service that ended or hangs: says which, how, and the last lines of its log."""
+    """A service that ended or hangs; the message contains which, how, and the last lines of its log."""
 
 
 class Fate(StrEnum):
@@ -91,7 +91,7 @@ class ServiceProcess:
 
     @property
     def kind(self) -> str:
-        """Its name without its number: ``agent``, say."""
+        """Its name without its number, for example ``agent``."""
         return self.name.rpartition("-")[0] or self.name
 
     @property
@@ -116,8 +116,8 @@ class ServiceProcess:
     def tree(self) -> list[psutil.Process]:
         """Every living process of the service, the service itself first.
 
-        Once it was collected its number may be given to somebody else, even to a thread; that of its session not
-        before the last of its members has ended.
+        Once the service was collected its number may be reused, even for a thread; the number of its session not before
+        the last of its members has ended.
         """
         if self._is_gone:
             return []
@@ -140,10 +140,10 @@ class ServiceProcess:
         self._signal_tree(signal.SIGSTOP)
 
     def thaw(self, head_start_seconds: float = 0.0) -> None:
-        """SIGCONT a frozen tree; it goes on in the middle of whatever it was doing.
+        """SIGCONT a frozen tree; it continues in the middle of whatever it was doing.
 
-        What is under the service wakes up first and has a head start: nobody promises the service itself that it is
-        the first to run again and to find out that its time is over.
+        The children of the service wake up first and have a head start: nothing guarantees the service itself that it
+        is the first to run again and to find out that its time is over.
         """
         self.fate = Fate.THAWED
         if head_start_seconds > 0:
@@ -234,10 +234,11 @@ def terminated_as_interrupt() -> Iterator[list[int]]:
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Within, Ctrl-C and SIGTERM are only noted, and raise KeyboardInterrupt at the end.
+    """Within, Ctrl-C and SIGTERM are only recorded, and raise KeyboardInterrupt at the end.
 
-    Between a process's start and the moment when somebody is answerable for it, an interrupt would leave it behind.
-    Signals interrupt the main thread only: on others there is nothing to defer, and who waits for them waits first.
+    Between a process's start and the moment when other code is responsible for it, an interrupt would leave it behind.
+    Signals interrupt the main thread only: other threads have nothing to defer, and a thread that waits for them waits
+    first.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

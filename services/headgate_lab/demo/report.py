@@ -15,7 +15,7 @@ from headgate_lab.demo.stack import FEED
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One figure as every bench gives it. ``goal`` None where there is none; ``must`` says it decides over success."""
+    """One figure as every bench gives it. ``goal`` is None if it has none; ``must``: whether success depends on it."""
 
     value: float
     unit: str

@@ -3,8 +3,8 @@
 Composite keys, keys beyond ASCII, NULLs, decimals with their scale, timestamps with zone, a secondary unique key, a
 large text that most updates leave alone (PostgreSQL keeps it outside the row, so its change events do not carry it),
 and columns that are called like parts of the event envelope. Every row has a ``version``, drawn by a trigger in the
-source from one sequence: it grows with every change of a row, through deletes and re-creations too, which is what lets
-the audit (``audit.py``) say that a change was applied twice, or late.
+source from one sequence: it grows with every change of a row, through deletes and re-creations too, which lets the
+audit (``audit.py``) detect that a change was applied twice, or late.
 """
 
 import uuid
@@ -55,7 +55,7 @@ class Table(msgspec.Struct, frozen=True):
 
     @property
     def full_name(self) -> str:
-        """Name with schema, as feeds and sinks say it."""
+        """Name with schema, as feeds and sinks write it."""
         return f"{SCHEMA}.{self.name}"
 
     @property

@@ -36,7 +36,7 @@ LEASE_SECONDS: Final = 5.0
 """Headgate's default."""
 
 SHUTDOWN_SECONDS: Final = 6.0
-"""All agents are stopped at once, so there is nobody to whom tables could be moved before."""
+"""All agents are stopped at once, so no agent is left that tables could be moved to before."""
 
 SPARK_MEMORY: Final = "512m"
 """Three agents, a broker and two databases fit beside each other in 6 GB; the demo's batches are small."""
@@ -226,7 +226,7 @@ def _password_file(name: str) -> str:
 
 
 def run_command(settings: Mapping[str, str], *arguments: str, accepted: Collection[int] = (0,)) -> dict[str, object]:
-    """Run a ``headgate … -o json`` command; its answer. Raises ServiceError with what it said.
+    """Run a ``headgate … -o json`` command; return its answer. Raises ServiceError with the command's output.
 
     ``accepted`` are the exit codes with which it gives an answer.
     """

@@ -34,7 +34,7 @@ DATABASE: Final = "shop"
 ARTIFACTS: Final[tuple[ArtifactSet, ...]] = ("kafka", "debezium-postgres", "spark-kafka")
 
 Stage = Callable[[str], AbstractContextManager[Callable[[str], None]]]
-"""Tells that something is begun; what it gives takes how far that is (display.py)."""
+"""Shows that a stage has started; the callable that it gives reports the progress (display.py)."""
 
 
 class Stack(msgspec.Struct, frozen=True):

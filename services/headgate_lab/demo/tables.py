@@ -1,4 +1,4 @@
-"""Where the feed's tables stand, read off the control topics: who holds each, whether it replicates, rows and lag."""
+"""The state of the feed's tables, read off the control topics: who holds each, whether it replicates, rows and lag."""
 
 import time
 from collections import Counter
@@ -12,7 +12,7 @@ from headgate_lab.demo.stack import FEED
 
 
 class TableView(msgspec.Struct, frozen=True):
-    """One table as the log knows it. ``rows`` applied under the present assignment; None what nobody has said."""
+    """One table as the log knows it. ``rows`` applied under the present assignment; None for what was not reported."""
 
     span: str
     state: str

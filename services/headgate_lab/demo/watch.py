@@ -1,4 +1,4 @@
-"""What the control topics say, as it happens: the demo knows nothing of its services but what any reader can know.
+"""What the control topics contain, as it happens: the demo knows of its services only what any reader can know.
 
 One thread reads every partition of every control topic and keeps the current record of each key (the same code shows
 ``headgate topic``), and when certain things were first seen: a new owner, its first decision, a session, its end. Times
@@ -41,7 +41,7 @@ Check = Callable[[], None]
 
 
 class WatchError(Exception):
-    """The control topics cannot be read, or do not say in time what must come: says what was waited for."""
+    """The control topics cannot be read, or an expected record is missing in time; the message contains which."""
 
 
 class OwnerTerm(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Death(msgspec.Struct, frozen=True):
 
 
 class Chronicle:
-    """What was read so far, and when: fed record by record, so that it can be told any story in a test."""
+    """What was read so far, and when: fed record by record, so that a test can feed it any story."""
 
     def __init__(self) -> None:
         self.snapshot = Snapshot()
@@ -80,7 +80,7 @@ class Chronicle:
         self._rows: dict[tuple[ProgressKey, Epoch], int] = {}
 
     def rows_applied(self) -> int:
-        """Rows that agents say they have applied, over all assignments so far."""
+        """Rows that agents have reported as applied, over all assignments so far."""
         return sum(self._rows.values())
 
     def is_ready(self, agent: str) -> bool:
@@ -127,7 +127,7 @@ class Chronicle:
             self.terms.append(OwnerTerm(announced.owner_id, owner_rev, now))
 
     def _take_decision(self, owner_rev: int, now: float) -> None:
-        # There is no order between topics: a decision may be read before the announcement of its term.
+        # Topics are not ordered among each other: a decision may be read before the announcement of its term.
         self.decided_at.setdefault(owner_rev, now)
 
 
@@ -154,7 +154,7 @@ class Watch:
         self._thread.join(JOIN_SECONDS_MAX)
 
     def rows_applied(self) -> int:
-        """Rows that agents say they have applied, over all assignments so far."""
+        """Rows that agents have reported as applied, over all assignments so far."""
         with self.condition:
             return self.seen.rows_applied()
 

@@ -122,7 +122,7 @@ def shown(up: Evaluation, plan: Plan) -> list[str]:
 
 
 def left_behind(plan: Plan) -> list[str]:
-    """What is said at the end."""
+    """The message shown at the end."""
     databases = plan.databases
     return [
         f"The same command continues from {plan.folder}. To remove everything instead, run it with --remove, or type",

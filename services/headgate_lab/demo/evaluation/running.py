@@ -52,7 +52,7 @@ _CREATED_SECONDS_MAX: Final = 60.0
 """For a broker that runs to create topics."""
 
 _TOPIC_SETTINGS: Final = {"cleanup.policy": "delete", "retention.ms": "-1"}
-"""Changes stay until the folder is removed: an evaluation may stand still for weeks."""
+"""Changes stay until the folder is removed: an evaluation may pause for weeks."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     feeds: tuple[str, ...]
 
     def gone(self) -> list[str]:
-        """What has ended without which nothing goes on."""
+        """What has ended of the parts that the evaluation cannot continue without."""
         if self.kafka.alive():
             return []
         return [f"the Kafka broker, with Kafka Connect in its process, has ended; its log is {self.kafka.log_file}"]
