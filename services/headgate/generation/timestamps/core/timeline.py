@@ -27,7 +27,7 @@ _US_PER_MS: Final = 1_000
 
 
 class GenerationError(ValueError):
-    """A write that has no stream, or a generation that cannot follow; the message contains why and what to do."""
+    """A write that has no stream, or a generation that cannot follow; the message explains why and what to do."""
 
 
 class WriteTooNewError(GenerationError):
