@@ -79,7 +79,7 @@ logger = logging.getLogger("headgate.kafka")
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether it is news: fencing is not, since owners succeed each other so, and the fenced role logs it (role.py)."""
+    """Whether it is news. Fencing is not: owners succeed each other so, and the fenced role logs it once (role.py)."""
     return _FENCED.search(record.getMessage()) is None
 
 

@@ -59,7 +59,7 @@ ItemT = TypeVar("ItemT")
 
 
 class ReaderStoppedError(LogError):
-    """The client delivers no more of a partition. LastingReader replaces the client, and never raises this error."""
+    """The client delivers no more of a partition. LastingReader replaces it; no other code sees this error."""
 
 
 class PartitionError(LogError):

@@ -73,7 +73,7 @@ class Garbage(msgspec.Struct, frozen=True):
 
 
 class LogError(Exception):
-    """The log cannot do what was asked now; the message contains what, where and what to do.
+    """The log cannot do what was asked now; the message explains what, where and what to do.
 
     ``code`` is the error's stable name, for operators and for code that maps errors to exit codes.
     """
