@@ -113,8 +113,7 @@ def _changed(table: SinkTable, told: Seen) -> dict[str, list[str]]:
 def _hidden(table: SinkTable, told: Seen) -> list[str]:
     """Columns with defaults, unless one of them was NULL, which proves that the converter writes NULLs as they are.
 
-    Events without a schema do not contain which columns have defaults. The sink's table does, if it is like the
-    source's.
+    Events without a schema do not show which columns have defaults. The sink's table does, if it is like the source's.
     """
     if told.connector is None or told.connector == MAXWELL:
         return []

@@ -51,7 +51,7 @@ def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[Span
     present = present_topics(connection)
     known = {plan.topic: plan for plan in wholes(spans)}
     replaced = _replaced(connection, known)
-    is_fixed = spec.source.change_log is None  # streams of a change log define themselves what follows what
+    is_fixed = spec.source.change_log is None  # streams of a change log define their own order
     grown = [
         f"{topic} has {present[topic]} partitions, the feed started with {len(plan.start)}"
         for topic, plan in sorted(known.items())
