@@ -39,7 +39,7 @@ Key = tuple[object, ...]
 
 
 class LoadError(Exception):
-    """A writer could not write; the message contains which and why."""
+    """A writer could not write; the message names it and the reason."""
 
 
 class Operation(StrEnum):

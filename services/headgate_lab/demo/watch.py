@@ -41,7 +41,7 @@ Check = Callable[[], None]
 
 
 class WatchError(Exception):
-    """The control topics cannot be read, or an expected record is missing in time; the message contains which."""
+    """The control topics cannot be read, or lack an expected record too long; the message names it."""
 
 
 class OwnerTerm(msgspec.Struct, frozen=True):
