@@ -1,4 +1,4 @@
-"""Whose fault a lost lease is: of a fault that touched its holder, or nobody's, and then it is a bug."""
+"""Why a lease was lost: by a fault that touched its holder, or by none, and then it is a bug."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -28,15 +28,15 @@ class Blame:
         self._touches: list[_Touch] = []
 
     def begin(self, names: Iterable[str], now: float, *, holds_up: bool = False) -> _Touch:
-        """From now on these may lose their leases. ``holds_up``: what they have to say comes when it is over."""
+        """From now on these may lose their leases. ``holds_up``: their records arrive only when the fault is over."""
         self._touches.append(_Touch(frozenset(names), now, holds_up))
         return self._touches[-1]
 
     def explains(self, name: str, heard_at: float, lost_at: float) -> bool:
         """Whether a fault touched ``name`` when its lease ran out, a lease after it was last heard, or shortly before.
 
-        ``lost_at`` is when the loss was written down. That may be much later: whoever is to write it may first have to
-        find a broker, and win an election.
+        ``lost_at`` is when the loss was written down. That may be much later: the coordinator that must write it may
+        first have to find a broker, and win an election.
         """
         ran_out_at = min(lost_at, heard_at + self.lease_seconds)
         return any(
@@ -48,7 +48,7 @@ class Blame:
     def explains_fall(self, name: str, heard_at: float) -> bool:
         """Whether ``name`` fell silent when what a fault had held up of another coordinator came through.
 
-        That may be its campaign: ``init`` fences whoever owns the shard by then, and Kafka cannot know that it is old.
+        That may be its campaign: ``init`` fences the current owner of the shard, and Kafka cannot know that it is old.
         """
         return any(
             touch.holds_up

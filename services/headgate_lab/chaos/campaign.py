@@ -24,7 +24,7 @@ from headgate_lab.demo.tables import all_replicate
 from headgate_lab.demo.watch import Chronicle, WatchError
 
 QUIET_SECONDS: Final = 2.0
-"""Between two rounds, once all tables replicate: without faults for a moment nobody could say what one has cost."""
+"""Between two rounds, once all tables replicate: without a moment free of faults the cost of one cannot be measured."""
 
 TAKEOVER_SECONDS_MAX: Final = 300.0
 """Far beyond the goals, which the report shows: past this something does not work at all, however busy the machine."""
@@ -128,7 +128,7 @@ class _Campaign:
         self._pause(QUIET_SECONDS)
 
     def _meet(self, point: CrashPoint, doom: Doom) -> None:
-        """One cell of the matrix, with nothing else going on."""
+        """Run one cell of the matrix, with no other fault under way."""
         try:
             wound = strike_at(self._world, point, doom, self._random)
         except TimeoutError as error:
@@ -138,7 +138,7 @@ class _Campaign:
         self._pause(QUIET_SECONDS)
 
     def _suffer(self, wound: Wound, struck_at: float) -> Suffered:
-        """From the strike to the healing, measured by what the log says in between."""
+        """From the strike to the healing, measured by the records on the log in between."""
         tables = f", which ran {', '.join(sorted(wound.tables))}" if wound.tables else ""
         self._display.say(f"{wound.name}: {wound.victim}{tables}")
         touch = self._blame.begin(wound.touched, struck_at, holds_up=wound.holds_up)

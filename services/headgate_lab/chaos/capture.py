@@ -53,7 +53,7 @@ SELECT "table", key::text, row::text FROM taken ORDER BY id
 
 
 class CaptureError(Exception):
-    """Changes of the source cannot be read or written to Kafka: says why."""
+    """Changes of the source cannot be read or written to Kafka; the message explains why."""
 
 
 def install_outbox(source: Connection) -> None:
@@ -95,7 +95,7 @@ def _as_debezium(kind: str, value: Composed) -> Composed:
 
 
 class Capture:
-    """The thread that empties the outbox. ``failure`` says why it died."""
+    """The thread that empties the outbox. ``failure`` is the reason why it died."""
 
     def __init__(self, source_dsn: str, bootstrap: str) -> None:
         self.failure: Exception | None = None
@@ -119,7 +119,7 @@ class Capture:
             raise CaptureError(f"changes do not reach Kafka any more: {self.failure}") from self.failure
 
     def drain(self) -> None:
-        """Stop when the outbox is empty; whoever calls has stopped the writers. Idempotent. Raises CaptureError."""
+        """Stop when the outbox is empty; the caller has stopped the writers. Idempotent. Raises CaptureError."""
         self._stopping.set()
         self._thread.join(scaled_seconds(JOIN_SECONDS_MAX))
         if self._thread.is_alive():

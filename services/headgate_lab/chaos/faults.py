@@ -1,7 +1,7 @@
-"""The faults of a campaign: what each does to whom, whom it touches, when it is over, and how it is made good again.
+"""The faults of a campaign: what each does, which services it touches, when it is over, and how it is repaired.
 
-A fault touches the services that may lose a lease by it. What it does not touch must come through: a slow network, a
-database that restarts, a worker that dies are nobody's reason to lose a session.
+A fault touches the services that may lose a lease by it. The others must come through: a slow network, a database that
+restarts, or a worker that dies is not a reason to lose a session.
 """
 
 import time
@@ -34,7 +34,7 @@ from headgate_lab.demo.watch import Chronicle, WatchError
 EVERYBODY: Final = "everybody"
 
 FREEZE_LEASES: Final = 2.0
-"""Past one's own lease, and past that of whoever looks after it; longer still where others have not taken over yet."""
+"""Past one's own lease, and past that of the process that looks after it; longer if others have not taken over yet."""
 
 STALL_LEASES: Final = 1.5
 """For what costs no lease: long enough that a lease lost by it shows."""
@@ -81,10 +81,10 @@ class FaultKind(StrEnum):
 class Wound(msgspec.Struct, frozen=True, kw_only=True):
     """A fault under way. ``victim`` is a service or server, ``touched`` the services that may lose their lease by it.
 
-    ``over`` says of the log whether others have taken over (None: there is nobody to take over), ``heal`` makes good
-    what was done, at the earliest ``hold_seconds`` after the strike (None: those struck do so themselves).
-    ``recovered`` asks the target whether those struck have recovered from it (None: the log shows it). ``tables``
-    are those that the victim ran. ``holds_up``: a campaign of the victim's may come late and depose a living owner.
+    ``over`` checks on the log whether others have taken over (None: no service can take over), ``heal`` repairs what
+    was done, at the earliest ``hold_seconds`` after the strike (None: those struck do so themselves). ``recovered``
+    asks the target whether those struck have recovered from it (None: the log shows it). ``tables`` are those that the
+    victim ran. ``holds_up``: a campaign of the victim's may come late and depose a living owner.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Wound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def strike(world: World, kind: FaultKind, random: Random, busy: set[str]) -> Wound | None:
-    """Do it, now, to somebody who is not ``busy`` with another fault; None if there is nobody to do it to."""
+    """Strike a victim that is not ``busy`` with another fault, now; None if there is none."""
     struck = _STRIKES[kind](world, random, busy)
     if struck is not None:
         busy.add(struck.victim)
@@ -324,7 +324,7 @@ def _database_failed_over(world: World, _random: Random, busy: set[str]) -> Woun
 def _password_rotated(world: World, _random: Random, busy: set[str]) -> Wound | None:
     target = world.target
     if Server.DATABASE in busy or not _within_a_while(lambda: target.sessions() > 0):
-        return None  # without a session nobody would notice
+        return None  # without a session the fault would have no effect
     password = target.rotate_password()
 
     def all_ended() -> bool:

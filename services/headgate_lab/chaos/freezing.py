@@ -33,7 +33,7 @@ class FreezingSink(Protocol):
         ...
 
     def freeze(self) -> None:
-        """Answer nobody from now on, and keep every connection."""
+        """Answer no client from now on, and keep every connection."""
         ...
 
     def thaw(self) -> None:
@@ -85,7 +85,7 @@ class _ProxiedPostgres:
 
 
 class _StoppedMariadb:
-    """Its process stands still (SIGSTOP). The kernel accepts connections and acknowledges packets for it."""
+    """Its process is stopped (SIGSTOP). The kernel accepts connections and acknowledges packets for it."""
 
     def __init__(self, server: EmbeddedMariadb, tables: Sequence[str]) -> None:
         self._server = server
@@ -95,7 +95,7 @@ class _StoppedMariadb:
             self._execute(f"CREATE TABLE {DATABASE}.{table} (id bigint PRIMARY KEY)")
 
     def count(self, table: str) -> int:
-        ((count,),) = self._execute(f"SELECT COUNT(*) FROM {DATABASE}.`{table}`")  # noqa: S608 - a name of ours
+        ((count,),) = self._execute(f"SELECT COUNT(*) FROM {DATABASE}.`{table}`")  # noqa: S608 - our own name
         return int(count)
 
     def freeze(self) -> None:

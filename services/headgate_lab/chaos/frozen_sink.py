@@ -1,7 +1,7 @@
 """``headgate chaos --frozen-sink``: what a sink that stops answering costs a healthy feed on the same agent.
 
 One agent runs a feed with many tables, whose sink freezes (chaos/freezing.py), and a feed with one table in another
-database server. Every change of the healthy feed says when it was sent, and its row when it was written.
+database server. Every change of the healthy feed records when it was sent, and its row when it was written.
 """
 
 import threading
@@ -61,9 +61,9 @@ _HEALTHY: Final = "healthy"
 class FrozenSinkReport(msgspec.Struct, frozen=True, kw_only=True):
     """How late changes of the healthy feed were, in ms, before and while the other sink was frozen.
 
-    ``named_after_seconds``: how long it took until the first table of the frozen sink said for which server it waits;
-    ``said_after_seconds``: until each of them said that it does not answer. ``missing`` counts changes of both feeds
-    that were not at their sinks in the end.
+    ``named_after_seconds``: how long it took until the first table of the frozen sink named the server that it waits
+    for; ``said_after_seconds``: until each of them reported that it does not answer. ``missing`` counts changes of both
+    feeds that were not at their sinks in the end.
     """
 
     before_ms: tuple[float, ...]
@@ -89,7 +89,7 @@ class FrozenSinkReport(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def holds(self) -> bool:
-        """Whether nothing is missing, nothing is left over, and the frozen sink's tables said why. Times are goals."""
+        """Whether nothing is missing or left over, and the frozen sink's tables reported why. Times are goals."""
         musts = all(figure.value == figure.goal for figure in self.figures().values() if figure.must)
         is_told = self.named_after_seconds is not None and self.said_after_seconds is not None
         return musts and is_told and bool(self.before_ms) and bool(self.during_ms)
@@ -175,7 +175,7 @@ def run_frozen_sink(
 
 
 class _Load:
-    """Changes of both feeds until it is stopped: ``sent`` says when each of the healthy feed's was, by its id."""
+    """Changes of both feeds until it is stopped: ``sent`` is when each of the healthy feed's was sent, by its id."""
 
     def __init__(self, bootstrap: str) -> None:
         self.sent: dict[int, float] = {}
@@ -248,7 +248,7 @@ def _create_topics(bootstrap: str) -> None:
 def _create_feed(services: Services, folder: Path, name: str, tables: tuple[str, ...], sink: Mapping[str, str]) -> None:
     spec: Mapping[str, Any] = {
         "feed": name,
-        "batch_interval_seconds": 0,  # or a batch may rest for a second, which is no pause
+        "batch_interval_seconds": 0,  # otherwise a batch may rest for a second, which is not a pause
         "source": {"topics": [_topic(table) for table in tables], "format": "debezium-json"},
         "sink": dict(sink),
     }
@@ -271,9 +271,9 @@ def _await(what: str, services: Services, is_so: Callable[[], bool]) -> None:
 
 
 def _await_explained(services: Services, until: float) -> tuple[float | None, float | None]:
-    """After how many seconds a table of the frozen sink names it, and all say that it does not answer.
+    """After how many seconds a table of the frozen sink names it, and all report that it does not answer.
 
-    None for what is not so by ``until``.
+    None for what has not happened by ``until``.
     """
     began, named = time.time(), None
     while time.time() < until:

@@ -1,10 +1,9 @@
 """Stored functions and views that are called like MariaDB's own, in the databases that sessions of Headgate use.
 
 MariaDB has no search path. A name without its database means a built-in function, or a table of the session's database.
-Only where a space stands before the parenthesis of a function that the parser knows, as in ``COUNT (x)``, the session's
-database is asked first. So there is a function for each built-in one, and a view for each table of
-``information_schema``. Whoever runs one of them takes a number of a sequence, which no rollback takes back, and gets an
-error.
+Only if a space precedes the parenthesis of a function that the parser knows, as in ``COUNT (x)``, the session's
+database is asked first. So each built-in function gets a function of its name, and each table of ``information_schema``
+a view. A session that runs one of them takes a number of a sequence, which no rollback takes back, and gets an error.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ HOSTILE_DATABASE: Final = "a_trap"
 
 Execute = Callable[[str], Sequence[Sequence[Any]]]
 
-# Where there is a binary log, a function must say that it is deterministic.
+# If the server has a binary log, a function must declare that it is deterministic.
 _BODY: Final = f"""
 DETERMINISTIC MODIFIES SQL DATA
 BEGIN
@@ -28,7 +27,7 @@ _RELATIONS: Final = "SELECT table_name FROM information_schema.tables WHERE tabl
 
 
 def plant(execute: Execute, databases: Sequence[str]) -> int:
-    """Make them in these databases, as root; everybody may run them. How many there are."""
+    """Create them in these databases, as root; all users may run them. Returns their number."""
     execute(f"CREATE DATABASE {HOSTILE_DATABASE}")
     execute(f"CREATE SEQUENCE {HOSTILE_DATABASE}.sprung NOCACHE")
     execute(f"CREATE FUNCTION {HOSTILE_DATABASE}.spring() RETURNS bigint {_BODY}")
@@ -45,5 +44,5 @@ def plant(execute: Execute, databases: Sequence[str]) -> int:
 
 def is_sprung(execute: Execute) -> bool:
     """Whether any of them has been run."""
-    ((following,),) = execute(f"SELECT next_not_cached_value FROM {HOSTILE_DATABASE}.sprung")  # noqa: S608 - a constant of ours
+    ((following,),) = execute(f"SELECT next_not_cached_value FROM {HOSTILE_DATABASE}.sprung")  # noqa: S608 - a constant
     return int(following) > 1

@@ -1,8 +1,8 @@
 """A schema in which everything of PostgreSQL's own is shadowed, first on every user's search path.
 
-For each function, operator, type, view and table of ``pg_catalog`` it holds one of the same name and arguments. Whoever
-runs one of them draws a number from a sequence, which no rollback takes back, and gets an error. So a session that
-relies on its search path is found, whichever of its statements does.
+For each function, operator, type, view and table of ``pg_catalog`` it holds one of the same name and arguments. A
+session that runs one of them draws a number from a sequence, which no rollback takes back, and gets an error. So a
+session that relies on its search path is found, whichever of its statements does.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,8 @@ HOSTILE_SCHEMA: Final = "a_trap"
 
 Execute = Callable[[str], Sequence[tuple[Any, ...]]]
 
-# What a language of ours cannot take or give (internal, cstring, "any", …) is left out: it is not called by statements.
+# Functions whose types PL/pgSQL cannot take or return (internal, cstring, "any", …) are left out: statements do not
+# call them.
 _PLANT: Final = f"""
 CREATE SCHEMA {HOSTILE_SCHEMA};
 GRANT USAGE ON SCHEMA {HOSTILE_SCHEMA} TO PUBLIC;
@@ -72,13 +73,13 @@ BEGIN
     END;
   END LOOP;
 END $plant$
-"""  # noqa: S608 - constants of ours
+"""  # noqa: S608 - constants
 
 
 _PLANTED: Final = f"""
 SELECT (SELECT count(*) FROM pg_proc WHERE pronamespace = '{HOSTILE_SCHEMA}'::regnamespace)
      + (SELECT count(*) FROM pg_class WHERE relnamespace = '{HOSTILE_SCHEMA}'::regnamespace AND relkind = 'v')
-"""  # noqa: S608 - a constant of ours
+"""  # noqa: S608 - a constant
 
 
 def plant(execute: Execute) -> int:
@@ -97,5 +98,5 @@ def put_first(role: str) -> str:
 
 def is_sprung(execute: Execute) -> bool:
     """Whether anything in the schema has been run."""
-    ((sprung,),) = execute(f"SELECT is_called FROM {HOSTILE_SCHEMA}.sprung")  # noqa: S608 - a constant of ours
+    ((sprung,),) = execute(f"SELECT is_called FROM {HOSTILE_SCHEMA}.sprung")  # noqa: S608 - a constant
     return bool(sprung)

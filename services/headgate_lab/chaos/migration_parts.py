@@ -42,7 +42,7 @@ class ChangedDatabase(ABC):
 
     @abstractmethod
     def capture(self, worker: ConnectWorker, bootstrap: str) -> None:
-        """Begin to capture the tables of all rounds, or go on where a killed connector was."""
+        """Start to capture the tables of all rounds, or continue where a killed connector was."""
 
     def run(self, schema: str, *statements: str) -> list[tuple[Any, ...]]:
         """Statements with that default schema; the rows of the last one."""

@@ -1,8 +1,8 @@
 """Every named point of the commit path, under every death and under an overtaking, in running agents.
 
-Somebody is made to stand still at the point (``config/crash_points.py``): the agent itself where it claims or reports,
-a Python worker where it writes. Then it is killed, or what it works for is, or the whole agent stands still until
-others have claimed its tables and written them, and it wakes up in the middle of what it was doing.
+A process is stopped at the point (``config/crash_points.py``): the agent itself where it claims or reports, a Python
+worker where it writes. Then it is killed, or what it works for is, or the whole agent is stopped until others have
+claimed its tables and written them, and it wakes up in the middle of what it was doing.
 """
 
 import os
@@ -33,19 +33,19 @@ MOVE_SECONDS: Final = "30"
 
 CLAIMS: Final = (CrashPoint.BEFORE_CLAIM, CrashPoint.AFTER_CLAIM)
 NOT_MET: Final = frozenset({CrashPoint.ALTERED})
-"""Points that nobody comes to: the feed's tables are created by hand, and no column is added."""
+"""Points that no process reaches: the feed's tables are created by hand, and no column is added."""
 OF_WORKERS: Final = (CrashPoint.ROWS_SENT, CrashPoint.BEFORE_COMMIT, CrashPoint.COMMITTED)
 
 
 class Doom(StrEnum):
-    """What becomes of who stands at a point."""
+    """What happens to the process at a point."""
 
     WORKER_KILLED = "worker_killed"
     JVM_KILLED = "jvm_killed"
-    """Its Spark is killed, then it goes on: a worker without a master, a driver without workers."""
+    """Its Spark is killed, then it continues: a worker without a master, a driver without workers."""
     AGENT_KILLED = "agent_killed"
     OVERTAKEN = "overtaken"
-    """The whole agent stands still until others have claimed and written, then goes on."""
+    """The whole agent is stopped until others have claimed and written, then continues."""
 
 
 def all_cells() -> Iterator[tuple[CrashPoint, Doom]]:
@@ -57,9 +57,10 @@ def all_cells() -> Iterator[tuple[CrashPoint, Doom]]:
 
 
 def strike_at(world: World, point: CrashPoint, doom: Doom, random: Random) -> Wound:
-    """Make an agent, or a worker of it, stand still at ``point``, and let ``doom`` come over it.
+    """Stop an agent, or a worker of it, at ``point``, and let ``doom`` happen to it.
 
-    Raises TimeoutError when nobody comes to the point, though tables are written, and moved where it takes a claim.
+    Raises TimeoutError if no process reaches the point, though tables are written, and moved if the point needs a
+    claim.
     """
     agent, tables = _victim(world, random, by_move=point in CLAIMS)
     world.points[agent].arm(point)
@@ -77,7 +78,7 @@ def strike_at(world: World, point: CrashPoint, doom: Doom, random: Random) -> Wo
         case Doom.JVM_KILLED:
             spark = jvm_of(service)
             if spark is not None:
-                # Not waited for: where the agent itself stands still, nobody collects its exit status.
+                # Not waited for: if the agent itself is stopped, its exit status is not collected.
                 with suppress(psutil.NoSuchProcess):
                     spark.kill()
             with suppress(ProcessLookupError):
@@ -112,7 +113,7 @@ def _unnoticed(name: str, agent: str, tables: frozenset[str]) -> Wound:
 
 
 def _victim(world: World, random: Random, *, by_move: bool) -> tuple[str, frozenset[str]]:
-    """Who is to come to the point, and with which tables: the busiest, or whoever a table is moved to."""
+    """The agent that should reach the point, and its tables: the busiest, or the agent that a table is moved to."""
     with world.watch.condition:
         roles = holders(world.watch.seen.snapshot)
         busiest = busiest_agent(world.watch.seen.snapshot)
@@ -125,7 +126,7 @@ def _victim(world: World, random: Random, *, by_move: bool) -> tuple[str, frozen
 
 
 def _move(world: World, table: str, agent: str) -> None:
-    """Ask for it and do not wait: the agent that would finish it stands still."""
+    """Ask for it and do not wait: the agent that would finish it is stopped."""
 
     def ask() -> None:
         with suppress(ServiceError):  # what becomes of the move is what the campaign makes of it

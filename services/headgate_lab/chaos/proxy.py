@@ -1,9 +1,9 @@
 """A TCP proxy per client and server, so that one client's way to one server can be cut, silenced, deafened or slowed.
 
-Network namespaces would do the same for whole processes, but need root and leave interfaces behind when we are killed;
-a proxy works wherever the tests do, and can lose just the answers, which is how a commit happens without anybody being
-told. What goes through is not looked at. How a client comes to its own proxy: Kafka's are told the proxy's port by a
-listener of their own (``EmbeddedKafka.further_listeners``), those of a database as ``targets`` say.
+Network namespaces would do the same for whole processes, but need root and leave interfaces behind when the run is
+killed. A proxy works wherever the tests do, and can lose just the answers, so that a commit happens without the client
+knowing. It does not inspect what goes through. How a client reaches its own proxy: Kafka's get the proxy's port from a
+listener of their own (``EmbeddedKafka.further_listeners``), those of a database as ``targets`` describe.
 
 All proxies share one thread with an event loop.
 """
@@ -38,11 +38,11 @@ class Link(StrEnum):
 
     OPEN = "open"
     CUT = "cut"
-    """Connections are reset, new ones too: a process or a switch is gone, and everybody knows."""
+    """Connections are reset, new ones too: a process or a switch is gone, and all its peers know."""
     SILENT = "silent"
-    """Nothing goes through and nobody is told: a cable was pulled. What was under way arrives when it is mended."""
+    """Nothing goes through, without an error: a cable was pulled. What was under way arrives when it is mended."""
     DEAF = "deaf"
-    """What the client says arrives, the answers are lost. When it is mended, those connections are reset."""
+    """What the client sends arrives, the answers are lost. When it is mended, those connections are reset."""
     SLOW = "slow"
 
 
@@ -95,7 +95,7 @@ class Proxy:
                 asyncio.create_task(self._pump(from_client, to_server, to_client, answers=False)),
                 asyncio.create_task(self._pump(from_server, to_client, to_client, answers=True)),
             ]
-            # One end closed is both closed: nobody here half-closes a connection in order.
+            # One end closed is both closed: no client or server here half-closes a connection in order.
             _, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in pending:
                 task.cancel()
@@ -124,7 +124,7 @@ class Proxy:
                 writer.write(data)
                 await writer.drain()
             while self.link is Link.SILENT:
-                await self._moved.wait()  # a silent link does not tell that the other end has gone
+                await self._moved.wait()  # a silent link does not show that the other end has gone
         except OSError:
             return  # reset by either end: the other pump is ended with this one
 

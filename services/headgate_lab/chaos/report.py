@@ -34,7 +34,7 @@ class Suffered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything found; times in seconds. ``missed``: faults that were drawn and struck nobody."""
+    """Everything found; times in seconds. ``missed``: faults that were drawn and struck no victim."""
 
     sink: str
     seed: int

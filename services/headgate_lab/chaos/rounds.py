@@ -1,4 +1,4 @@
-"""Which faults strike together, round after round, until each one that was drawn has struck somebody."""
+"""Which faults strike together, round after round, until each one that was drawn has struck a victim."""
 
 from collections.abc import Callable, Iterator
 from random import Random
@@ -14,8 +14,8 @@ SHORT_ROUNDS: Final[tuple[tuple[FaultKind, ...], ...]] = (
     (FaultKind.PASSWORD_ROTATED,),
 )
 """One of each main sort, for a test of two minutes: agent and owner dead at once; an agent frozen past every lease
-while another one is cut off in the middle of its words, so that the third has every table; the broker restarted, alone,
-because it is a reason for everybody to lose a lease."""
+while another one is cut off in the middle of its messages, so that the third has every table; the broker restarted,
+alone, because every service may lose a lease by it."""
 
 AT_ONCE_WEIGHTS: Final = (6, 3, 1)
 """How often one, two or three faults strike at once."""

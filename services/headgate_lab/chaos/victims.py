@@ -1,4 +1,4 @@
-"""Whom a fault strikes: agents, their processes, the owner; and how the log tells that others have taken over."""
+"""Whom a fault strikes: agents, their processes, the owner; and how the log shows that others have taken over."""
 
 import time
 from collections.abc import Callable

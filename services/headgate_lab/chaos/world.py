@@ -1,7 +1,7 @@
 """What a campaign runs on: a broker, two databases, two coordinators, three agents, and a proxy for each one's way out.
 
 Every service reaches the broker and the target through proxies of its own. The broker has a listener per service, which
-tells it the proxy's port; how a service comes to its way to the target, ``targets`` say.
+announces the proxy's port; ``targets`` describe how a service reaches the target.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -85,7 +85,7 @@ class World(msgspec.Struct, frozen=True):
     scratch: Scratch
 
     def check(self) -> None:
-        """Raise what says that the run is pointless: a service, a writer or the capture has ended by itself."""
+        """Raise the error that makes the run pointless: a service, a writer or the capture has ended by itself."""
         self.services.check()
         self.load.check()
         self.capture.check()

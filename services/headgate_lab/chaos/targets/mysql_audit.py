@@ -1,17 +1,17 @@
 """The audit of every change in a MariaDB: triggers, and the server's own record of the order of commits.
 
-What is asked of the record is in ``demo.audit``; three things are other than in PostgreSQL.
+``demo.audit`` defines what the record is checked for. Three things differ from PostgreSQL.
 
-*The order of commits.* A trigger here runs with its statement, not at the commit, so what it numbers is in the order
-of the writing: a holder frozen in a transaction, which commits behind its successor's claim, would seem to come first.
-So ``audit.entries`` is a table with transaction-precise history: in ``mysql.transaction_registry`` the server itself
-notes when each transaction that wrote to it was committed, and as which.
+*The order of commits.* A trigger here runs with its statement, not at the commit, so it numbers entries in the order of
+the writing: a holder frozen in a transaction, which commits behind its successor's claim, would seem to come first. So
+``audit.entries`` is a table with transaction-precise history: in ``mysql.transaction_registry`` the server itself
+records when each transaction that wrote to it was committed, and as which.
 
-*Who writes.* A session has no name in this protocol. It says whom it works for by what it writes into the row that it
-locks (docs/adr/0011); the trigger on that table keeps these words in a variable of the session, where they stay, as an
-application name would, until the session says something else. Who never said anything is unlabelled.
+*Who writes.* A session has no name in this protocol. It identifies its assignment by what it writes into the row that
+it locks (docs/adr/0011). The trigger on that table keeps this text in a variable of the session, where it stays, as an
+application name would, until the session writes another. A session that never wrote one is unlabelled.
 
-*When the triggers come to be.* There are none on DDL, so the bookkeeping is made beforehand, by the sink's own code.
+*When the triggers are created.* MariaDB has none on DDL, so the sink's own code creates the bookkeeping beforehand.
 """
 
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ WHERE e.operation IN ('INSERT', 'UPDATE', 'DELETE') ORDER BY r.commit_id
 
 
 class AuditError(Exception):
-    """The record is not what the audit needs: says how."""
+    """The record is not what the audit needs; the message explains the difference."""
 
 
 def install_audit(target: "Connection[Cursor]") -> None:
@@ -113,7 +113,7 @@ def read_entries(target: "Connection[Cursor]") -> Iterator[Entry]:
 
 
 def read_standing(target: "Connection[Cursor]") -> Iterator[tuple[str, Key, int]]:
-    """(table, key, version) of every row that stands now."""
+    """(table, key, version) of every row that exists now."""
     for table in TABLES:
         query = f"SELECT {_key(table)}, {quoted(VERSION)} FROM {quoted(SCHEMA, table.name)}"  # noqa: S608 - names of our own
         for key, version in _stream(target, query):
