@@ -182,7 +182,7 @@ def test_two_processes_share_a_topic_and_one_is_killed_amid_a_switch(
     found: list[ReadChange] = []
     with closing(ChangeReader(log, SET, "r")) as reader:
         eventually(lambda: one.is_ready() and two.is_ready(), "both are ready")
-        eventually(lambda: all("partition begun" in each.said for each in (one, two)), "both have partitions")
+        eventually(lambda: all("partition started" in each.said for each in (one, two)), "both have partitions")
         source.start()
         try:
             read_until(reader, found, lambda: 500)
@@ -191,7 +191,7 @@ def test_two_processes_share_a_topic_and_one_is_killed_amid_a_switch(
             read_until(reader, found, lambda: 1_000)
             one = ingest("one-again", SET, "--topic", topic)
             assert operator.resize(3).status is OutcomeStatus.DONE
-            eventually(lambda: one.is_ready() and "partition begun" in one.said, "it has partitions again")
+            eventually(lambda: one.is_ready() and "partition started" in one.said, "it has partitions again")
             two.kill()
             assert operator.resize(16).status is OutcomeStatus.DONE
             so_far = source.count

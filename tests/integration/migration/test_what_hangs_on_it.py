@@ -102,7 +102,7 @@ HANGING = {
         "policy seen on table public.others would still refer to the old table",
     ),
     "column of its row type": ("CREATE TABLE kept (row items)", "table public.kept would still refer to the old table"),
-    "view": ("CREATE VIEW shown AS SELECT id FROM items", "view public.shown would go on to show the old table"),
+    "view": ("CREATE VIEW shown AS SELECT id FROM items", "view public.shown would still show the old table"),
     "rule": ("CREATE RULE never AS ON DELETE TO items DO INSTEAD NOTHING", "rule never would stay with the old table"),
     "policy": ("CREATE POLICY mine ON items USING (true)", "policy mine would stay with the old table"),
 }

@@ -88,7 +88,7 @@ def test_advice_on_a_failed_table_says_resume_only_where_resume_helps() -> None:
     assert advice().endswith("`headgate feed resume shop` tries again at once")
     world.run("request pause p1 shop")
     world.run("status a1 shop/t1 failed error=sink_unavailable:away")
-    assert advice().endswith("; it is tried again"), "it is only to be sealed: the feed is to stand still"
+    assert advice().endswith("; it is retried"), "it is only to be sealed: the feed is to stand still"
 
 
 class RealAgent:

@@ -123,6 +123,6 @@ def test_no_failure_while_closing_counts_as_sealed(code: str) -> None:
     assert (phase(failed.record), failed.record.sealed, failed.record.failures) == (Phase.ORPHANED, False, 2)
 
 
-def test_a_role_for_nobody_is_an_error() -> None:
-    with pytest.raises(UnknownTransitionError, match="to nobody"):
+def test_a_role_without_a_target_is_an_error() -> None:
+    with pytest.raises(UnknownTransitionError, match="without a target"):
         apply(record(Phase.ABSENT), Signal.ADD, replace(cause(), target=None))

@@ -182,7 +182,7 @@ def test_a_way_back_that_is_open() -> None:
         ({"left": ()}, "is gone"),
         ({"built": "other"}, "was truncated, replaced or rebuilt"),
         ({"now": msgspec.structs.replace(NOW, definition="another")}, "has been altered since"),
-        ({"seen": FeedSeen.FAILED}, "stands still.*value out of range.*feed resume"),
+        ({"seen": FeedSeen.FAILED}, "is blocked.*value out of range.*feed resume"),
         ({"seen": FeedSeen.ABSENT}, "not on the topic any more"),
     ],
 )

@@ -180,7 +180,7 @@ def apply(record: SpanDispatched, signal: Signal, cause: Cause, action: Action |
 
 def _give(cause: Cause, to: tuple[str, str] | None) -> Assignment:
     if to is None:
-        raise UnknownTransitionError("a role was to be given, but to nobody: the scheduler must name a target")
+        raise UnknownTransitionError("a role was to be assigned without a target: the scheduler must name a target")
     return Assignment(agent=to[0], session=to[1], epoch=cause.issue())
 
 

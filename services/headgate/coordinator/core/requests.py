@@ -147,7 +147,7 @@ def _resume(draft: Draft, request: str, requested: OperationRequested) -> None:
         draft.term.retry_due.put(key)
     supersede(draft, feed, request)
     change_wish(draft, requested.feed, feed, WantedState.RUNNING, request)
-    draft.settle(request, OutcomeStatus.DONE, f"running; {len(failed)} failed tables are tried again now")
+    draft.settle(request, OutcomeStatus.DONE, f"running; {len(failed)} failed tables are retried now")
     return None
 
 

@@ -29,8 +29,8 @@ _REFUSED_CODE: Final = "sink_refused"
 _OF_THE_SINK: Final = (_REFUSED_CODE, "sink_unavailable")
 """Errors about the sink's state, not about any change: they pass, or a person corrects them at the database."""
 
-_NOT_RETRIED: Final = "not tried again by itself: remove the cause, then headgate feed resume"
-_RETRIED_SLOWLY: Final = "tried again once a minute, by another agent first"
+_NOT_RETRIED: Final = "not retried by itself: remove the cause, then headgate feed resume"
+_RETRIED_SLOWLY: Final = "retried once a minute, by another agent first"
 
 
 class Pace(Enum):

@@ -51,7 +51,7 @@ def _propose(view: View) -> tuple[Move, ...]:
 
 BASIC: Final = Scheduler(
     name="basic",
-    summary="a table that nobody has goes to the agent that has fewest",
+    summary="a table without an agent goes to the agent that has fewest",
     asked=Asked.NEEDED,
     propose=_propose,
 )

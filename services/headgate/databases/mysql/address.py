@@ -87,7 +87,7 @@ def parse_address(dsn: str, given_in: Options = SINK) -> MysqlAddress:
         parts = urlsplit(dsn)
         port = parts.port
     except ValueError as error:
-        raise DatabaseRefusedError(f"{where} is no {_FORM}: {error}") from error
+        raise DatabaseRefusedError(f"{where} is not of the form {_FORM}: {error}") from error
     if parts.scheme not in _SCHEMES or not parts.hostname or not parts.username:
         raise DatabaseRefusedError(f"{where} is not of the form {_FORM}")
     if parts.fragment or "/" in parts.path.strip("/"):

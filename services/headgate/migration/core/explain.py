@@ -160,7 +160,7 @@ _HOLDS: Final[Mapping[Wait, tuple[HoldKind, str, str]]] = {
     ),
     Wait.RETRY: (
         HoldKind.LOCK,
-        "{record.message}; it is tried again in {retry_seconds:.0f} s",
+        "{record.message}; it is retried in {retry_seconds:.0f} s",
         "end the sessions that hold the table, or `headgate migration force-cutover {name}`",
     ),
 }
@@ -214,7 +214,7 @@ def _behind(before: list[str], kind: HoldKind, since_ms: int) -> Hold:
 def _throttle(name: str, record: MigrationRecorded, kind: HoldKind) -> Hold:
     reason = throttled_by(record)
     if kind is HoldKind.THROTTLE and record.stage == AWAITING_LOCK:
-        advice = "end the session that holds the table; it is tried again by itself"
+        advice = "end the session that holds the table; it is retried by itself"
         return Hold(HoldKind.LOCK, record.throttled_ms, reason, advice)
     return Hold(kind, record.throttled_ms, reason, advice_on(reason, name))
 

@@ -395,7 +395,7 @@ def _end_cancelled(record: MigrationRecorded, cause: Cause) -> MigrationRecorded
 
 def _settle(record: MigrationRecorded, cause: Cause) -> MigrationRecorded:
     if record.ending is None:
-        raise UnknownTransitionError(f"a stop was confirmed that nobody intended, of {record}")
+        raise UnknownTransitionError(f"a stop was confirmed that no record intends, of {record}")
     closed = _close(record, record.ending, cause)
     return replace(closed, is_ready_to_complete=False, artifacts=cause.artifacts)
 

@@ -193,7 +193,7 @@ def finish(draft: Draft, effect: ResolveFeed | ResolveStart, result: Any) -> Non
         return
     match effect, result:
         case _, EffectFailed():
-            reason = f"under way, but: {result.reason}; tried again every {EFFECT_RETRY_SECONDS:.0f} s"
+            reason = f"under way, but: {result.reason}; retried every {EFFECT_RETRY_SECONDS:.0f} s"
             draft.settle(effect.request, OutcomeStatus.ACCEPTED, reason)
             draft.set_timer("resolve", effect.request, EFFECT_RETRY_SECONDS)
         case _, FeedRefused():
@@ -205,7 +205,7 @@ def finish(draft: Draft, effect: ResolveFeed | ResolveStart, result: Any) -> Non
         case ResolveStart(), StartResolved():
             _rewind(draft, effect, result)
         case _:
-            raise TypeError(f"{type(result).__name__} is no answer to {type(effect).__name__}")
+            raise TypeError(f"{type(result).__name__} is not an answer to {type(effect).__name__}")
 
 
 def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int) -> None:

@@ -48,7 +48,7 @@ WARNINGS_MAX: Final = 20
 
 _WAY_OUT: Final = (
     "changes of a key may be in two partitions now, and their order is lost; let the source write to a new topic with "
-    "as many partitions as wanted, remove this feed, copy the table afresh and make a feed again"
+    "as many partitions as wanted, remove this feed, copy the table again, and create the feed again"
 )
 
 
@@ -138,7 +138,7 @@ def finish(draft: Draft, effect: DiscoverTables, result: Any) -> None:
                 notice = f"the source could not be checked: {reason}"
                 _join(draft, name, feed, TablesDiscovered(notices=(notice,)))
             case _:
-                raise TypeError(f"{type(result).__name__} is no answer to {type(effect).__name__}")
+                raise TypeError(f"{type(result).__name__} is not an answer to {type(effect).__name__}")
     watch(draft, name, feed)
 
 

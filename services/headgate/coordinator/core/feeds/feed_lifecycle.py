@@ -86,7 +86,7 @@ def finish_effect(draft: Draft, effect: Any, result: Any) -> None:
         case ForgetFeed(), FeedForgotten():
             _delete(draft, effect)
         case _:
-            raise TypeError(f"{type(result).__name__} is no answer to {type(effect).__name__}")
+            raise TypeError(f"{type(result).__name__} is not an answer to {type(effect).__name__}")
 
 
 def retry_forget(draft: Draft, name: str) -> None:

@@ -44,7 +44,7 @@ def expire_prepare(draft: Draft, key: SpanKey) -> None:
 def expire_starts(draft: Draft, _subject: object) -> None:
     """Fail primaries that have had their time and do not replicate."""
     for key, wait in _overdue(draft, "start", draft.term.starting, START_SECONDS_MAX):
-        text = f"{wait.role.agent} has not begun to write within {START_SECONDS_MAX:.0f} s, without an error"
+        text = f"{wait.role.agent} has not started to write within {START_SECONDS_MAX:.0f} s, without an error"
         _give_up(draft, key, wait, START_CODE, text)
 
 

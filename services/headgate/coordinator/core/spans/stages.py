@@ -124,7 +124,7 @@ def _of_start(role: Assignment, doing: TaskState | None, last_error: str | None)
         detail = f"assigned, waiting for the agent's first report{before}"
         return Standing(Stage.SCHEDULING, role.agent, detail, advice)
     if last_error:
-        detail = f"it is being tried again; {role.agent} reports {doing}{before}"
+        detail = f"it is being retried; {role.agent} reports {doing}{before}"
         code = error_code_of(last_error)
         return Standing(code.stage, role.agent, detail, code.advice)
     if doing is TaskState.PREPARING:
@@ -152,7 +152,7 @@ def _of_unassigned(state: CoordinatorState, key: SpanKey, record: SpanDispatched
         code = error_code_of(record.last_error)
         detail = f"failed {_times(record.failures)}; {record.last_error}"
         is_closed = record.state is ReplicationState.REMOVING
-        again = "it is tried again" if is_closed else f"`headgate feed resume {key.feed}` tries again at once"
+        again = "it is retried" if is_closed else f"`headgate feed resume {key.feed}` tries again at once"
         return Standing(code.stage, None, detail, f"{code.advice}; {again}")
     if (missing := _missing(state)) is not None:
         return missing

@@ -149,7 +149,7 @@ def check(draft: Draft, outcome: GenerationOutcomeKey, record: SetRecorded) -> N
 
 def note_failure(draft: Draft, effect: CreateLog | GrowLog | DeleteLog | LookAtLog, reason: str) -> None:
     """Report once to the waiting requests why an effect failed; it is retried."""
-    said = f"it failed and is tried again: {reason}"
+    said = f"it failed and is retried: {reason}"
     for kind in _ASKED_BY[type(effect)]:
         for outcome, _ in waiting_of(draft, effect.set, kind):
             known = draft.outcome(outcome)

@@ -340,7 +340,7 @@ class IngestService:
     def _begin(self, at: tuple[str, int], source: _Source, look: WriterLook) -> None:
         self._reader.assign({Partition(*at): look.position + 1})
         source.is_read = True
-        self._say.info("partition begun", topic=at[0], partition=at[1], after=look.position)
+        self._say.info("partition started", topic=at[0], partition=at[1], after=look.position)
 
     def _take(self, message: Any) -> None:
         at = (message.topic(), message.partition())
@@ -393,7 +393,7 @@ class IngestService:
         counted = {topic: TopicFigures(behind=0) for topic in self._topics}
         for at, source in sorted(self._sources.items()):
             if source.writer is None or not source.is_read or source.waits_for:
-                waiting[at] = source.waits_for or "its writer has not begun"
+                waiting[at] = source.waits_for or "its writer has not started"
             self._count(counted[at[0]], at, source)
         for topic, now in counted.items():
             figures = self._metrics.topics[topic]

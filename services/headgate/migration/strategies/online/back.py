@@ -93,7 +93,7 @@ class OnlineBack:
         match self._feeds.seen(record):
             case FeedSeen.FAILED:
                 raise RefusedError(
-                    f"{name}: the way back stands still, feed {feed} has failed: {record.error}. Make the change fit "
+                    f"{name}: the way back is blocked, feed {feed} has failed: {record.error}. Make the change fit "
                     f"the table before ({found.table}), `headgate feed resume {feed}`, and revert again; or {OPPOSITE}"
                 )
             case FeedSeen.ABSENT:

@@ -60,7 +60,7 @@ class FollowedRows:
 
     def _read(self, upto: Mapping[int, int], seconds: float) -> Iterator[list[Change]]:
         if self._is_closed:
-            raise DatabaseUnavailableError("the thread of the migration has ended: it is begun again")
+            raise DatabaseUnavailableError("the thread of the migration has ended: it is started again")
         return self._changes.read(upto, seconds)
 
     def _add(self, changes: Iterable[Change]) -> None:

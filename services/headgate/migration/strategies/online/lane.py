@@ -352,7 +352,7 @@ def check_partitions(marks: Marks, tail: TopicTail, seconds: float) -> None:
     now = tail.partitions(max(PARTITIONS_SECONDS_MIN, seconds))
     if now != marks.partitions:
         raise RefusedError(
-            f"the topic has {len(now)} partitions now, and had {len(marks.partitions)} when the copy was begun: the "
+            f"the topic has {len(now)} partitions now, and had {len(marks.partitions)} when the copy was started: the "
             "order of a row's changes is lost. Let the source write to a new topic, and submit the change again. The "
             "table is untouched"
         )

@@ -62,7 +62,7 @@ SELECT 'foreign key ' || conname || ' would stay with the old table: use strateg
 WHERE contype = 'f' AND (conrelid = %(oid)s OR confrelid = %(oid)s)
 UNION ALL SELECT 'trigger ' || tgname || ' would stay with the old table: drop it first' FROM pg_trigger
 WHERE tgrelid = %(oid)s AND NOT tgisinternal
-UNION ALL SELECT DISTINCT 'view ' || ev_class::regclass || ' would go on to show the old table: drop it first'
+UNION ALL SELECT DISTINCT 'view ' || ev_class::regclass || ' would still show the old table: drop it first'
 FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid WHERE d.refobjid = %(oid)s AND d.classid = 'pg_rewrite'::regclass
 AND r.ev_class <> %(oid)s
 UNION ALL SELECT 'rule ' || rulename || ' would stay with the old table: use strategy direct' FROM pg_rewrite
