@@ -4,8 +4,8 @@ What keeps a span exact whatever lane it is on: it is planned into a batch only 
 if nothing that its lane has delivered before lies at or beyond the sink's position. Then every row that the lane has
 dropped for it had been applied already.
 
-That rule is also what joins lanes. A joined lane starts beside the old ones at the positions of that moment, and takes
-the spans over one by one when they are between two batches; the old lanes, left without spans, end. Nobody pauses.
+Lanes are joined by the same rule. A joined lane starts beside the old ones at their current positions, and takes over
+the spans one by one when they are between two batches; the old lanes, left without spans, end. No span pauses.
 """
 
 import time
@@ -57,10 +57,10 @@ BUSY_SECONDS_MAX: Final = 1.0
 """How long a batch waits for a member that is just being claimed: left out, it would have to start again."""
 
 HANDOVER_SECONDS_MAX: Final = 1.0
-"""How long a joined lane's first batch waits for the old lanes' borders; held spans rest no longer than that."""
+"""How long a joined lane's first batch waits for the old lanes' borders; no held span waits longer."""
 
 PARK_SECONDS: Final = 1.0
-"""How often a warm lane looks where the sinks stand, to read along behind the present writers."""
+"""How often a warm lane reads the positions of the sinks, to read along behind the present writers."""
 
 BETWEEN: Final = frozenset({Phase.CLAIMED, Phase.WRITING, Phase.DRAINING})
 """Phases of spans of a batch that is over."""
@@ -153,7 +153,7 @@ class LaneBatchCoordinator:
         return self._lifecycle.silent_sinks.why(server_of_feed(lane.feed.spec))
 
     def _fail_silent(self, lane: Lane, members: Sequence[Span]) -> None:
-        """Members of a sink that does not answer are tried again by their claims, which hold no core."""
+        """Leave members whose sink does not answer to their claims, which retry and hold no core."""
         why = self._why_silent(lane)
         for span in members if why is not None else ():
             if span.phase is Phase.CLAIMED:
@@ -215,7 +215,7 @@ class LaneBatchCoordinator:
     # --- after a batch ------------------------------------------------------------------------------------------------
 
     def end_batch(self, lane: Lane, results: list[TaskResult] | None) -> bool:
-        """Adopt what became visible; a span with an error, or one nobody knows about, leaves the lane."""
+        """Adopt what became visible; a span with an error or an unknown result leaves the lane."""
         seen = _seen(results or ())
         found = merge_results(results or (), self._now_ms())
         merged = {result.id: self._heard(lane, result) for result in found}
@@ -249,7 +249,7 @@ class LaneBatchCoordinator:
         return msgspec.structs.replace(result, error=sinks.why(server) or result.error)
 
     def _lose(self, lane: Lane, spans: Sequence[Span]) -> None:
-        """Nobody knows what a batch has written: the sink does. A lane that was not told to end is over with it."""
+        """Handle a batch whose outcome only the sink knows. A lane that was not asked to end ends with it."""
         why = None if lane.stopping.is_set() or self._table.killed else lane.failure()
         members = tuple(lane.members)
         for member in members if why is not None else ():

@@ -6,7 +6,7 @@ from typing import Final
 OUT_OF_MEMORY: Final = "the Spark JVM ran out of memory: give it more (HEADGATE_SPARK__MEMORY); large rows need it"
 
 _JAVA_OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError"
-"""A task tells of it before its JVM ends, or instead."""
+"""A task reports it before its JVM ends, or instead."""
 
 _CAUSED_BY: Final = "Caused by: "
 _PYTHON_TRACEBACK: Final = "Traceback (most recent call last):"
@@ -21,7 +21,7 @@ LENGTH_MAX: Final = 900
 """Of all of it: Spark's messages may name every partition of a query. What errors of tables have room for."""
 
 CAUSES_MAX: Final = 5
-"""Of a chain, from its end: there it says what is wrong."""
+"""How many causes are kept, from the end of the chain, which describes what is wrong."""
 
 
 def cause_of(error: BaseException) -> str:

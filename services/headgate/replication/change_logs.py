@@ -1,8 +1,8 @@
 """The ranges of change logs that spans may apply, from the topic generation and the sink's positions.
 
-One thread looks ten times a second, so that a child's stream begins soon after its parents have ended though no batch
-comes. A lane looks for itself between a batch's end and its plan (``catch_up``): whatever is in the batch was written
-by somebody who had read of its stream, so it is on the topic by then.
+One thread checks ten times a second, so that a child's stream starts soon after its parents have ended even if no batch
+comes. A lane checks for itself between the end of a batch and the next plan (``catch_up``): whatever is in the batch
+was written by a client that had read of its stream, so the stream is on the topic by then.
 """
 
 import logging
@@ -48,7 +48,7 @@ NEIGHBOURS_SECONDS: Final = 0.5
 """How often the sink is asked where other parts of a table are, while one waits for them."""
 
 UNKNOWN: Final = sys.maxsize
-"""An offset that no span has been told of."""
+"""An offset that no span has received."""
 
 UNREAD: Final = -1
 """Of a partition of which the sink knows nothing yet."""
@@ -130,7 +130,7 @@ class ChangeLogFollower:
             )
 
     def catch_up(self, name: str) -> int:
-        """Read what stands on the topic by now, and tell the spans: up to which offset. UNKNOWN if that cannot be."""
+        """Read what is on the topic by now, inform the spans, and return the offset; UNKNOWN if that fails."""
         try:
             followed = self._follow(name)
             with followed.lock:
@@ -142,7 +142,7 @@ class ChangeLogFollower:
             return UNKNOWN
 
     def heard(self, span: Span, positions: Positions) -> None:
-        """Where the sink stands on partitions of other parts of the span's table."""
+        """Record the sink's positions on partitions of other parts of the span's table."""
         self._neighbours[span.id] = (FeedIncarnation.of_task(span.task), positions)
 
     def _follow(self, name: str) -> _Followed:
@@ -191,7 +191,7 @@ class ChangeLogFollower:
             except (LogError, MapError, ChangeLogUnavailableError) as error:
                 _log.warning("change logs cannot be followed for now: %s", error)
                 self._stop.wait(RETRY_SECONDS)
-            except Exception:  # noqa: BLE001 - a fault of ours must not end the thread that all spans need
+            except Exception:  # noqa: BLE001 - an internal error must not end the thread that all spans need
                 _log.exception("following change logs")
                 self._stop.wait(RETRY_SECONDS)
         for followed in self._followed.values():

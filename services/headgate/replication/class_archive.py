@@ -46,11 +46,11 @@ session.stop()
 java.stdin.close()  # Java ends as it does by itself, and writes the archive last
 sys.exit(java.wait())
 """
-"""A Spark with one job through Python workers, as at an agent's start. Arguments: Spark's properties. Nothing of ours
-is in it, so the image's build keeps what it has written while our sources change."""
+"""A Spark with one job through Python workers, as at an agent's start. Arguments: Spark's properties. It contains no
+source of Headgate, so the image's build keeps the archive while those sources change."""
 
 SAID_CHARACTERS: Final = 2000
-"""Of what Spark has said, in an error."""
+"""How much of Spark's output an error quotes."""
 
 WRITE_SECONDS_MAX: Final = 600.0
 """Twenty times what a start of Spark and its archive take on two idle cores. A JVM that takes longer hangs, as one did
@@ -58,7 +58,7 @@ for 14 minutes; a start of Spark does not need the archive."""
 
 
 class ClassArchiveError(Exception):
-    """The archive cannot be written: says why, and what to do."""
+    """The archive cannot be written; the text contains why, and what to do."""
 
 
 def ensure() -> Path | None:
@@ -138,7 +138,7 @@ def _run(properties: Mapping[str, str], said_file: Path) -> int | None:
 
 
 def main() -> None:
-    """Write it, and say where it is."""
+    """Write the archive and print its path."""
     path = ensure()
     if path is None:
         sys.exit(

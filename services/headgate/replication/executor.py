@@ -1,7 +1,7 @@
 """SparkExecutor: spans on lanes, each under its own claim, no failure of one affecting another.
 
-Calls say what is wanted to the machine of the span (agent/core/span), by the span table alone. The lifecycle calls
-source and sink for it; a control thread gives it the time, and the queries carry its rows.
+Calls pass the desired state to the machine of the span (agent/core/span), through the span table alone. The lifecycle
+calls source and sink for it; a control thread gives it the time, and the queries carry its rows.
 """
 
 import threading
@@ -129,7 +129,7 @@ class SparkExecutor:
         self._release()
 
     def close(self) -> None:
-        """Stop every lane in order, without sealing; Spark stays for whoever comes next."""
+        """Stop every lane in order, without sealing; Spark stays for the next user."""
         with self._table.changed:
             self._table.killed = True
             self._queries.signal_stop()

@@ -29,10 +29,10 @@ def feed_of(spec: str) -> FeedSpec:
 
 
 def server_of_feed(spec: str) -> str:
-    """The sink's server (sinks.registry.server_of); empty where the description or the address does not say one."""
+    """The sink's server (sinks.registry.server_of); empty if neither the description nor the address contains one."""
     try:
         return _server_of_feed(spec)
-    except (FeedSpecError, SinkRefusedError):  # whoever opens the sink says what is wrong
+    except (FeedSpecError, SinkRefusedError):  # the caller that opens the sink reports what is wrong
         return ""
 
 
@@ -128,7 +128,7 @@ class FeedParts:
 
     @cached_property
     def shared_name(self) -> str:
-        """The table under whose name events of a topic with several are set aside when they do not say their own."""
+        """The table under whose name events of a topic with several tables are set aside if they name none."""
         return next(iter(source_tables(self.spec)))
 
     @property

@@ -57,11 +57,11 @@ class Chunk(msgspec.Struct, frozen=True):
     marks: Sequence[int] | None = None
 
     def from_offset(self, start: int) -> "Chunk":
-        """What stands at ``start`` and behind it."""
+        """The rows from offset ``start`` on."""
         return self._part(slice(bisect_left(self.offsets, start), None))
 
     def before(self, stop: int) -> "Chunk":
-        """What stands below ``stop``."""
+        """The rows below offset ``stop``."""
         return self._part(slice(0, bisect_left(self.offsets, stop)))
 
     def _part(self, part: slice) -> "Chunk":
@@ -163,7 +163,7 @@ def _stretches(topics: pa.Array, partitions: Any) -> Iterator[tuple[str, int, in
 
 
 def _same_topic(topics: pa.Array, start: int, stop: int) -> Iterator[tuple[str, int, int]]:
-    # All rows of a partition stand together, so one whose first and last row are of one topic has no other between.
+    # A partition's rows are contiguous, so if its first and last row are of one topic, all rows between are too.
     if topics[start] == topics[stop - 1]:
         yield topics[start].as_py(), start, stop
         return

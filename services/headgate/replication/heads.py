@@ -1,7 +1,7 @@
 """Removes the schema that every value repeats in Spark's JVM, before rows are copied to a Python worker.
 
-A Debezium event with its schema is 2 kB, of which 300 bytes are the change. Workers tell the driver what values of a
-topic begin with, byte for byte, up to their payload (their head); from the next batch on Spark cuts that off:
+A Debezium event with its schema is 2 kB, of which 300 bytes are the change. Workers report to the driver what values of
+a topic begin with, byte for byte, up to their payload (their head); from the next batch on Spark cuts that off:
 
     whole values ──▶ task: heads met ──▶ driver ──▶ plan of the next batch and its ``select`` ──▶ payloads
 
@@ -25,7 +25,7 @@ TOPICS_MAX: Final = 1_024
 
 
 class KnownHeads:
-    """What workers have told, by topic."""
+    """The heads that workers have reported, by topic."""
 
     def __init__(self) -> None:
         self._known: dict[str, bytes] = {}
@@ -47,7 +47,7 @@ class KnownHeads:
 
 
 def without_heads(rows: DataFrame, heads: Sequence[tuple[str, bytes]]) -> DataFrame:
-    """``rows`` without ``heads`` where they begin with them, and one column more (frames.HEAD) that says which."""
+    """Cut ``heads`` off ``rows`` that begin with them, and add a column (frames.HEAD) with the head's index."""
     if not heads:
         return rows
     numbered = list(enumerate(heads, start=1))

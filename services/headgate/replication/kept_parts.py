@@ -22,7 +22,7 @@ EXPIRY_SECONDS: Final = 5.0
 
 
 class KeptParts:
-    """Lends parts to one user at a time, and closes those that nobody has used for ``seconds``. Thread-safe."""
+    """Lends parts to one user at a time, and closes those unused for ``seconds``. Thread-safe."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -67,7 +67,7 @@ class KeptParts:
         return any(now - since > self._seconds for since, _, _ in self._kept)
 
     def purge(self, now: float, live: Collection[FeedIncarnation] | None = None) -> None:
-        """Close parts that nobody has used for ``seconds``, and those of feeds that are not among ``live``."""
+        """Close parts unused for ``seconds``, and those of feeds that are not among ``live``."""
         with self._lock:
             old = [
                 kept

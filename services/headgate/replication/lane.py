@@ -43,7 +43,7 @@ IDLE_SECONDS: Final = 3.0
 full load too."""
 
 TOLD_SECONDS_MAX: Final = 5.0
-"""How long a lane that is to end waits for Spark to tell of its last batch, which takes milliseconds as a rule."""
+"""How long a lane that must end waits for Spark to report its last batch, which usually takes milliseconds."""
 
 TOLD_LOOK_SECONDS: Final = 0.02
 
@@ -60,7 +60,7 @@ REST_ROWS_MAX: Final = 16
 a batch each otherwise, and a batch costs the same however few they are."""
 
 REST_SETTLED_SECONDS: Final = 5.0
-"""So long after a span came or left a lane does not rest: a table that moves would stand still for it."""
+"""How long a lane does not rest after a span came or left: a table that moves would be held up."""
 
 ONE_TASK_PARTITIONS_MAX: Final = 5
 ONE_TASK_ROWS_MAX: Final = 64
@@ -81,7 +81,7 @@ class BatchCoordinator(Protocol):
         ...
 
     def end_batch(self, lane: "Lane", results: list[TaskResult] | None) -> bool:
-        """The batch is over; ``results`` None: nobody knows what it has written. False: it must be planned again."""
+        """End the batch; ``results`` None: its outcome is unknown. False: it must be planned again."""
         ...
 
     def is_silent(self, lane: "Lane") -> bool:
@@ -96,7 +96,7 @@ class Lane:
     are the spans it may write, ``taking_over`` those it has yet to take over from other lanes, ``served`` those of the
     batch under way, ``served_ends`` up to where each of them is given its rows in it. ``changed_at`` is when a span
     last came or left (monotonic seconds). All of these are changed under the span table's lock; ``members`` as the
-    spans' machine says (JoinLane, LeaveLane).
+    spans' machine requests (JoinLane, LeaveLane).
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class Lane:
         return "the query ended by itself" if error is None else cause_of(error)
 
     def read_progress(self) -> LaneProgress:
-        """What Spark says of its query so far; what it said before, when it does not answer."""
+        """The query's latest progress report, or the previous one if Spark does not respond."""
         with suppress(Py4JError, OSError), self._reading:
             if self._query is not None:
                 self.progress.read(self._query)
@@ -242,7 +242,7 @@ class Lane:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _await_progress(self) -> None:
-        """Until Spark has told of the last batch, whose rows nobody would count otherwise; not if the query is over."""
+        """Wait until Spark has reported the last batch, so that its rows are counted; not if the query is over."""
         deadline = time.monotonic() + TOLD_SECONDS_MAX
         while self.progress.batch < self._served_batch and self.failure() is None and time.monotonic() < deadline:
             self.read_progress()
@@ -295,7 +295,7 @@ class Lane:
                 if plan.works:
                     reach(CrashPoint.BEFORE_CHECKPOINT)
             except (PySparkException, Py4JError, OSError) as error:
-                self._broken = _why(error)  # the batch coordinator is to know why there is no answer
+                self._broken = _why(error)  # the batch coordinator reports why the answer is missing
                 raise
             finally:
                 is_over = self._batch_coordinator.end_batch(self, results)
@@ -339,6 +339,6 @@ def _why(error: Exception) -> str:
     if not isinstance(error, Py4JNetworkError | ConnectionError):
         try:
             return cause_of(error)
-        except (Py4JError, OSError) as gone:  # its text was the JVM's to tell
+        except (Py4JError, OSError) as gone:  # the text of the error was in the JVM
             return end_of_jvm(gone)
     return end_of_jvm(error)

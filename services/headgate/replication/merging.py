@@ -58,7 +58,7 @@ def _merged(results: Sequence[SpanResult]) -> SpanResult:
 
 
 def _worst(results: Sequence[SpanResult]) -> SpanResult:
-    """The one whose error is told: trying again does not help against it, or else that of the lowest partition."""
+    """The result whose error is reported: one that retrying does not help, or else that of the lowest partition."""
     failed = [result for result in results if result.error_code is not None]
     return min(failed, key=lambda result: (result.retryable, result.held), default=results[0])
 

@@ -19,7 +19,7 @@ POLL_SECONDS: Final = 0.1
 
 
 class _Batches:
-    """The query's micro-batches, on its own thread, until one of them says that it was the last."""
+    """The query's micro-batches, on its own thread, until one of them reports that it was the last."""
 
     def __init__(self, serve: Callable[[DataFrame], bool]) -> None:
         self.over = threading.Event()

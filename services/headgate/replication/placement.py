@@ -27,8 +27,8 @@ JOIN_SECONDS: Final = 5.0
 second of a core."""
 
 LOSSES_BORNE: Final = 1
-"""So often in a row spans whose lane was lost come together again (a worker was killed). After that they come in parts,
-until whoever cannot be read has a lane to itself."""
+"""How many times in a row spans whose lane was lost come together again (a worker was killed). After that they come in
+parts, until the span that cannot be read has a lane to itself."""
 
 PARTS: Final = 4
 PARTINGS_MAX: Final = 8

@@ -14,7 +14,7 @@ class LaneProgress(msgspec.Struct):
 
     ``step_ms`` is by Spark's names (triggerExecution, addBatch, latestOffset, walCommit, …), all batches together;
     ``behind_rows`` how many offsets the partition that was furthest behind had left after the latest one; ``None``
-    while Spark has not said, which is not the same as none.
+    while Spark has not reported it, which is not the same as 0.
     """
 
     batches: int = 0
@@ -33,15 +33,15 @@ class LaneProgress(msgspec.Struct):
 class ProgressReader:
     """Sums up the progress of one query. A listener would be called with each batch, and cost a dozen calls of it.
 
-    What Spark says as JSON names every partition three times; these few numbers are asked for one by one.
+    Spark's JSON report names every partition three times, so these few numbers are read one by one.
     """
 
     def __init__(self) -> None:
         self.total = LaneProgress()
         self.batch = -1
-        """The number of the latest batch that Spark has told of."""
+        """The number of the latest batch that Spark has reported."""
         self.rested_ms: dict[int, int] = {}
-        """How long the lane rested in batches that Spark has yet to tell of, which is no part of their steps."""
+        """How long the lane rested in batches that Spark has not reported yet, which is not part of their steps."""
         self._seen = ""
 
     def read(self, query: Any) -> None:
@@ -66,7 +66,7 @@ class ProgressReader:
 
 
 def most_behind(said: Iterable[int | None]) -> int | None:
-    """The most of what each query says; unknown as long as one has not said, or there is none."""
+    """The largest value of all queries; unknown if a query has not reported one, or without queries."""
     most = None
     for each in said:
         if each is None:

@@ -54,7 +54,7 @@ class DeadLetterWriter:
                 for each, original in zip(bad, originals, strict=True)
             ]
             name = f"{DEADLETTER}/{claim.identity.feed}/{claim.table}"
-            # A log writer each time: bad changes are rare, and an idle producer in every worker would be for ever.
+            # A log writer each time: bad changes are rare, and an idle producer in every worker would stay permanently.
             with closing(KafkaWriter(self._connection, box.cluster, self._codec, lambda _: None, name)) as log_writer:
                 log_writer.write([place(fact, shard) for fact in facts], WRITE_SECONDS_MAX)
         except LogError as error:

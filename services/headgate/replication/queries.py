@@ -253,7 +253,7 @@ class Queries:
                 self._ending.remove(lane)
                 self._ended.add(lane.progress.total)
             live = {other.feed for other in (*self.lanes.values(), *self._ending)}
-            # A span that is tried again has no lane until then. What its decoder remembers counts: how long
+            # A span that is retried has no lane until then. What its decoder remembers counts: how long
             # a schema has been unknown, for example.
             live |= {FeedIncarnation.of_task(span.task) for span in self._table.all() if _is_kept(span)}
         if lane.feed not in live:
@@ -270,7 +270,7 @@ class Queries:
             return {name: tuple(sorted(lane.members)) for name, lane in sorted(self.lanes.items())}
 
     def progress(self) -> LaneProgress:
-        """What Spark says of all queries so far, those that are over included."""
+        """The progress that Spark has reported of all queries so far, ended ones included."""
         with self._table.changed:
             total = msgspec.structs.replace(self._ended, step_ms=dict(self._ended.step_ms))
             running, ending = [*self.lanes.values()], [*self._ending]
@@ -296,7 +296,7 @@ def _is_kept(span: Span) -> bool:
 
 
 def _is_behind(span: Span, lane: Lane) -> bool:
-    """Whether the size of a poll slows it down. Before the lane's first batch is over, its backlog at the claim tells.
+    """Whether the size of a poll slows the span down. Before the lane's first batch is over, its claim's backlog decides.
 
     That batch may take minutes if polls are small.
     """

@@ -1,9 +1,9 @@
 """Copies a table's rows with a streaming query: ranges of its key go in, rows pass through Spark.
 
-Each micro-batch has as many numbers as tasks run at once (number_stream.py), and each number stands for one range of
-the batch. A first operator reads the range and gives its rows to Spark; a second one takes them and writes them in one
-transaction. Spark's own progress is never the truth: which ranges are copied is said by the tasks'
-answers, and the caller keeps it.
+Each micro-batch has as many numbers as tasks run at once (number_stream.py), and each number is one range of the batch.
+A first operator reads the range and gives its rows to Spark; a second one takes them and writes them in one
+transaction. Spark's own progress is never the truth: the tasks' answers report which ranges are copied, and the caller
+keeps that.
 """
 
 import functools
@@ -72,7 +72,7 @@ class RangeCopier:
         copied: Callable[[list[Chunk], int], None],
         stopping: threading.Event,
     ) -> None:
-        """See Copier. A Spark that does not come up, or is lost, is a DatabaseUnavailableError: it is tried again."""
+        """See Copier. Raises DatabaseUnavailableError, which is retried, if Spark does not start or is lost."""
         try:
             session = self._runtime.start()
         except SparkStartError as error:

@@ -1,6 +1,6 @@
 """Rows copied from a feed's source to its sink by a streaming query while nothing else writes the table.
 
-The span is claimed, and on no lane: its positions stand still. Spark's tasks read and write (row_transfer.py), each
+The span is claimed, and on no lane: its positions do not move. Spark's tasks read and write (row_transfer.py), each
 transaction checks epoch and positions as a batch does (sinks/row_copying.py). Everything the source has changed since
 those positions follows in the log and is applied over the copied rows (docs/adr/0110). A whole table is copied by
 ranges of its key, some at a time, and the sink keeps how far it is (docs/adr/0114).
@@ -59,7 +59,7 @@ RANGE_ROWS: Final = 10_000
 """Rows of the source in one range: a micro-batch costs some 0.2 s, and a range that is lost is copied again."""
 
 TURN_SECONDS: Final = 30.0
-"""How long ranges are copied before the table catches up with the log: it stands still until then. Ranges take about a
+"""How long ranges are copied before the table catches up with the log, which waits until then. Ranges take about a
 second, and the owner looks for another agent after START_SECONDS_MAX (coordinator/core/spans/waiting.py)."""
 
 ALIKE: Final = (
@@ -79,7 +79,7 @@ BITS_AS_TEXT: Final = {"postgresql": frozenset({"bit", "varbit"}), "mysql": froz
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """``rows`` is what a request names (records/row_copies.py), ``positions`` where the claimed span stands still.
+    """``rows`` is what a request names (records/row_copies.py), ``positions`` the positions of the claimed span.
 
     ``key``: the columns by which the sink finds rows. ``among``: what the feed calls the table among several of its
     topic; None where the topic has one.
@@ -102,7 +102,7 @@ class CopyReached(msgspec.Struct, frozen=True):
 
 
 class RowCopyError(Exception):
-    """The rows could not be copied. The message says why, and what to do. Of rows named by keys none was written.
+    """The rows could not be copied. The message contains why, and what to do. No row named by a key was written.
 
     ``may_pass``: the same copy may succeed later.
     """
@@ -123,8 +123,8 @@ class RowCopier:
     def copy(self, order: Order, said: Callable[[str], str | None], is_over: Callable[[], bool]) -> None:
         """Copy the rows whose keys the order names.
 
-        ``said``: topic → the source table that its events name. ``is_over``: asked now and then whether to give up.
-        Raises RowCopyError, and the SinkErrors that say something of the claim or the sink itself.
+        ``said``: topic → the source table that its events name. ``is_over``: polled to know whether to give up. Raises
+        RowCopyError, and the SinkErrors that concern the claim or the sink itself.
         """
         answers: list[TransferAnswer] = []
 

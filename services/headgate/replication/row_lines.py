@@ -41,7 +41,7 @@ def lines_batch(lines: Sequence[bytes]) -> pa.RecordBatch:
 
 
 def failed_batch(failure: Failure) -> pa.RecordBatch:
-    """Why there are no rows."""
+    """A batch that carries the failure in place of rows."""
     columns = [pa.array([None], pa.binary()), pa.array([msgspec.json.encode(failure)], pa.binary())]
     return pa.RecordBatch.from_arrays(columns, names=["line", "error"])
 

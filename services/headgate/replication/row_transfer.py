@@ -1,6 +1,6 @@
 """Rows from a source table to a sink, in Spark's tasks: one reads them, another writes them (docs/adr/0110, 0114).
 
-Lines are deletes and rows, in *portions*: each ends with a line that says how many they were, is written in one
+Lines are deletes and rows, in *portions*: each ends with a line that contains their number, is written in one
 transaction, and is bounded in size. What is missing must not be taken for rows that do not exist.
 """
 
@@ -272,11 +272,11 @@ def _mark(rows: object, upserts: int, deletes: int) -> CopyMark | None:
 
 
 def _portions_read(work: Transfer, lines: Iterable[bytes]) -> Iterator[tuple[CopiedRows, bool]]:
-    """What the lines of each transaction say, and whether it is the last one. Raises ReadFailedError."""
+    """The rows of each transaction, and whether it is the last one. Raises ReadFailedError."""
     upserts: list[Row] = []
     deletes: list[Row] = []
     for line in lines:
-        # Without types: MessagePack itself tells texts from bytes, which msgspec does not among the types of one value.
+        # Without types: MessagePack itself distinguishes texts from bytes; msgspec does not within a union of types.
         found = msgspec.msgpack.decode(line)
         if found[0] != "end":
             key, values = found

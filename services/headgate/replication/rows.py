@@ -29,7 +29,7 @@ class SnapshotAfterTargetError(Exception):
 
 
 class BadChange(msgspec.Struct, frozen=True):
-    """One change to set aside, and why; ``unreadable``: it does not say which of several tables it is of."""
+    """One change to set aside, and why; ``unreadable``: it does not name its table, which is one of several."""
 
     partition: int
     offset: int
@@ -57,7 +57,7 @@ class SpanRows:
     def __init__(self, work: SpanWork) -> None:
         self.work = work
         self.table = work.known_table
-        """The source's, as the sink has it or as the first event says."""
+        """The source's table, as the sink has it or as the first event describes it."""
         self.changes: list[Change] = []
         self.waiting_bytes = 0
         self._settled: dict[int, int] = {}
@@ -76,11 +76,11 @@ class SpanRows:
         self.wall_ns = 0
         self.error: tuple[str, str, bool] | None = None
         self.lacking: dict[str, str] = {}
-        """Columns that its error is the lack of at the sink, and what the event's schema says of them."""
+        """Columns that the sink lacks, which is the error, and how the event's schema describes them."""
         self.held: set[int] = set()
+        """Partitions that must not continue because of the error."""
         self.is_silent = False
-        """Its error is that the sink's server has given no answer."""
-        """Partitions that it keeps from going on."""
+        """Whether the error is that the sink's server has given no answer."""
         self.marks: list[Watermark] = []
         self.ended: set[int] = set()
         """Partitions of which nothing more is wanted: next comes the watermark of the target, or a change after it."""
@@ -132,7 +132,7 @@ class SpanRows:
         return is_one_of_several and not self.changes and not self.bad and self.error is None
 
     def poisoned(self, partition: int, text: str) -> None:
-        """What stands before the bad row is good: it is written, and the position then names the bad row."""
+        """Stop at a bad row: the rows before it are good and are written, and the position then names the bad row."""
         self.error = ("change_undecodable", text[:ERROR_LENGTH_MAX], False)
         self.held = {partition}
 
@@ -182,8 +182,8 @@ class SpanRows:
     def end_at(self, partition: int, target_ts: int | None, marks: list[Watermark]) -> int | None:
         """Take over a partition's watermarks; the offset of the first that reaches the target, where reading ends.
 
-        The position stays in front of that watermark, so that whoever takes the span next meets it again: the
-        evidence is in the log, and nowhere else.
+        The position stays in front of that watermark, so that the span's next agent meets it again: the evidence
+        is in the log, and nowhere else.
         """
         for mark in marks:
             self.marks.append(mark)

@@ -21,7 +21,7 @@ def too_many(rows: SpanRows, where: str) -> str:
 
 
 class TaskQuarantine:
-    """Of one task. ``shared_name`` says who keeps what may be any of several tables' change.
+    """Sets bad changes of one task aside. ``shared_name``: the table that keeps a change of any of several tables.
 
     ``hides``: topic → whether the feed excludes or masks columns of a table that it carries.
     """
@@ -45,8 +45,8 @@ class TaskQuarantine:
 
     def keep(self, rows: SpanRows, bad: Sequence[BadChange]) -> None:
         """Returns once all are safely on the deadletter topic. Raises what ``DeadLetterWriter.keep`` raises."""
-        # What does not say its table is the trouble of all of them, and is set aside once by each task that meets it,
-        # under one name everywhere, so that it is one on the deadletter topic.
+        # A change that does not name its table concerns all of them. Each task that meets it sets it aside once, under
+        # one name everywhere, so that it is one on the deadletter topic.
         fresh = [each for each in bad if not each.unreadable]
         topic = rows.work.topic
         shared = [each for each in bad if each.unreadable and (topic, each.partition, each.offset) not in self._shared]
@@ -63,7 +63,7 @@ class TaskQuarantine:
     def _quarantine(self) -> Any:
         quarantine = _quarantines.get(self._dead_letters)
         if quarantine is None:
-            # Brings a Kafka client and our codec along: in most workers nobody ever needs them.
+            # Imports a Kafka client and our codec, which most workers never need.
             from headgate.replication.quarantine import DeadLetterWriter  # noqa: PLC0415
 
             quarantine = _quarantines[self._dead_letters] = DeadLetterWriter(self._dead_letters)
@@ -71,5 +71,5 @@ class TaskQuarantine:
 
 
 def _withheld(original: Original) -> Original:
-    """A record without what it says. Its key may have columns that are masked, which can be why it is bad."""
+    """A record without its content. Its key may have columns that are masked, which can be why it is bad."""
     return Original(None, None, [(WITHHELD_HEADER, None)], original.append_ms)

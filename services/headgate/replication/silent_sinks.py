@@ -19,10 +19,10 @@ from headgate.sinks.contract import SinkSilentError, SinkUnavailableError
 __all__ = ["SILENT_SECONDS", "WAITING_SECONDS", "SilentSinks"]
 
 SILENT_SECONDS: Final = 2.0
-"""A call that fails sooner has had an answer, or costs nobody anything: it says nothing about the next one."""
+"""A call that fails sooner has had an answer, or holds nothing up: it predicts nothing about the next one."""
 
 PAUSE_SECONDS: Final = 5.0
-"""Between two attempts. Tables of the sink are tried again about as often, so this delays none of them by much."""
+"""Between two attempts. Tables of the sink are retried about as often, so this hardly delays them."""
 
 
 WAITING_SECONDS: Final = 5.0

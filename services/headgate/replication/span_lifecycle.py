@@ -87,7 +87,7 @@ KEPT_SECONDS: Final = 5.0
 
 
 class SpanLifecycle:
-    """Performs the calls of spans, and tells of them."""
+    """Performs the calls of spans, and reports on them."""
 
     def __init__(
         self, table: SpanTable, source: KafkaConnection, log: Log | None = None, copier: RowCopier | None = None
@@ -158,7 +158,7 @@ class SpanLifecycle:
     def check(self, span: Span, now: float) -> None:
         """Ask the span's sink for its position, so that a server that does not answer shows. One question at a time.
 
-        The batch that waits for the server cannot tell before it ends, which takes 40 s if it was in use.
+        The batch that waits for the server cannot report that before it ends, which takes 40 s if it was in use.
         """
         server = server_of_feed(span.task.spec)
         if now - self._checked_at.get(server, now - WAITING_SECONDS) < WAITING_SECONDS:
@@ -191,7 +191,7 @@ class SpanLifecycle:
             answer = CallFailed(error.code, str(error), retryable=False)
         except FeedSpecError as error:
             answer = CallFailed("feed_spec", str(error), retryable=False)
-        except Exception as error:  # noqa: BLE001 (a fault of ours with one span must not end the thread of all)
+        except Exception as error:  # noqa: BLE001 (an internal error with one span must not end the thread of all)
             _log.exception("span %s", span.id)
             answer = CallFailed("internal", f"{type(error).__name__}: {error}", retryable=False)
         self._table.apply(span.id, answer, span.life)
@@ -231,7 +231,7 @@ class SpanLifecycle:
         )
 
     def _copy_rows(self, span: Span, order: CopyOrder, claim: Claim, positions: Positions) -> str | None:
-        """Nobody else can write the table, and no lane has it: its positions stand still until it is opened.
+        """Copy rows. Nothing else writes the table and no lane has it, so its positions do not move until it is opened.
 
         Returns how far a whole table is copied, in words, if rows of it are left.
         """
@@ -265,7 +265,7 @@ class SpanLifecycle:
         return copying
 
     def _is_ending(self, span: Span) -> bool:
-        """Whether the span is not wanted any more, or was begun again."""
+        """Whether the span is not wanted any more, or was restarted."""
         now = self._table.get(span.id)
         return self._table.killed or now is None or now.life != span.life or now.stop is not Stop.NOT
 
@@ -305,7 +305,7 @@ class SpanLifecycle:
         self._table.apply(span.id, Looked(span.progress.opening, positions), span.life)
 
     def _ask_neighbours(self, span: Span, unread: Positions) -> None:
-        """Have it found out where the sink stands on partitions of other parts of a table."""
+        """Ask in the background for the sink's positions on partitions of other parts of a table."""
         if not self._table.killed:
             self._pool.submit(server_of_feed(span.task.spec), self._heard, span, unread)
 

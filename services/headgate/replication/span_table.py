@@ -1,8 +1,8 @@
 """The spans of an executor: their states, and the only method that changes them.
 
-``SpanTable.apply`` is it: under one short lock it lets the machine decide (agent/core/span), keeps the state it
-gives, and has the effects performed, which only note work for other threads. Whoever calls it, nobody waits for
-anything else behind that door; a state that was read stays as it was, for states are values.
+``SpanTable.apply`` is the only entry: under one short lock it lets the machine decide (agent/core/span), keeps the
+state that it returns, and has the effects performed, which only queue work for other threads. No caller waits for
+anything else behind that lock. A state that was read stays as it was, because states are values.
 """
 
 import itertools
@@ -36,7 +36,7 @@ those after which a span is given up, so that a table that may set it aside does
 class SpanTable:
     """What all threads of an executor share. ``changed`` is its lock, and the signal of every change.
 
-    ``performers``: who performs an effect, by its type, with the lock held; ``killed``: nothing new is begun.
+    ``performers``: what performs an effect, by its type, with the lock held; ``killed``: nothing new is started.
     """
 
     def __init__(self, cluster_id: str) -> None:
@@ -66,7 +66,7 @@ class SpanTable:
             return [found for span in spans if (found := self._spans.get(span)) is not None]
 
     def apply(self, span: SpanId, given: SpanInput, life: int | None = None) -> Span | None:
-        """The span after ``given``. An answer to another ``life`` of it is nobody's, and changes nothing.
+        """The span after ``given``. An answer to another ``life`` of it changes nothing.
 
         Raises UnknownTransitionError, LowerEpochError.
         """

@@ -63,7 +63,7 @@ _JVM_EXIT_SECONDS: Final = 10.0
 
 
 JVM_END_SECONDS: Final = 2.0
-"""How long a JVM that does not answer may take to be gone, so that its exit code can be said."""
+"""How long a JVM that does not answer may take to be gone, so that its exit code can be reported."""
 
 OUT_OF_MEMORY_EXIT: Final = 52
 """Spark's exit code for it."""
@@ -74,7 +74,7 @@ WARM_TRIES: Final = 3
 
 
 class SparkStartError(Exception):
-    """Spark does not come up: says what it said, and what to look at."""
+    """Spark does not start; the text contains its output, and what to check."""
 
 
 def end_of_jvm(error: Exception) -> str:
@@ -172,7 +172,7 @@ class SparkRuntime:
     def _family(self) -> list[psutil.Process]:
         """The JVM, then all that it has started; empty if there is none, or no more."""
         process = self._process
-        if process is None or process.poll() is not None:  # collected: its number may be somebody else's by now
+        if process is None or process.poll() is not None:  # collected: its number may belong to another process by now
             return []
         try:
             root = psutil.Process(process.pid)
@@ -200,7 +200,7 @@ class SparkRuntime:
     def _waits_for_executors(self) -> bool:
         try:
             tracker = self._session.sparkContext._jsc.sc().statusTracker()  # type: ignore[union-attr]
-            # The driver is among those that are told of.
+            # The driver is included in the list.
             return len(tracker.getActiveJobIds()) > 0 and len(tracker.getExecutorInfos()) <= 1
         except (Py4JError, OSError):
             return False
@@ -316,7 +316,7 @@ class SparkRuntime:
         process.wait(timeout=_JVM_EXIT_SECONDS)
 
     def _discard(self) -> None:
-        """Make pyspark forget a dead JVM: it keeps its gateway in class attributes, for ever."""
+        """Make pyspark forget a dead JVM, whose gateway it otherwise keeps in class attributes permanently."""
         self._session = None
         if self._process is None:
             return
@@ -324,7 +324,7 @@ class SparkRuntime:
             self._process.stdin.close()
         gateway = SparkContext._gateway
         if gateway is not None:
-            with contextlib.suppress(Py4JError, OSError):  # it is dead: there may be nobody to say goodbye to
+            with contextlib.suppress(Py4JError, OSError):  # the JVM is dead and may not answer
                 gateway.shutdown()
         SparkContext._gateway = None
         SparkContext._jvm = None
@@ -334,7 +334,7 @@ class SparkRuntime:
 
 
 def _of_archive() -> str:
-    """What a JVM is told of the archive of Spark's classes, if there is one."""
+    """The JVM options for the archive of Spark's classes, if it exists."""
     archive = class_archive()
     return f' "-XX:SharedArchiveFile={archive}" {ARCHIVE_QUIET}' if archive.is_file() else ""
 

@@ -90,7 +90,7 @@ FIXED: Final[dict[str, str]] = {
 
 
 ARCHIVE_QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
-"""An archive of another Java or of other jars is left by itself; each start would say so."""
+"""Java ignores an archive of another Java or of other jars; each start would report that."""
 
 
 def class_archive() -> Path:
@@ -102,14 +102,14 @@ DYNAMIC_ALLOCATION: Final = "spark.dynamicAllocation.enabled"
 
 
 class RefusedOptionError(ValueError):
-    """An option that would break a guarantee: names it and says why."""
+    """An option that would break a guarantee; the text names it and explains why."""
 
 
 class SparkOptions(msgspec.Struct, frozen=True):
     """How to run Spark. ``jars`` are the Kafka connector's four; ``java_home`` None means whatever Spark finds.
 
     ``cores`` is how many tasks a batch is coalesced to: that of ``master``, when it is ``local[n]``.
-    ``ui``: Spark's own web pages are served, from ``ui_port`` on, at the address that the log then says.
+    ``ui``: Spark's own web pages are served, from ``ui_port`` on, at the address that is then in the log.
     ``options`` are further Spark properties, refused by name when they would break order.
     """
 
@@ -155,7 +155,7 @@ def check_options(options: Mapping[str, str]) -> None:
 
 
 def check_allocation(settings: SparkOptions) -> None:
-    """Raise RefusedOptionError where executors are to come and go and there are none: Spark would say nothing."""
+    """Raise RefusedOptionError for dynamic allocation without executors, which Spark would not report."""
     if settings.in_one_process and settings.options.get(DYNAMIC_ALLOCATION, "").lower() == "true":
         raise RefusedOptionError(
             f"option {DYNAMIC_ALLOCATION}=true is refused: with {settings.master} everything runs in one process, "

@@ -1,7 +1,7 @@
 """A lane's query: Spark's Kafka source over explicit partitions, from explicit offsets.
 
 Spark's own progress is never the truth: every query has a fresh checkpoint directory and begins at the offsets that
-the sink names, and no query ever goes on from what another has noted there.
+the sink names, and no query ever resumes from what another has recorded there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,11 +50,11 @@ broker's, so 40 times a second would be a sixth of it for nothing."""
 NOTES: Final[Mapping[str, str]] = {
     "asyncProgressTrackingEnabled": "true",
     "asyncProgressTrackingCheckpointIntervalMs": "10000",
-    # Spark has it for its Kafka sink alone, because a query that goes on from such notes writes some batches again.
+    # Spark has it for its Kafka sink alone: a query that resumes from such records writes some batches again.
     "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
 }
-"""Spark's notes of batches, which nobody reads, are written every ten seconds and beside the batches: two files per
-batch were a quarter of what a small one takes (docs/adr/0057)."""
+"""Spark's records of batches, which are never read, are written every ten seconds and in parallel to the batches: two
+files per batch were a quarter of what a small one takes (docs/adr/0057)."""
 
 
 class LaneSource(msgspec.Struct, frozen=True):
@@ -63,9 +63,9 @@ class LaneSource(msgspec.Struct, frozen=True):
     ``group`` tells apart lanes that must not share what Spark's consumers have polled (consumer_groups.py).
 
     ``interval_seconds``: from the begin of one batch to that of the next, at least. ``rests``: longer, where few come.
-    ``headers``: they are read along, for bad changes to be set aside with them. ``marks``: it is a change log, whose
-    records say by their headers what they are (frames.Mark). ``poll_records``: how many records a consumer hands over
-    at a time (poll_size.py).
+    ``headers``: they are read too, so that bad changes are set aside with them. ``marks``: the topic is a change log,
+    whose record headers contain the kind of record (frames.Mark). ``poll_records``: how many records a consumer hands
+    over at a time (poll_size.py).
     """
 
     bootstrap: str

@@ -1,8 +1,8 @@
 """The work of one task: rows grouped by span, decoded, and applied in one fenced sink transaction per (table, task).
 
-Each partition comes in offset order; what lies below a span's position is dropped. A span that fails says so in its
-result and writes nothing; its neighbours in the task go on. Decoders and sink connections are kept per worker process,
-because each costs more than a small batch.
+Each partition comes in offset order; what lies below a span's position is dropped. A span that fails reports that in
+its result and writes nothing; its neighbours in the task continue. Decoders and sink connections are kept per worker
+process, because each costs more than a small batch.
 """
 
 import time
@@ -157,8 +157,8 @@ class TaskRun:
     def _deal(self, works: Sequence[SpanWork], chunk: Chunk) -> None:
         """Give each of several tables of a topic its rows of a chunk.
 
-        An event that does not say whose it is may be anybody's: all stop in front of it; or, if such are set aside,
-        none moves past it before it is (``TaskQuarantine.keep``).
+        An event that does not name its table may be of any of them: all stop in front of it; or, if such events are set
+        aside, none moves past it before it is (``TaskQuarantine.keep``).
         """
         partition = chunk.partition
         spans = [rows for rows in map(self._rows, works) if rows.error is None and partition not in rows.ended]
@@ -175,7 +175,7 @@ class TaskRun:
             for rows in spans:
                 rows.failed(partition, error.code, f"{where}: {error}", retryable=error.retryable)
             return
-        except Exception as error:  # noqa: BLE001 (a fault of ours in one topic's events must not stop the task)
+        except Exception as error:  # noqa: BLE001 (an internal error in one topic's events must not stop the task)
             for rows in spans:
                 rows.failed(partition, "internal", _described(error), retryable=False)
             return
@@ -259,7 +259,7 @@ class TaskRun:
         except SnapshotAfterTargetError as error:
             rows.failed(partition, "target_before_snapshot", str(error), retryable=False)
             return
-        except Exception as error:  # noqa: BLE001 (a fault of ours in one table's rows must not stop its neighbours)
+        except Exception as error:  # noqa: BLE001 (an internal error in one table's rows must not stop its neighbours)
             rows.failed(partition, "internal", _described(error), retryable=False)
             return
         finally:
@@ -338,7 +338,7 @@ class TaskRun:
         return None, changes, bad
 
     def _make_room(self) -> None:
-        """Apply what waits for its end, the largest first, before memory runs out: positions say how far it is."""
+        """Apply what waits for its end, the largest first, before memory runs out: positions record how far it is."""
         while sum(rows.waiting_bytes for rows in self._open.values()) > TASK_BYTES_MAX:
             self._apply(max(self._open.values(), key=lambda rows: (rows.waiting_bytes, rows.work.id)))
 
@@ -373,13 +373,13 @@ class TaskRun:
             rows.stopped(reached, error.code, str(error), retryable=True)
         except SinkError as error:
             rows.lacking = error.columns if isinstance(error, LackingColumnsError) else {}
-            # The table may be altered first, and tells then whether it takes the value (altered_tables.py).
+            # The table may be altered first, and then shows whether it takes the value (altered_tables.py).
             is_alterable = isinstance(error, ValueRefusedError) and self._parts().evolves_tables
             retryable = error.retryable or is_alterable
             rows.stopped(reached, error.code, str(error), retryable=retryable)
         except ChangeError as error:
             rows.stopped(reached, "change_undecodable", f"{rows.work.topic}: {error}", retryable=False)
-        except Exception as error:  # noqa: BLE001 (a fault of ours with one table must not stop its neighbours)
+        except Exception as error:  # noqa: BLE001 (an internal error with one table must not stop its neighbours)
             self._parts_of(rows).drop_writer()
             rows.stopped(reached, "internal", _described(error), retryable=False)
         rows.apply_cpu_ns += time.thread_time_ns() - began

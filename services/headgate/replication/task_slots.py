@@ -1,8 +1,8 @@
 """The number of concurrent Spark tasks per sink, so that a silent one never occupies all of them.
 
-A task that waits for a silent sink holds its place, and uses no processor. So Spark on this machine gets a few places
-more than there are cores: a sink's batches take as many places as there are cores, and the places beyond let every
-other sink go on with one task each. On a cluster, whose places are its own, one is left free while others have work.
+A task that waits for a silent sink holds its slot, and uses no processor. So Spark on this machine gets a few slots
+more than there are cores: a sink's batches take as many slots as there are cores, and the extra ones let every other
+sink continue with one task each. On a cluster, whose slots are its own, one is left free while others have work.
 """
 
 import threading
@@ -14,7 +14,7 @@ from typing import Final
 from headgate.runtime.shares import Shares
 
 SPARE_SLOTS: Final = 5
-"""Places beyond the cores. Four sinks may stop answering at the same moment, and a fifth goes on. Each place that is
+"""Slots beyond the cores. Four sinks may stop answering at the same moment, and a fifth continues. Each slot that is
 used costs the memory of a worker, as much as a batch needs."""
 
 OTHERS_SECONDS: Final = 10.0
@@ -42,7 +42,7 @@ class TaskSlots:
 
     @contextmanager
     def taken(self, sink: str, *, is_light: bool, given_up: Callable[[], bool]) -> Iterator[int]:
-        """Wait for places for a batch into ``sink``; how many tasks it may have. 0 if ``given_up`` says so first.
+        """Wait for slots for a batch into ``sink``; how many tasks it may have. 0 if ``given_up`` is true first.
 
         ``is_light``: it has a few rows, and is one task.
         """

@@ -1,7 +1,7 @@
 """Checks regularly whether the topics that an agent reads still exist and have the same ids.
 
-Nobody tells a reader that its topic was deleted, or that a name stands for another topic by now, whose offsets mean
-something else. The owner looks as often (coordinator/core/feeds/discovery.py), but only an agent stops a span at once.
+A reader is not notified if its topic is deleted, or if the name means another topic by now, whose offsets mean
+something else. The owner checks as often (coordinator/core/feeds/discovery.py), but only an agent stops a span at once.
 """
 
 import logging
@@ -17,8 +17,8 @@ from headgate.sources.topic_ids import MissingTopics, TopicReplacedError, check_
 _log = logging.getLogger(__name__)
 
 TOPICS_SECONDS: Final = 10.0
-"""Between two looks. What a topic that was made again holds beyond the old one's position may be applied until then;
-who goes on from its beginning, which the error asks for, applies it again in its order."""
+"""Between two checks. What a re-created topic holds beyond the old one's position may be applied until then; a span
+that resumes from its beginning, which the error asks for, applies it again in its order."""
 
 
 OPEN: Final = frozenset({Phase.WAITING, Phase.READING, Phase.CLAIMED, Phase.WRITING})
@@ -38,7 +38,7 @@ class TopicWatch:
         self._missing = MissingTopics()
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time for a look, which then counts as begun."""
+        """Whether a check is due, which then counts as started."""
         if now - self._looked_at < TOPICS_SECONDS or not self._watched():
             return False
         self._looked_at = now

@@ -1,10 +1,11 @@
 """Reads transaction ends beside the lanes, and computes the time up to which each span is complete.
 
-One thread and, per transaction topic, one reader for all spans of the agent. An END is told to the spans that it counts
-changes of; of the others it says that they wait for nothing new. What is applied is told by the spans' progress, and,
-for a span that has just been opened, by the log in front of the sink's position: evidence is kept nowhere else.
+One thread and, per transaction topic, one reader for all spans of the agent. An END is passed to the spans whose
+changes it counts; for the others it shows that they wait for nothing new. What is applied is known from the spans'
+progress, and, for a span that has just been opened, from the log in front of the sink's position: evidence is kept
+nowhere else.
 
-A span that is far behind is no member: its waiting ENDs would fill the memory, and its claim would be old anyway. It
+A span that is far behind is not a member: its waiting ENDs would fill the memory, and its claim would be old anyway. It
 joins when it has come close, or is cut at the feed's target, from the time of its last applied change on.
 """
 
@@ -38,7 +39,7 @@ IDLE_SECONDS: Final = 0.5
 """Between two looks for spans, while no feed has a transaction topic."""
 
 RETRY_SECONDS: Final = 5.0
-"""After a failure: ENDs are evidence only, the tables go on without."""
+"""After a failure: ENDs are evidence only, and the tables continue without them."""
 
 CLOSE_MS: Final = 30_000
 """A span that lags less joins; ENDs of that time and of the margin before it are what it waits for at most."""
@@ -84,7 +85,7 @@ class TransactionEndReader:
             except (SourceError, ChangeError) as error:
                 _log.warning("no resolved ts for now, the ends of transactions cannot be read: %s", error)
                 self._start_anew()
-            except Exception:  # noqa: BLE001 - a fault of ours must not end the thread that all spans need
+            except Exception:  # noqa: BLE001 - an internal error must not end the thread that all spans need
                 _log.exception("the ends of transactions")
                 self._start_anew()
         for topic in self._topics.values():
@@ -113,7 +114,7 @@ class TransactionEndReader:
 
 
 class _Member:
-    """A span, its evidence, the first END it has not been told, and where the topic ended when it joined."""
+    """A span, its evidence, the first END it has not received, and the topic's end when it joined."""
 
     def __init__(self, span: Span, evidence: TableEvidence, start: int, head: int, *, is_whole: bool) -> None:
         self.span = span
@@ -136,7 +137,7 @@ class _Member:
 
 
 class TransactionTopic:
-    """One transaction topic and the spans it tells of. Times are ms, and never go back (formats/transactions.py)."""
+    """One transaction topic and the spans it reports on. Times are ms, and never go back (formats/transactions.py)."""
 
     def __init__(self, table: SpanTable, source: KafkaConnection, topic: str, is_idle: Callable[[Span], bool]) -> None:
         self._table = table
@@ -149,7 +150,7 @@ class TransactionTopic:
         self._reader: EndReader | None = None
         self._members: dict[SpanId, _Member] = {}
         self._head = 0
-        """The highest offset read + 1. A newcomer makes the reader go back; what is read again is told to it alone."""
+        """The highest offset read + 1. A newcomer makes the reader go back; it alone receives what is read again."""
         self._head_ms: int | None = None
         self._told_at: float | None = None
         """When the first END was read."""
@@ -161,7 +162,7 @@ class TransactionTopic:
             self._reader.close()
 
     def turn(self, spans: Sequence[Span]) -> None:
-        """Read on, and say of each of ``spans`` to which time it is complete. Raises SourceError, ChangeError."""
+        """Read on, and report to which time each of ``spans`` is complete. Raises SourceError, ChangeError."""
         self._check_topic()
         self._part(spans)
         for span in spans:
