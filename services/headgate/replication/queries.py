@@ -296,7 +296,7 @@ def _is_kept(span: Span) -> bool:
 
 
 def _is_behind(span: Span, lane: Lane) -> bool:
-    """Whether the size of a poll slows the span down. Before the lane's first batch is over, its claim's backlog decides.
+    """Whether the size of a poll slows the span down. Before the lane's first batch ends, its claim's backlog decides.
 
     That batch may take minutes if polls are small.
     """

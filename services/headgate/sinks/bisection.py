@@ -9,7 +9,7 @@ An event, which is all changes of one (partition, offset), is never divided: a p
 event would be applied again with the rest of it. Where the last words of a single event are refused, its changes are
 tried one after the other, all or none of them.
 
-Nothing here knows a database: a sink says how to try some changes, and what its refusals mean.
+Nothing here knows a database: a sink defines how to try some changes, and what its refusals mean.
 """
 
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ apply, and whether that epoch is closed. The rules, each one a contract test tha
 - ``claim`` and ``seal`` need their rows only, not the table: one that is missing, or refused, can be closed (``check``
   is what proves that a table can be written).
 - ``apply`` remembers whose events a topic's are (``ChangeBatch.source_table``), or refuses those of another table, for
-  as long as the incarnation lasts; ``source_table`` tells it to whoever comes next.
+  as long as the incarnation lasts; ``source_table`` returns it to the next claimant.
 - the sink is right and the log may be behind; a sink *ahead* of every epoch the log knows, another cluster's row, or
   a second feed on an open table is a hard error with its reason, never a guess.
 """
@@ -91,7 +91,7 @@ class OffsetRange(msgspec.Struct, frozen=True):
 
 
 class Quarantine(msgspec.Struct, frozen=True):
-    """What is to become of single changes that the sink refuses: kept elsewhere, so that the others go on.
+    """How to treat single changes that the sink refuses: they are kept elsewhere, so that the others continue.
 
     ``keep`` is called before the commit that moves past them, under the fence; it returns once they are safe, or raises
     and then nothing is visible. ``most`` is how many may be kept (QuarantineFullError beyond). With ``patient``, a
@@ -156,7 +156,7 @@ class TableShape(msgspec.Struct, frozen=True):
 
 
 class SinkError(Exception):
-    """Base: ``code`` is stable and documented, ``retryable`` says whether trying again can help."""
+    """Base: ``code`` is stable and documented, ``retryable`` is whether a retry can help."""
 
     code = "sink"
     retryable = False
@@ -188,7 +188,7 @@ class TopicReplacedError(SinkError):
 
 
 class SinkRefusedError(SinkError):
-    """The sink cannot take this table: missing, without key, without rights, no login. Says what to do.
+    """The sink cannot take this table: missing, without key, without rights, no login. The text contains what to do.
 
     ``retryable`` is False: the agent gives the table back. Its owner then tries again once a minute, by another agent
     first (coordinator/core/spans/span_lifecycle.py), because a password, a right or a table may change at any time.
@@ -243,9 +243,9 @@ class ConstraintViolatedError(ChangeRefusedError):
 
 
 class SinkColumnMissingError(ChangeRefusedError):
-    """A change has a column that the sink table does not have. The table waits for it, and then goes on by itself.
+    """A change has a column that the sink table does not have. The table waits for it, and then continues by itself.
 
-    A schema change often reaches the source first, and nobody should have to tell the feed of the second one.
+    A schema change often reaches the source first, and no user should have to inform the feed of the second one.
     """
 
     code = "sink_column_missing"
@@ -271,7 +271,7 @@ class SelfAware(Protocol):
     """What a sink may know of itself beyond the contract; asked before a feed is accepted."""
 
     def own_id(self) -> str | None:
-        """What it calls itself, the same under every address and alias; None if it may not say. Raises SinkError."""
+        """The server's own name, the same under every address and alias; None if not permitted. Raises SinkError."""
         ...
 
     def published(self, database: str, tables: Sequence[str]) -> list[str]:
@@ -306,7 +306,7 @@ class Sink(Protocol):
         ...
 
     def claim(self, claim: Claim) -> Positions:
-        """Take the span under ``claim.epoch``; the positions to go on from. Raises SinkError."""
+        """Take the span under ``claim.epoch``; the positions to resume from. Raises SinkError."""
         ...
 
     def seal(self, claim: Claim) -> Positions:
@@ -317,11 +317,11 @@ class Sink(Protocol):
         ...
 
     def positions(self, claim: Claim) -> Positions:
-        """The positions a claim would go on from (``start`` where this incarnation has no row yet); changes nothing."""
+        """The positions a claim would resume from (``start`` if this incarnation has no row yet). Read-only."""
         ...
 
     def source_table(self, claim: Claim) -> SourceTable | None:
-        """The table that the topic's events are of, whichever partition told it; None where none has, or a rewind was.
+        """The table that the topic's events are of, from any partition; None if none recorded it, or after a rewind.
 
         To be asked under the claim, which is at the sink.
         """

@@ -38,7 +38,7 @@ def positions_of(rows: Rows) -> Positions:
 
 
 def start_or_rows(claim: Claim, table: str, rows: Rows) -> Positions:
-    """The positions a claim would go on from: the sink's, or ``start`` where it has none of this incarnation.
+    """The positions a claim would resume from: the sink's, or ``start`` where it has none of this incarnation.
 
     Raises TopicReplacedError.
     """
@@ -99,7 +99,7 @@ def check_seal(claim: Claim, table: str, rows: Rows) -> None:
 
 
 def check_advance(claim: Claim, table: str, ranges: Mapping[int, OffsetRange], rows: Rows) -> None:
-    """Raise why the positions could not be moved over ``ranges``, given what the rows say now."""
+    """Raise why the positions could not be moved over ``ranges``, given the current rows."""
     for partition in sorted(ranges):
         where, wanted, row = f"{table}, {claim.topic}/{partition}", ranges[partition], rows.get(partition)
         if row is None or row.epoch < claim.epoch:

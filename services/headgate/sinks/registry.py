@@ -68,7 +68,7 @@ def open_sink(spec: SinkSpec, *, keeps_session: bool = False) -> Sink:
 
 
 def target_of(spec: SinkSpec) -> Target:
-    """The sink's database, as its address or its named connection says. Raises SinkRefusedError."""
+    """The sink's database, from its address or its named connection. Raises SinkRefusedError."""
     if spec.connection is None:
         return Target(spec.dsn or "", spec.password_file)
     try:
@@ -91,9 +91,9 @@ def same_sink(spec: SinkSpec) -> SinkSpec:
     """``spec`` with its address in the form that every feed into the same sink has.
 
     Owners compare the text to refuse a second feed on a table before anything is written. Two spellings that this
-    cannot tell to be one (a host's alias) are caught later, by the sink itself, which holds the table for one feed.
-    Raises SinkRefusedError for an address that is none, or that holds a password: feeds stand on a topic that everybody
-    with access to the cluster can read. A named connection stays a name.
+    cannot recognise as one (a host's alias) are caught later, by the sink itself, which holds the table for one feed.
+    Raises SinkRefusedError for an address that is not valid, or that holds a password: feeds are stored on a topic that
+    every user with access to the cluster can read. A named connection stays a name.
     """
     if spec.connection is not None:
         return spec

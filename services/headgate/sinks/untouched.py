@@ -9,12 +9,12 @@ __all__ = ["Untouched"]
 
 @runtime_checkable
 class Untouched(Protocol):
-    """What a sink must be able to tell so that its missing tables may be created."""
+    """What a sink must be able to report so that its missing tables may be created."""
 
     def is_new(self, claim: Claim) -> bool:
         """Whether nothing of the feed has been applied to the table in the claim's incarnation. Raises SinkError.
 
-        False, too, where nobody can tell: rows of partitions that are not the claim's may be of another part of the
+        False, too, if it cannot be known: rows of partitions that are not the claim's may be of another part of the
         table, whose start is not known here. False for a feed that was removed.
         """
         ...

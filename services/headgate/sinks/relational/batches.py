@@ -12,8 +12,8 @@ from headgate.sinks.contract import ChangeBatch, ChangeRefusedError, Claim, Offs
 from headgate.sinks.relational.grouping import OrphanRowsError, UnwritableError
 
 ORPHANS: Final = (OrphanRowError, OrphanRowsError)
-"""A partial update of a row that is not there. Its delete may follow: it is tried again, as what only a rule between
-rows refuses."""
+"""A partial update of a row that does not exist. Its delete may follow, so it is retried, like a change that only a
+rule between rows refuses."""
 
 
 def check_ranges(batch: ChangeBatch) -> None:

@@ -1,9 +1,9 @@
 """Waiting for a lock that another session holds: sessions of dead writers are ended, others are waited for.
 
-A frozen process keeps its transaction, and with it the locks on the progress rows, for ever. So whoever claims does
-not just wait: a second session finds out who is in the way, and ends those that work for the same feed and table under
-an epoch that is over. Everybody else is waited for, with a limit, and then named. How a database tells who that is is
-in its dialect's ``contention``.
+A frozen process keeps its transaction, and with it the locks on the progress rows, without limit. So a claim does not
+just wait: a second session finds out which sessions are in the way, and ends those that work for the same feed and
+table under an epoch that is over. All others are waited for, with a limit, and then named. How a database identifies
+them is in its dialect's ``contention``.
 """
 
 import threading
@@ -21,7 +21,7 @@ from headgate.supervision.threads import BackgroundThread
 __all__ = ["run_past_blockers"]
 
 GLANCE_SECONDS: Final = 0.05
-"""Between two looks at who blocks us. A claim that waits for nobody ends before the first."""
+"""Between two checks of the blocking sessions. A claim that waits for no session ends before the first."""
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Session)

@@ -39,7 +39,7 @@ class Dialect(msgspec.Struct, Generic[S, C, E], frozen=True, kw_only=True):
     connect: Callable[[RelationalSettings], S]
     """A new session, set up as everything here expects it. Raises SinkError."""
     check_database: Callable[[S], None]
-    """Whether progress and stage rows may be kept here; SinkRefusedError says what to grant or to set."""
+    """Whether progress and stage rows may be kept here; SinkRefusedError contains what to grant or to set."""
     load_table: Callable[[S, str, bool], Table[C]]
     """The table, proven to exist, to have a key (with True: or not) and to be writable, or SinkRefusedError."""
     firing: Callable[[S, Table[C]], tuple[str, ...]]
@@ -63,7 +63,7 @@ class Dialect(msgspec.Struct, Generic[S, C, E], frozen=True, kw_only=True):
     words_of: Callable[[E], tuple[str | None, str]]
     """Which column a refusal names, if any, and the database's reason, without any value of a row."""
     sink_error: Callable[[E, str], SinkError]
-    """What an error that is no refusal of rows means to the caller, and what was being done."""
+    """What an error that is not a refusal of rows means to the caller, and what was being done."""
     folded: str
     """What is wrong, and to be done, where key columns ``{columns}`` take two of the source's keys for one."""
 
@@ -74,6 +74,6 @@ class Dialect(msgspec.Struct, Generic[S, C, E], frozen=True, kw_only=True):
     end_blockers: Callable[[S, S, Claim, str, Callable[[Epoch], bool], float], Sequence[str]]
     """(watcher, blocked, claim, table, is_over, waited_seconds): end those whose epoch is over; all that are there."""
     unseen_blocker: str
-    """Who is in the way, where the server does not tell."""
+    """What the error names as the blocker if the server does not show it."""
     cancel: Callable[[RelationalSettings, S], None]
     """Make the session's statement end now, from another thread. Never raises."""

@@ -19,7 +19,7 @@ import msgspec
 NULL_MARK: Final = "\x1e"
 """Stands for NULL while a column is searched."""
 DIVIDER: Final = "\x1f"
-"""Stands between the texts of a column while it is searched."""
+"""Separates the texts of a column while it is searched."""
 
 DAY: Final = "(?!0000)[0-9]{4}-(?!00)[0-9]{2}-(?!00)[0-9]{2}"
 CLOCK: Final = r"[0-9]{2}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?"
@@ -29,9 +29,9 @@ IPV4: Final = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
 
 
 class Form(msgspec.Struct, frozen=True):
-    """``pattern`` matches a text that is taken as it is; ``expected`` says for people what that is.
+    """``pattern`` matches a text that is taken as it is; ``expected`` describes such a text for people.
 
-    ``advice`` says what to do about another text.
+    ``advice`` is what to do about another text.
     """
 
     pattern: str

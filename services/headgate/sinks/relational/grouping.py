@@ -21,9 +21,9 @@ class UnwritableError(Exception):
 
 
 class ColumnsMissingError(UnwritableError):
-    """A change with columns that the target does not have. ``advice`` says what to do there, for people.
+    """A change with columns that the target does not have. ``advice`` is what to do there, for people.
 
-    ``columns``: each of them → what the event's schema says of its values, empty without one.
+    ``columns``: each of them → how the event's schema describes its values, empty without one.
     """
 
     def __init__(self, change: Change, columns: dict[str, str], reason: str, advice: str) -> None:

@@ -22,7 +22,7 @@ _FRACTION: Final = re.compile(r"\.([0-9]+)")
 
 
 class FoldedKeysError(Exception):
-    """Two keys of the source are one to the sink, whose collation or type does not tell them apart."""
+    """Two keys of the source are one to the sink, whose collation or type does not distinguish them."""
 
 
 def _rounded(what: str) -> NotTextError:
@@ -40,7 +40,7 @@ def at_scale(to_text: ToText, scale: int) -> ToText:
         try:
             _, digits, exponent = Decimal(text).as_tuple()
         except InvalidOperation:
-            return text  # the server says what it thinks of it
+            return text  # the server reports what is wrong with it
         if isinstance(exponent, int):
             lost = -scale - exponent
             if lost > 0 and any(digits[-lost:]):
@@ -86,8 +86,8 @@ def single_precision(to_text: ToText) -> ToText:
             number = float(text)
             kept = struct.unpack("f", struct.pack("f", number))[0]
         except (ValueError, OverflowError):
-            return text  # the server says what it thinks of it
-        # A real is printed with six to nine digits, as many as tell it from its neighbours.
+            return text  # the server reports what is wrong with it
+        # A real is printed with six to nine digits, as many as distinguish it from its neighbours.
         if not math.isnan(kept) and not any(float(f"{kept:.{digits}g}") == number for digits in (6, 7, 8, 9, 17)):
             raise _rounded("more digits")
         return text
@@ -99,7 +99,7 @@ def unpadded(to_text: ToText, pad: str, width: int) -> ToText:
     """For a key column of ``width`` characters that cuts ``pad`` off the end, or fills up with it, before it compares.
 
     A source column of the same kind and width sends values without padding or of the full width. A value that ends
-    with padding and has another length comes from a column that tells ``a`` and ``a `` apart: NotTextError.
+    with padding and has another length comes from a column that distinguishes ``a`` and ``a ``: NotTextError.
     """
 
     def checked(value: object) -> str:

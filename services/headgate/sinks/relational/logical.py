@@ -38,7 +38,7 @@ from headgate.sinks.relational.times import (
 )
 
 FILLED_MAX: Final = 1_024
-"""Zeros that are added to a value because its schema says so. More of them would let a few bytes of an event become a
+"""Zeros that are added to a value as its schema demands. More of them would let a few bytes of an event become a
 text that fills a worker's memory; connectors send all bytes of a bit string, so only ``bit varying`` without a length
 asks for more."""
 

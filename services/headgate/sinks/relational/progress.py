@@ -1,7 +1,7 @@
 """The fence of a relational sink: claim, seal and advance, each one transaction over the rows of ``headgate.progress``.
 
-Every statement that counts is conditional on what the row says now, under the row's lock. What it says is the truth,
-whatever the log or a lane believes. What a row allows and refuses is decided in sinks/fence.py. The statements are in
+Every statement that counts is conditional on the row's current content, under the row's lock. That content is the
+truth, whatever the log or a lane believes. What a row allows and refuses is decided in sinks/fence.py. The statements are in
 databases/progress.py and, where databases differ, in each one's ``progress``.
 """
 
@@ -105,7 +105,7 @@ class Progress(ABC, Generic[S]):
             raise stranger(identity, table, FeedIdentity(other.cluster_id, other.feed_id, other.feed))
 
     def claim(self, claim: Claim, table: str, lock_wait_seconds: float) -> Positions:
-        """Raise the epoch of the claim's rows to the claim's, in one transaction; the positions to go on from."""
+        """Raise the epoch of the claim's rows to the claim's, in one transaction; the positions to resume from."""
         mine = self.rows(claim, table)
         with self.session.transaction():
             self.tables.limit_wait(lock_wait_seconds)
@@ -148,7 +148,7 @@ class Progress(ABC, Generic[S]):
     def _rename_rows(self, claim: Claim, mine: ClaimedRows) -> None:
         """Move rows that an older version has kept under another spelling to the table's one spelling.
 
-        Its positions count. Nobody writes under the old spelling: it is this feed's, whose claim holds the table.
+        Its positions count. No client writes under the old spelling: it is this feed's, whose claim holds the table.
         """
         for old in _old_spellings(claim, mine.table):
             if self.tables.has_rows(mine):
@@ -157,7 +157,7 @@ class Progress(ABC, Generic[S]):
                 self.tables.rename(mine, old)
 
     def positions(self, claim: Claim) -> Positions:
-        """The positions a claim would go on from: the sink's, or ``start`` where it has none of this incarnation."""
+        """The positions a claim would resume from: the sink's, or ``start`` where it has none of this incarnation."""
         if not self.exists():
             return dict(claim.start)
         table = self.name_to_claim(claim)
@@ -207,7 +207,7 @@ class Progress(ABC, Generic[S]):
             check_same(batch.claim, table, batch.source_table, stored)
 
     def forget(self, identity: FeedIdentity) -> None:
-        """Delete a feed's rows, if none is open, and remember that it was removed: one small row for ever."""
+        """Delete a feed's rows, if none is open, and remember that it was removed: one small row, permanently."""
         if not self.exists():
             return
         self.ensure()

@@ -99,7 +99,7 @@ class Session(Protocol):
         ...
 
     def mark(self, claim: Claim | None) -> None:
-        """From now on it works for ``claim``, where whoever claims can only see that by the session; None: for none."""
+        """Work for ``claim`` from now on, where other claimants see that only by the session; None: for none."""
         ...
 
     @property

@@ -42,7 +42,7 @@ TEXTS_MAX: Final = 16_384
 bring any number of them, because each has a schema."""
 
 MEANING_SHOWN_MAX: Final = 80
-"""Characters of what a schema says of a column, in an error."""
+"""Characters of a schema's description of a column, in an error."""
 
 LACKING_ADVICE: Final = (
     "the row does not have this column. Either Maxwell omits NULLs (output_nulls=false): set "
@@ -164,7 +164,7 @@ class Stage(ABC, Generic[S, C]):
         """Bring the staged rows into the target.
 
         Raises OrphanRowsError where a partial update finds no row, PassedOverError where the sink did not do what a
-        statement says, FoldedKeysError where two rows of the source have become one.
+        statement requests, FoldedKeysError where two rows of the source have become one.
         """
         deletes, upserts, updates = self._merge_deletes(reduced), 0, 0
         for number, group in enumerate(groups, start=1):
@@ -195,7 +195,7 @@ class Stage(ABC, Generic[S, C]):
         return [column for column in self.table.columns if column not in group.columns]
 
     def _completed(self, group: Group) -> Group:
-        """The group with the NULLs that its writer left out. Raises UnwritableError if nobody says whether it did."""
+        """The group with the NULLs that its writer left out. Raises UnwritableError if it is unknown whether it did."""
         lacking = self.lacking(group)
         if not lacking:
             return group
@@ -240,14 +240,14 @@ class Stage(ABC, Generic[S, C]):
         return [index for index, column in enumerate(group.columns) if column in table.columns]
 
     def text(self, column: str, semantics: Semantics) -> ColumnText:
-        """How a column's values are written, given what the events say of them. Raises NotTextError."""
+        """How a column's values are written, given their meaning in the events. Raises NotTextError."""
         told = semantics or {}
         known = (column, told.get(column), told.get(CONNECTOR), told.get(BINARY))
         text = self._texts.get(known)
         if text is None:
             try:
                 text = self._column_text(self.table.columns[column], known[1:], in_key=column in self.table.key)
-            except DATA_ERRORS as error:  # whatever an event's schema says is that event's fault
+            except DATA_ERRORS as error:  # an error in an event's schema is that event's fault
                 raise NotTextError(
                     f"values of {str(known[1])[:MEANING_SHOWN_MAX]!r} cannot be written: {reason_of(error)}"
                 ) from error

@@ -73,7 +73,7 @@ def without_key(name: str) -> SinkRefusedError:
 
 
 def check_generated(name: str, key: Sequence[str], generated: frozenset[str]) -> None:
-    """Raise SinkRefusedError for a key that nobody can write."""
+    """Raise SinkRefusedError for a key that cannot be written."""
     if set(key) & generated:
         raise SinkRefusedError(
             f"the primary key of table {name} has generated columns, so Headgate cannot find rows by it"

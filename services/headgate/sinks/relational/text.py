@@ -72,7 +72,7 @@ def base64_bytes(value: object, kind: str) -> bytes:
 
 
 def bit_digits(value: object, kind: str) -> str:
-    """The bits of a text whose schema says that it is a text, which is never base64."""
+    """The bits of a text whose schema declares a text, which is never base64."""
     if isinstance(value, str) and value and not value.strip("01"):
         return value
     raise NotTextError(
@@ -153,9 +153,9 @@ def _refused_text(kind: str, mode: str | None, _value: str) -> bytes:
 
 
 def bytes_of(kind: str, meaning: str | None, mode: str | None) -> Callable[[object], bytes]:
-    """How values of a binary column are read: bytes as they are, and a text as the event's schema, or the feed, says.
+    """The reader of a binary column's values: bytes as they are, a text as the event's schema, or the feed, defines.
 
-    Hexadecimal digits are base64 as well, so nothing is guessed: a text whose schema says no more than that is one is
+    Hexadecimal digits are base64 as well, so nothing is guessed: a text whose schema declares only that it is one is
     refused, unless the feed names the ``mode`` (see changes.change.BINARY). Without a schema the connector's default
     holds, base64.
     """
@@ -211,7 +211,7 @@ def json_value(value: object) -> str:
 
 
 def decimal_scale(meaning: str | None) -> int | None:
-    """The scale of base64 decimals, where the schema says that values are such."""
+    """The scale of base64 decimals, if the schema declares such values."""
     return int(meaning[len(DECIMAL) : -1]) if meaning is not None and meaning.startswith(DECIMAL) else None
 
 
@@ -273,7 +273,7 @@ def not_wrapped(to_text: ToText) -> ToText:
     """For a column that is as wide as ``bigint unsigned``: what the connector may have wrapped around is refused.
 
     With ``bigint.unsigned.handling.mode=long``, its default, numbers above 2^63 - 1 arrive as negative ones, and
-    nothing tells them from those of a signed column.
+    nothing distinguishes them from those of a signed column.
     """
 
     def checked(value: object) -> str:

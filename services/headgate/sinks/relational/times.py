@@ -93,7 +93,7 @@ def fraction(part: int, per_second: int) -> str:
 
 
 def number_of_units(per_second: int | None, value: object, kind: str) -> tuple[int, int]:
-    """The number and its unit; NotTextError where it is none, or where nobody says what it counts."""
+    """The number and its unit; NotTextError if it is not one, or if its unit is unknown."""
     if type(value) is not int:
         raise NotTextError(f"a {type(value).__name__} is no {kind}")
     if per_second is None:
@@ -113,7 +113,7 @@ def microseconds(value: object) -> str:
 
 
 def known_unit(number: int, per_second: int) -> None:
-    """NotTextError if a number without schema is likely to count another unit than the column's precision says.
+    """NotTextError if a number without schema is likely to count another unit than the column's precision implies.
 
     Milliseconds, in a column of microseconds, would land in the first four months of 1970; microseconds, in a column of
     milliseconds, after the year 9999; nanoseconds in either far beyond that.

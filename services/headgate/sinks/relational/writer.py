@@ -32,7 +32,7 @@ from headgate.sinks.row_copying import CopiedRows, CopyMark
 __all__ = ["RelationalWriter"]
 
 ATTEMPTS_MAX: Final = 3
-"""Deadlocks and tables altered under a stage go away when tried again; what is still there after this stays."""
+"""Deadlocks and tables altered under a stage go away on a retry; what is still there after this stays."""
 
 _ALTERED: Final = (Fault.ALTERED, Fault.TABLE_MISSING)
 _CLEAR: Final = frozenset({Fault.VALUE, Fault.BETWEEN_ROWS, Fault.DEADLOCK, Fault.LOCK_WAIT, *_ALTERED})
@@ -85,7 +85,7 @@ class RelationalWriter(Generic[S, C, E]):
                             stage.is_respelled = True
                             batch = again
                             continue
-                        # Judged by the table as it is now: somebody may have widened the column since.
+                        # Judged by the table as it is now: a user may have widened the column since.
                         return apply_in_parts(dialect, session, self._fresh_stage(session, batch.claim), batch)
                 except (dialect.error, SinkRefusedError, TableAlteredError) as error:
                     fault = dialect.fault_of(error) if isinstance(error, dialect.error) else Fault.ALTERED
@@ -190,14 +190,14 @@ class RelationalWriter(Generic[S, C, E]):
         try:
             return not session.closed and self._load_table(session, claim) != self._stages[claim.table].table
         except (self._dialect.error, SinkError):
-            return False  # the statement's own error says more
+            return False  # the statement's own error explains more
 
     def _forget_stage(self, name: str) -> None:
         del self._used_at[name]
         self._stages.pop(name).drop()
 
     def _apply_at_once(self, session: S, stage: Stage[S, C], batch: ChangeBatch) -> Applied | None:
-        """The shorter way, if the dialect has one that takes the batch. What is wrong with it is not said here."""
+        """The shorter way, if the dialect has one that takes the batch. It does not report what is wrong with it."""
         shorter = self._dialect.apply_at_once
         if shorter is None or batch.source_table is not None or len(batch.changes) > CHANGES_AT_ONCE_MAX:
             return None
@@ -213,7 +213,7 @@ class RelationalWriter(Generic[S, C, E]):
         return Applied(positions, merged.upserts, merged.updates, merged.deletes)
 
     def _apply(self, session: S, stage: Stage[S, C], batch: ChangeBatch) -> Applied:
-        """The whole batch at once; what its rows are to blame for is raised as the database, or reducing, says it."""
+        """The whole batch at once; a fault of its rows is raised as the database, or reducing, reports it."""
         claim, table = batch.claim, stage.table
         check_truncates(claim, batch.changes)
         return self._commit(session, stage, batch, last_words(batch.changes, table.key))
@@ -221,7 +221,7 @@ class RelationalWriter(Generic[S, C, E]):
     def _commit(
         self, session: S, stage: Stage[S, C], batch: ChangeBatch, reduced: Reduced, mark: CopyMark | None = None
     ) -> Applied:
-        """What ``reduced`` says, and the positions as ``batch`` moves them, in one transaction with the ``mark``."""
+        """Apply ``reduced``, and move the positions as ``batch`` does, in one transaction with the ``mark``."""
         claim, table, progress = batch.claim, stage.table, self._dialect.progress(session)
         has_rows = bool(reduced.truncate or reduced.deletes or reduced.upserts)
         with ExitStack() as transaction:

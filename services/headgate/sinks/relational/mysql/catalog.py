@@ -54,7 +54,7 @@ _EXACT: Final = ("_nopad_bin", "_0900_bin", "binary")
 """How collations end that compare byte by byte. What ends in _bin alone fills up the shorter text with spaces first."""
 
 _NOT_TEXT: Final = frozenset({"uuid", "inet4", "inet6"})
-"""Types that have a character set in the catalog, and are no texts."""
+"""Types that have a character set in the catalog, and are not texts."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -88,10 +88,10 @@ class Column(msgspec.Struct, frozen=True):
 
 
 def load_table(session: MysqlSession, name: str, keyless: bool = False) -> Table[Column]:
-    """The table, proven to exist, to have a key and to be writable by us. SinkRefusedError says what to do.
+    """The table, proven to exist, to have a key and to be writable by Headgate. SinkRefusedError contains what to do.
 
-    With ``keyless`` it may be without key. Nobody alters or renames it while we look: the catalog shows the middle of a
-    RENAME of two tables, in which neither has the name.
+    With ``keyless`` it may be without key. It is locked against being altered or renamed during the lookup: the catalog
+    shows the middle of a RENAME of two tables, in which neither has the name.
     """
     database, relation = split_table(name)
     with session.transaction():
@@ -233,7 +233,7 @@ def account(session: AnySession) -> str:
 
 
 def check_database(session: MysqlSession) -> None:
-    """Whether we may keep progress and stage rows on this server; SinkRefusedError says what to grant or to set."""
+    """Check that this server may keep progress and stage rows; SinkRefusedError contains what to grant or to set."""
     ((read_only, log_bin, log_format, lenient),) = session.execute(
         "SELECT @@global.read_only, @@log_bin, @@binlog_format, @@local_infile"
     )

@@ -1,7 +1,7 @@
 """Sessions at a MySQL or MariaDB sink.
 
-There is no application name in this protocol. A session proves that it lives by holding a user-level lock of a name of
-its own, its *token*; whoever finds the token in a row (see progress) asks the server who holds that lock.
+This protocol has no application name. A session proves that it is alive by holding a user-level lock of a name of its
+own, its *token*; a client that finds the token in a row (see progress) asks the server which session holds that lock.
 """
 
 import uuid
@@ -28,11 +28,11 @@ _SETTINGS: Final = (
 )
 _ISOLATION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 # READ COMMITTED: the fence is a condition re-read after a lock wait, and gaps between rows need no lock. sql_notes: a
-# rounded decimal is no warning, so that every warning is a value that was not taken as it is.
+# rounded decimal does not warn, so that every warning is a value that was not taken as it is.
 
 
 class MysqlSession(database.MysqlSession):
-    """A session of a sink: the database's, with a token by which others can tell that it lives."""
+    """A session of a sink: the database's, with a token that shows others that it is alive."""
 
     token: str | None = None
     loads = True
@@ -49,7 +49,7 @@ class MysqlSession(database.MysqlSession):
         return self.token
 
     def mark(self, claim: Claim | None) -> None:
-        """See Session. The rows that it locks say it themselves (see progress)."""
+        """See Session. Does nothing: the rows that it locks name it (see progress)."""
 
 
 def sink_address(dsn: str) -> Address:

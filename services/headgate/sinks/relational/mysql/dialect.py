@@ -38,7 +38,7 @@ _MYSQL: Final = Dialect[MysqlSession, Column, MysqlError](
         "another row has a key that the collation of column {columns} treats as equal. Give the key a collation "
         "that ends in _nopad_bin (MariaDB) or _0900_bin (MySQL); other collations treat 'a' and 'a ' as equal"
     ),
-    keeps_session=False,  # the rows that a claim has locked go on naming its session, so that another might end it
+    keeps_session=False,  # the rows that a claim has locked keep naming its session, so that another might end it
     connect_watcher=connect_watcher,
     end_blockers=end_blockers,
     unseen_blocker="a session that this user may not see (GRANT PROCESS ON *.* to the user to see it)",

@@ -1,7 +1,7 @@
 """The identity of a MySQL or MariaDB, and which of its tables have their changes captured.
 
 Both are asked before a feed is accepted: two addresses may name one server, and a feed must not write into the very
-tables its changes come from, where each would come back as a new one, for ever.
+tables its changes come from, where each would come back as a new one, without end.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def read_own_id(session: AnySession) -> str | None:
 
 
 def read_published(session: MysqlSession, database: str, tables: Sequence[str]) -> list[str]:
-    """Those of ``tables`` that are in ``database``, as its events name them, if somebody reads the server's log.
+    """Those of ``tables`` that are in ``database``, as its events name them, if a client reads the server's log.
 
     Another user's reader is seen only with the PROCESS privilege.
     """

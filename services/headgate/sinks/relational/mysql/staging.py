@@ -30,7 +30,7 @@ INSERT_BYTES: Final = 1 << 20
 """Of one INSERT: below the smallest max_allowed_packet that servers come with (MySQL 5.7: 4 MiB)."""
 
 _PLACE: Final = re.compile(r".*column '?(?:`[^`]*`\.)*[`']?(?P<column>.+?)[`']? at row (?P<row>\d+)$", re.DOTALL)
-"""Read at the text's end: a value may stand before it, and say anything."""
+"""Matched at the text's end: a value may precede it, with any content."""
 
 
 class MysqlStage(Stage[MysqlSession, Column]):

@@ -1,10 +1,11 @@
 """Converts Debezium's values into MySQL's and MariaDB's text, a column at a time.
 
-How a value is written follows from the target column's type and, where the event had a schema, from what the schema
-says the value means (Change.semantics). Without a schema a number in a datetime or timestamp column is taken as
-Debezium's adaptive mode writes it, in milliseconds up to precision 3, in microseconds above; in a time column it is in
-microseconds, as the MySQL and MariaDB connectors write all times, but for times of PostgreSQL: they follow its own
-column's precision, for which the sink's stands, and what that leaves open is refused. Instants are written in UTC.
+How a value is written follows from the target column's type and, where the event had a schema, from the meaning that
+the schema gives it (Change.semantics). Without a schema a number in a datetime or timestamp column is taken as Debezium's
+adaptive mode writes it, in milliseconds up to precision 3, in microseconds above; in a time column it is in
+microseconds, as the MySQL and MariaDB connectors write all times, except for times of PostgreSQL: they follow its own
+column's precision, in place of which the sink's is used, and what that leaves open is refused. Instants are written in
+UTC.
 
 Bytes are sent as hexadecimal digits, bits as a number (see staging).
 """
@@ -142,7 +143,7 @@ def _single(value: object) -> str:
     try:
         kept = abs(struct.unpack("f", struct.pack("f", float(text)))[0])
     except (ValueError, OverflowError):
-        return text  # out of range: the server says so
+        return text  # out of range: the server reports it
     # The shortest text of the largest number is a little above it, which the server refuses.
     return text if kept != _SINGLE_MAX else f"{'-' if text.startswith('-') else ''}{_SINGLE_MAX!r}"
 
@@ -215,7 +216,7 @@ def _time(per_second: int | None, value: object) -> str:
 
 
 def _time_of_postgresql(is_fine: bool | None, value: object) -> str:
-    """A time of day: microseconds above precision 3 (``is_fine``), else milliseconds; None: nobody says."""
+    """A time of day: microseconds above precision 3 (``is_fine``), else milliseconds; None: unknown."""
     if type(value) is not int or is_fine:
         return _time(MICROS, value)
     if value > MILLIS_PER_DAY or is_fine is None:
@@ -232,7 +233,7 @@ def _instant(per_second: int | None, value: object, *, said: bool) -> str:
         if value in _INFINITIES:
             raise _missing(value)
         check_zero_date(value)
-        return utc_wall(value)  # the server says what it thinks of any other form
+        return utc_wall(value)  # the server reports what is wrong with any other form
     number, unit = number_of_units(per_second, value, "timestamp")
     if not said:
         known_unit(number, unit)
@@ -256,7 +257,7 @@ def _is_fine(column: Column) -> bool | None:
 
 
 def _unit(column: Column, meaning: str | None) -> int | None:
-    """Units per second of a number in this column; None where a schema says that it is no time."""
+    """Units per second of a number in this column; None if a schema declares that it is not a time."""
     if meaning is not None:
         return MICROS if meaning == DURATION and column.kind == "time" else PER_SECOND.get(meaning)
     if column.kind == "time":
@@ -329,7 +330,7 @@ def column_text(
     *,
     in_key: bool = False,
 ) -> ColumnText:
-    """The writer for a column, given what its values mean (None without a schema) and who says so.
+    """The writer for a column, given what its values mean (None without a schema) and from which connector.
 
     ``connector`` and ``binary``: see ``changes.change.CONNECTOR`` and ``BINARY``. ``in_key``: the column is part of the
     table's key.

@@ -1,7 +1,7 @@
 """Writes a few rows of one table in two round trips: everything but the COMMIT is sent as one text.
 
 The ordinary way (staging) sends seven statements one after the other, which for five rows is most of what a batch
-costs both sides. Here the values stand in the INSERT itself; the server reads them by the types of the target's
+costs both sides. Here the values are in the INSERT itself; the server reads them by the types of the target's
 columns, as it does for COPY. What is not simply rows to insert or replace is not sent this way, and whatever the
 server refuses is undone and goes the ordinary way, where it is judged. So this way has no rules of its own but one:
 if the fence does not hold, its statement ends in an error, and the server does not come to the INSERT.

@@ -115,7 +115,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 def load_table(session: PostgresSession, name: str, keyless: bool = False) -> Table[Column]:
-    """The table, proven to exist, to have a key and to be writable by us. SinkRefusedError says what to do.
+    """The table, proven to exist, to have a key and to be writable by Headgate. SinkRefusedError contains what to do.
 
     With ``keyless`` it may be without key.
     """
@@ -245,7 +245,7 @@ SELECT pg_is_in_recovery(), current_database(), quote_ident(current_database()),
 
 
 def check_database(session: PostgresSession) -> None:
-    """Whether we may keep progress and stage rows in this database; the error says what to grant."""
+    """Check that progress and stage rows may be kept in this database; the error contains what to grant."""
     ((standby, name, database, user, temporary, may_create, exists, usable, extensible),) = session.execute(_DATABASE)
     if standby:
         raise _standby(str(name))

@@ -1,6 +1,6 @@
 """Sessions at a PostgreSQL sink: how they are opened and labelled.
 
-A session that holds locks says in its application name for which feed, table and epoch: ``headgate <feed> <table>
+A session that holds locks names its feed, table and epoch in its application name: ``headgate <feed> <table>
 <epoch>``. PostgreSQL keeps 63 bytes of it, so long names are shortened (with a digest), the epoch never.
 """
 
@@ -27,17 +27,17 @@ from headgate.sinks.relational.session import RelationalSettings, as_sink_errors
 __all__ = ["Label", "PostgresSession", "connect", "sink_address"]
 
 WRITER_LOCK_SECONDS: Final = 3
-"""When somebody else's session (an ALTER TABLE, say) holds a lock longer, the batch fails, and the table leaves the
-lane whose other tables would wait with it; it tries again with back-off."""
+"""If another client's session (e.g. an ALTER TABLE) holds a lock longer, the batch fails, and the table leaves the lane
+whose other tables would wait with it; it retries with back-off."""
 
 _LABEL_BYTES: Final = 63
 _LABEL_WORD: Final = "headgate"
 
 
 class Label(msgspec.Struct, frozen=True):
-    """Whose session it is: what the application name says, and back.
+    """The owner of a session, written to and parsed from its application name.
 
-    ``part`` is a span's partitions as its name has them, empty for a whole table, or where there was no room.
+    ``part`` is a span's partitions as its name has them, empty for a whole table, or if there was not enough room.
     """
 
     feed: str
@@ -61,7 +61,7 @@ class Label(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, application_name: str) -> "Label | None":
-        """The label in an application name; None if it is none of ours."""
+        """The label in an application name; None if it is not one of Headgate."""
         match application_name.split(" "):
             case [word, feed, table, epoch] if word == _LABEL_WORD:
                 owner_rev, _, n = epoch.partition(".")
@@ -91,7 +91,7 @@ class PostgresSession(database.PostgresSession):
         """Whether the label is known: a transaction that is undone takes it back."""
 
     def mark(self, claim: Claim | None) -> None:
-        """See Session. Whoever is blocked by a session finds its label in pg_stat_activity."""
+        """See Session. A client that a session blocks finds its label in pg_stat_activity."""
         label = None if claim is None else Label.of(claim)
         if label == self._label and self._is_labelled:
             return

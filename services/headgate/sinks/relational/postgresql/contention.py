@@ -20,7 +20,7 @@ SELECT a.pid, a.backend_start, a.application_name, a.usename, a.state, extract(e
 FROM unnest(pg_blocking_pids(%s)) b JOIN pg_stat_activity a ON a.pid = b ORDER BY a.pid
 """
 
-# Start time and name are looked at again in the same statement: a pid is soon somebody else's.
+# Start time and name are checked again in the same statement: the pid may belong to another process by then.
 _END: Final = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE pid = %s AND backend_start = %s AND application_name = %s

@@ -116,7 +116,7 @@ CONTAINER_FORM: Final = Form(
     rf"(?![^{DIVIDER}]*\b(?i:{_CLOCK_WORDS})\b)[^{DIVIDER}]*",
     "dates and times in digits, and none of the words now, today, tomorrow, yesterday and allballs",
 )
-"""Of composite types, of ranges somebody made, and of others whose parts are dates or times."""
+"""Of composite types, of user-defined ranges, and of others whose parts are dates or times."""
 
 _NAME_BYTES: Final = 63
 

@@ -1,7 +1,7 @@
 """The identity of a PostgreSQL, and the tables that it publishes.
 
 Both are asked before a feed is accepted: two addresses may name one database, and a feed must not write into the very
-tables its changes come from, where each would come back as a new one, for ever.
+tables its changes come from, where each would come back as a new one, without end.
 """
 
 from collections.abc import Sequence
@@ -42,8 +42,8 @@ def read_own_id(session: AnySession) -> str | None:
 
 
 def read_published(session: PostgresSession, database: str, tables: Sequence[str]) -> list[str]:
-    """Those of ``tables`` whose changes somebody may be reading, if this is ``database``, named as their events do."""
-    # What is published has nothing to do with keys: whoever may do without one has said so elsewhere.
+    """Those of ``tables`` whose changes a client may be reading, if this is ``database``, named as their events do."""
+    # What is published has nothing to do with keys: whether a table may do without one is decided elsewhere.
     found = [load_table(session, table, keyless=True) for table in tables]
     named = {"schemas": [table.schema for table in found], "names": [table.relation for table in found]}
     return [show_identifier(row) for row in session.execute(_PUBLISHED, named | {"database": database})]

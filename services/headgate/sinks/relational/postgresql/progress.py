@@ -20,7 +20,7 @@ class PostgresProgress(Progress[PostgresSession]):
     def name_to_claim(self, claim: Claim) -> str:
         """See Progress. A bare name keeps the table that its feed has claimed before, as long as that exists.
 
-        So nobody can put a table of the same name before it on the search path, and have it written. Otherwise it is
+        So no user can put a table of the same name before it on the search path, and have it written. Otherwise it is
         the first on the path; if there is none, the one claimed before; if it never was, the one that would be made.
         """
         space, relation = split_table(claim.table)

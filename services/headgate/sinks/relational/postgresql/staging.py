@@ -47,7 +47,7 @@ class PostgresStage(Stage[PostgresSession, Column]):
     def _create(self, name: str) -> None:
         self._stage = quoted("pg_temp", name)
         self._group = quoted(self.group)
-        # Of money the text that was sent says little: the number that was staged is compared.
+        # The text that was sent for money is not reliable: the number that was staged is compared.
         folding = [column for column in self.table.folding if self.table.columns[column].declared not in STAGED_AS]
         self._sent = {column: quoted(self._own_column(f"headgate key {place}")) for place, column in enumerate(folding)}
         self._rows = 0

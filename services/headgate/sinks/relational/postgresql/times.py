@@ -38,7 +38,7 @@ _INFINITY_DAY: Final = 106_751_991
 
 
 def unit_per_second(meaning: str | None, precision: int | None) -> int | None:
-    """Units per second of a time or timestamp; None where a schema says that its numbers are no times."""
+    """Units per second of a time or timestamp; None if a schema declares that its numbers are not times."""
     if meaning is not None:
         return PER_SECOND.get(meaning)
     return _MILLIS if precision is not None and precision <= _ADAPTIVE_MILLIS_PRECISION else MICROS

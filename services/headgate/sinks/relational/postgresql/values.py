@@ -1,7 +1,7 @@
 """Converts Debezium's values into PostgreSQL's COPY text, a column at a time.
 
-How a value is written follows from the target column's type and, where the event had a schema, from what the schema
-says the value means (Change.semantics). Without a schema a time's unit is taken from the target column, as Debezium's
+How a value is written follows from the target column's type and, where the event had a schema, from the meaning that
+the schema gives it (Change.semantics). Without a schema a time's unit is taken from the target column, as Debezium's
 adaptive mode chooses it: precision 0 to 3 in milliseconds, above that, or without one, in microseconds; but all times
 of day that come from MySQL or MariaDB are in microseconds. Dates are
 written as Julian days, which PostgreSQL reads and which know no first or last year.
@@ -52,7 +52,7 @@ _BITS: Final = frozenset({"bit", "bit varying"})
 _BITS_MEANING: Final = "io.debezium.data.Bits("
 _ARRAY_MEANING: Final = "array("
 MICROS_DIGITS: Final = 6
-"""Digits of a second that a time keeps whose column says no precision."""
+"""Digits of a second that a time keeps whose column declares no precision."""
 _NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 _TYPE: Final = re.compile(r"(?P<head>[^(]*?)\s*(?:\((?P<modifier>[\d,-]+)\))?(?P<tail>[^([]*)(?P<array>(?:\[\])*)\Z")
 
@@ -204,10 +204,10 @@ def column_text(
     in_key: bool = False,
     holds_times: bool = False,
 ) -> ColumnText:
-    """The writer for a column of type ``declared``, given what its values mean (None without a schema) and who says so.
+    """The writer for a column of type ``declared``, given its values' meaning (None without a schema) and connector.
 
     ``connector`` and ``binary``: see ``changes.change.CONNECTOR`` and ``BINARY``. ``in_key``: the column is part of the
-    table's key. ``holds_times``: a part of the type is a date or a time, which its name may not tell.
+    table's key. ``holds_times``: a part of the type is a date or a time, which its name may not show.
     """
     column = _Type.parse(declared)
     if column.array:
