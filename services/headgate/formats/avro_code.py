@@ -1,6 +1,6 @@
 """A reader for one Avro schema, written as Python code and compiled: what is known per schema is not asked per row.
 
-fastavro walks the schema again for each record, and most of a Debezium event is what nobody wants: ``source``,
+fastavro walks the schema again for each record, and most of a Debezium event is not needed: ``source``,
 ``before``, three clocks. The code made here has no schema left in it: each field that is wanted is a few lines, and a
 stretch of fields that is not is one regular expression where their lengths allow it. It takes a third of fastavro's
 time (docs/adr/0016). fastavro checks the schemas (avro_schema), and is what the tests compare with.
@@ -68,7 +68,7 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _block(data: bytes, at: int) -> tuple[int, int]:
-    """How many items follow, and where they begin; a negative number says that their size in bytes stands between."""
+    """How many items follow, and where they begin; a negative number means that their size in bytes is in between."""
     number, at = _number(data, at)
     if number < 0:
         number = -number
@@ -102,7 +102,7 @@ def compile_reader(root: Record, wanted: Sequence[Path]) -> Reader:
 
 
 def _pattern(node: AvroType) -> bytes | None:
-    """What skips a value of this type, where its length can be told byte by byte."""
+    """What skips a value of this type, if its length can be found byte by byte."""
     match node:
         case Primitive():
             return _PATTERNS.get(node.kind)
@@ -292,7 +292,7 @@ class _Code:
         self.line("else: n >>= 1")
 
     def _skip(self, nodes: Sequence[AvroType]) -> None:
-        """Pass over values that stand one behind the other; what one expression matches, at once."""
+        """Pass over consecutive values; what one expression matches, at once."""
         run: list[bytes] = []
         for node in [*_flat(nodes), None]:
             pattern = None if node is None else _pattern(node)

@@ -1,11 +1,11 @@
 """An Avro schema as Kafka Connect's converters write it: a tree of what to read, and what its columns mean.
 
 Connect's own types and Debezium's semantic types have no place in Avro: the converters put them beside the Avro type as
-``connect.name``, ``connect.type`` and ``connect.parameters``. The meaning of a column is told in the same words as that
-of a JSON event with schema (``Change.semantics``), so nothing behind the decoder knows which of the two it was.
+``connect.name``, ``connect.type`` and ``connect.parameters``. The meaning of a column is described in the same words as
+that of a JSON event with schema (``Change.semantics``), so nothing behind the decoder knows which of the two it was.
 
-``logicalType`` is passed over: what it says is in ``connect.name`` too, and the plain value (days, unscaled bytes) is
-what the sinks read.
+``logicalType`` is skipped: its content is in ``connect.name`` too, and the plain value (days, unscaled bytes) is what
+the sinks read.
 """
 
 from collections.abc import Sequence
@@ -105,7 +105,7 @@ AvroType = Primitive | Fixed | Enum | Array | Map | Union | Record | Exactly
 
 
 def parse_avro(text: str) -> AvroType:
-    """The tree of a schema's JSON. Raises ChangeError for what is no Avro schema, or none that a converter writes."""
+    """The tree of a schema's JSON. Raises ChangeError for what is not an Avro schema that a converter writes."""
     if len(text) > TEXT_CHARACTERS_MAX:
         raise ChangeError(f"it has {len(text)} characters; a schema of a table has {TEXT_CHARACTERS_MAX} at most")
     try:

@@ -8,12 +8,12 @@ an UPDATE if ``old`` has it. If ``old`` does not have it, the update has left th
 ABSENT.
 
 TiCDC adds ``_tidb`` (``enable-tidb-extension=true`` in its sink URI): the commit ts of every change, and messages
-of type TIDB_WATERMARK in every partition, which are this format's evidence of time. They also tell what was sent
-twice: after a restart TiCDC goes on from its checkpoint, and a change at or below the watermark that stands before it
-has been there before. (The documentation of TiCDC asks its readers to drop those.)
+of type TIDB_WATERMARK in every partition, which are this format's evidence of time. They also show what was sent twice:
+after a restart TiCDC resumes from its checkpoint, and a change at or below the watermark in front of it has been
+received before. (The documentation of TiCDC asks its readers to drop those.)
 
-DDL is no change of a row and is passed over, but for TRUNCATE: in the only partition of a topic it stands in order. In
-one of several it cannot, for rows of other partitions may be older or younger; the sink, which knows, refuses it.
+DDL is not a change of a row and is skipped, except TRUNCATE: in the only partition of a topic it is in order. In one of
+several it cannot be, because rows of other partitions may be older or younger; the sink, which knows, refuses it.
 
 What is noticed and refused: a topic that carries two tables, a row without key, a message from which TiCDC left
 the row out because of its size (claim check, handle key only).
@@ -215,7 +215,7 @@ class Decoder:
 
 
 def _left_out(message: _Message, number: int, columns: Collection[str]) -> Row:
-    """What ``columns`` hold, which the row lacks. Raises ChangeError where the message does not say."""
+    """What ``columns`` hold, which the row lacks. Raises ChangeError if the message does not show it."""
     if message.type == "INSERT":
         return dict.fromkeys(columns)
     old = message.old[number] if message.old is not None and number < len(message.old) else None
@@ -257,7 +257,7 @@ def _key_of(message: _Message, row: Row) -> Row:
 
 
 def _check_ts(name: str, ts: int) -> None:
-    """Evidence of time is not clamped: what it says would be said of every change before it. Raises ChangeError."""
+    """Check a ts. It is not clamped, because it is evidence for every change before it. Raises ChangeError."""
     if not 0 <= ts <= TS_MAX:
         raise ChangeError(f"{name} is {ts}: no ts, which has 63 bits (milliseconds since 1970 << 18)")
 

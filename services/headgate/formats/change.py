@@ -26,11 +26,11 @@ ABSENT: Final = Absent()
 
 CONNECTOR: Final = ""
 """In ``Change.semantics``, where columns have names: the connector that wrote the event ("postgresql", "mysql", …).
-What it makes of some types no schema tells, or none is there."""
+Some types cannot be interpreted from the schema, or without one, unless the connector is known."""
 
 BINARY: Final = "\x00binary"
 """In ``Change.semantics``, beside columns (no database lets one have this name): how bytes are written as text, in the
-words of Debezium's ``binary.handling.mode``, where the feed says it; or TEXT_ONLY."""
+words of Debezium's ``binary.handling.mode``, if the feed defines it; or TEXT_ONLY."""
 
 LACKING: Final = "\x00lacking"
 """In ``Change.semantics``, beside columns: what a column means that the table has and a whole row lacks. Without it,
@@ -40,7 +40,7 @@ LACKING_NULL: Final = "null"
 """It is NULL: the writer leaves NULLs out."""
 
 LACKING_UNKNOWN: Final = "unknown"
-"""It is NULL, or the source does not have it: the writer may leave NULLs out, and no event says whether it does."""
+"""It is NULL, or the source does not have it: the writer may leave NULLs out, and no event shows whether it does."""
 
 TEXT_ONLY: Final = "text"
 """Of a format that has bytes as bytes: a text is never some."""
@@ -60,8 +60,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """One change: its place in the log, its key and, for an upsert, its row (values or ABSENT).
 
     ``source_ms`` is the source's commit time, ``append_ms`` the broker's append time, both in ms since 1970. The first
-    is for people, and None where the event says none that a clock can show (``source_time``).
-    ``semantics`` says what values mean where the event had a schema (None where it had none): column → the schema's
+    is for people, and None if the event has none that a clock can show (``source_time``).
+    ``semantics`` is the meaning of values where the event had a schema (None where it had none): column → the schema's
     name, or its Connect type where it has no name ("int32", "bytes"). A parameter a value cannot be read without
     follows in brackets: ``org.apache.kafka.connect.data.Decimal(2)`` (scale), ``io.debezium.data.Bits(8)``,
     ``array(int32)``. An event without schema has no columns there, at most its CONNECTOR. Never part of a reference
@@ -86,10 +86,10 @@ _TIMES: Final = {int, type(None)}
 
 
 def source_time(ms: object) -> int | None:
-    """What an event says of when it was made, if that can be; microseconds in its place are no time.
+    """The time of an event as it reports it, if plausible; microseconds in place of milliseconds are not.
 
     A number that is only for people must not stop a table. Clamped, it would leave the newest time seen in the year
-    3084 for ever.
+    3084 permanently.
     """
     return ms if isinstance(ms, int) and 0 <= ms <= MS_MAX else None
 
@@ -105,7 +105,7 @@ def source_times(column: Sequence[int | None]) -> Sequence[int | None]:
 
 DATA_ERRORS: Final = (
     msgspec.MsgspecError,
-    ValueError,  # ChangeError among them; texts that are no UTF-8, numbers of more than 4 300 digits
+    ValueError,  # ChangeError among them; texts that are not UTF-8, numbers of more than 4 300 digits
     TypeError,
     LookupError,
     AttributeError,

@@ -32,7 +32,7 @@ _LABELS_CHARACTERS_MAX: Final = 1024 * 1024
 
 
 class ColumnSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """A column. ``meaning`` is what ``Change.semantics`` says of it.
+    """A column. ``meaning`` is its entry in ``Change.semantics``.
 
     ``declared``, ``length`` and ``scale`` are the source's type, if the connector writes it. ``labels``: those of an
     enum or a set, in one text with commas between them.

@@ -2,12 +2,12 @@
 
     what came of a partition ──Dealer──▶ per table that the feed names: its events ──▶ that table's own decoder
                                    ├──▶ for all of them: what counts for the whole partition (TiCDC's watermarks)
-                                   ├──▶ passed over and counted: events of tables that nobody named
-                                   └──▶ unreadable: events that do not say whose they are
+                                   ├──▶ skipped and counted: events of tables that the feed does not name
+                                   └──▶ unreadable: events that do not name their table
 
-An event is looked at once for all tables; nothing but its table's name is built of it. What stands behind this, a
-decoder per table, knows nothing of other tables, so what is wrong with one table's event is that table's alone. An
-unreadable event may be anybody's: nobody may move past it unless it has been set aside (docs/adr/0017).
+An event is inspected once for all tables; nothing but its table's name is built of it. The stage behind this, a decoder
+per table, knows nothing of other tables, so an error in one table's event is that table's alone. An unreadable event
+may be of any table: no table may move past it unless it has been set aside (docs/adr/0017).
 """
 
 from bisect import bisect_left
@@ -27,7 +27,7 @@ __all__ = ["Columns", "Dealer", "Dealt", "Look", "Whose", "named"]
 
 
 class Whose(Enum):
-    """Whose an event is that is no single table's."""
+    """Whose an event is if it does not belong to a single table."""
 
     EVERYBODY = "everybody"
     NOBODY = "nobody"
@@ -37,12 +37,12 @@ EVERYBODY: Final = Whose.EVERYBODY
 NOBODY: Final = Whose.NOBODY
 
 Look = Callable[[bytes], SourceTable | Literal[Whose.EVERYBODY, Whose.NOBODY]]
-"""The table of an event by its value: (schema or database, table). Raises ChangeError if it cannot be told,
+"""The table of an event by its value: (schema or database, table). Raises ChangeError if it cannot be determined,
 SchemasUnavailableError if it cannot be just now."""
 
 
 def named(database: object, schema: object, table: object) -> SourceTable:
-    """The name that a feed calls a table by. Raises ChangeError for an event that says none."""
+    """The name that a feed calls a table by. Raises ChangeError for an event that has none."""
     space = schema or database
     if not isinstance(space, str) or not isinstance(table, str) or not table:
         raise ChangeError(
@@ -70,7 +70,7 @@ class Columns(msgspec.Struct, frozen=True):
 class Dealt(msgspec.Struct, frozen=True):
     """Events of one partition, dealt out. ``unreadable``: (offset, why), in order.
 
-    ``passed_over`` counts events of tables that nobody named, ``passed_over_table`` is the last one's.
+    ``passed_over`` counts events of tables that the feed does not name, ``passed_over_table`` is the last one's.
     """
 
     tables: Mapping[str, Columns]
@@ -90,7 +90,7 @@ class Dealer:
             self._names[parse_identifier(table)] = table
 
     def deal(self, columns: Columns) -> Dealt:
-        """Raises SchemasUnavailableError: nothing can be said of any of them, for now."""
+        """Raises SchemasUnavailableError: none of them can be dealt for now."""
         unreadable: list[tuple[int, str]] = []
         try:
             whose = [NOBODY if value is None else self._look(value) for value in columns.values]

@@ -64,7 +64,7 @@ def check_key(key: Row) -> None:
 
 
 def told_of_bytes(mode: str | None) -> dict[str, str]:
-    """What semantics have of the connector's ``binary.handling.mode``, if the feed says it."""
+    """What semantics have of the connector's ``binary.handling.mode``, if the feed defines it."""
     return {} if mode is None else {BINARY: mode}
 
 
@@ -78,7 +78,7 @@ class Tombstones:
     """Tombstones (a key, no value) as deletes of their rows, which need not be there.
 
     In a compacted topic the delete before one may be gone. Directly behind the delete that it repeats, as connectors
-    write them, it would say nothing new and becomes nothing, so that ordinary deletes cost what they did. ``decode``:
+    write them, it would add nothing new and becomes nothing, so that ordinary deletes cost what they did. ``decode``:
     (key, partition, offset, append_ms) → the change.
     """
 
@@ -91,7 +91,7 @@ class Tombstones:
         self._repeated = (partition, offset + 1, key)
 
     def decode(self, key: bytes | None, partition: int, offset: int, append_ms: int) -> Change | None:
-        """None where no row is named, or nothing new said. Raises ChangeError."""
+        """None where no row is named, or nothing is new. Raises ChangeError."""
         if key is None or (partition, offset, key) == self._repeated:
             return None
         return self._decode(key, partition, offset, append_ms)

@@ -4,7 +4,7 @@ Keys and values begin with a zero byte and the four bytes of a schema id; what f
 and nothing else. Everything that follows from the schema (what to read, what columns mean) is worked out once per id:
 ids are never given twice, so a worker remembers them for its life. The changes are those of debezium_json, but for
 values that Avro has and JSON has not: bytes and unscaled decimals are bytes, instead of base64. A tombstone is a delete
-of its row here, too; its key means what the key's schema says.
+of its row here, too; its key means what the key's schema defines.
 """
 
 import functools
@@ -75,7 +75,7 @@ class _Plan(msgspec.Struct, frozen=True):
 
 
 def schema_id_of(data: bytes, what: str) -> int:
-    """The schema's id in the frame. Raises ChangeError if there is no frame."""
+    """The schema's id in the frame. Raises ChangeError if the frame is missing."""
     if len(data) < FRAME_BYTES or data[0] != 0:
         raise ChangeError(
             f"the {what} is not Avro in Confluent's framing: it begins with {data[:FRAME_BYTES]!r}, instead of a zero "
@@ -121,7 +121,7 @@ class Decoder:
     ) -> None:
         """``keyless``: events without key are rows to be added; what is more than that is refused.
 
-        ``binary``: the connector's ``binary.handling.mode``, if the feed says it.
+        ``binary``: the connector's ``binary.handling.mode``, if the feed defines it.
         """
         self._keyless = keyless
         self._values = _Plans(schemas, "value", _value_plan, told_of_bytes(binary))
@@ -174,7 +174,7 @@ class Decoder:
         return decode_columns(self._decode_at_once, self.decode, keys, values, partitions, offsets, appended_ms)
 
     def take_watermarks(self) -> list[Watermark]:
-        """None, ever: an event says when it happened, not that no earlier one follows."""
+        """Always empty: an event shows when it happened, not that no earlier one follows."""
         return []
 
     def _decode_at_once(
@@ -229,7 +229,7 @@ class Decoder:
         return Change(partition, offset, _DELETE, row, None, None, append_ms, plan.semantics)
 
     def _reader_of_one(self, plan: _Plan) -> Reader:
-        """Reads events of the topic's table only: its name is compared where it stands, and never built."""
+        """Reads events of the topic's table only: its name is compared in place, and never built."""
         table = self.table.name or UNNAMED
         read = self._only.get((plan.schema_id, table))
         if read is None:

@@ -10,7 +10,7 @@ holds the placeholder cannot be told apart; it can be changed in connector and f
 
 A tombstone (a key without a value) is a delete of its row: in a compacted topic the delete event before it may be gone.
 It has no schema of values, so its key means what the columns meant in the last change that was met, or what the key's
-own schema says.
+own schema defines.
 """
 
 from collections.abc import Sequence
@@ -103,7 +103,7 @@ _table_of: Final = attrgetter("db", "schema", "table")
 _origin: Final = msgspec.json.Decoder(_Origin)
 _with_transaction: Final = exact_decoder(_TransactionEnvelope)
 _IN_THE_STREAM: Final = frozenset({None, False, "false", "incremental"})
-"""``source.snapshot`` of what is no row of a snapshot of the whole table."""
+"""``source.snapshot`` of what is not a row of a snapshot of the whole table."""
 
 TABLES_MAX: Final = 256
 """Tables for which there is a parser of their own, some 10 kB each."""
@@ -115,7 +115,7 @@ _row: Final = exact_decoder(dict[str, object])
 
 
 def _connector(payload: bytes) -> str | None:
-    """Which connector wrote an event; None if it does not say so."""
+    """Which connector wrote an event; None if the event does not name it."""
     try:
         source = _origin.decode(payload).source
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -159,7 +159,7 @@ class Look:
 def _only(table: SourceTable, *, transactions: bool) -> "msgspec.json.Decoder[Any]":
     """A parser of the events of one table, which refuses any other's.
 
-    It compares the name where it stands in the event. To build the three parts of it in Python, and to compare them
+    It compares the name in place in the event. To build the three parts of it in Python, and to compare them
     there, would cost three times as much.
     """
     parts = zip(("db", "schema", "table"), table, strict=True)
@@ -188,7 +188,7 @@ class Decoder:
     ) -> None:
         """``keyless``: events without key are rows to be added; what is more than that is refused.
 
-        ``binary``: the connector's ``binary.handling.mode``, if the feed says it.
+        ``binary``: the connector's ``binary.handling.mode``, if the feed defines it.
 
         ``transactions``: which ones the events belong to is remembered for ``take_runs``.
         """
@@ -296,7 +296,7 @@ class Decoder:
         return decode_columns(at_once, decode, keys, values, partitions, offsets, appended_ms)
 
     def take_watermarks(self) -> list[Watermark]:
-        """None, ever: an event says when it happened, not that no earlier one follows."""
+        """Always empty: an event shows when it happened, not that no earlier one follows."""
         return []
 
     def take_runs(self) -> list[TransactionRun]:
@@ -384,7 +384,7 @@ class Decoder:
             connector = _connector(payloads[0][0]) if envelopes else None
             is_of_two = bool(envelopes) and _connector(payloads[0][-1]) != connector
             semantics = _written_by(connector, self._binary)
-        # What the key of a tombstone in front means is said by a change before this batch.
+        # The meaning of the key of a tombstone in front comes from a change before this batch.
         if is_of_two or (envelopes and 0 in nulls and semantics != self._semantics):
             return None
         self._semantics = semantics if envelopes else self._semantics
@@ -399,7 +399,7 @@ class Decoder:
         return merged
 
     def _second_look(self, value: bytes, error: Exception) -> tuple[Any, dict[str, str] | None]:
-        """A value that is no envelope as it stands: wrapped with a schema in an unusual way of writing, or wrong."""
+        """Decode a value that is not a plain envelope: wrapped with a schema in an unusual way of writing, or wrong."""
         payload, semantics = self._values.split_whole(value)
         try:
             return self._envelope.decode(payload), semantics

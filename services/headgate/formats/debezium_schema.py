@@ -3,7 +3,7 @@
 With ``schemas.enable=true`` every event repeats a schema of about 2 kB in front of a payload of a few hundred bytes.
 The converter writes it the same way each time, so it is read once and recognised byte for byte from then on: an event
 that starts with known bytes up to and including ``,"payload":`` is cut there. A schema never seen before is
-parsed with its event as a whole; a first ``,"payload":`` may lie inside the schema (a default value, say), so the cut
+parsed with its event as a whole; a first ``,"payload":`` may lie inside the schema (e.g. a default value), so the cut
 is only learned where everything before it is a complete JSON value.
 """
 
@@ -19,7 +19,7 @@ from headgate.formats.meaning import DEPTH_MAX, array_of, check_columns, named, 
 OPENING: Final = b'{"schema":'
 _BORDER: Final = b',"payload":'
 CLOSING: Final = b"}"
-"""What stands behind a payload that has a head: everything before it, byte for byte."""
+"""What follows a payload that has a head: everything before it, byte for byte."""
 
 SCHEMAS_MAX: Final = 1024
 """Known schemas per decoder, about 2 kB each: more tables than one lane reads. The oldest is forgotten first."""
@@ -74,7 +74,7 @@ def key_semantics(schema: Any) -> Semantics | None:
 def columns_with_defaults(value: bytes) -> frozenset[str] | None:
     """Columns that may be NULL and have a default, by the schema of an event; None if it has no schema.
 
-    Kafka Connect's converters write the default in the place of NULL there, unless they are told not to. Raises one of
+    Kafka Connect's converters write the default in the place of NULL there, unless configured not to. Raises one of
     DATA_ERRORS.
     """
     parts = msgspec.json.decode(value, type=dict[str, msgspec.Raw])

@@ -1,11 +1,11 @@
 """The interface of decoders: bytes of one topic in; changes and, in some formats, evidence of time out.
 
-A *watermark* is a source's word, in the log itself, that all changes of the partition up to its ts stand before it.
-Only such a word lets anybody claim a ``resolved_ts``; a format without it never says one. Where the
-word stands on another topic (transactions.py), a decoder tells which transactions it has met.
+A *watermark* is a source's statement, in the log itself, that all changes of the partition up to its ts precede it.
+Only such a statement supports a ``resolved_ts``; a format without it never reports one. Where the statement is on
+another topic (transactions.py), a decoder reports which transactions it has met.
 
 Whatever one event does to a decoder is that event's trouble, never its table's or lane's: what data can make code raise
-is told in ``change.DATA_ERRORS``, and becomes an UndecodableError here, so that no format can forget one of them.
+is listed in ``change.DATA_ERRORS``, and becomes an UndecodableError here, so that no format can forget one of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from headgate.formats.transactions import TransactionRun
 
 
 class Watermark(msgspec.Struct, frozen=True):
-    """At ``offset`` of ``partition`` the source says: nothing at or below ``ts`` follows that has not been before."""
+    """At ``offset`` of ``partition`` the source states: nothing at or below ``ts`` follows that has not been before."""
 
     partition: int
     offset: int
@@ -37,7 +37,7 @@ class UndecodableError(ChangeError):
 
 
 class SchemasUnavailableError(Exception):
-    """A schema that events refer to cannot be had just now: says nothing against the events, which wait."""
+    """A schema that events refer to is unavailable for now. The events are not at fault, and wait."""
 
     code = "registry_unavailable"
     retryable = True

@@ -11,13 +11,13 @@ of the message's own JSON, so a text there is a JSON string: ``"123"`` is not th
 a bootstrap are rows like any other; where it begins and ends is passed over, as is DDL.
 
 A tombstone is a delete of the row that its key names. Maxwell writes none by itself: its delete is a message, which
-compaction keeps; whoever added one did it to the key as it stands there.
+compaction keeps; a client that added one did so under the same key.
 
-With ``output_nulls=false`` Maxwell leaves NULLs out of its rows, and nothing in a message tells such a row from one of
-a table that lacks the column. So a feed can say which it is (``source.output_nulls``); if it does not, rows that lack
+With ``output_nulls=false`` Maxwell leaves NULLs out of its rows, and nothing in a message distinguishes such a row from
+one of a table that lacks the column. So a feed can declare it (``source.output_nulls``); if not, rows that lack
 columns of the sink's table are refused there (LACKING).
 
-Maxwell writes every table to one topic, unless told otherwise; a topic that carries two is refused.
+Maxwell writes every table to one topic, unless configured otherwise; a topic that carries two is refused.
 """
 
 from collections.abc import Sequence
@@ -102,7 +102,7 @@ class Decoder:
     def __init__(self, *, keyless: bool = False, output_nulls: bool | None = None) -> None:
         """``keyless``: rows without key are added; any other change of them is refused.
 
-        ``output_nulls``: Maxwell's option of that name, None if the feed does not say it.
+        ``output_nulls``: Maxwell's option of that name, None if the feed does not define it.
         """
         self._keyless = keyless
         self._meaning = _MEANINGS[output_nulls]
@@ -123,7 +123,7 @@ class Decoder:
         return decode_each(self.decode, keys, values, partitions, offsets, appended_ms)
 
     def take_watermarks(self) -> list[Watermark]:
-        """None, ever: an event says when it happened, not that no earlier one follows."""
+        """Always empty: an event shows when it happened, not that no earlier one follows."""
         return []
 
     def decode(

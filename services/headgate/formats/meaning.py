@@ -1,8 +1,8 @@
 """The meaning of columns from an event's schema, as ``Change.semantics``, checked when it is read.
 
 A schema is part of an event, so a wrong schema is an error of that event only. Sinks read the words made here without
-a doubt: a parameter is a number within the bounds that databases have, a name holds nothing that a parameter is told
-by, and no column has the name of another entry of ``Change.semantics``.
+a doubt: a parameter is a number within the bounds that databases have, a name holds nothing that marks a parameter,
+and no column has the name of another entry of ``Change.semantics``.
 """
 
 import re

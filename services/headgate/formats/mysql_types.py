@@ -6,7 +6,7 @@ their digits, unsigned ones their size), dates, times, JSON. The others are made
 - binary types hold bytes, written as ISO-8859-1: bytes again;
 - ``bit(1)`` is a boolean, any other bit field a number: its bytes, the least first, as Debezium has them;
 - ``enum`` and ``set`` are numbers (an index from 1, a mask). Where the type lists its labels they are looked up. Where
-  it does not (TiCDC says only ``enum`` unless its sink URI has ``content-compatible=true``), the number stays one.
+  it does not (TiCDC writes only ``enum`` unless its sink URI has ``content-compatible=true``), the number stays one.
 """
 
 import re
@@ -40,7 +40,7 @@ LABEL_CHARACTERS_MAX: Final = 255
 
 
 class NotAValueError(ValueError):
-    """A text that is no value of its column's type."""
+    """A text that is not a value of its column's type."""
 
 
 def _bytes(text: str) -> bytes:
@@ -75,7 +75,7 @@ def _enum(labels: tuple[str, ...], known: frozenset[str], text: str) -> object:
         return number
     if number > len(labels):
         raise NotAValueError(f"the value is a label's number beyond the {len(labels)} that the enum has")
-    return labels[number - 1] if number else ""  # MySQL keeps what was no label as the empty one, number 0
+    return labels[number - 1] if number else ""  # MySQL keeps what was not a label as the empty one, number 0
 
 
 def _set(labels: tuple[str, ...], text: str) -> object:

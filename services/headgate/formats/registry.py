@@ -21,7 +21,7 @@ class DecoderNeeds(msgspec.Struct, frozen=True):
 class FormatPlug(FormatTraits, frozen=True, kw_only=True):
     """A format: its traits, and how its decoders are made.
 
-    ``look`` tells whose events are, for a topic of several tables.
+    ``look`` finds the table of an event, for a topic of several tables.
     """
 
     decoder: Callable[[DecoderNeeds], Decoder]

@@ -41,14 +41,14 @@ _TEXTS: Final = frozenset(
 
 _INTEGERS: Final = frozenset({"int8", "int16", "int32", "int64"})
 _OF_CONSTANTS: Final[dict[type, str]] = {str: "string", bool: "boolean", int: "int64"}
-"""What a constant means, as an event's schema would say it."""
+"""What a constant means, as an event's schema would describe it."""
 
 _MASKED: Final = "*"
 _LACKING: Final = object()
 
 
 class SaltUnavailableError(Exception):
-    """A mask's salt cannot be read: says nothing against the events, which wait."""
+    """A mask's salt cannot be read. The events are not at fault, and wait."""
 
     code = "mask_salt"
     retryable = True
@@ -139,7 +139,7 @@ class Shaping:
 
 
 def _check_meaning(column: str, mask: Mask, meaning: str | None) -> None:
-    """Raise ChangeError for values whose texts differ from format to format. None: the event does not say."""
+    """Raise ChangeError for values whose texts differ from format to format. None: the event does not show it."""
     if not mask.needs_text or meaning is None or meaning in _TEXTS:
         return
     if mask.sha256 is not None and meaning in _INTEGERS:

@@ -16,11 +16,11 @@ from headgate.records.source_tables import SourceTable
 __all__ = ["UNNAMED", "OneTable", "show_table"]
 
 UNNAMED: Final[SourceTable] = (None, None, None)
-"""Of an event of Debezium that does not say it, because a transform has taken ``source`` out."""
+"""Of an event of Debezium that does not name its table, because a transform has taken ``source`` out."""
 
 
 NAME_LENGTH_MAX: Final = 1000
-"""Characters of a name's parts together. Databases allow 128 for a part; what is longer is no name, and not kept."""
+"""Characters of a name's parts together. Databases allow 128 for a part; what is longer is not a name, and not kept."""
 
 
 def show_table(table: SourceTable) -> str:

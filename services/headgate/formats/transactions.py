@@ -3,14 +3,14 @@
 The connector writes ``{"status": "END", "id", "ts_ms", "data_collections": [{"data_collection", "event_count"}, …]}``
 to a topic of its own when a transaction is over, in commit order, and ``{"id", "data_collection_order"}`` into each
 change: the how-manieth of its table in the transaction. END may reach the log before changes that it counts, and
-proves nothing alone. In a topic of one partition the changes of a table stand in commit order, too; so, with the last
+proves nothing alone. In a topic of one partition the changes of a table are in commit order, too; so, with the last
 change applied (its *tail*, transaction and number):
 
-- all that a transaction whose END stands before the tail's own END has changed is applied;
+- all that a transaction whose END precedes the tail's own END has changed is applied;
 - the tail's transaction is, once the tail's number is END's count;
 - one that has not touched the table is, if those before it are.
 
-That is said of a table whose initial snapshot is behind it: rows of a snapshot belong to no transaction.
+This holds for a table whose initial snapshot is behind it: rows of a snapshot belong to no transaction.
 
 The *time* of a transaction is the latest ``ts_ms`` of its END and those before it: commit order decides, for clocks
 step back, and MySQL stamps a commit with the time its last statement began. Complete up to a ts is a table of which
@@ -134,7 +134,7 @@ def decode_end(value: bytes | None) -> End | None:
 
 
 def standing_of(value: bytes | None) -> Standing | None:
-    """What a record of a table's topic says of where it stands; None if it is no change (a tombstone)."""
+    """The standing that a record of a table's topic shows; None if it is not a change (a tombstone)."""
     try:
         change = _decoded(_change, value or b"")
     except DATA_ERRORS:
@@ -153,7 +153,7 @@ def _decoded(decoder: "msgspec.json.Decoder[T]", value: bytes) -> T:
 
 
 class TableEvidence:
-    """Which transactions a table is still waiting for. Both logs are told as they come: ENDs, and how far it is."""
+    """Which transactions a table is still waiting for. Both logs are fed in as they come: ENDs, and how far it is."""
 
     def __init__(self, tail: Tail | None) -> None:
         """``tail``: what is applied already; None if that is not known, or nothing is."""
@@ -162,8 +162,8 @@ class TableEvidence:
         """(transaction, its time in ms, changes of the table), in commit order; none of them is known to be applied."""
         self._passed = 0
         self._places: dict[str, int] = {}
-        """Transaction → its place among all ENDs ever told; one that was told again (a connector that restarted) has
-        the later place: its changes, too, come again."""
+        """Transaction → its place among all ENDs received; one that was received again (a connector that restarted)
+        has the later place: its changes, too, come again."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -181,7 +181,7 @@ class TableEvidence:
 
     @property
     def waits_for_ms(self) -> int | None:
-        """The time of the first transaction that may not be applied; None if all that were told are."""
+        """The time of the first transaction that may not be applied; None if all received ones are."""
         return self._waiting[0][1] if self._waiting else None
 
     def _settle(self) -> None:

@@ -8,7 +8,7 @@ __all__ = ["LackingColumnsError"]
 
 
 class LackingColumnsError(SinkColumnMissingError):
-    """``columns``: each column that the table lacks → its values as the event's schema describes them, empty without one."""
+    """``columns``: each column that the table lacks → the schema's description of its values, empty without one."""
 
     def __init__(self, message: str, partition: int, offset: int, columns: Mapping[str, str]) -> None:
         super().__init__(message, partition, offset)

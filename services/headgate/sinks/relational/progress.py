@@ -1,8 +1,8 @@
 """The fence of a relational sink: claim, seal and advance, each one transaction over the rows of ``headgate.progress``.
 
 Every statement that counts is conditional on the row's current content, under the row's lock. That content is the
-truth, whatever the log or a lane believes. What a row allows and refuses is decided in sinks/fence.py. The statements are in
-databases/progress.py and, where databases differ, in each one's ``progress``.
+truth, whatever the log or a lane believes. What a row allows and refuses is decided in sinks/fence.py. The statements
+are in databases/progress.py and, where databases differ, in each one's ``progress``.
 """
 
 from abc import ABC, abstractmethod

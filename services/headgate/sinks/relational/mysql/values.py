@@ -1,8 +1,8 @@
 """Converts Debezium's values into MySQL's and MariaDB's text, a column at a time.
 
 How a value is written follows from the target column's type and, where the event had a schema, from the meaning that
-the schema gives it (Change.semantics). Without a schema a number in a datetime or timestamp column is taken as Debezium's
-adaptive mode writes it, in milliseconds up to precision 3, in microseconds above; in a time column it is in
+the schema gives it (Change.semantics). Without a schema a number in a datetime or timestamp column is taken as by
+Debezium's adaptive mode, in milliseconds up to precision 3, in microseconds above; in a time column it is in
 microseconds, as the MySQL and MariaDB connectors write all times, except for times of PostgreSQL: they follow its own
 column's precision, in place of which the sink's is used, and what that leaves open is refused. Instants are written in
 UTC.
