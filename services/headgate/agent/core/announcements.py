@@ -1,6 +1,6 @@
 """A session's announcements, shared by the agent and everything that simulates one.
 
-Once each of them made these records by itself, and the agent alone said the wrong schema version (docs/bugs.md, B11).
+When each of them made these records by itself, the agent alone wrote the wrong schema version (docs/bugs.md, B11).
 """
 
 from headgate import SCHEMA_VERSION, __version__

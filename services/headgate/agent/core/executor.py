@@ -1,7 +1,7 @@
 """TableExecutor: the agent's contract with its data plane, whatever moves the rows.
 
 The agent's service asks, the data plane answers at once and works in the background. No call blocks on Kafka, Spark
-or the sink. The rule of the seed: two calls in a row of ``all_spans`` agree, whatever goes on in the background,
+or the sink. The rule of the seed: two calls in a row of ``all_spans`` agree, whatever happens in the background,
 unless an add, a remove (with close and forget, which belong to it) or an ``is_…_finished`` lies between; and every span
 it names has a ``status``, whose positions are the checkpoint. A span is a table or a part of one: two parts of a table
 are strangers to each other. Every executor passes tests/support/executor_contract.py.
@@ -44,7 +44,7 @@ class SpanTask(msgspec.Struct, frozen=True):
 
 
 class TaskStatus(msgspec.Struct, frozen=True):
-    """How a task stands: state, epoch, what is applied and, when failed, why.
+    """The status of a task: state, epoch, what is applied and, when failed, why.
 
     ``resolved_ts`` is claimed from evidence in the log only.
     ``positions`` are the sink's (next offsets); ``rows`` and ``bytes`` count since the claim; ``lag_ms``,
@@ -69,7 +69,7 @@ class TaskStatus(msgspec.Struct, frozen=True):
 
     @property
     def has_claimed(self) -> bool:
-        """Whether it knows how far the sink is, and so how far behind it is: before its claim it has nothing to say."""
+        """Whether it knows how far the sink is, and so its lag: before its claim it has nothing to report."""
         return bool(self.positions) and self.state not in {TaskState.PREPARING, TaskState.PREPARED}
 
 
@@ -115,7 +115,7 @@ class TableExecutor(Protocol):
         ...
 
     def status(self, span: SpanId) -> TaskStatus | None:
-        """How the span's task stands; None if there is none."""
+        """The status of the span's task; None if it does not exist."""
         ...
 
     def kill(self) -> None:

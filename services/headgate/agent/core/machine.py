@@ -3,7 +3,7 @@
 The owner never calls an agent. It writes who may do what with a span (SpanDispatched), and the agent reads there what
 is meant for its session. From the newest record of a span follows a **directive**, from the task's state and the
 directive follows an **action** (transitions.py, a table that holds every pair that can occur). What the executor then
-says about its tasks comes in as TaskObserved and leaves as facts under keys that only this session writes.
+reports about its tasks comes in as TaskObserved and leaves as facts under keys that only this session writes.
 
 The state holds records only, the session's own facts among them, and only ``evolve`` changes it. Actions are thus
 asked for again whenever a record is read again: the executor's calls are idempotent per (epoch, call); a lost effect
@@ -151,7 +151,7 @@ def _on_status(state: AgentState, status: TaskStatus, now: Now) -> Decision:
 
 
 def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
-    """A checkpoint record if there is something new to say; a task that has not claimed has nothing to say."""
+    """A checkpoint record if there is something new; a task that has not claimed has nothing to report."""
     last = state.progress.get(status.id)
     if not status.has_claimed:
         return Decision()
@@ -219,7 +219,7 @@ def _never_run(state: AgentState, span: SpanId, epoch: Epoch, now: Now) -> Decis
 
 
 def _last_words(state: AgentState, span: SpanId) -> tuple[Fact, ...]:
-    """The owner has deleted the span: what this session has said about it is its own to delete."""
+    """The owner has deleted the span: this session deletes its own records of it."""
     task = TaskKey(span.feed, span.span, state.agent, state.session)
     progress = ProgressKey(span.feed, span.span, state.agent, state.session)
     return (Fact(task, None), *((Fact(progress, None),) if span in state.progress else ()))

@@ -18,7 +18,7 @@ class TaskObserved(msgspec.Struct, frozen=True):
 
 
 class ProgressDue(msgspec.Struct, frozen=True):
-    """The answer to ReadProgress: every task as it stands."""
+    """The answer to ReadProgress: the current status of every task."""
 
     statuses: tuple[TaskStatus, ...]
 
@@ -70,9 +70,9 @@ class ReadProgress(msgspec.Struct, frozen=True):
 
 
 class CheckNotRun(msgspec.Struct, frozen=True):
-    """Give back NotRun, unless a task of the span runs or has run under this epoch; its status then says what it does.
+    """Give back NotRun, unless a task of the span runs or has run under this epoch; its status then shows what it does.
 
-    The executor is asked because it may have been told to begin by an effect whose task nobody has observed yet.
+    The executor is asked because an effect may have started a task that has not been observed yet.
     """
 
     span: SpanId
@@ -80,6 +80,6 @@ class CheckNotRun(msgspec.Struct, frozen=True):
 
 
 class EndSession(msgspec.Struct, frozen=True):
-    """The log says this session is dead: stop every writer at once and end."""
+    """The log declares this session dead: stop every writer at once and end."""
 
     reason: str

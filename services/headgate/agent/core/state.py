@@ -30,7 +30,7 @@ class AgentState(msgspec.Struct):
 
     ``dispatched`` holds the records that name this session or a span it has run, ``revs`` the owner_rev of every
     span's newest record, so that a stale owner's cannot come in behind it. ``level`` is the highest that an owner has
-    said to write at. ``copies`` has what resync_table requests name, by request.
+    requested to write at. ``copies`` has what resync_table requests name, by request.
     """
 
     agent: str

@@ -71,7 +71,7 @@ failed      none:forget prepare:keep prepare_anew:prepare replicate:keep replica
             close:close abandon:keep abandon_anew:say_stopped
 """
 """Task state, and the action for each directive. Without the sink (``abandon``) whatever is under way is stopped, even
-a seal that is tried again and again; a session whose role never showed anything says so once the executor has
+a seal that is retried; a session whose role never showed anything reports that once the executor has
 confirmed it. Two pairs are missing because they cannot be: a plain directive without a task, which continues an epoch
 that the session has run, and a primary made secondary under the same epoch."""
 

@@ -15,9 +15,9 @@ from headgate.records.control import Epoch, TaskState
 class FeedFigures:
     """Counts by feed: ``rows``, ``bytes``, ``failures``; and as of now ``lag_ms`` (the worst table's), ``tables``.
 
-    A feed without a table that knows how far behind it is has no ``lag_ms``: 0 would say that all is read.
+    A feed without a table that knows how far behind it is has no ``lag_ms``: 0 would mean that all is read.
 
-    One thread notes; others may read, for each reading puts whole dictionaries in the place of the former ones.
+    One thread records; others may read, because each reading replaces whole dictionaries.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class FeedFigures:
         self._before: dict[SpanId, TaskStatus] = {}
 
     def note(self, statuses: Sequence[TaskStatus]) -> None:
-        """How all tables of this process stand now."""
+        """Record the current status of all tables of this process."""
         rows, size, failures = Counter(self.rows), Counter(self.bytes), Counter(self.failures)
         lag_ms: dict[str, int] = {}
         tables: Counter[str] = Counter()
@@ -48,6 +48,6 @@ class FeedFigures:
 
 
 def _same_claim(before: TaskStatus, now: TaskStatus) -> bool:
-    """A count that is less than before has started again, whatever the epoch says."""
+    """A count that is less than before has started again, whatever the epoch."""
     whose: tuple[tuple[str, Epoch], ...] = ((before.feed_id, before.epoch), (now.feed_id, now.epoch))
     return whose[0] == whose[1] and before.rows <= now.rows and before.bytes <= now.bytes

@@ -26,7 +26,7 @@ TURN_SECONDS: Final = 0.05
 
 
 class SessionReader:
-    """Reads for one session. ``watch`` sees every record; ``on_garbage`` is called for each that nobody understands."""
+    """Reads for one session. ``watch`` sees every record; ``on_garbage`` is called for each that cannot be decoded."""
 
     def __init__(self, log: Log, session: str, watch: IdWatch, on_garbage: Callable[[], None]) -> None:
         """Begin at the start of the log. Raises LogError."""
@@ -70,7 +70,7 @@ class SessionReader:
         return self._reader.stopped
 
     def end_offsets(self) -> dict[Partition, int] | None:
-        """Where the log ends now; None if it does not say."""
+        """Where the log ends now; None if it does not answer."""
         try:
             return self._log.end_offsets(self._partitions)
         except LogError as error:
@@ -87,7 +87,7 @@ class SessionReader:
         self._reader.close()
 
     def _complain(self, what: str, error: LogError) -> None:
-        """Say what is wrong with the log once, not at every look."""
+        """Log a fault of the log once, not at every poll."""
         if what not in self._complaints:
             self._complaints.add(what)
             _log.warning("session %s %s: %s", self._session, what, error)

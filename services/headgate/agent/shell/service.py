@@ -5,7 +5,7 @@ A session is a loop of turns around the machine, from its first heartbeat to its
 (coordinator/core/sessions/membership.py). Until then it heartbeats and reads the log; Spark starts on its own thread.
 
 A turn reads what is new on announce, dispatch and changefeed, polls the executor's tasks, lets the machine decide,
-writes its facts, and only then runs its effects: nothing is done that nobody could read about. The lease is checked
+writes its facts, and only then runs its effects: nothing is done that is not on the log. The lease is checked
 before every step that acts, so that a process that was frozen past its lease does nothing but end its session.
 """
 
@@ -120,7 +120,7 @@ class AgentSession:
         self._heartbeat = Heartbeat(log, self.key, self._lease, self._announcement, on_lost=self._kill)
 
     def run(self, stop: threading.Event) -> End:
-        """Live until the lease is lost, the log says so, or ``stop`` is set and the tables are gone."""
+        """Live until the lease is lost, the log ends it, or ``stop`` is set and the tables are gone."""
         self._counters.sessions += 1
         _log.info("session %s of agent %s begins", self.key.session, self.key.agent)
         writer = self._log.writer(f"agent/{self.key.agent}/{self.key.session}")
@@ -233,7 +233,7 @@ class AgentSession:
             inputs.extend(turns.due())
 
     def _show(self, reader: SessionReader) -> None:
-        """A session that does not see what is decided is not ready, whatever its heartbeats say."""
+        """A session that does not see what is decided is not ready, whatever its heartbeats report."""
         if reader.blind is None:
             self._probes.ready(LOOP)
         else:
@@ -257,7 +257,7 @@ class AgentSession:
         self._probes.turned(LOOP)
         if self._log.level.writes != self._told_level:
             self._told_level = self._log.level.writes
-            self._heartbeat.hurry()  # owners judge a session by its lease, which the level before could not say
+            self._heartbeat.hurry()  # owners judge a session by its lease, which the level before could not express
 
     # --- the announcement ----------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ lease. An elder that lives is read at least in two of the spaces between, even i
 Longer would hold up every restart after a crash; who is slower than that is still found, only later."""
 
 SETTLE_LEASES_MAX: Final = 3.0
-"""An open transaction of an owner that died may hide the announcements for a minute: nobody is waited for longer."""
+"""An open transaction of an owner that died may hide announcements for a minute: no session is awaited longer."""
 
 
 class SessionLostError(Exception):
@@ -49,7 +49,7 @@ class IdInUseError(Exception):
 
 
 class Lease:
-    """The right to go on until a moment that only acknowledged heartbeats move. Any thread may ask."""
+    """The right to continue until a moment that only acknowledged heartbeats move. Any thread may ask."""
 
     def __init__(self, seconds: float, clock: Clock = elapsed_seconds) -> None:
         self.seconds = seconds
@@ -120,7 +120,7 @@ class Heartbeat:
         self._thread.start()
 
     def stopping(self) -> None:
-        """Say at once that the agent is on its way out; there is no way back."""
+        """Report at once that the agent is stopping, which cannot be undone."""
         self.liveness = Liveness.STOPPING
         self._wake.set()
 
@@ -129,7 +129,7 @@ class Heartbeat:
         self._wake.set()
 
     def mute(self) -> None:
-        """Announce nothing more, without waiting for what is under way; a lost lease is no news any more."""
+        """Announce nothing more, without waiting for what is under way; a lost lease needs no announcement."""
         self._ended = True
         self._wake.set()
 
@@ -175,26 +175,26 @@ class Heartbeat:
 class IdWatch:
     """Finds another living session under the same agent's name, by what is read on announce and dispatch.
 
-    Whose announcement stands before ours on the log was there first, so of two that start at the same moment one goes.
-    A predecessor that was killed says nothing more, but for what was on the wire; one that is stopping will not for
-    long. One that goes on announcing itself behind our own announcement lives, and has the name: we go.
+    A session whose announcement precedes ours on the log was there first, so of two that start at the same moment one
+    ends. A predecessor that was killed announces nothing more, except what was on the wire; one that is stopping soon
+    will not. One that continues to announce itself after our own announcement is alive, and has the name: ours ends.
 
     What counts is the order of announcements on the log and not when they are read: a machine on which all is slow, or
-    a process that stands still for a while, reads late what was written at its pace, and finds out the same.
+    a process that is frozen for a while, reads late what was written at its pace, and finds out the same.
     """
 
     def __init__(self, key: AgentKey, former: str | None = None) -> None:
-        """``former`` is the session that this very process had before: it is over, whatever the log still says."""
+        """``former`` is the session that this very process had before: it is over, whatever is still on the log."""
         self._key = key
         self._former = former
         self._own = 0
-        """Announcements of ours that were read."""
+        """How many of our announcements were read."""
         self._elders: dict[str, int | None] = {}
-        """Session → behind how many of ours its first announcement behind ours was read."""
+        """Session → how many of our announcements were read before its first one after ours."""
 
     @property
     def settled(self) -> bool:
-        """Whether nobody who was there before us is expected to say any more that he lives."""
+        """Whether no session that was there before ours is expected to report any more that it is alive."""
         return self._own > (SETTLE_HEARTBEATS if self._elders else 0)
 
     def read(self, key: Key, value: Record | None) -> None:

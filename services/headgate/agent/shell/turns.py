@@ -1,7 +1,7 @@
 """A session's turns around the machine, without a clock of their own, so that the simulator can drive them.
 
-Inputs are decided one after the other, their facts are written, and only then effects run: nothing is done that nobody
-could read about. The lease is asked before every effect, so that a process which slept through it does nothing but die.
+Inputs are decided one after the other, their facts are written, and only then effects run: nothing is done that
+is not on the log. The lease is checked before every effect, so that a process which slept through it only dies.
 Reading, waiting and heartbeats are the service's.
 """
 
@@ -95,7 +95,7 @@ class Turns:
                 inputs.extend(self._perform(effect))
 
     def changes(self) -> list[AgentInput]:
-        """Tasks whose state, epoch or error is no longer what was last told."""
+        """Tasks whose state, epoch or error differs from what was last reported."""
         inputs: list[AgentInput] = []
         for status in self._statuses():
             seen = (status.feed_id, status.epoch, status.state, status.error)

@@ -1,6 +1,6 @@
 """Prepares the executor's runtime beside a session (a Spark session takes 8 s, on a busy machine a minute).
 
-A session heartbeats and reads along until then. One that ends before leaves the work to the next: it goes on as it is.
+A session heartbeats and reads along until then. One that ends before leaves the work to the next, and it continues.
 """
 
 from collections.abc import Callable

@@ -57,14 +57,14 @@ class SpanResult(msgspec.Struct, frozen=True):
 
     ``oldest_append_ms`` and ``visible_ms`` are for the lag only, by the broker's clock (as a task gives it, the latter
     is by the worker's: replication/merging.py converts it). ``decode_cpu_us`` and ``apply_cpu_us`` are
-    the task's thread's, so that the bench can say where the microseconds per row go. ``resolved`` is, per partition,
+    the task's thread's, so that the bench can show where the microseconds per row go. ``resolved`` is, per partition,
     the newest watermark all before which is at the sink. ``quarantined`` counts the changes below the positions that
     were set aside, ``wall_ms`` the time that decoding and applying took, waits at the sink included. ``tail``: the
     newest transaction that is applied up to some change; ``cut``: partitions whose next change is one after the feed's
-    target. ``held`` are the partitions that the error keeps from going on. ``known_table`` is the source's, as the sink
-    has it now. Of a span whose topic carries others ``passed_over`` counts changes of tables that nobody named,
+    target. ``held`` are the partitions that the error holds up. ``known_table`` is the source's, as the sink
+    has it now. Of a span whose topic carries others ``passed_over`` counts changes of tables not in the feed,
     ``passed_over_table`` is the last one's. ``is_silent``: the sink's server has given no answer at all. ``lacking``:
-    columns that the sink's table does not have, by the event that stopped, and what its schema says of their values.
+    columns that the sink's table does not have, by the event that stopped, and how its schema describes their values.
     """
 
     id: SpanId
@@ -195,7 +195,7 @@ class Planned(msgspec.Struct, frozen=True):
 
 
 class BatchOver(msgspec.Struct, frozen=True):
-    """That batch is over; None: no task had anything of it. What stands below ``ends`` has been read."""
+    """That batch is over; None: no task had anything of it. Everything below ``ends`` has been read."""
 
     result: SpanResult | None
     ends: Mapping[tuple[str, int], int]
@@ -231,7 +231,7 @@ class Failed(msgspec.Struct, frozen=True):
 class Limited(msgspec.Struct, frozen=True):
     """Of a change log's partitions, what may be applied: offsets from ``firsts`` on, below ``limits``, where named.
 
-    ``opening`` is the span's that this is said of; ``limits_at`` the offset up to which the topic generation was read.
+    ``opening`` is that of the span concerned; ``limits_at`` the offset up to which the topic generation was read.
     """
 
     opening: int
@@ -262,7 +262,7 @@ class SettleDue(msgspec.Struct, frozen=True):
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """Everything up to ``ts`` is at the sink; ``opening`` is the span's that this is said of."""
+    """Everything up to ``ts`` is at the sink; ``opening`` is that of the span that this applies to."""
 
     opening: int
     ts: int
@@ -306,7 +306,7 @@ class LeaveLane(msgspec.Struct, frozen=True):
 
 
 class TellFailure(msgspec.Struct, frozen=True):
-    """For people; ``retry_seconds`` None: it is not tried again."""
+    """A failure, for people; ``retry_seconds`` None: it is not retried."""
 
     code: str
     text: str

@@ -1,8 +1,8 @@
 """A span's machine: ``decide`` turns its state and an input into a new state and effects.
 
-The states are in states.py, what is told and asked for in inputs.py, which action answers which signal in
-transitions.py, what each action makes in steps.py. A span's state is no record of the log, so there is no ``evolve``:
-``decide`` gives the new state, and nothing else makes one. Whoever performs an effect answers it with an input; timers
+The states are in states.py, inputs and effects in inputs.py, which action answers which signal in
+transitions.py, what each action makes in steps.py. A span's state is not in the log, so it has no ``evolve``:
+``decide`` gives the new state, and nothing else makes one. The performer of an effect answers it with an input; timers
 are inputs, too.
 """
 

@@ -24,7 +24,7 @@ class SpanProgress(msgspec.Struct, frozen=True):
 
     ``read_to`` is up to where partitions have been read beyond that, and had nothing of the span: markers, gaps that
     compaction left, changes of other tables of its topic; ``rests_since`` (monotonic seconds) since when the sink has
-    been behind that. ``opening`` counts how often it has gone on from the sink's positions, the log's end ``backlog``
+    been behind that. ``opening`` counts how often it has resumed from the sink's positions, the log's end ``backlog``
     offsets ahead of them; ``topic_id`` is Kafka's id of the topic then. ``known_table`` is the table that the topic's
     events are of. ``resolved``: partition → the newest watermark that all before is at the sink of; ``cut``: partitions
     whose next change was made after the feed's target; ``tail``: the newest transaction applied up to some change.
@@ -32,7 +32,7 @@ class SpanProgress(msgspec.Struct, frozen=True):
     by the topic generation up to the offset ``limits_at``.
     ``lag_ms`` is that of the last batch that applied something, ``unapplied_ms`` the append time of the oldest change
     of a batch that failed and has not been applied since.
-    ``passed_over`` counts changes of tables that nobody named, since it was opened. ``set_aside``: (monotonic seconds,
+    ``passed_over`` counts changes of tables not in the feed, since it was opened. ``set_aside``: (monotonic seconds,
     number) of changes that went to quarantine in the last hour.
     """
 
@@ -63,7 +63,7 @@ class SpanProgress(msgspec.Struct, frozen=True):
 
 
 def opened(progress: SpanProgress, seen: Opened) -> SpanProgress:
-    """It goes on from the sink's positions; evidence of time is looked for again."""
+    """The span resumes from the sink's positions; evidence of time is searched for again."""
     return replace(
         progress,
         positions=seen.positions,
@@ -82,7 +82,7 @@ def opened(progress: SpanProgress, seen: Opened) -> SpanProgress:
 
 
 def limited(progress: SpanProgress, now: Limited) -> SpanProgress:
-    """What may be applied of a change log by now; what stands before ``firsts`` is no stream's, and has been read."""
+    """What may be applied of a change log by now; what precedes ``firsts`` belongs to no stream, and has been read."""
     read_to = {**progress.read_to, **_behind({p: progress.reached(p) for p in progress.positions}, now.firsts)}
     return replace(progress, read_to=read_to, limits=now.limits, limits_at=now.limits_at)
 
@@ -94,7 +94,7 @@ def _behind(reached: Positions, firsts: Positions) -> Positions:
 def passed(
     progress: SpanProgress, topic: str, awaited: Iterable[int], ends: Mapping[tuple[str, int], int], now: float
 ) -> SpanProgress:
-    """All of it that stands below ``ends`` (by topic and partition) is at the sink, be its positions behind."""
+    """Everything below ``ends`` (by topic and partition) is at the sink, even if its positions are behind."""
     read_to = {p: max(ends.get((topic, p), 0), progress.reached(p)) for p in awaited}
     read_to = {**progress.read_to, **read_to}
     is_behind = any(end > progress.positions[partition] for partition, end in read_to.items())

@@ -17,7 +17,7 @@ __all__ = ["ENDING", "OVER", "Phase", "Span", "Stop"]
 
 REST_SECONDS: Final = 10.0
 """A table of a topic that carries several moves its position at the sink with its rows. Without any it costs a
-transaction for nothing, so it waits; whoever takes the table over reads so much of the topic again."""
+transaction for nothing, so it waits; the next agent of the table reads that much of the topic again."""
 
 
 CATCH_UP_SECONDS_MIN: Final = 2.0
@@ -54,11 +54,11 @@ class Phase(StrEnum):
     SEALING = "sealing"
     """Its epoch is being closed at the sink."""
     RESEALING = "resealing"
-    """That failed, and is tried again in a while."""
+    """Closing it failed, and is retried after a while."""
     STOPPED = "stopped"
     """Over under this epoch."""
     FAILED = "failed"
-    """Over under this epoch; the error says why."""
+    """Over under this epoch; the error contains the reason."""
 
 
 class Stop(StrEnum):
@@ -78,10 +78,10 @@ OVER: Final = frozenset({Phase.STOPPED, Phase.FAILED})
 class Span(msgspec.Struct, frozen=True):
     """One run of one span under one role.
 
-    ``life`` tells it from other runs of the same span. ``primary``: writing is wanted. ``claimed``: the sink has been
+    ``life`` distinguishes it from other runs of the span. ``primary``: writing is wanted. ``claimed``: the sink was
     claimed under the task's epoch. ``served`` is how far it has come to the owner's eye (preparing, prepared,
-    replicating): a failure that is tried again does not take that back. ``lane`` is the name of its lane. ``since`` is
-    when it came to its phase, ``retry_at`` when it is tried again, ``alone_until`` how long it shares no lane, being
+    replicating): a failure that is retried does not take that back. ``lane`` is the name of its lane. ``since`` is
+    when it came to its phase, ``retry_at`` when it is retried, ``alone_until`` how long it shares no lane, being
     slow (monotonic seconds). ``losses``: how often in a row its lane was lost under it, nothing of it applied between.
     ``error``: code, text, whether trying again may help. ``target_ts`` is where the feed ends, if it does.
     ``lacking``: columns that the sink's table lacked for its last batch (see SpanResult), until it is opened again.
@@ -122,7 +122,7 @@ class Span(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> TaskState:
-        """What the owner is told of its phase."""
+        """The state that is reported to the owner for its phase."""
         if self.phase in OVER:
             return TaskState(self.phase.value)
         return TaskState.STOPPING if self.phase in ENDING else self.served
@@ -196,7 +196,7 @@ class Span(msgspec.Struct, frozen=True):
         return of_batch if unapplied_ms is None else max(of_batch, now_ms - unapplied_ms)
 
     def status(self, now_ms: int, *, lane_is_idle: bool = False, slowness: tuple[str, str] | None = None) -> TaskStatus:
-        """How it stands; see ``lag_ms`` for the first two arguments.
+        """The status of the task; see ``lag_ms`` for the first two arguments.
 
         ``slowness``: code and text of why it waits or is slow, reported as an error unless it has one of its own.
         """

@@ -100,7 +100,7 @@ def promise(span: Span, _given: Add, now: float) -> Step:
 
 
 def claim(span: Span, given: Add, now: float) -> Step:
-    """A warm span goes on under a later epoch; if that writes, it is claimed."""
+    """A warm span continues under a later epoch; if that writes, it is claimed."""
     renewed = _renewed(span, given)
     return _to(renewed, Phase.CLAIMING, now, Open(primary=True)) if renewed.primary else Step(renewed)
 
@@ -138,12 +138,12 @@ def _seen(span: Span, given: Opened) -> dict[str, Any]:
     seen["copying"] = given.copying if span.task.copy is not None else None
     if given.backlog:
         return {**seen, "progress": progress}
-    # With nothing left to apply there is nothing that could still fail. With a backlog the next batch tells.
+    # With nothing left to apply there is nothing that could still fail. With a backlog the next batch shows it.
     return {**seen, "progress": replace(progress, unapplied_ms=None), "error": None}
 
 
 def _recovered(span: Span) -> Span:
-    """Without its error, if every partition that failed has been read beyond where it stood and had nothing to apply.
+    """Without its error, if every partition that failed has been read beyond its position and had nothing to apply.
 
     A batch without rows of the span reports no position, so the error would otherwise stay until the next change.
     """
@@ -194,7 +194,7 @@ def _passed(span: Span, given: BatchOver | Passed, now: float) -> SpanProgress:
 
 
 def adopt(span: Span, given: BatchOver, now: float) -> Step:
-    """What the batch has made visible; up to its end there is no more."""
+    """What the batch has made visible; nothing else of the span precedes its end."""
     done = _adopted(span, given.result, now)
     return _to(_recovered(replace(done, progress=_passed(done, given, now))), Phase.CLAIMED, now)
 
@@ -202,7 +202,7 @@ def adopt(span: Span, given: BatchOver, now: float) -> Step:
 def adopt_failed(span: Span, given: BatchOver, now: float) -> Step:
     """What the batch has made visible before its error."""
     result = given.result
-    assert result is not None  # noqa: S101 - a batch without a result of it says of no error
+    assert result is not None  # noqa: S101 - a batch without a result of it reports no error
     why = Failed(result.error_code or "", result.error or "", result.retryable)
     done = replace(_adopted(span, result, now), lacking=result.lacking)
     return _failed(done, why, now, held=result.held)
@@ -270,7 +270,7 @@ def limit(span: Span, given: Limited, _now: float) -> Step:
 
 
 def leave(span: Span, given: SentBack | LaneLost | Failed, _now: float) -> Step:
-    """The call under way goes on; its answer decides."""
+    """The call under way continues; its answer decides."""
     phase = Phase.OPENING if span.phase is Phase.CLAIMING else span.phase
     losses = span.losses + isinstance(given, LaneLost)
     return Step(replace(span, phase=phase, lane=None, losses=losses), _off(span))
@@ -309,7 +309,7 @@ def _error(why: CallFailed | Failed) -> tuple[str, str, bool]:
 def _failed(span: Span, why: CallFailed | Failed, now: float, held: tuple[int, ...] = ()) -> Step:
     """Try again later, or report it. A seal is tried for as long as it may succeed.
 
-    ``held``: the partitions that it keeps from going on; none where it is the span's as a whole.
+    ``held``: the partitions that it holds up; empty if it concerns the whole span.
     """
     is_ending = span.stop is not Stop.NOT
     failures = counted(span.failures, held)
@@ -374,7 +374,7 @@ def end_settled(span: Span, given: Settled, now: float) -> Step:
 
 
 def end_failed(span: Span, given: CallFailed, now: float) -> Step:
-    """The seal is tried again, unless it was given up since."""
+    """The seal is retried, unless it was given up since."""
     return end(span, given, now) if span.stop is Stop.PLAIN else fail(span, given, now)
 
 

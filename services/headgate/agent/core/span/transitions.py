@@ -9,14 +9,14 @@
     to end it:  WRITING ──> DRAINING ──┐
                 a call  ──> RECALLED ──┴──> SEALING (<──> RESEALING) ──> STOPPED
 
-An input (inputs.py) is a *signal* by what it says of the span it meets: a task of a higher epoch is another thing than
+An input (inputs.py) is a *signal* by what it means for the span it meets: a task of a higher epoch differs from
 the same one again. Rules, and what each one keeps out:
 
 - One call to source or sink at a time, and none while a batch may be writing: who wants the span until then waits for
   the answer (CLAIMING, SETTLING, RECALLED) or for the border (DRAINING).
 - It is planned into a batch in CLAIMED only, and CLAIMED is entered by a claim's answer, or when nothing is under way.
 - An answer that was asked for under another epoch or role is not adopted: it is asked again (OUTDATED).
-- What fails leaves its lane, and comes back through OPENING: the sink says where it goes on.
+- What fails leaves its lane, and comes back through OPENING: the sink defines where it resumes.
 - A stop cannot be taken back; a seal can be given up for a plain stop, a plain stop cannot become a seal.
 
 A pair without a line cannot be: UnknownTransitionError, a bug, never to be ignored.
@@ -61,10 +61,10 @@ class LowerEpochError(ValueError):
 
 
 class Signal(StrEnum):
-    """An input, by what it says of the span."""
+    """An input, by what it means for the span."""
 
     ADD = "add"
-    """A task under an epoch that has never run here, and nothing warm to go on with."""
+    """A task under an epoch that has never run here, and nothing warm to continue with."""
     RENEW = "renew"
     """The same, for a warm span."""
     PROMOTE = "promote"
@@ -182,7 +182,7 @@ resealing  promote:keep seal:keep stop:end forget:keep retry_due:end
 stopped    promote:keep seal:keep stop:keep forget:forget
 failed     promote:keep seal:keep stop:keep forget:forget
 """
-"""Phase, and what each signal makes of it. ``*`` is what holds in every phase below unless it says otherwise, and ``-``
+"""Phase, and what each signal makes of it. ``*`` is what holds in every phase below unless it is overridden, and ``-``
 marks a pair that cannot be."""
 
 TRANSITIONS: Final = read_rows(_TABLE, Phase, Signal, Action)
@@ -208,11 +208,11 @@ _SIGNALS: Final[dict[type[SpanInput], Signal]] = {
     DropCopy: Signal.DROP_COPY,
     Completed: Signal.COMPLETED,
 }
-"""Those that say the same whatever span they meet."""
+"""Inputs that mean the same for every span."""
 
 
 def signal_of(span: Span | None, given: SpanInput) -> Signal:
-    """What ``given`` says of the span. Raises LowerEpochError."""
+    """The signal that ``given`` is for the span. Raises LowerEpochError."""
     match given:
         case Add():
             signal = _of_add(span, given)
