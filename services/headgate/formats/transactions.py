@@ -134,7 +134,7 @@ def decode_end(value: bytes | None) -> End | None:
 
 
 def standing_of(value: bytes | None) -> Standing | None:
-    """The standing that a record of a table's topic shows; None if it is not a change (a tombstone)."""
+    """The position that a record of a table's topic shows; None if it is not a change (a tombstone)."""
     try:
         change = _decoded(_change, value or b"")
     except DATA_ERRORS:
