@@ -2,8 +2,8 @@
 
 With more than one shard each has its own coordinator and its part of the spans, measured one after the other.
 
-Nothing is waited for: the log is in memory (control_log.py, with the real codec at both ends), agents say
-"replicating" as soon as they are told to, and the loop's clock is the processor time that its turns have used. So every
+Nothing waits: the log is in memory (control_log.py, with the real codec at both ends), agents report
+"replicating" as soon as they are assigned, and the loop's clock is the processor time that its turns use. So every
 figure is processor time of the coordinator alone, decoding and encoding included, and another process on the machine
 hardly disturbs it; a broker adds its round trip per commit, of which a turn makes one.
 """
@@ -148,7 +148,7 @@ class _World:
         self.longest_turn = 0.0
         self.sessions = [(f"agent-{number}", f"session-{number}") for number in range(AGENTS)]
         self.held: dict[SpanKey, Assignment] = {}
-        """Who was told last to run each span."""
+        """The latest assignment of each span."""
         self._told: dict[SpanKey, tuple[SpanDispatched, Assignment]] = {}
         self._asked: list[TermEffect] = []
         self._beat_at = 0.0

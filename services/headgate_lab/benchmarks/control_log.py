@@ -1,4 +1,4 @@
-"""The log of ``headgate bench control``: in memory, but bytes to everybody who reads or writes it.
+"""The log of ``headgate bench control``: in memory, but bytes to all its readers and writers.
 
 What a coordinator pays for a record is mostly decoding it. So the memory log of the tests, which passes records on as
 they are, gets the real codec at both ends: owners encode what they commit, readers decode what they are given. The
@@ -30,7 +30,7 @@ PARTITIONS: Final = tuple(Partition(topic, 0) for topic in ("announce", *COORDIN
 
 
 class Wire:
-    """A cluster of one shard and the bytes of everything that stands on it."""
+    """A cluster of one shard and the bytes of everything that is stored on it."""
 
     def __init__(self) -> None:
         self.broker = MemoryBroker()
@@ -110,7 +110,7 @@ class _LogWriter(MemoryTransactionalWriter):
 
 
 class FileLog(MemoryLog):
-    """A log whose records stand in a file of ``Wire.dump``; what is written goes to memory behind them and is not read.
+    """A log whose records are in a file of ``Wire.dump``; what is written goes to memory behind them and is not read.
 
     Nothing of the file is held, so that a process's memory is its state's, as it is with Kafka.
     """

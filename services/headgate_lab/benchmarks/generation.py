@@ -4,12 +4,12 @@ A real broker, an owner in a process of its own, and writers as threads of this 
 in several processes. The lower half of the ring is split in four and merged again, in turn; the upper half stays one
 stream. A reader follows all the time and keeps for each change how long it took from ``write`` to its delivery in
 order. The stall of a half is the longest of these times among changes written in the seconds from a request on, less
-the longest in the seconds before it: times differ by themselves, and what is no switch's doing is in both. How much the
+the longest in the seconds before it: times differ by themselves, and what no switch causes is in both. How much the
 same difference is where nothing is switched (the seconds before a request, less those before them) is measured as
-well: a half that a switch does not touch has no stall if it is no greater than that.
+well: a half that a switch does not touch has no stall if it does not exceed that.
 
 Beside its time, the processor time of all parts from a switch's request to its outcome is counted: on a machine that is
-shared it says more. The comparison with a plain topic that grows is generation_control.py.
+shared it is more reliable. The comparison with a plain topic that grows is generation_control.py.
 
 Routing is measured apart: a key's token and its stream, on maps of equal ranges.
 """

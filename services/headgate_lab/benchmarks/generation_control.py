@@ -2,7 +2,7 @@
 
 A topic grows from 1 to 16 partitions, and a change log is switched from 1 to 16 streams. A reader with a backlog reads
 both; counted is what comes behind a later change of its key.
-The plain topic is read as everybody does: by a consumer of a group, which takes what its fetches bring.
+The plain topic is read in the usual way: by a consumer of a group, which takes what its fetches bring.
 """
 
 import time

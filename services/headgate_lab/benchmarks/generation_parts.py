@@ -1,4 +1,4 @@
-"""What benches of change logs stand on: a cluster's settings, and an owner of generations in a process of its own."""
+"""What benches of change logs share: a cluster's settings, and an owner of generations in a process of its own."""
 
 import os
 import subprocess

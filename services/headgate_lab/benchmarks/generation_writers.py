@@ -3,7 +3,7 @@
     python -m headgate_lab.benchmarks.generation_writers BOOTSTRAP CLUSTER SET FIRST COUNT KEYS PER_SECOND
 
 Such a process prints "admitted" once all of its writers may write, writes until its standard input ends, and prints
-how many changes stand on the log. A change's value is the time at which it was given (monotonic seconds, which all
+how many changes are on the log. A change's value is the time at which it was given (monotonic seconds, which all
 processes of a machine share).
 """
 
@@ -57,7 +57,7 @@ class WritersHere:
         self._thread.start()
 
     def stop(self) -> int:
-        """Write no more; how many changes stand on the log. Raises LogError, BenchError."""
+        """Write no more; how many changes are on the log. Raises LogError, BenchError."""
         self._is_over.set()
         self._thread.join(END_SECONDS_MAX)
         if self._thread.is_alive():
@@ -111,7 +111,7 @@ class WritersApart:
             self._line(process)
 
     def stop(self) -> int:
-        """Let all end; how many changes stand on the log. Raises BenchError."""
+        """Let all end; how many changes are on the log. Raises BenchError."""
         for process in self._processes:
             if process.stdin is not None:
                 process.stdin.close()

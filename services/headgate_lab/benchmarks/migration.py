@@ -2,13 +2,13 @@
 
 Real services as processes of their own, a captured database, writers all the while. A round changes a table of its own:
 
-- ``copy_rows_per_s``: from when the feed stands still until every row is copied. Spark is up: a small table was changed
+- ``copy_rows_per_s``: from when the feed is stopped until every row is copied. Spark is up: a small table was changed
   before. ``copy_cpu_us_…``: processor time in those seconds, per row, of the copy's Spark, of its Python workers, of
   the database (which has the writers' statements, too), and of all else (writers, connector, broker, agent).
 - ``catch_up_changes_per_s``: the agent is frozen for some seconds once the copy is ready, and then has to come through
   what the writers have done since.
 - ``cutover_stall_p99_ms``: the longest that each writer has waited for one statement around the cut-over.
-- ``revert_s``: the change is undone, the writers go on: from the submission to the end.
+- ``revert_s``: the change is undone, the writers continue: from the submission to the end.
 - ``stage_s_…``: the time that online spent in each stage, as the owner has recorded it; the frozen agent's is in it.
 - ``ratio_to_pt_osc``: how long pt-online-schema-change takes for a table like it under the same load, in the same
   round, divided by how long online takes, both from the submission to the end, without the seconds of the frozen agent.
@@ -44,7 +44,7 @@ CHANGE: Final = "ADD COLUMN extra int NOT NULL DEFAULT 7"
 
 
 class MigrationBenchOptions(msgspec.Struct, frozen=True):
-    """``backlog_seconds``: for so long the agent stands still before it has to catch up."""
+    """``backlog_seconds``: how long the agent is frozen before it has to catch up."""
 
     rows: int = 5_000_000
     writes_per_second: int = 1_000
@@ -201,7 +201,7 @@ class _Bench:
         return seconds
 
     def _catch_up(self, table: str) -> float:
-        """Changes per second at which a feed comes through what was written while its agent stood still."""
+        """Changes per second at which a feed comes through what was written while its agent was frozen."""
         services = self._services
         services.agent.freeze()
         time.sleep(self._options.backlog_seconds)
@@ -213,7 +213,7 @@ class _Bench:
         return (services.position(table) - first) / max(done - at, LOOK_SECONDS)
 
     def _check(self, table: str, written: tuple[int, int] | None, new: str, least: int) -> None:
-        """``written``: rows that have come, and the sum of ``v``; None while writers go on."""
+        """``written``: rows that have come, and the sum of ``v``; None while writers continue."""
         ((rows, total, extra),) = self._database.run(f"SELECT count(*), sum(v), {new} FROM {table}")
         counted = (int(rows), int(total)) if written is None else (self._options.rows + written[0], written[1])
         if (int(rows), int(total), int(extra)) != (*counted, least):

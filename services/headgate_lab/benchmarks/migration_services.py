@@ -137,8 +137,8 @@ class MigrationServices:
     # --- looking ---
 
     def await_stage(self, name: str, stages: Collection[str]) -> float:
-        """When the database itself first said so: the owner tells the log once a second."""
-        asked = f"SELECT stage FROM headgate.migration WHERE id LIKE '{name}@%'"  # the rest says which cluster's
+        """When the database itself first showed it: the owner publishes it to the log once a second."""
+        asked = f"SELECT stage FROM headgate.migration WHERE id LIKE '{name}@%'"  # the rest names which cluster's
         with closing(self._database.connect()) as connection, closing(connection.cursor()) as session:
 
             def has_come() -> bool:
@@ -166,7 +166,7 @@ class MigrationServices:
         return self.await_record(name, lambda record: record.state is MigrationState.COMPLETE, "is complete")
 
     def record(self, name: str) -> MigrationRecorded | None:
-        """The migration as its owner knows it; None also where the broker does not say now: who waits asks again."""
+        """The migration as its owner knows it; None also if the broker does not answer: callers ask again."""
         try:
             return read_snapshot(self._log, [Partition("migration", 0)]).get(MigrationKey(name), MigrationRecorded)
         except LogError:

@@ -171,7 +171,7 @@ class Writers:
             writer.start()
 
     def await_statements(self, since: float) -> None:
-        """Return when each writer has begun a statement after ``since`` (monotonic) and ended it, or has failed."""
+        """Return when each writer has started a statement after ``since`` (monotonic) and ended it, or has failed."""
         while any(writer.begun_last <= since and writer.is_alive() for writer in self._one):
             time.sleep(LOOK_SECONDS)
 

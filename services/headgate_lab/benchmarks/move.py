@@ -2,7 +2,7 @@
 
 A pause is the longest gap between visible commits of a table in a stretch of time, less the longest gap of the same
 table in an equally long stretch without a move. Gaps differ by themselves, so two stretches without a move are compared
-in the same way: what that gives is what a move that stops nobody would give. Commits are dated by PostgreSQL
+in the same way: what that gives is what a move that stops no table would give. Commits are dated by PostgreSQL
 (track_commit_timestamp). Both agents are executors of this process on one Spark; what the owner does between their
 steps is done here at once, so the owner's own turns are not part of it.
 """
@@ -55,7 +55,7 @@ class MoveOptions(msgspec.Struct, frozen=True):
 
 
 class _Load(threading.Thread):
-    """Inserts at an even rate, table after table, until told to end."""
+    """Inserts at an even rate, table after table, until stopped."""
 
     def __init__(self, bootstrap: str, topics: Sequence[str], rate: int) -> None:
         super().__init__(daemon=True)

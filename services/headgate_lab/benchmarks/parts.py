@@ -37,7 +37,7 @@ WAIT_SECONDS_MAX: Final = 900.0
 POLL_SECONDS: Final = 0.02
 
 PROGRESS_SECONDS_MAX: Final = 10.0
-"""Spark tells of a batch after it, when its rows are long at the sink."""
+"""Spark reports a batch after it, when its rows have long been at the sink."""
 
 # The embedded server does not wait for the disk, which would measure the disk; both sides write to the same server.
 POSTGRES_SETTINGS: Final = {
@@ -54,7 +54,7 @@ LOG_BYTES_MAX: Final = 8 << 30
 
 
 class BenchError(Exception):
-    """A run that does not count: says what was not as it has to be."""
+    """A run that does not count: the text contains what was wrong."""
 
 
 class Parts(msgspec.Struct, frozen=True):

@@ -56,7 +56,7 @@ class _Measured(msgspec.Struct):
 
 
 def bench_pipeline(options: PipelineOptions, say: Callable[[str], None]) -> Report:
-    """Run both variants; ``say`` is told of the progress. Raises BenchError when a run is not exactly right."""
+    """Run both variants; ``say`` receives the progress. Raises BenchError when a run is not exactly right."""
     figures: dict[str, Figure] = {}
     with bench_parts() as parts:
         _warm_up(parts, options, say)

@@ -1,4 +1,4 @@
-"""The rows a bench writes: their columns, in the words of everybody who has to create the table or read the change.
+"""The rows a bench writes: their columns, as each side needs them to create the table or read the change.
 
 All values follow from four numbers (row, version, quantity, change), so what a table must hold in the end is known from
 the last version of each row.
@@ -46,7 +46,7 @@ class Shape(msgspec.Struct, frozen=True):
         return [column.connect_field for column in self.columns]
 
     def ddl(self, database: str) -> str:
-        """What stands in the parentheses of CREATE TABLE; ``database`` is ``postgresql`` or ``mariadb``."""
+        """The text in the parentheses of CREATE TABLE; ``database`` is ``postgresql`` or ``mariadb``."""
         columns = [f"{column.name} {getattr(column, database)}" for column in self.columns]
         return ", ".join([*columns, f"PRIMARY KEY ({self.columns[0].name})"])
 

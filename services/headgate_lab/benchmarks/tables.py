@@ -125,7 +125,7 @@ def _idle(parts: Parts) -> dict[str, float]:
 
 
 def _connections(parts: Parts) -> int:
-    """Sessions of ours at the sink."""
+    """Sessions of Headgate at the sink."""
     with parts.connect() as connection:
         row = connection.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'headgate%'"

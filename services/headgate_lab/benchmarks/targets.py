@@ -1,4 +1,4 @@
-"""The databases a bench writes to: how a table is made, what is in it, and how peers are told the way there."""
+"""The databases a bench writes to: how a table is made, what is in it, and how peers find it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ class Target(ABC):
 
     @abstractmethod
     def create(self, table: str, columns: str) -> None:
-        """An empty table, whatever stood there."""
+        """An empty table, whatever existed there."""
 
     @abstractmethod
     def found(self, table: str) -> Expected | None:

@@ -27,8 +27,7 @@ class Mix(msgspec.Struct, frozen=True):
 
 
 MIXES: Final[dict[str, Mix]] = {"insert": Mix(2 / 3, 0.0), "update": Mix(0.1, 0.0), "delete": Mix(0.4, 0.18)}
-"""``insert``: two inserts to one update; and of what is
-no insert, 70 % updates and 30 % deletes."""
+"""``insert``: two inserts to one update; and of what is not an insert, 70 % updates and 30 % deletes."""
 
 POLL_EVERY: Final = 2_000
 """Delivery reports are served this often, so that the producer's queue never fills up."""
@@ -73,7 +72,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int, settings: dict[str
 
 
 def fill_topic(bootstrap: str, workload: Workload) -> Expected:
-    """Write the workload (keys spread over partitions by id) and say what a target must hold afterwards."""
+    """Write the workload (keys spread over partitions by id) and return what a target must hold afterwards."""
     chooser = random.Random(workload.seed)  # noqa: S311 (a workload, not a secret)
     producer = KafkaConnection(bootstrap).client(
         confluent_kafka.Producer,

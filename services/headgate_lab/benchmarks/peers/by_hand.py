@@ -154,7 +154,7 @@ class _Mariadb:
         shape = SHAPES[work.shape]
         columns = ", ".join(shape.names)
         updates = ", ".join(f"{name} = VALUES({name})" for name in shape.names[1:])
-        # The server reads no zone behind a time; all of ours are UTC.
+        # The server reads no zone behind a time; all times of the bench are UTC.
         times = [column.name for column in shape.columns if column.mariadb.startswith("datetime")]
         read = ", ".join(f"@{name}" if name in times else name for name in shape.names)
         cut = ", ".join(f"{name} = TRIM(TRAILING 'Z' FROM @{name})" for name in times)
@@ -174,7 +174,7 @@ class _Mariadb:
     def write(self, lines: Sequence[str], gone: Sequence[int]) -> None:
         """See _Writer."""
         self._file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        while not self._is_committed(gone):  # each time one of two goes on, so it comes to an end
+        while not self._is_committed(gone):  # each time one of two continues, so it comes to an end
             self._connection.rollback()
         self._file.unlink()
 

@@ -40,7 +40,7 @@ DEBEZIUM_SETTINGS: Final[dict[str, dict[str, str]]] = {
 }
 
 _OF_DATABASE: Final[dict[str, dict[str, str]]] = {"postgresql": {"dialect.postgres.unnest.insert.enabled": "true"}}
-"""What ``best`` has besides, by target; MariaDB's driver sends batches in bulk when its URL says so."""
+"""What ``best`` has besides, by target; MariaDB's driver sends batches in bulk when its URL requests it."""
 
 _URL_OPTIONS: Final[dict[str, str]] = {"mariadb": "?useBulkStmts=true"}
 

@@ -1,4 +1,4 @@
-"""A peer: Flink SQL, Kafka source to JDBC sink, a cluster in one JVM that we drive; no job of ours is compiled.
+"""A peer: Flink SQL, Kafka source to JDBC sink, a cluster in one JVM that we drive; no job is compiled.
 
 After its documentation: 5 000 rows a flush, batched inserts rewritten by the
 driver, two tasks, and no state kept to repair the order of updates (a concession to its speed). It writes at least
@@ -34,14 +34,14 @@ _OPENED: Final = (
     "java.lang.reflect",
     "java.text",
 )
-"""Packages of Java's base that Flink looks into; since Java 17 that has to be said."""
+"""Packages of Java's base that Flink looks into; since Java 17 that must be configured."""
 
 _SETTINGS: Final = {
     "parallelism.default": "2",
     "taskmanager.numberOfTaskSlots": "2",
     "execution.checkpointing.interval": "10s",
     "table.exec.sink.upsert-materialize": "NONE",
-    # By itself it would try for ever, in silence: a run that fails is not to count.
+    # By itself it would retry without limit, in silence: a run that fails must not count.
     "restart-strategy.type": "none",
 }
 

@@ -54,7 +54,7 @@ class _Memory(threading.Thread):
 
 
 def measured(work: Callable[[], float], members: Members) -> Run:
-    """Do ``work``, which says how many seconds count, and look at ``members`` in the meantime."""
+    """Do ``work``, which returns how many seconds count, and measure ``members`` in the meantime."""
     clock = CpuClock({"side": members})
     before = clock.stock()
     memory = _Memory(members)

@@ -1,7 +1,7 @@
 """Headgate beside its peers: every side in turn, on one topic, into one database, round after round.
 
 A run counts only if the table is exactly right afterwards (row count and two sums that the generator knows); a side
-that is not ends the bench with its name. Each side's time goes from being told of the topic to its last row; the
+that is not ends the bench with its name. Each side's time goes from receiving the topic to its last row; the
 processes of all sides are up before.
 """
 
@@ -199,7 +199,7 @@ class _Track:
 
 
 def bench_peers(options: PeersOptions, say: Callable[[str], None]) -> Report:
-    """Run every race; ``say`` is told of the progress. Raises BenchError when a run is not exactly right."""
+    """Run every race; ``say`` receives the progress. Raises BenchError when a run is not exactly right."""
     unknown = sorted(set(options.only) - set(SIDES)) + sorted(set(options.races) - set(RACES))
     if unknown:
         raise BenchError(f"unknown: {', '.join(unknown)}; there are {', '.join((*SIDES, *RACES))}")

@@ -1,4 +1,4 @@
-"""Everybody who takes part in a race beside Headgate: databases, Kafka Connect, Flink, another version."""
+"""All that take part in a race beside Headgate: databases, Kafka Connect, Flink, another version."""
 
 from contextlib import ExitStack
 from pathlib import Path
