@@ -61,15 +61,7 @@ NOT_YET: Final = (
     "CHANGELOG.md",
     "docs/adr/",
     "docs/bugs.md",
-    "services/headgate/agent/",
     "services/headgate/cli/migration.py",
-    "services/headgate/formats/",
-    "services/headgate/migration/",
-    "services/headgate/replication/",
-    "services/headgate/sinks/",
-    "services/headgate_lab/benchmarks/",
-    "services/headgate_lab/chaos/",
-    "services/headgate_lab/demo/",
     "services/headgate_lab/simulation/",
 )
 """Text that still has words of INSTEAD_BY_FOLDER."""

@@ -212,10 +212,10 @@ def _compiled(columns: ColumnOptions, masks: Mapping[str, Callable[[object], obj
     """A function (changes, what takes each shaped change, what gives its meaning). Raises DATA_ERRORS as it runs."""
     code = _Code(columns, masks)
     code.line("def shape(changes, add, meaning):", 0)
-    code.line("last = told = lacking", 1)
+    code.line("last = meant = lacking", 1)
     code.line("for change in changes:", 1)
     code.line("semantics = change.semantics", 2)
-    code.line("if semantics is not last: told = meaning(semantics); last = semantics", 2)
+    code.line("if semantics is not last: meant = meaning(semantics); last = semantics", 2)
     code.line("row = change.row", 2)
     code.line("if row is not None:", 2)
     if columns.include is not None:
@@ -225,7 +225,7 @@ def _compiled(columns: ColumnOptions, masks: Mapping[str, Callable[[object], obj
     code.key()
     code.line(
         "add(Change(change.partition, change.offset, change.operation, key, row, change.source_ms, change.append_ms, "
-        "told))",
+        "meant))",
         2,
     )
     return code.compiled()

@@ -158,7 +158,7 @@ class SilentSinks:
         # The same text for as long as it lasts: each other one is a record on the log for each table.
         return (
             f"the sink server {server} has not answered since {known.began} ({known.text}). Its tables are not written "
-            "until it answers; it is tried again every few seconds. Check the server and the network between it and "
+            "until it answers; it is retried every few seconds. Check the server and the network between it and "
             "this agent"
         )
 

@@ -323,7 +323,7 @@ def _resolved(effect: Any) -> FeedResolved | TablesDiscovered:
     if isinstance(effect, DiscoverTables):
         return TablesDiscovered()
     if not isinstance(effect, ResolveFeed):
-        raise BenchError(f"the coordinator asked for {type(effect).__name__}, which nobody wanted")
+        raise BenchError(f"the coordinator asked for {type(effect).__name__}, which no scenario requests")
     name, _, tables = effect.spec.partition(" ")
     plans = tuple(
         SpanPlan(f"shop.{name}.t{i:04}", f"db.shop.{name}.t{i:04}", f"public.{name}_t{i:04}", {0: 0})

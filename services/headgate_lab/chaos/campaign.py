@@ -119,7 +119,7 @@ class _Campaign:
                 wound = strike(self._world, kind, self._random, busy)
                 self._rounds.note(kind, has_struck=wound is not None)
                 if wound is None:
-                    self._display.say(f"{kind}: no victim is free, tried again at the end")
+                    self._display.say(f"{kind}: no victim is free, retried at the end")
                     continue
                 running.append(pool.submit(self._suffer, wound, asked))
             ended = [one.result() for one in running]

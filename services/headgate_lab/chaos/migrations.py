@@ -279,7 +279,7 @@ class _Round:
             except (psycopg.Error, pymysql.Error) as error:
                 refused_by_server = str(error)
         if (state == "failed") != (refused_by_server is not None):
-            return [f"{state} ({message}), and the server says: {refused_by_server or 'done'}"]
+            return [f"{state} ({message}), and the server reports: {refused_by_server or 'done'}"]
         here, twin = (self._outcome(f"{letter}{plan.number}") for letter in "rt")
         names = [name for name in here | twin if here.get(name) != twin.get(name)]
         return [f"{name}: {here.get(name)} and not {twin.get(name)}" for name in names]

@@ -118,7 +118,7 @@ def _victim(world: World, random: Random, *, by_move: bool) -> tuple[str, frozen
         roles = holders(world.watch.seen.snapshot)
         busiest = busiest_agent(world.watch.seen.snapshot)
     if busiest is None:
-        raise TimeoutError("no table replicates: nobody comes to any point")
+        raise TimeoutError("no table replicates: no agent comes to any point")
     if not by_move:
         return busiest, frozenset(table for table, role in roles.items() if role.agent == busiest)
     table = random.choice(sorted(table for table, role in roles.items() if role.agent == busiest))

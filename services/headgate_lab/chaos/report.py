@@ -104,7 +104,7 @@ class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
             f"double write ({one.kind}) in {one.table} {one.key}, audit entry {one.entry}: {one.detail}"
             for one in self.audited.findings
         ]
-        found += [f"{fault} was drawn, but struck nobody: nothing is known about it" for fault in self.missed]
+        found += [f"{fault} was drawn, but had no victim: nothing is known about it" for fault in self.missed]
         if self.is_hijacked:
             found.append("a session of Headgate has run something of the hostile schema")
         found += [f"false loss: {loss}" for loss in self.false_losses]

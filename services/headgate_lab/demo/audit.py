@@ -176,7 +176,7 @@ class _Examiner:
             known = self.versions.get((table, key))
             if known != version or (table, key) in self.open_deletes:
                 self.counts[FindingKind.UNSEEN] += 1
-                detail = f"stands at version {version}, the last change seen gave {known}"
+                detail = f"is at version {version}, the last change seen gave {known}"
                 if len(self.findings) < FINDINGS_SHOWN_MAX:
                     self.findings.append(Finding(FindingKind.UNSEEN, table, key, None, detail))
         return AuditReport(self.changes, self.claims, dict(self.counts), tuple(self.findings))

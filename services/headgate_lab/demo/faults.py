@@ -136,13 +136,13 @@ class Faults:
         self._say(f"SIGSTOP {agent} in the middle of its work, which runs {', '.join(sorted(moved))}")
         began, held = self._freeze_with_locks(service, moved)
         if held:
-            self._say(f"frozen inside a transaction: {agent} holds its locks on {', '.join(sorted(held))} for ever")
+            self._say(f"frozen inside a transaction: {agent} holds its locks on {', '.join(sorted(held))}")
         takeover = self._await_others(FaultKind.AGENT_FROZEN, agent, moved, began)
         self._pause_until(began + FREEZE_LEASES * self._services.lease_seconds)
         former = self._watch.seen.sessions[agent][-1]
         thawed = time.monotonic()
         self._say(
-            f"SIGCONT {agent} after {thawed - began:.1f} s, its writers first: they go on as if no time had passed"
+            f"SIGCONT {agent} after {thawed - began:.1f} s, its writers first: they continue as if no time had passed"
         )
         service.thaw(HEAD_START_SECONDS)
         woken = time.monotonic()
@@ -244,7 +244,7 @@ class Faults:
         with self._watch.condition:
             agent = busiest_agent(self._watch.seen.snapshot)
             if agent is None:
-                raise WatchError("no table replicates, so there is no agent whose loss would show anything")
+                raise WatchError("no table replicates, so no agent exists whose loss would show anything")
             roles = holders(self._watch.seen.snapshot)
             self._caused_sessions.add(self._watch.seen.sessions[agent][-1])
         return agent, {span for span, role in roles.items() if role.agent == agent}

@@ -174,7 +174,7 @@ def test_an_operator_holds_it_and_cancels_it(log: KafkaLog, serve: Serve, databa
     done("throttle", "c1", "--ratio", "1")
     done("throttle", "c1", "--ratio", "0.5", refused="a ratio of 0 or 1")
     done("force-cutover", "c1", refused="cuts over by itself")
-    eventually(lambda: state_of("c1")["throttle_reason"] == "an operator: it stands still", "it is told why")
+    eventually(lambda: state_of("c1")["throttle_reason"] == "an operator: it is paused", "it is told why")
     done("cancel", "c1")
     assert state_of("c1")["state"] == "cancelled"
     assert (database.names("triggers"), database.names("tables")) == ([], ["items"])

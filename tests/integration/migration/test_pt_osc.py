@@ -125,7 +125,7 @@ def test_it_stands_still_when_told_and_goes_on(table: Table, owner: Make, brake:
     one.heard("copying")
     one.throttle(1.0)
     held = one.watched(lambda found: found.throttle_reason)
-    assert held.throttle_reason == "an operator: it stands still"
+    assert held.throttle_reason == "an operator: it is paused"
     process = psutil.Process(pid_of(held))
     eventually(lambda: process.status() == psutil.STATUS_STOPPED, "it stands still")
     brake.release()

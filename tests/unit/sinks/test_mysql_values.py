@@ -103,7 +103,7 @@ def test_a_value_is_written_as_the_server_reads_it(
         ("date", "int32", 5, "is not a date"),
         ("datetime(6)", None, 9223372036825200000, "cannot store infinity"),
         ("datetime(6)", "int64", 5, "has no unit of time"),
-        ("datetime", None, 1.5, "a float is no timestamp"),
+        ("datetime", None, 1.5, "a float is not a timestamp"),
         ("timestamp", None, "2026-13-01T00:00:00+02:00", "holds"),
         ("blob", None, "not base64", "is not base64"),
         ("bit(8)", None, b64encode(b"\xff" * 9).decode(), "72 bits"),

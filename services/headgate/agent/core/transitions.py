@@ -54,7 +54,7 @@ preparing   none:stop prepare:keep prepare_anew:prepare replicate:replicate repl
 prepared    none:stop prepare:keep prepare_anew:prepare replicate:replicate replicate_anew:replicate drain:seal
             close:close abandon:stop abandon_anew:stop
 
-# Writing. If it is not named any more, somebody else claims and the sink fences, so it stops without a seal.
+# Writing. If it is not named any more, another session claims and the sink fences, so it stops without a seal.
 replicating none:stop prepare_anew:prepare replicate:keep replicate_anew:replicate drain:seal
             close:close abandon:stop abandon_anew:stop
 

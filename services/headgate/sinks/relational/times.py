@@ -95,7 +95,7 @@ def fraction(part: int, per_second: int) -> str:
 def number_of_units(per_second: int | None, value: object, kind: str) -> tuple[int, int]:
     """The number and its unit; NotTextError if it is not one, or if its unit is unknown."""
     if type(value) is not int:
-        raise NotTextError(f"a {type(value).__name__} is no {kind}")
+        raise NotTextError(f"a {type(value).__name__} is not a {kind}")
     if per_second is None:
         raise NotTextError(f"a number whose schema has no unit of time is not a {kind}")
     if value in _SATURATED:

@@ -1,6 +1,6 @@
 """A peer: another version of Headgate itself, from a checkout of it (``--race-with PATH``), in a process of its own.
 
-It runs other_version_program.py with the checkout's packages before its own, and receives one line of JSON per run.
+It runs other_version_program.py with the checkout's packages before this version's, and receives one line of JSON per run.
 """
 
 import json
@@ -35,7 +35,7 @@ class OtherVersion:
     def __init__(self, path: Path, folder: Path, parts: Parts) -> None:
         self._packages = path.resolve() / "services"
         if not any((self._packages / each / "benchmarks" / "pipeline.py").is_file() for each in PACKAGES):
-            raise BenchError(f"--race-with {path}: there is no services/headgate_lab/benchmarks in it")
+            raise BenchError(f"--race-with {path}: it has no services/headgate_lab/benchmarks")
         self._folder = folder
         self._parts = parts
         self._process: subprocess.Popen[str] | None = None
@@ -87,4 +87,4 @@ class OtherVersion:
         for line in self._process.stdout:
             if line.startswith(SAYS):
                 return line.removeprefix(SAYS).strip()
-        raise BenchError(f"the version at {self._packages} ended; what it said is above")
+        raise BenchError(f"the version at {self._packages} ended; its output is above")

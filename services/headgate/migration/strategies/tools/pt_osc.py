@@ -142,7 +142,7 @@ class PtOscStrategy(ToolStrategy):
         if self._process is not None and is_still != self._is_still:
             self._process.hold(is_held=is_still)
             self._is_still = is_still
-        return f"{OPERATOR} it stands still" if is_still else ""
+        return f"{OPERATOR} it is paused" if is_still else ""
 
     def _seen(self, record: MigrationRecorded, note: str) -> Any:
         rows, eta = progress_of(self._folder().said(), record.table_rows)

@@ -198,7 +198,7 @@ def _date(meaning: str | None, value: object) -> str:
         check_zero_date(value)
         return utc_day(value)
     if type(value) is not int:
-        raise NotTextError(f"a {type(value).__name__} is no date")
+        raise NotTextError(f"a {type(value).__name__} is not a date")
     if meaning is not None and meaning not in DATES:
         per_second = PER_SECOND.get(meaning)
         if per_second is None:

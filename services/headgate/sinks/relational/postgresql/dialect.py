@@ -44,7 +44,7 @@ _POSTGRESQL: Final = Dialect[PostgresSession, Column, PostgresError](
     keeps_session=True,
     connect_watcher=connect,
     end_blockers=end_blockers,
-    unseen_blocker="nobody visible to this user",
+    unseen_blocker="a session that this user may not see",
     cancel=cancel,
 )
 

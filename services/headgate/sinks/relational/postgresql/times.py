@@ -51,7 +51,7 @@ def days_text(meaning: str | None, value: object) -> str:
         day = utc_day(_without_offset(value, utc_wall))
         return _iso(day.split("T")[0]) if day[:1] in ("-", "+") else day
     if type(value) is not int:
-        raise NotTextError(f"a {type(value).__name__} is no date")
+        raise NotTextError(f"a {type(value).__name__} is not a date")
     if meaning is not None and meaning not in DATES:
         per_second = PER_SECOND.get(meaning)
         if per_second is None:
