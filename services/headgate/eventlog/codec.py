@@ -81,7 +81,7 @@ class Codec:
         schema = self._known.written[min(level, self._known.level)].get(kind)
         if schema is None or (schema is not self._newest[kind] and not self._keeps_all(schema, record)):
             raise LevelTooLowError(
-                f"a {kind.__name__} that schema level {level} does not have waits for the upgrade of all that read the log"
+                f"a {kind.__name__} that schema level {level} lacks waits for the upgrade of all that read the log"
             )
         return schema
 

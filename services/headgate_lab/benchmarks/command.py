@@ -137,7 +137,9 @@ def migration(  # noqa: PLR0917 - options of a command line
     writes: Annotated[int, typer.Option(min=4, help="statements per second on the table that is changed")] = 1_000,
     rounds: Annotated[int, typer.Option(min=1, help="tables changed by each strategy, in turn")] = 1,
     database: Annotated[list[str] | None, typer.Option(help=f"{', '.join(DATABASES)}; both if none")] = None,
-    backlog: Annotated[float, typer.Option(min=1, help="seconds that the agent is stopped, to catch up afterwards")] = 20.0,
+    backlog: Annotated[
+        float, typer.Option(min=1, help="seconds that the agent is stopped before it catches up")
+    ] = 20.0,
     output: Format = Output.TABLE,
 ) -> None:
     """What a schema change under load costs: copying, catching up, the cut-over's stall; beside pt-osc at MariaDB."""

@@ -94,7 +94,7 @@ def test_this_build_says_the_level_of_its_schemas() -> None:
 def test_a_writer_drops_what_the_level_has_no_field_for_if_nothing_is_lost(known: SchemaSet) -> None:
     new, old = Codec(known, SchemaLevel(9)), Codec(known.up_to(2))
     assert old.decode("dispatch", *new.encode(SPAN)) == (SPAN.key, SPAN.value)
-    with pytest.raises(LevelTooLowError, match="SpanDispatched that schema level 1 does not have waits for the upgrade"):
+    with pytest.raises(LevelTooLowError, match="SpanDispatched that schema level 1 lacks waits for the upgrade"):
         new.encode(REVISED)
     with pytest.raises(LevelTooLowError, match="OperationRequested"):
         new.encode(REQUEST)

@@ -1,6 +1,7 @@
 """A peer: another version of Headgate itself, from a checkout of it (``--race-with PATH``), in a process of its own.
 
-It runs other_version_program.py with the checkout's packages before this version's, and receives one line of JSON per run.
+It runs other_version_program.py with the checkout's packages before this version's, and receives one line of JSON per
+run.
 """
 
 import json
