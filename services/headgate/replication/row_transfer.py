@@ -177,14 +177,18 @@ def _found_key(work: Transfer, row: Sequence[object], wanted: Iterable[tuple[str
 def _only_at_sink(work: Transfer, source: RowSource, sink: RowSource, chunk: Chunk) -> Iterator[list[tuple[str, ...]]]:
     """Keys of a range that the source does not have, some at a time.
 
-    The two servers may order texts in different ways, so a key that is not in the source's range is looked up there.
+    The two servers may order texts in different ways, so a key that is not in the source's range is looked up there. A
+    row of the sink whose key is spelled in another way than at the source would be in the way of that one, which is in
+    the same range: both ends compare texts alike.
     """
     there = {spelled(work.forms, key) for key in source.rows_within(work.table, (), work.source_key, chunk)}
     here = (spelled(work.forms, key) for key in sink.rows_within(work.claim.table, (), work.key, chunk))
     absent: list[tuple[str, ...]] = []
     unknown = (key for key in here if key not in there)
     while keys := tuple(itertools.islice(unknown, KEYS_MAX)):
-        found = {_found_key(work, row, keys) for row in source.rows(work.table, (), work.source_key, keys)}
+        found = {
+            spelled(work.forms, row[: len(work.key)]) for row in source.rows(work.table, (), work.source_key, keys)
+        }
         absent += [key for key in keys if key not in found]
         if len(absent) >= PORTION_DELETES:
             yield absent

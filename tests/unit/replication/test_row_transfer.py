@@ -199,6 +199,19 @@ def test_rows_that_only_the_sink_has_are_deleted_before_the_range_is_written(
     assert writer.copied[-1].mark == CopyMark(request="r1", upto=("9",), rows=1, deleted=1)
 
 
+def test_a_row_that_the_sink_spells_in_another_way_makes_room_for_that_of_the_source(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = range_work("z", form=KeyForm.TEXT)
+    source = Table([("a", "a")], within=[("a", "a", "x")])
+    for portion in portions(given, source, monkeypatch, Table([], within=[("A",)])):
+        row_transfer.written(given, portion)
+    assert [(copied.deletes, copied.upserts) for copied in writer.copied] == [
+        ([{"id": "A"}], []),
+        ([], [{"id": "a", "v": "x"}]),
+    ]
+
+
 def test_rows_are_shaped_as_changes_are(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     given = replace(work("1", "2"), key=("number",))
     writer.feed.columns = ColumnOptions.model_validate({"rename": {"id": "number"}, "mask": {"v": {"keep_last": 1}}})

@@ -1,0 +1,134 @@
+"""The rate of a whole table's copy is limited, and a turn that is over or cancelled does not wait for it."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from headgate.databases.key_ranges import Chunk
+from headgate.replication import row_copy
+from headgate.replication.row_transfer import Transfer, TransferAnswer, TransferRange
+from headgate.sinks.row_copying import CopyMark
+from support import build
+
+TABLE_ROWS = 1_000
+
+
+class Time:
+    """A clock that only sleeping, and the copy of a range, move."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept += seconds
+
+
+class Source:
+    """A table of TABLE_ROWS rows with the keys 1, 2, 3…"""
+
+    def next_bound(self, _table: str, _key: object, above: tuple[str, ...] | None, rows: int) -> tuple[str, ...] | None:
+        upto = (0 if above is None else int(above[0])) + rows
+        return (str(upto),) if upto < TABLE_ROWS else None
+
+    def rows_about(self, _table: str) -> int:
+        return TABLE_ROWS
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
+    clock = Time()
+    monkeypatch.setattr(row_copy, "time", clock)
+    return clock
+
+
+def turn(
+    clock: Time,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: int | None,
+    *,
+    range_seconds: float = 0.0,
+    is_over: Callable[[], bool] = lambda: False,
+) -> tuple[row_copy._Turn, list[Chunk]]:
+    """A turn whose ranges take so long to copy, and the ranges that it has copied."""
+    chunks: list[Chunk] = []
+
+    def transferred(_numbers: object, work: Transfer, **_: object) -> TransferAnswer:
+        assert isinstance(work.rows, TransferRange)
+        clock.now += range_seconds
+        chunk, before = work.rows.chunk, work.rows.mark
+        chunks.append(chunk)
+        rows = TABLE_ROWS if chunk.upto is None else int(chunk.upto[0])
+        mark = CopyMark(request="r1", upto=chunk.upto or before.upto, rows=rows, is_done=chunk.upto is None)
+        return TransferAnswer(rows - before.rows, 0, mark)
+
+    monkeypatch.setattr(row_copy, "_transferred", transferred)
+    mark = CopyMark(request="r1", upto=None)
+    work = Transfer(
+        spec="{}",
+        table="shop.t",
+        among=None,
+        claim=build.claim(),
+        positions={0: 3},
+        columns=("id",),
+        key=("id",),
+        source_key=("id",),
+        forms=(),
+        rows=TransferRange(Chunk(None, None), mark),
+        delete=False,
+        semantics={},
+    )
+    return row_copy._Turn(work, cast("Any", Source()), mark, limit, is_over), chunks
+
+
+def serve(made: row_copy._Turn) -> bool:
+    return made.serve(cast("Any", SimpleNamespace()))
+
+
+def test_a_limited_copy_waits_until_its_rows_fit_the_rate(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, chunks = turn(clock, monkeypatch, 100)
+    for second in range(1, 10):
+        assert serve(made)
+        assert (made.mark.rows, clock.now) == (100 * second, pytest.approx(second))
+    sizes = {int(chunk.upto[0]) - int((chunk.above or ("0",))[0]) for chunk in chunks if chunk.upto}
+    assert sizes == {100}, "a range is what one second may have"
+    assert not serve(made), "the table is copied"
+    assert clock.now == pytest.approx(9), "nothing follows that would have to wait"
+
+
+def test_the_time_that_a_range_takes_counts(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = turn(clock, monkeypatch, 100, range_seconds=0.75)
+    serve(made)
+    assert (clock.now, clock.slept) == (pytest.approx(1.0), pytest.approx(0.25))
+    slow, _ = turn(clock, monkeypatch, 100, range_seconds=1.5)
+    serve(slow)
+    assert clock.slept == pytest.approx(0.25), "a range that is slower than the limit is not slowed down"
+
+
+def test_a_copy_without_a_limit_does_not_wait(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_copy, "RANGE_ROWS", 100)
+    made, _ = turn(clock, monkeypatch, None)
+    while serve(made):
+        pass
+    assert (made.mark.is_done, clock.slept) == (True, 0)
+
+
+def test_a_copy_that_is_over_waits_no_longer(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = turn(clock, monkeypatch, 1, is_over=lambda: clock.now >= 0.25)
+    serve(made)
+    assert 0.25 <= clock.now <= 0.25 + row_copy.POLL_SECONDS
+
+
+def test_waiting_is_part_of_the_turn(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table stands still while it waits."""
+    made, chunks = turn(clock, monkeypatch, 10)
+    while serve(made):
+        pass
+    assert not made.mark.is_done
+    assert len(chunks) in (row_copy.TURN_SECONDS, row_copy.TURN_SECONDS + 1)
