@@ -55,7 +55,7 @@ def test_a_topic_that_gains_a_partition(url: str, tmp_path: Path) -> None:
     """A row's next change may go there, and nothing is known of it: neither marks nor the feed see it."""
     with played(url, tmp_path, ADD) as change:
         change.partition_count = 2
-        with pytest.raises(RefusedError, match="has 2 partitions now, and had 1 when the copy was begun"):
+        with pytest.raises(RefusedError, match="has 2 partitions now, and had 1 when the copy was started"):
             change.cut_over()
         assert not change.is_changed
         change.run("UPDATE items SET v = v")

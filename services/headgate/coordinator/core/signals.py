@@ -29,7 +29,9 @@ _REFUSED_CODE: Final = "sink_refused"
 _OF_THE_SINK: Final = (_REFUSED_CODE, "sink_unavailable")
 """Errors about the sink's state, not about any change: they pass, or a person corrects them at the database."""
 
-_NOT_RETRIED: Final = "not retried by itself: remove the cause, then headgate feed resume"
+NOT_RETRIED: Final = "not retried by itself: remove the cause, then headgate feed resume"
+"""In the error of a table that waits for an operator (spans/span_lifecycle.py)."""
+
 _RETRIED_SLOWLY: Final = "retried once a minute, by another agent first"
 
 
@@ -116,7 +118,7 @@ def cause_of(draft: Draft, record: SpanDispatched, signal: Signal, word: TaskRep
         who = secondary if signal is Signal.SECONDARY_FAILED else primary
         reason = f"{who} failed: {word.error_code or 'unknown'}: {word.error or 'no detail'}"
         pace = Pace.BACK_OFF if record.state is ReplicationState.REMOVING else pace_of(word)
-        hint = {Pace.BACK_OFF: "", Pace.SLOWLY: f" ({_RETRIED_SLOWLY})", Pace.NEVER: f" ({_NOT_RETRIED})"}[pace]
+        hint = {Pace.BACK_OFF: "", Pace.SLOWLY: f" ({_RETRIED_SLOWLY})", Pace.NEVER: f" ({NOT_RETRIED})"}[pace]
         return replace(cause(draft, reason=reason), error_code=word.error_code, error=f"{word.error}{hint}")
     return cause(draft, reason=reason)
 

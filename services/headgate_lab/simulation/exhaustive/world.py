@@ -6,10 +6,10 @@ A state is a few numbers (bounds.py); ``steps`` gives what may happen next, each
 """
 
 from collections.abc import Iterator
-from typing import Final
 
 from headgate.agent.core.executor import SpanId
 from headgate.coordinator.core.machine import COORDINATOR, State
+from headgate.coordinator.core.signals import NOT_RETRIED
 from headgate.coordinator.core.span_predicates import is_open
 from headgate.records.base import Fact
 from headgate.records.control import FeedRecorded, FeedState, ReplicationState, SpanPlan, WantedState
@@ -20,9 +20,6 @@ from headgate_lab.simulation.exhaustive.bounds import AGENTS, COMMANDS, FEED, FE
 from headgate_lab.simulation.exhaustive.owner import WatchedSink, adopt
 from headgate_lab.simulation.exhaustive.owner_steps import OwnerSteps
 from headgate_lab.simulation.exhaustive.parts import Parts
-
-NOT_RETRIED: Final = "not tried again by itself"
-"""In the error of a table that waits for an operator (spans/span_lifecycle.py), which is an end too."""
 
 
 class World:
@@ -99,6 +96,7 @@ class World:
     def _replicates(self, frame: Frame, log: State, sink: WatchedSink, plan: SpanPlan) -> bool:
         span = SpanId(FEED, plan.span)
         record = log.spans.get(SpanKey(span.feed, span.span))
+        # A table that waits for an operator is at its end, too.
         if record is not None and record.state is ReplicationState.ABSENT and NOT_RETRIED in (record.last_error or ""):
             return True
         if record is None or record.primary is None or record.state is not ReplicationState.REPLICATING:
