@@ -15,11 +15,21 @@ from headgate.tables.statement import Definition
 __all__ = ["shaped_definition", "unfit_mask", "with_target_names"]
 
 T = TypeVar("T")
+C = TypeVar("C", PostgresColumn, MysqlColumn)
 
 HASH_CHARACTERS: Final = 64
 """Of a SHA-256 in hex."""
 
-_COLLATION: Final = ("utf8mb4", "utf8mb4_bin")
+_POSTGRESQL_HASH: Final[Mapping[str, object]] = {
+    "type": f"character varying({HASH_CHARACTERS})", "base": f"character varying({HASH_CHARACTERS})", "kind": "varchar",
+    "is_enum": False, "is_identity": False, "identity": "", "generated": None, "generation": "",
+    "collation": None, "collation_number": 0, "is_deterministic": True,
+}  # fmt: skip
+_MYSQL_HASH: Final[Mapping[str, object]] = {
+    "type": f"varchar({HASH_CHARACTERS})", "kind": "varchar", "is_identity": False, "generated": None,
+    "charset": "utf8mb4", "collation": "utf8mb4_bin",
+}  # fmt: skip
+"""What the column of a hash is, besides its name, its place and whether it may be NULL."""
 
 _POSTGRESQL_TEXTS: Final = frozenset({"text", "character varying"})
 """Not ``character``, whose values are filled up with spaces in some places and not in others."""
@@ -36,7 +46,11 @@ def shaped_definition(table: Definition, columns: ColumnOptions) -> Definition:
     comments = with_target_names(table.comments, columns)
     if isinstance(table, PostgresDefinition):
         form = TableForm(
-            tuple(_postgresql_column(column, columns) for column in table.form.columns if columns.goes(column.name)),
+            tuple(
+                _shaped_column(column, columns, _POSTGRESQL_HASH)
+                for column in table.form.columns
+                if columns.goes(column.name)
+            ),
             tuple(
                 msgspec.structs.replace(key, columns=tuple(map(columns.target, key.columns)))
                 for key in table.form.keys
@@ -54,24 +68,11 @@ def with_target_names(given: Mapping[str, T], columns: ColumnOptions) -> dict[st
     return {columns.target(name): value for name, value in given.items() if columns.goes(name)}
 
 
-def _postgresql_column(column: PostgresColumn, columns: ColumnOptions) -> PostgresColumn:
-    mask = columns.mask.get(column.name)
-    column = msgspec.structs.replace(column, name=columns.target(column.name))
-    if mask is None:
-        return column
-    column = msgspec.structs.replace(column, default=None, is_nullable=column.is_nullable or mask.null)
-    if mask.sha256 is None:
-        return column
-    type_ = f"character varying({HASH_CHARACTERS})"
-    return msgspec.structs.replace(
-        column, type=type_, base=type_, kind="varchar", is_enum=False, is_identity=False, identity="", generated=None,
-        generation="", collation=None, collation_number=0, is_deterministic=True,
-    )  # fmt: skip
-
-
 def _mysql_form(table: MysqlDefinition, columns: ColumnOptions) -> TableForm[MysqlColumn, MysqlKey]:
     return TableForm(
-        tuple(_mysql_column(column, columns) for column in table.form.columns if columns.goes(column.name)),
+        tuple(
+            _shaped_column(column, columns, _MYSQL_HASH) for column in table.form.columns if columns.goes(column.name)
+        ),
         tuple(
             msgspec.structs.replace(
                 key,
@@ -84,19 +85,14 @@ def _mysql_form(table: MysqlDefinition, columns: ColumnOptions) -> TableForm[Mys
     )
 
 
-def _mysql_column(column: MysqlColumn, columns: ColumnOptions) -> MysqlColumn:
+def _shaped_column(column: C, columns: ColumnOptions, hashed: Mapping[str, object]) -> C:
+    """A column under its name at the sink. ``hashed``: what makes it one of a hash's texts."""
     mask = columns.mask.get(column.name)
     column = msgspec.structs.replace(column, name=columns.target(column.name))
     if mask is None:
         return column
     column = msgspec.structs.replace(column, default=None, is_nullable=column.is_nullable or mask.null)
-    if mask.sha256 is None:
-        return column
-    charset, collation = _COLLATION
-    return msgspec.structs.replace(
-        column, type=f"varchar({HASH_CHARACTERS})", kind="varchar", is_identity=False, generated=None,
-        charset=charset, collation=collation,
-    )  # fmt: skip
+    return column if mask.sha256 is None else msgspec.structs.replace(column, **hashed)
 
 
 def unfit_mask(table: Definition, columns: ColumnOptions) -> str | None:

@@ -11,11 +11,12 @@ import yaml
 from confluent_kafka import Producer
 
 from fixtures.spare_databases import SpareDatabases
-from headgate.config.crash_points import VARIABLE, ArmedPoints, CrashPoint
+from headgate.config.crash_points import CrashPoint
 from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.provisioning.time_scale import scaled_seconds
-from integration.cli.conftest import ANSWER_SECONDS, DEADLINE_SECONDS, Service, headgate
+from integration.cli.armed_agent import replicating
+from integration.cli.conftest import ANSWER_SECONDS, Service, headgate
 from integration.cli.test_created_tables import READY_SECONDS, ROWS, Shop
 from support.waiting import eventually
 
@@ -60,15 +61,7 @@ def shop(
 def test_a_table_gets_its_column_though_the_agent_is_killed_between_the_statement_and_the_rows(
     shop: EvolvingShop, serve: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coordinator = serve("owner", "coordinator")
-    eventually(lambda: coordinator.get("/readyz")[0] == 200, "the owner is ready", DEADLINE_SECONDS)
-    created = headgate("feed", "create", str(shop.file))
-    assert created.exit_code == 0, created.stderr
-    points = ArmedPoints(tmp_path / "points")
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "points"))
-    serve("a1", "agent", "--name", "a1")
-    monkeypatch.delenv(VARIABLE)
-    eventually(lambda: shop.rows("orders") == ROWS, "the rows are there", READY_SECONDS)
+    points, _ = replicating(shop, serve, tmp_path, monkeypatch)
 
     points.arm(CrashPoint.ALTERED)
     shop.source.execute("ALTER TABLE shop.orders ADD COLUMN extra int NOT NULL DEFAULT 7")

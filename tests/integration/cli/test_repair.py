@@ -12,10 +12,11 @@ import pytest
 import yaml
 
 from headgate.app.exit_codes import ExitCode
-from headgate.config.crash_points import VARIABLE, ArmedPoints, CrashPoint
+from headgate.config.crash_points import CrashPoint
 from headgate.provisioning.time_scale import scaled_seconds
-from integration.cli.conftest import DEADLINE_SECONDS, Service, headgate
-from integration.cli.test_created_tables import READY_SECONDS, ROWS, Shop, shop
+from integration.cli.armed_agent import replicating
+from integration.cli.conftest import Service, headgate
+from integration.cli.test_created_tables import READY_SECONDS, Shop, shop
 from support.waiting import eventually
 
 __all__ = ["shop"]
@@ -38,15 +39,7 @@ def test_rows_are_repaired_though_the_agent_is_killed_while_it_writes_them(
     shop: Shop, serve: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep_in_place(shop)
-    coordinator = serve("owner", "coordinator")
-    eventually(lambda: coordinator.get("/readyz")[0] == 200, "the owner is ready", DEADLINE_SECONDS)
-    created = headgate("feed", "create", str(shop.file))
-    assert created.exit_code == 0, created.stderr
-    points = ArmedPoints(tmp_path / "points")
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "points"))
-    first = serve("a1", "agent", "--name", "a1")
-    monkeypatch.delenv(VARIABLE)
-    eventually(lambda: shop.rows("orders") == ROWS, "the rows are there", READY_SECONDS)
+    points, first = replicating(shop, serve, tmp_path, monkeypatch)
     second = serve("a2", "agent", "--name", "a2")
     eventually(lambda: second.get("/readyz")[0] == 200, "another agent is ready", READY_SECONDS)
 

@@ -12,13 +12,13 @@ from psycopg.conninfo import make_conninfo
 from fixtures.services import mariadb_connect
 from headgate.databases.address import Target
 from headgate.eventlog.clock import wall_ms
-from headgate.sources.last_written import LastWritten
 from headgate.verify import comparing
 from headgate.verify.comparing import TableCompared, compare_table
 from headgate.verify.contract import Side
 from headgate.verify.mysql import MysqlSide
 from headgate.verify.postgresql import PostgresSide
 from headgate.verify.settling import Settling
+from support.quiet_connector import QuietConnector
 
 pytestmark = pytest.mark.integration
 
@@ -51,11 +51,8 @@ class Database:
         return PostgresSide(Target(make_conninfo("", **{name: str(value) for name, value in info.items()})))
 
 
-class Pair:
+class Pair(QuietConnector):
     """A source and a target. ``changes`` happen one by one, in the pauses between two readings."""
-
-    is_running = True
-    is_given_up = False
 
     def __init__(self, source: Database, target: Database) -> None:
         self.source, self.target = source, target
@@ -74,21 +71,6 @@ class Pair:
             return compare_table(
                 here, there, self.source.table, self.target.table, settling=settling, on_rows=self._on_rows
             )
-
-    def source_ms(self) -> int:
-        return int(self._seconds * 1000)
-
-    def last_written(self) -> LastWritten:
-        return LastWritten()
-
-    def beats(self, _within_seconds: float) -> tuple[int, ...]:
-        return ()
-
-    def give_up(self) -> None:
-        self.is_given_up = True
-
-    def why_unread(self) -> str:
-        return ""
 
     def ends(self) -> Mapping[int, int]:
         return {}

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from headgate.sources.last_written import LastWritten
 from headgate.verify import comparing
 from headgate.verify.comparing import TableCompared, compare_table
 from headgate.verify.contract import WHOLE, Checksum, KeyKind, KeyRange, KeySet, Part, Row, Shape, UncomparableError
 from headgate.verify.forms import Nature
 from headgate.verify.settling import Settling
+from support.quiet_connector import QuietConnector
 
 COLUMNS = {"a": Nature.OTHER, "n": Nature.NUMBER}
 
@@ -80,31 +80,13 @@ def _is_in(row: Row, part: Part) -> bool:
     return part is None or (row[0] or "",) in part.keys
 
 
-class Clock:
+class Clock(QuietConnector):
     """A feed that has applied everything, and time that passes by pauses only."""
-
-    is_running = True
-    is_given_up = False
 
     def __init__(self, *changes: Callable[[], object]) -> None:
         """Each change happens in one of the first pauses."""
         self.seconds = 0.0
         self.changes = list(changes)
-
-    def source_ms(self) -> int:
-        return int(self.seconds * 1000)
-
-    def last_written(self) -> LastWritten:
-        return LastWritten()
-
-    def beats(self, _within_seconds: float) -> tuple[int, ...]:
-        return ()
-
-    def give_up(self) -> None:
-        self.is_given_up = True
-
-    def why_unread(self) -> str:
-        return ""
 
     def ends(self) -> dict[int, int]:
         return {0: 7}

@@ -19,6 +19,9 @@ from headgate.databases.progress import (
 
 __all__ = ["HOLD", "MOVE", "PREPARED_FENCE", "PostgresProgressTables", "close_feed", "feed_rows", "fence_arguments"]
 
+_HOLD_SCHEMA: Final = "SELECT pg_advisory_xact_lock(hashtextextended('headgate', 0))"
+"""Of those who create the tables at the same moment, one does it: IF NOT EXISTS fails for the others."""
+
 # Neither is done where an administrator has made the schema: IF NOT EXISTS would still need the right to make one.
 _CREATE_SCHEMA: Final = """
 CREATE SCHEMA headgate;
@@ -191,7 +194,7 @@ class PostgresProgressTables(ProgressTables):
     def create(self) -> None:
         """See ProgressTables."""
         with self.session.transaction():
-            self.session.execute("SELECT pg_advisory_xact_lock(hashtextextended('headgate', 0))")
+            self.session.execute(_HOLD_SCHEMA)
             # Asked of the table: to_regnamespace may answer from before the lock was waited for.
             if not self.session.execute("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = 'headgate'"):
                 self.session.execute(_CREATE_SCHEMA)
@@ -236,7 +239,7 @@ class PostgresProgressTables(ProgressTables):
         """See ProgressTables."""
         if not self.has("row_copies"):
             with self.session.transaction():
-                self.session.execute("SELECT pg_advisory_xact_lock(hashtextextended('headgate', 0))")
+                self.session.execute(_HOLD_SCHEMA)
                 self.session.execute(_CREATE_ROW_COPIES)
 
     def store_copy_mark(self, rows: ClaimedRows, request: str, mark: str) -> None:

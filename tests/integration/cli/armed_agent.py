@@ -1,0 +1,27 @@
+"""A shop's feed whose first agent stops where a test arms it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headgate.config.crash_points import VARIABLE, ArmedPoints
+from integration.cli.conftest import DEADLINE_SECONDS, Service, headgate
+from integration.cli.test_created_tables import READY_SECONDS, ROWS, Shop
+from support.waiting import eventually
+
+
+def replicating(
+    shop: Shop, serve: Callable[..., Service], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[ArmedPoints, Service]:
+    """Create the feed and wait for its rows; the points, of which none is armed, and the agent."""
+    coordinator = serve("owner", "coordinator")
+    eventually(lambda: coordinator.get("/readyz")[0] == 200, "the owner is ready", DEADLINE_SECONDS)
+    created = headgate("feed", "create", str(shop.file))
+    assert created.exit_code == 0, created.stderr
+    points = ArmedPoints(folder / "points")
+    monkeypatch.setenv(VARIABLE, str(folder / "points"))
+    agent = serve("a1", "agent", "--name", "a1")
+    monkeypatch.delenv(VARIABLE)
+    eventually(lambda: shop.rows("orders") == ROWS, "the rows are there", READY_SECONDS)
+    return points, agent
