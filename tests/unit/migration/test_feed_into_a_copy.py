@@ -27,7 +27,8 @@ def test_the_feed_names_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[OperationKind, str | None]] = []
     nothing: Any = SimpleNamespace()
     feeds = ChangeFeeds(nothing)
-    monkeypatch.setattr(feeds, "_ask", lambda kind, _feed, spec=None: asked.append((kind, spec)))
+    monkeypatch.setattr(feeds, "record", lambda _feed: None)
+    monkeypatch.setattr(feeds, "_ask", lambda kind, _feed, _found, spec=None: asked.append((kind, spec)))
     feeds.create("migration-1", ChangeTopic("t"), CopySink("postgresql", "shop", "public.items_copy"))
     ((kind, spec),) = asked
     assert kind is OperationKind.CREATE_FEED

@@ -1,6 +1,7 @@
 """The feed into a copy, which the migration's owner controls by requests and records like any other client.
 
 The next owner repeats every request, so each one is made only if the feed's record shows that it is still missing.
+A request whose answer was lost is repeated, too, possibly while the coordinator still executes it.
 """
 
 import os
@@ -33,7 +34,13 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import FeedKey
-from headgate.runtime.requests import RequestError, RequestTimedOutError, ask, feed_request
+from headgate.runtime.requests import (
+    RequestError,
+    RequestRefusedError,
+    RequestTimedOutError,
+    ask,
+    feed_request,
+)
 from headgate.sources.offsets import (
     OffsetExpiredError,
     SourceError,
@@ -209,10 +216,12 @@ class ChangeFeeds:
         *,
         start: StartOffsets | None = None,
     ) -> None:
-        """Create the feed. It begins with the topic's next change, or at ``start``.
+        """Create the feed unless it exists. It begins with the topic's next change, or at ``start``.
 
         Raises RefusedError, FeedsUnavailableError.
         """
+        if self.seen(found := self.record(feed)) is not FeedSeen.ABSENT:
+            return
         begin = {"start": "latest"} if start is None else {"start_offsets": {source.name: start}}
         spec = FeedSpec.model_validate(
             {
@@ -224,17 +233,17 @@ class ChangeFeeds:
                 "split": "manual",
             }
         )
-        self._ask(OperationKind.CREATE_FEED, feed, spec.to_json())
+        self._ask(OperationKind.CREATE_FEED, feed, found, spec.to_json())
 
     def pause(self, feed: str) -> None:
         """Have the feed sealed where it is."""
         if (found := self.record(feed)) is not None and found.wanted is WantedState.RUNNING:
-            self._ask(OperationKind.PAUSE_FEED, feed)
+            self._ask(OperationKind.PAUSE_FEED, feed, found)
 
     def resume(self, feed: str) -> None:
         """Have the feed resume from there."""
         if (found := self.record(feed)) is not None and found.wanted is WantedState.STOPPED:
-            self._ask(OperationKind.RESUME_FEED, feed)
+            self._ask(OperationKind.RESUME_FEED, feed, found)
 
     def remove(self, feed: str) -> None:
         """Have the feed removed; returns at once if it is gone."""
@@ -242,11 +251,16 @@ class ChangeFeeds:
         if found is None or found.state is FeedState.REMOVED:
             return
         if found.wanted is not WantedState.REMOVED:
-            self._ask(OperationKind.REMOVE_FEED, feed)
+            self._ask(OperationKind.REMOVE_FEED, feed, found)
             return
         raise FeedsUnavailableError(f"feed {feed} is still being removed: see `headgate why {feed}`")
 
-    def _ask(self, kind: OperationKind, feed: str, spec: str | None = None) -> None:
+    def _ask(self, kind: OperationKind, feed: str, found: FeedRecorded | None, spec: str | None = None) -> None:
+        """Ask the feed's owner for what ``found``, the feed's record, lacks.
+
+        Raises RefusedError; FeedsUnavailableError if the owner did not finish it, or refused it because of another
+        record than ``found``.
+        """
         request = OperationRequested(
             kind=kind,
             feed=feed,
@@ -261,6 +275,11 @@ class ChangeFeeds:
             ask(self._log, asked, REQUEST_SECONDS_MAX, client="headgate-migration")
         except (LogError, RequestTimedOutError) as error:
             raise FeedsUnavailableError(f"{kind.value} of feed {feed}: {error}") from error
+        except RequestRefusedError as error:
+            if self.record(feed) != found:
+                # Most likely this request, sent before, whose answer was lost. The next step reads the record again.
+                raise FeedsUnavailableError(f"{error}. The feed has changed since it was read") from error
+            raise RefusedError(str(error)) from error
         except RequestError as error:
             raise RefusedError(str(error)) from error
 
