@@ -35,7 +35,7 @@ class Writes(StrEnum):
     IN_TASK = "in_task"
     """Beside the rows, in many Spark tasks at once: one transaction per table and task."""
     ON_DRIVER = "on_driver"
-    """On the driver, one commit per table."""
+    """On the driver, one commit per table and batch; tasks only stage what it commits (sinks/on_driver.py)."""
 
 
 class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,11 +7,13 @@ import msgspec
 
 from headgate.agent.core.executor import SpanTask
 from headgate.config.feed import FeedSpec, FeedSpecError, parse_feed
+from headgate.config.plugs import SINKS, Writes
 from headgate.formats.dealing import Dealer, Look
 from headgate.formats.decoding import Decoder
 from headgate.formats.registry import DecoderNeeds, FormatPlug, format_of
 from headgate.formats.shaping import Shaping, read_salts
 from headgate.sinks.contract import Claim, Sink, SinkRefusedError, SinkWriter
+from headgate.sinks.on_driver import Committer, Stager, driver_sink
 from headgate.sinks.registry import open_sink, server_of
 from headgate.sources.registry import SchemaRegistry
 from headgate.sources.topics import source_tables
@@ -73,6 +75,8 @@ class FeedParts:
         self._dealers: dict[str, tuple[str | None, Dealer]] = {}
         self._shapings: dict[tuple[str, str | None], Shaping | None] = {}
         self._writer: SinkWriter | None = None
+        self._stager: Stager | None = None
+        self._committer: Committer | None = None
 
     def of_table(self, topic: str, table: str | None = None) -> "FeedParts":
         """The parts for one table: these, or others if its options ask for another session. See ``decoder``.
@@ -169,11 +173,29 @@ class FeedParts:
             self._writer = self.sink.writer()
         return self._writer
 
+    @property
+    def commits_on_driver(self) -> bool:
+        """Whether tasks only stage batches, and the driver commits them."""
+        return SINKS[self.spec.sink.type].writes is Writes.ON_DRIVER
+
+    def stager(self) -> Stager:
+        """What prepares batches in a task, for a sink that commits on the driver."""
+        if self._stager is None:
+            self._stager = driver_sink(self.sink).stager()
+        return self._stager
+
+    def committer(self) -> Committer:
+        """What commits on the driver, for such a sink."""
+        if self._committer is None:
+            self._committer = driver_sink(self.sink).committer()
+        return self._committer
+
     def drop_writer(self) -> None:
-        """Close a writer whose connection is not to be trusted any more."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        """Close a writer, stager and committer whose connections are not to be trusted any more."""
+        for used in (self._writer, self._stager, self._committer):
+            if used is not None:
+                used.close()
+        self._writer = self._stager = self._committer = None
 
     def close(self) -> None:
         """Let go of every connection. Idempotent."""

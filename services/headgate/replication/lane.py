@@ -23,6 +23,7 @@ from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.states import Span
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.replication.causes import cause_of
+from headgate.replication.commits import commit_staged
 from headgate.replication.feed_parts import FeedIncarnation, server_of_feed
 from headgate.replication.frames import HEAD
 from headgate.replication.heads import without_heads
@@ -292,6 +293,7 @@ class Lane:
             results: list[TaskResult] | None = None
             try:
                 results = self._run(rows, plan)
+                results = None if results is None else commit_staged(plan, results)
                 if plan.works:
                     reach(CrashPoint.BEFORE_CHECKPOINT)
             except (PySparkException, Py4JError, OSError) as error:
@@ -320,7 +322,7 @@ class Lane:
                 answers = applied(cut, self._function(rows, has_heads=bool(plan.heads))).collect()
             finally:
                 self.applying_since = None
-        return [msgspec.json.decode(bytes(answer[0]), type=TaskResult) for answer in answers]
+        return [msgspec.msgpack.decode(bytes(answer[0]), type=TaskResult) for answer in answers]
 
     def _function(self, rows: DataFrame, *, has_heads: bool) -> Column:
         """What is done with rows of this query, made once."""

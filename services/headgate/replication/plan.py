@@ -1,4 +1,4 @@
-"""Messages between driver and tasks about one batch: small values, pickled or JSON.
+"""Messages between driver and tasks about one batch, as MessagePack.
 
 The driver knows, per span, the claim and the position at the sink, and from where to where the batch goes; the task
 knows which rows came. The end of a batch may lie behind markers and compaction gaps, where there is nothing to write:
@@ -15,9 +15,10 @@ from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import SpanResult
 from headgate.records.control import Positions
 from headgate.records.source_tables import SourceTable
-from headgate.sinks.contract import Claim
+from headgate.replication.bad_changes import SetAside
+from headgate.sinks.contract import Claim, OffsetRange
 
-__all__ = ["HEAD_ROWS_MIN", "BatchPlan", "DeadLetterTarget", "SpanWork", "TaskResult"]
+__all__ = ["HEAD_ROWS_MIN", "BatchPlan", "DeadLetterTarget", "SpanWork", "StagedSpan", "TaskResult"]
 
 HEAD_ROWS_MIN: Final = 1_000
 """So many rows of a topic in a batch save more without their head (3 µs each) than the longer query costs (5 ms)."""
@@ -85,14 +86,29 @@ class BatchPlan(msgspec.Struct, frozen=True):
     heads: tuple[tuple[str, bytes], ...] = ()
 
 
+class StagedSpan(msgspec.Struct, frozen=True):
+    """A part of a span's batch that the driver is to commit, in the order of the log (sinks/on_driver.py).
+
+    ``payload`` is the stager's. ``set_aside`` are bad changes that must be kept before the commit.
+    """
+
+    id: SpanId
+    ranges: dict[int, OffsetRange]
+    payload: bytes
+    source_table: SourceTable | None = None
+    set_aside: tuple[SetAside, ...] = ()
+
+
 class TaskResult(msgspec.Struct, frozen=True):
     """All of one task: per topic and partition the last offset that came + 1, written or not; a result per span.
 
     ``heads``: what values came with and need not, by topic (heads.py). ``ended_ms``: when the task was over, by the
-    clock that its spans' ``visible_ms`` are by, which is the worker's.
+    clock that its spans' ``visible_ms`` are by, which is the worker's. ``staged``: what the driver must commit before
+    its spans' results are true (commits.py).
     """
 
     seen: dict[str, dict[int, int]]
     spans: tuple[SpanResult, ...]
     heads: dict[str, bytes] = {}
     ended_ms: int = 0
+    staged: tuple[StagedSpan, ...] = ()

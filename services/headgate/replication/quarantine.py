@@ -23,8 +23,8 @@ from headgate.records.base import Fact
 from headgate.records.control import ChangeQuarantined, Header
 from headgate.records.fitting import fitted
 from headgate.records.keys import DeadLetterKey
+from headgate.replication.bad_changes import BadChange, Original
 from headgate.replication.plan import DeadLetterTarget, SpanWork
-from headgate.replication.rows import BadChange, Original
 from headgate.sinks.contract import QuarantineUnavailableError
 
 WRITE_SECONDS_MAX: Final = 10.0

@@ -1,7 +1,7 @@
 """One task's rows of one span, and their results: the task's own state, never sent."""
 
 from bisect import bisect_left
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -12,13 +12,15 @@ from headgate.formats.change import Change
 from headgate.formats.decoding import Watermark
 from headgate.formats.transactions import TransactionRun
 from headgate.records.control import Positions
-from headgate.records.source_tables import Tail
+from headgate.records.source_tables import SourceTable, Tail
 from headgate.records.ts import ts_of_ms
+from headgate.replication.bad_changes import BadChange, Original, SetAside
 from headgate.replication.frames import Chunk
-from headgate.replication.plan import SpanWork
+from headgate.replication.plan import SpanWork, StagedSpan
 from headgate.sinks.contract import ChangeBatch, OffsetRange, Quarantine
+from headgate.sinks.on_driver import Staged
 
-__all__ = ["BadChange", "Original", "SnapshotAfterTargetError", "SpanRows"]
+__all__ = ["SnapshotAfterTargetError", "SpanRows"]
 
 ERROR_LENGTH_MAX: Final = 2000
 """An error travels to a control topic and to people's screens; a whole row in it would do neither good."""
@@ -26,25 +28,6 @@ ERROR_LENGTH_MAX: Final = 2000
 
 class SnapshotAfterTargetError(Exception):
     """A feed is to end at a time before the one its table is known from."""
-
-
-class BadChange(msgspec.Struct, frozen=True):
-    """One change to set aside, and why; ``unreadable``: it does not name its table, which is one of several."""
-
-    partition: int
-    offset: int
-    code: str
-    reason: str
-    unreadable: bool = False
-
-
-class Original(NamedTuple):
-    """A record as it came from the log; ``headers`` in the order in which they were written."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]]
-    append_ms: int
 
 
 class SpanRows:
@@ -66,6 +49,10 @@ class SpanRows:
         self.originals: list[Chunk] = []
         """What its changes came as, where bad ones are set aside; until they are at the sink."""
         self.kept: set[tuple[int, int]] = set()
+        self.staged: list[StagedSpan] = []
+        """What the driver is to commit, where the sink commits there."""
+        self.set_aside: list[SetAside] = []
+        """Bad changes that the driver is to keep with what is staged next."""
         self.next: dict[int, int] = {}
         self.bytes = 0
         self.rows = 0
@@ -104,9 +91,15 @@ class SpanRows:
         self.rows, self.bytes = self._settled_rows + written, self._settled_bytes + part
         self.next = {**self._settled, **reached}
         self.changes, self.bad, self.originals, self.waiting_bytes = [], [], [], 0
+        self.set_aside = []
+
+    def stage(self, staged: Staged, met: SourceTable | None) -> None:
+        """A part of the batch is ready to be committed by the driver. ``met``: as ChangeBatch.source_table."""
+        aside, self.set_aside = tuple(self.set_aside), []
+        self.staged.append(StagedSpan(self.work.id, staged.ranges, staged.payload, met, aside))
 
     def settle(self) -> None:
-        """All that was gathered so far is at the sink."""
+        """All that was gathered so far is at the sink, or staged for it."""
         self._settled, self._settled_rows, self._settled_bytes = dict(self.next), self.rows, self.bytes
         expected = {**self.work.expected, **self.next}
         self.work = msgspec.structs.replace(self.work, expected=expected, known_table=self.table)

@@ -45,7 +45,7 @@ def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def apply(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Apply the rows of one task under its job's plan; yields one row, a TaskResult as JSON."""
+    """Apply the rows of one task under its job's plan; yields one row, a TaskResult as MessagePack."""
     forget_archives()
     context = TaskContext.get()
     plan = None if context is None else context.getLocalProperty(PLAN)
@@ -53,7 +53,7 @@ def apply(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     given = msgspec.msgpack.decode(b64decode(plan), type=BatchPlan)
     kept.expire_in_background()
     result = run_task(given, chunks_of(iter(batches), [head for _, head in given.heads]))
-    yield pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode(result)], pa.binary())], names=["result"])
+    yield pa.RecordBatch.from_arrays([pa.array([msgspec.msgpack.encode(result)], pa.binary())], names=["result"])
 
 
 def sweep(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

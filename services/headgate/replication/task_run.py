@@ -1,12 +1,13 @@
 """The work of one task: rows grouped by span, decoded, and applied in one fenced sink transaction per (table, task).
 
+Where the sink commits on the driver, a task only stages them, and commits.py does the rest.
+
 Each partition comes in offset order; what lies below a span's position is dropped. A span that fails reports that in
 its result and writes nothing; its neighbours in the task continue. Decoders and sink connections are kept per worker
 process, because each costs more than a small batch.
 """
 
 import time
-import traceback
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -15,8 +16,9 @@ from typing import Any, Final
 
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import SpanResult
+from headgate.config.crash_points import CrashPoint, reach
 from headgate.eventlog.clock import wall_ms
-from headgate.formats.change import Change, ChangeError
+from headgate.formats.change import Change
 from headgate.formats.dealing import Columns, Dealt
 from headgate.formats.decoding import (
     CutDecoder,
@@ -28,15 +30,16 @@ from headgate.formats.decoding import (
 from headgate.formats.shaping import SaltUnavailableError
 from headgate.records.control import Positions
 from headgate.records.places import Place
+from headgate.replication.bad_changes import BadChange
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts, server_of_feed
 from headgate.replication.frames import Chunk
 from headgate.replication.kept_parts import KeptParts
-from headgate.replication.plan import HEAD_ROWS_MIN, BatchPlan, SpanWork, TaskResult
-from headgate.replication.rows import BadChange, SnapshotAfterTargetError, SpanRows
+from headgate.replication.plan import HEAD_ROWS_MIN, BatchPlan, SpanWork, StagedSpan, TaskResult
+from headgate.replication.rows import SnapshotAfterTargetError, SpanRows
 from headgate.replication.set_aside import TaskQuarantine, too_many
 from headgate.replication.silent_sinks import SilentSinks
-from headgate.sinks.contract import SinkError, SinkSilentError, SinkUnavailableError, ValueRefusedError
-from headgate.sinks.lacking_columns import LackingColumnsError
+from headgate.replication.sink_failures import described, failure_of
+from headgate.sinks.contract import Applied, ChangeBatch
 
 TASK_BYTES_MAX: Final = 128 << 20
 """Raw values gathered in one task before they are applied: decoded they take about five times that. A batch of 200 k
@@ -91,11 +94,15 @@ class TaskRun:
             None
             if dead_letters is None
             else TaskQuarantine(
-                dead_letters, lambda: self._parts().shared_name, lambda topic: self._parts().hides_columns(topic)
+                dead_letters,
+                lambda: self._parts().shared_name,
+                lambda topic: self._parts().hides_columns(topic),
+                lambda: self._parts().commits_on_driver,
             )
         )
         self._open: dict[SpanId, SpanRows] = {}
         self._done: list[SpanResult] = []
+        self._staged: list[StagedSpan] = []
         self._seen: dict[str, dict[int, int]] = {}
         self._whole: dict[tuple[str, bytes], int] = {}
         """Rows that came with their head, by topic and head."""
@@ -123,7 +130,7 @@ class TaskRun:
     def result(self) -> TaskResult:
         """What came of it."""
         heads = {topic: head for (topic, head), rows in self._whole.items() if rows >= HEAD_ROWS_MIN}
-        return TaskResult(seen=self._seen, spans=tuple(self._done), heads=heads, ended_ms=wall_ms())
+        return TaskResult(self._seen, tuple(self._done), heads, ended_ms=wall_ms(), staged=tuple(self._staged))
 
     def _take_whole(self, rows: SpanRows, chunk: Chunk) -> None:
         """All that the sink does not have yet."""
@@ -177,7 +184,7 @@ class TaskRun:
             return
         except Exception as error:  # noqa: BLE001 (an internal error in one topic's events must not stop the task)
             for rows in spans:
-                rows.failed(partition, "internal", _described(error), retryable=False)
+                rows.failed(partition, "internal", described(error), retryable=False)
             return
         for rows in spans:
             self._take_dealt(rows, chunk, dealt)
@@ -260,7 +267,7 @@ class TaskRun:
             rows.failed(partition, "target_before_snapshot", str(error), retryable=False)
             return
         except Exception as error:  # noqa: BLE001 (an internal error in one table's rows must not stop its neighbours)
-            rows.failed(partition, "internal", _described(error), retryable=False)
+            rows.failed(partition, "internal", described(error), retryable=False)
             return
         finally:
             marks = [] if decoder is None else decoder.take_watermarks()
@@ -348,6 +355,7 @@ class TaskRun:
         if rows.is_waiting and not rests:
             self._apply(rows)
         self._done.append(rows.result(rests=rests))
+        self._staged += rows.staged
 
     def _apply(self, rows: SpanRows) -> None:
         source_ms = (change.source_ms for change in rows.changes if change.source_ms is not None)
@@ -362,28 +370,32 @@ class TaskRun:
                 before = {partition: rows.work.expected[partition] for partition in rows.next} | reached
                 aside = None if self._quarantine is None else self._quarantine.of(rows)
                 with silent_sinks.asked(server_of_feed(self._plan.spec)):
-                    applied = self._parts_of(rows).writer().apply(rows.batch_from(reached, aside))
+                    applied = self._write(rows, rows.batch_from(reached, aside))
                 reached = {partition: applied.positions[partition] for partition in rows.next}
                 _check_progress(before, reached, rows.next)
             rows.next = reached
             rows.settle()
-        except SinkUnavailableError as error:
-            rows.is_silent = isinstance(error, SinkSilentError)
-            self._parts_of(rows).drop_writer()
-            rows.stopped(reached, error.code, str(error), retryable=True)
-        except SinkError as error:
-            rows.lacking = error.columns if isinstance(error, LackingColumnsError) else {}
-            # The table may be altered first, and then shows whether it takes the value (altered_tables.py).
-            is_alterable = isinstance(error, ValueRefusedError) and self._parts().evolves_tables
-            retryable = error.retryable or is_alterable
-            rows.stopped(reached, error.code, str(error), retryable=retryable)
-        except ChangeError as error:
-            rows.stopped(reached, "change_undecodable", f"{rows.work.topic}: {error}", retryable=False)
         except Exception as error:  # noqa: BLE001 (an internal error with one table must not stop its neighbours)
-            self._parts_of(rows).drop_writer()
-            rows.stopped(reached, "internal", _described(error), retryable=False)
+            failure = failure_of(error, rows.work.topic, alters_tables=self._parts().evolves_tables)
+            rows.is_silent, rows.lacking = failure.is_silent, failure.lacking
+            if failure.spoils_session:
+                self._parts_of(rows).drop_writer()
+            rows.stopped(reached, failure.code, failure.text, retryable=failure.retryable)
         rows.apply_cpu_ns += time.thread_time_ns() - began
         rows.wall_ns += time.monotonic_ns() - began_wall
+
+    def _write(self, rows: SpanRows, batch: ChangeBatch) -> Applied:
+        """Apply the batch; or stage it, where the driver commits: the result then shows what the commit will make true.
+
+        A part of it, where a later change is refused.
+        """
+        parts = self._parts_of(rows)
+        if not parts.commits_on_driver:
+            return parts.writer().apply(batch)
+        staged = parts.stager().stage(batch)
+        rows.stage(staged, batch.source_table)
+        reach(CrashPoint.ROWS_SENT)
+        return staged.applied
 
     def _parts_of(self, rows: SpanRows) -> FeedParts:
         """Those of the table, whose options may differ from the feed's."""
@@ -406,10 +418,3 @@ def _within(rows: SpanRows, chunk: Chunk) -> Chunk:
 def _check_progress(before: Positions, reached: Positions, end: Positions) -> None:
     if before == reached != end:
         raise RuntimeError(f"the sink reports that a part of a batch was applied, but its positions stay at {reached}")
-
-
-def _described(error: Exception) -> str:
-    """What happened and where. Errors of Python about values ("invalid literal …") may quote a row: only their name."""
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    said = f": {error}" if isinstance(error, RuntimeError | OSError) else ""
-    return f"{type(error).__name__}{said} (at {where.filename}:{where.lineno}): an internal error"

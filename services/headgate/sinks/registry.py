@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headgate.config.feed import SinkSpec
-from headgate.config.plugs import SINKS, PlugError, SinkTraits, Writes
+from headgate.config.plugs import SINKS, PlugError, SinkTraits
 from headgate.databases.address import Address, Target
 from headgate.databases.connections import Use, named
 from headgate.databases.errors import DatabaseRefusedError
@@ -47,8 +47,6 @@ def plug_of(type_: str) -> SinkPlug:
         raise SinkRefusedError(str(error)) from error
     if not isinstance(plug, SinkPlug):
         raise SinkRefusedError(f"sink.type {type_}: it has traits, but no SinkPlug to open it")
-    if plug.writes is not Writes.IN_TASK:
-        raise SinkRefusedError(f"sink.type {type_} writes {plug.writes}, which is not supported yet")
     return plug
 
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 SERVICES = ROOT / "services" / "headgate"
 RAISED_IN = ("replication", "agent/core/span", "formats", "sinks", "sources")
 """Where tables fail."""
-FAILING = ("fail", "failed", "stopped", "Failed", "CallFailed")
+FAILING = ("fail", "failed", "stopped", "Failed", "CallFailed", "SinkFailure")
 
 
 WITHOUT_A_FAILURE = {

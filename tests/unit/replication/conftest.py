@@ -15,10 +15,10 @@ from headgate.formats.dealing import Dealer, Look
 from headgate.formats.decoding import Decoder
 from headgate.formats.shaping import Shaping
 from headgate.replication import set_aside, task_run
+from headgate.replication.bad_changes import BadChange, Original
 from headgate.replication.frames import Chunk
 from headgate.replication.plan import BatchPlan, DeadLetterTarget, SpanWork, TaskResult
 from headgate.replication.queries import Queries
-from headgate.replication.rows import BadChange, Original
 from headgate.replication.span_table import SpanTable
 from headgate.sinks.contract import (
     Applied,
@@ -46,6 +46,7 @@ class RecordingParts:
         self.applied_to: int | None = None
         self.target_ts: int | None = None
         self.evolves_tables = False
+        self.commits_on_driver = False
         self.batches: list[ChangeBatch] = []
         self.refuse: dict[str, Exception] = {}
         self.dropped = 0

@@ -1,8 +1,8 @@
 """What is set aside can be written, whatever the reason says: else the table would stand still for ever."""
 
 from headgate.records.fitting import TEXT_LENGTH_MAX
+from headgate.replication.bad_changes import BadChange, Original
 from headgate.replication.quarantine import _fact
-from headgate.replication.rows import BadChange, Original
 from support.codec import encode
 
 from .conftest import work

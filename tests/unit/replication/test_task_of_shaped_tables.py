@@ -6,10 +6,10 @@ from headgate.config.columns import ColumnOptions
 from headgate.formats.shaping import SaltUnavailableError, Shaping
 from headgate.records.control import WITHHELD_HEADER
 from headgate.replication import task_run
+from headgate.replication.bad_changes import Original
 from headgate.replication.feed_parts import FeedParts
 from headgate.replication.frames import Chunk
 from headgate.replication.plan import BatchPlan, SpanWork
-from headgate.replication.rows import Original
 
 from .conftest import BOX, SPEC, RecordingParts, RecordingQuarantine, by_table, run, work
 
