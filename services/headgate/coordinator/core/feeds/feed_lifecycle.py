@@ -65,9 +65,6 @@ below TURN_FACTS_MAX (runtime/term.py), and the turn far below a lease."""
 WAITING_SEARCHED_MAX: Final = 1_000
 """Spans without a writer that are searched for one that has failed: most of them have, or the feed is only starting."""
 
-EFFECT_RETRY_SECONDS: Final = 5.0
-"""Pause before an effect that could not be run is requested again."""
-
 
 _FORGOTTEN: Final = "removed: the sink holds nothing of Headgate's for it any more"
 
@@ -82,7 +79,7 @@ def finish_effect(draft: Draft, effect: Any, result: Any) -> None:
             if draft.term.last_looks.get(effect.feed):
                 conclude(draft, effect.feed, draft.state.index.feed(effect.feed).least_resolved_ts())
         case ForgetFeed(), EffectFailed():
-            draft.set_timer("forget", effect.feed, EFFECT_RETRY_SECONDS)
+            draft.set_timer("forget", effect.feed, acceptance.EFFECT_RETRY_SECONDS)
         case ForgetFeed(), FeedForgotten():
             _delete(draft, effect)
         case _:

@@ -141,8 +141,8 @@ def _before(last_error: str | None) -> str:
 def _of_closing(state: CoordinatorState, key: SpanKey, record: SpanDispatched, agent: str) -> Standing:
     feed = state.feeds.get(key.feed)
     if feed is not None and feed.abandoned:
-        advice = "this sink cannot fence, so no agent is passed over: end an agent that hangs"
-        return Standing(Stage.SINK, agent, "it is to stop without the sink", advice)
+        advice = "it is removed without its sink, so no other agent can take the table: end an agent that hangs"
+        return Standing(Stage.SINK, agent, "it must stop without the sink", advice)
     detail = f"its last position is being sealed at the sink{_before(record.last_error)}"
     return Standing(Stage.SINK, agent, detail, "the sink must answer for the table to be sealed")
 
