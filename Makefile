@@ -107,6 +107,11 @@ docs: $(READY) ## make the pages anew that are made from the code, and build sit
 	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --quiet
 	@echo "open site/index.html"
 
+PYTE = pyte==0.8.2
+
+record: $(READY) ## record a command for a picture: make record NAME=why COMMAND='headgate why shop'
+	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)/uv run --quiet --no-project --with $(PYTE) infra/docs/record.py "$(NAME)" "$(COMMAND)"
+
 dist: $(READY) ## build the wheels of headgate and headgate-lab into dist/
 	$(RUN)/uv build --quiet --all-packages --out-dir dist
 

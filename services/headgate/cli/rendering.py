@@ -86,7 +86,7 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Non
         for name in columns:
             if name in LONG_TEXTS and row.get(name):
                 subject = whose or _cell(short[0], row.get(short[0])).plain
-                out.print(wrapped(Text.assemble(f"{subject}: {name}: ", _cell(name, row[name])), out))
+                out.print(wrapped(Text.assemble(f"{subject}: ", (f"{name}: ", "bold"), _cell(name, row[name])), out))
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:

@@ -278,8 +278,7 @@ _ROWS: Final = (
         Stage.SINK,
         False,
         "the sink refuses the table: it is missing, has no key or no rights, or its user cannot log in",
-        "follow the message: the table is retried once a minute, first by another agent, or at once "
-        "with `headgate feed resume`",
+        "follow the message: the table is retried once a minute, first by another agent",
     ),
     ErrorCode(
         COPY_FAILED,

@@ -43,9 +43,16 @@ class Display:
         self._began = time.monotonic()
 
     def say(self, message: str) -> None:
-        """A line with the seconds since the beginning."""
-        line = Text(f"{time.monotonic() - self._began:6.1f} s  ", style="dim") + Text(message, style="not dim")
-        self.console.print(line, soft_wrap=True)
+        """A message with the seconds since the beginning. A terminal gets whole words, indented below the first."""
+        seconds = Text(f"{time.monotonic() - self._began:6.1f} s", style="dim")
+        if not self.console.is_terminal:
+            self.console.print(seconds + Text(f"  {message}", style="not dim"), soft_wrap=True)
+            return
+        columns = Table.grid(padding=(0, 2))
+        columns.add_column(no_wrap=True)
+        columns.add_column()
+        columns.add_row(seconds, Text(message))
+        self.console.print(columns)
 
     def head(self, message: str) -> None:
         """A heading."""

@@ -1,10 +1,21 @@
-"""Which pages there are."""
+"""Which pages and pictures are made."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from headgate_lab.pages import clauses, codes, imports, metrics, rights, settings, topics, transitions
+from headgate_lab.pages import (
+    clauses,
+    codes,
+    imports,
+    metrics,
+    pictures,
+    rights,
+    settings,
+    topics,
+    transitions,
+)
 from headgate_lab.pages.prose import filled
 
 DOCS: Final = Path(__file__).parents[3] / "docs"
@@ -19,12 +30,13 @@ _MAKERS: Final[Mapping[str, Callable[[], str]]] = {
     "reference/settings.md": settings.page,
     "reference/topics.md": topics.page,
     "reference/transitions.md": transitions.page,
-}
+} | {f"pictures/{name}.svg": partial(pictures.picture, name) for name in pictures.names()}
 
 PAGES: Final = tuple(_MAKERS)
-"""Their paths below docs/. All that is in docs/reference is made."""
+"""Their paths below docs/. All that is in docs/reference is made, and each picture of a recording."""
 
 
 def page(name: str) -> str:
     """The text of one of PAGES."""
-    return filled(_MAKERS[name]())
+    made = _MAKERS[name]()
+    return filled(made) if name.endswith(".md") else made

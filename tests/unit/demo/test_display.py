@@ -36,3 +36,19 @@ def test_on_a_terminal_a_stage_shows_how_far_it_is_and_leaves_a_line_with_its_ti
     assert re.search(r"starting agents, \d+ s: 1 of 3", out.getvalue())
     last = Text.from_ansi(out.getvalue()).plain.strip().splitlines()[-1]
     assert re.search(r"s  starting agents: \d+\.\d s$", last)
+
+
+def test_a_terminal_gets_whole_words_below_each_other() -> None:
+    made, out = display(is_terminal=True)
+    words = [f"shop.table_{number}" for number in range(20)]
+    made.say(" ".join(words))
+    first, *more = Text.from_ansi(out.getvalue()).plain.splitlines()
+    assert first.startswith("   0.0 s  shop.table_0 ")
+    assert all(line.startswith(" " * 10 + "shop.") for line in more)
+    assert " ".join([first, *more]).split()[2:] == words
+
+
+def test_elsewhere_a_message_is_one_line() -> None:
+    made, out = display(is_terminal=False)
+    made.say("word " * 50)
+    assert len(out.getvalue().splitlines()) == 1
