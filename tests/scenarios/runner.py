@@ -38,6 +38,7 @@ from headgate.records.control import (
     TaskState,
 )
 from headgate.records.keys import AgentKey, AnswerKey, ProgressKey, RequestKey, SpanKey, TaskKey
+from headgate.records.row_copies import RowCopy, shown_row_copy
 from headgate.records.spans import parse_span, table_of
 from headgate.runtime.machine import Decision, EffectFailed, Machine, ResignOwner
 from headgate.runtime.role import TermEffect
@@ -312,10 +313,11 @@ class World(Script[State]):
         target: str = "",
         spread: str = "auto",
         log: str = "",
+        copies: str = "",
     ) -> None:
         """``request create r1 f [together] [tables=] [dsn=] [target=] [spread=manual]``: together in one topic.
 
-        ``log``: of the change log that the feed reads.
+        ``log``: of the change log that the feed reads. ``copies``: tables whose rows are copied first.
         """
         more = f'"target": {target}, ' if target else ""
         if spread != "auto":
@@ -324,6 +326,8 @@ class World(Script[State]):
             more += '"source": {"tables": ["any"]}, '
         if log:
             more += f'"source": {{"change_log": "{log}"}}, '
+        if copies:
+            more += f'"copies": "{copies}", '
         spec = f'{{{more}"tables": "{tables}", "sink": {{"type": "postgresql", "dsn": "{dsn}"}}}}'
         self.ask(request, "create", feed, spec=spec)
 
@@ -489,8 +493,15 @@ def resolved(effect: ResolveFeed) -> FeedResolved:
     """Tables as the script's spec names them, ``t1`` or ``t1:4`` with four partitions that start at offset 0."""
     tables = effect.spec.split('"tables": "')[1].split('"')[0]
     target = effect.spec.partition('"target": ')[2].partition(",")[0]
+    copied = effect.spec.partition('"copies": "')[2].partition('"')[0]
     plans = planned(tables) if tables else ()
-    return FeedResolved(effect.spec, plans, int(target) if target else None, note="" if plans else "no topic matches")
+    return FeedResolved(
+        effect.spec,
+        plans,
+        int(target) if target else None,
+        note="" if plans else "no topic matches",
+        copies=dict.fromkeys(filter(None, copied.split(",")), shown_row_copy(RowCopy(keys=None))),
+    )
 
 
 def planned(tables: str) -> tuple[SpanPlan, ...]:

@@ -146,6 +146,7 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
             "source_table_clash",
             "source_table_name",
             "source_format",
+            "snapshot_refused",
             "source_database",
             "source_offset_expired",
             "source_start_in_future",

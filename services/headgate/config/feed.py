@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from headgate.config.column_types import column_of
 from headgate.config.columns import ColumnOptions
 from headgate.config.plugs import FORMATS, SINKS, Plugs
+from headgate.config.snapshot import SnapshotOptions
 from headgate.config.start_offsets import StartOffsets
 from headgate.config.strict import Strict
 from headgate.config.table_options import AmbiguousPatternsError, TableOptions, most_specific, patterns_of
@@ -467,6 +468,14 @@ class SkippedRecord(BaseModel):
         return Place.parse(self.record)
 
 
+_NOT_WITH_SNAPSHOTS: Final = {
+    "change_log": "its rows have no table at a source database",
+    "start_ts": "tables whose rows are copied start at the end of their topics",
+    "start_offsets": "tables whose rows are copied start at the end of their topics",
+    "target_ts": "rows of the source are newer than that",
+}
+"""Options of a source, and why a feed that copies rows cannot have them."""
+
 SKIPS_MAX: Final = 100
 """Records that are named one by one. With more, it is the table or its source that has to be corrected."""
 
@@ -499,6 +508,9 @@ class FeedSpec(Strict):
 
     skip: tuple[SkippedRecord, ...] = ()
     """Records that go to deadletter, instead of stopping their table, if they cannot be decoded or applied."""
+
+    snapshot: SnapshotOptions = Field(default_factory=SnapshotOptions)
+    """Whether rows are copied from source.database when a table joins the feed (config/snapshot.py)."""
 
     columns: ColumnOptions = Field(default_factory=ColumnOptions)
     """How columns are shaped on their way to the sink, of all tables that have no ``columns`` of their own."""
@@ -534,6 +546,33 @@ class FeedSpec(Strict):
         if self.creates_tables and "create" in chosen and self.source.database is None:
             raise ValueError(
                 "unique_keys: create needs source.database, because events do not contain a table's unique keys"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _rows_that_can_be_copied(self) -> "FeedSpec":
+        given = {"snapshot": self.snapshot} | {
+            f"tables.{pattern}.snapshot": options.snapshot
+            for pattern, options in self.tables.items()
+            if options.snapshot is not None
+        }
+        option = next((name for name, snapshot in given.items() if snapshot.is_initial), None)
+        if option is None:
+            return self
+        self.sink.check_takes("snapshot", option)
+        source = self.source
+        if source.database is None:
+            raise ValueError(
+                f"{option}: initial copies rows from the database that the changes come from. Name it in "
+                "source.database, or let the connector write a snapshot and remove the option"
+            )
+        for name, why in _NOT_WITH_SNAPSHOTS.items():
+            if name in source.model_fields_set and getattr(source, name):
+                raise ValueError(f"source.{name} cannot be used with {option}: initial: {why}. Remove one of them")
+        if self.snapshot.is_initial and "start" in source.model_fields_set and source.start != "latest":
+            raise ValueError(
+                f"source.start: {source.start} contradicts snapshot: initial, which starts at the end of the topics "
+                "and copies what was before from the source's database. Remove one of them"
             )
         return self
 

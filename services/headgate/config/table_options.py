@@ -12,6 +12,7 @@ import msgspec
 from pydantic import Field, field_validator
 
 from headgate.config.columns import ColumnOptions
+from headgate.config.snapshot import SnapshotOptions
 from headgate.config.strict import Strict
 from headgate.records.identifiers import identifier_parts, show_identifier
 
@@ -32,6 +33,7 @@ class TableOptions(Strict):
     quarantine_per_hour_max: Annotated[int, Field(ge=1, le=10_000)] | None = None
     columns: ColumnOptions | None = None
     """How the table's columns are shaped. An empty one leaves them as they are, whatever the feed has."""
+    snapshot: SnapshotOptions | None = None
 
     @field_validator("types")
     @classmethod
@@ -53,12 +55,13 @@ class TableOptions(Strict):
         return {option: value for option, value in given.items() if value is not None}
 
     @property
-    def of_feed(self) -> dict[str, str | int | ColumnOptions]:
+    def of_feed(self) -> dict[str, str | int | ColumnOptions | SnapshotOptions]:
         """Those that stand for options of the feed itself, by their names there."""
         given = {
             "on_bad_change": self.on_bad_change,
             "quarantine_per_hour_max": self.quarantine_per_hour_max,
             "columns": self.columns,
+            "snapshot": self.snapshot,
         }
         return {option: value for option, value in given.items() if value is not None}
 

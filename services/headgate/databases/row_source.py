@@ -74,6 +74,14 @@ def typed_bound(forms: Sequence[KeyForm], texts: Sequence[str] | None) -> tuple[
 class RowSource(Protocol):
     """One source database, read in a session that cannot write. Methods raise RowSourceError."""
 
+    def check_server(self) -> None:
+        """Raise RowSourceError unless rows can be copied from this server: it has all changes of the change log."""
+        ...
+
+    def is_captured(self) -> bool:
+        """Whether something may read the database's changes; False where the server shows that nothing does."""
+        ...
+
     def await_commits(self, is_over: Callable[[], bool]) -> None:
         """Until a SELECT sees every transaction that the change log may have had when this was called.
 
@@ -105,6 +113,10 @@ class RowSource(Protocol):
         self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk
     ) -> Iterator[tuple[Value, ...]]:
         """The rows of a range of the key, whose bounds are texts, in any order: as ``rows`` gives them."""
+        ...
+
+    def has_rows(self, table: str) -> bool:
+        """Whether the table has any row."""
         ...
 
     def rows_about(self, table: str) -> int | None:

@@ -124,6 +124,13 @@ _ROWS: Final = (
         "follow the message: correct `source.database`, its password file or its rights",
     ),
     ErrorCode(
+        "snapshot_refused",
+        Stage.SOURCE,
+        False,
+        "`snapshot: initial` cannot copy the rows of some of the feed's tables; nothing was created",
+        "the message names each table and its reason; correct that, or set `snapshot: never` for it in `tables`",
+    ),
+    ErrorCode(
         "source_offset_expired",
         Stage.SOURCE,
         False,

@@ -1,10 +1,14 @@
 """The rows to copy from a table's source: the ``spec`` of a resync_table request."""
 
+import hashlib
 from typing import Final
 
 import msgspec
 
-__all__ = ["KEYS_MAX", "KEY_BYTES_MAX", "RowCopy", "is_whole", "read_row_copy", "shown_row_copy"]
+__all__ = [
+    "KEYS_MAX", "KEY_BYTES_MAX", "RowCopy", "is_snapshot", "is_whole", "read_row_copy", "shown_row_copy",
+    "snapshot_request",
+]  # fmt: skip
 
 KEYS_MAX: Final = 1_000
 """Keys in one request: one transaction at the sink, for which the table pauses."""
@@ -59,3 +63,16 @@ def is_whole(text: str | None) -> bool:
 def shown_row_copy(rows: RowCopy) -> str:
     """The text that a request has. The inverse of ``read_row_copy``."""
     return msgspec.json.encode(rows).decode()
+
+
+_SNAPSHOT: Final = "snapshot."
+
+
+def snapshot_request(feed_id: str, table: str) -> str:
+    """The id of the request that a feed's owner makes for a table whose rows are copied when it joins the feed."""
+    return f"{_SNAPSHOT}{feed_id}.{hashlib.sha256(table.encode()).hexdigest()[:16]}"
+
+
+def is_snapshot(request: str) -> bool:
+    """Whether an owner has made the request, with that id."""
+    return request.startswith(_SNAPSHOT)

@@ -9,7 +9,7 @@ ranges of its key, some at a time, and the sink keeps how far it is (docs/adr/01
 import functools
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -20,11 +20,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec
 from headgate.databases.errors import DatabaseError
 from headgate.databases.key_ranges import Chunk
-from headgate.databases.row_source import KeyForm, RowSource, RowSourceError
+from headgate.databases.row_source import RowSource, RowSourceError
+from headgate.databases.row_sources import connector_of, open_row_source
 from headgate.formats.change import CONNECTOR
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.row_copies import RowCopy, read_row_copy
@@ -32,7 +32,6 @@ from headgate.replication.causes import cause_of
 from headgate.replication.feed_parts import feed_of
 from headgate.replication.number_stream import POLL_SECONDS, run_numbered
 from headgate.replication.row_lines import ANSWER_SCHEMA, ROWS_SCHEMA, Failure, why_ended
-from headgate.replication.row_sources import connector_of, open_row_source
 from headgate.replication.row_transfer import (
     BETWEEN_ROWS,
     SOURCE_FAILED,
@@ -49,7 +48,7 @@ from headgate.sinks.contract import Claim, SinkError, SinkFencedError, SinkMoved
 from headgate.sinks.registry import target_of
 from headgate.sinks.row_copying import CopyMark
 from headgate.sources.offsets import SourceError
-from headgate.sources.table_names import named_like, source_table
+from headgate.tables.paired_tables import SinkTable, pair_table, table_to_copy
 
 __all__ = ["CopyReached", "Order", "RowCopier", "RowCopyError"]
 
@@ -61,12 +60,6 @@ RANGE_ROWS: Final = 10_000
 TURN_SECONDS: Final = 30.0
 """How long ranges are copied before the table catches up with the log, which waits until then. Ranges take about a
 second, and the owner looks for another agent after START_SECONDS_MAX (coordinator/core/spans/waiting.py)."""
-
-ALIKE: Final = (
-    frozenset({"int2", "int4", "int8", "tinyint", "smallint", "mediumint", "int", "bigint"}),
-    frozenset({"text", "varchar", "tinytext", "mediumtext", "longtext"}),
-)
-"""Types whose values are written as the same text; other types must be the same at both ends."""
 
 _KINDS: Final[dict[str, type[SinkError]]] = {
     kind.code: kind for kind in (SinkFencedError, SinkMovedError, SinkUnavailableError)
@@ -263,85 +256,26 @@ def _planned(order: Order, feed: FeedSpec, source: RowSource, said: Callable[[st
     plan, rows = order.plan, read_row_copy(order.rows)
     if not isinstance(rows, RowCopy):
         raise RowSourceError(rows)
-    table = source_table(feed, plan.table, plan.topic, has=lambda name: bool(source.columns(name)), said=said)
-    found = {} if table is None else source.columns(table)
-    if table is None or not found:
-        raise RowSourceError(
-            f"the source has no table {table or named_like(plan.topic)}, or its user may not see it. Grant SELECT on it"
-        )
+    table = table_to_copy(feed, plan, source, said)
     with open_row_source(target_of(feed.sink)) as sink:
         shape = feed.for_table(plan.topic, order.among).columns
-        columns = _common(plan.table, found, sink.columns(plan.table), shape)
-        key = _key(order, rows, [shape.target(column) for column in columns])
-        source_key = tuple(map(shape.source, key))
-        forms = source.key_forms(table, source_key)
-        if rows.keys is None and rows.delete:
-            _check_equality(plan.table, key, forms, source.equality(table, source_key), sink.equality(plan.table, key))
+        target = SinkTable(
+            plan.table, order.key, sink.columns(plan.table), functools.partial(sink.equality, plan.table)
+        )
+        paired = pair_table(source, table, target, shape, rows)
     connector = connector_of(source_of(feed))
-    bits = [column for column, kind in columns.items() if kind in BITS_AS_TEXT[connector]]
+    bits = [column for column, kind in paired.columns.items() if kind in BITS_AS_TEXT[connector]]
     return Transfer(
         spec=order.spec,
         table=table,
         among=order.among,
         claim=order.claim,
         positions=dict(order.positions),
-        columns=tuple(columns),
-        key=key,
-        source_key=source_key,
-        forms=forms,
-        rows=() if rows.keys is None else tuple(sorted({spelled(forms, one) for one in rows.keys})),
+        columns=tuple(paired.columns),
+        key=paired.key,
+        source_key=paired.source_key,
+        forms=paired.forms,
+        rows=() if rows.keys is None else tuple(sorted({spelled(paired.forms, one) for one in rows.keys})),
         delete=rows.delete,
         semantics={CONNECTOR: connector, **dict.fromkeys(bits, "string")},
     )
-
-
-def _check_equality(
-    table: str,
-    key: tuple[str, ...],
-    forms: tuple[KeyForm, ...],
-    source: tuple[str | None, ...],
-    sink: tuple[str | None, ...],
-) -> None:
-    """Raise RowSourceError unless both ends agree on which texts are one key: a row could be deleted as another one."""
-    for column, form, here, there in zip(key, forms, source, sink, strict=True):
-        if form is KeyForm.TEXT and here != there:
-            raise RowSourceError(
-                f"column {column} of {table} is compared by collation {here or '(exact)'} at the source and by "
-                f"{there or '(exact)'} at the sink, so a row could be deleted as another one. Copy without --delete"
-            )
-
-
-def _key(order: Order, rows: RowCopy, columns: Collection[str]) -> tuple[str, ...]:
-    """The columns by which rows are named. Raises RowSourceError unless they are those that the sink finds rows by.
-
-    ``columns``: those that both ends have, by the sink's names.
-    """
-    table, key = order.plan.table, rows.columns or order.key
-    if not order.key and rows.keys is None:
-        raise RowSourceError("the sink's table has no key, by which its rows could be found and copied in ranges")
-    if not order.key or set(key) != set(order.key):
-        found_by = ", ".join(order.key) or "nothing, because it has no key"
-        raise RowSourceError(f"rows were named by {', '.join(key)}, and the sink finds them by {found_by}")
-    if missing := [column for column in key if column not in columns]:
-        raise RowSourceError(f"the source's table does not have the key's column {', '.join(missing)} of {table}")
-    if any(len(one) != len(key) for one in rows.keys or ()):
-        raise RowSourceError(f"each key must have {len(key)} values: {', '.join(key)}")
-    return key
-
-
-def _common(table: str, source: Mapping[str, str], sink: Mapping[str, str], shape: ColumnOptions) -> dict[str, str]:
-    """Columns that go to the sink and that it has, with the source's types.
-
-    Raises RowSourceError for a type that has other texts.
-    """
-    common = {column: kind for column, kind in source.items() if shape.goes(column) and shape.target(column) in sink}
-    for column, kind in common.items():
-        other = sink[shape.target(column)]
-        if column in shape.mask:
-            continue
-        if kind != other and not any({kind, other} <= alike for alike in ALIKE):
-            raise RowSourceError(
-                f"column {column} of {table} is of type {kind} at the source and {other} at the sink. Rows can be "
-                "copied only between columns of one type"
-            )
-    return common

@@ -17,6 +17,7 @@ from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseError
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.row_source import KeyForm, RowSource, RowSourceError, same_form
+from headgate.databases.row_sources import open_row_source
 from headgate.formats.change import ChangeError, Row
 from headgate.formats.shaping import SaltUnavailableError, Shaping, read_salts
 from headgate.records.control import Positions
@@ -24,7 +25,6 @@ from headgate.records.row_copies import KEYS_MAX
 from headgate.replication.archives import forget_archives
 from headgate.replication.feed_parts import feed_of
 from headgate.replication.row_lines import Failure, ReadFailedError, answer_batch, failed_batch, lines_batch, lines_of
-from headgate.replication.row_sources import open_row_source
 from headgate.sinks.contract import Claim, SinkError
 from headgate.sinks.registry import open_sink, target_of
 from headgate.sinks.row_copying import CopiedRows, CopyMark, RowCopyingWriter, RowsRefusedError

@@ -11,7 +11,7 @@ from headgate.databases.errors import DatabaseError, DatabaseRefusedError
 from headgate.databases.kinds import kind_of
 from headgate.sources.offsets import SourceError
 
-__all__ = ["SourceDatabaseError", "as_source_errors", "same_source", "source_target"]
+__all__ = ["SnapshotRefusedError", "SourceDatabaseError", "as_source_errors", "same_source", "source_target"]
 
 OPTIONS: Final = Options("source.database.dsn", "source.database.password_file", "source database")
 
@@ -20,6 +20,12 @@ class SourceDatabaseError(SourceError):
     """The source database cannot be read, or is not the one that the changes come from."""
 
     code = "source_database"
+
+
+class SnapshotRefusedError(SourceError):
+    """The rows of some tables cannot be copied from the source database."""
+
+    code = "snapshot_refused"
 
 
 @contextmanager

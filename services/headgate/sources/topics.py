@@ -40,6 +40,11 @@ MADE_LOOK_SECONDS: Final = 0.1
 """A broker may report a topic that was just created as missing for a moment, even the broker that created it. Without
 this wait, a script that creates the topic and then the feed would be refused. A mistyped name costs this wait."""
 
+_NO_CHANGE_YET: Final = (
+    ". A connector with snapshot.mode=no_data creates a table's topic at its first change. To have such a table copied "
+    "before, create its topic with as many partitions as the connector would"
+)
+
 _BROKERS_OWN: Final = "__"
 """Kafka's own topics (``__consumer_offsets``) hold no tables; a wide pattern must not catch them."""
 
@@ -275,7 +280,10 @@ def plan_spans(
         seen = _need(change_logs, name).look(name)
         topics = {seen.topic: seen.partitions}
     else:
-        topics = find_topics(connection, spec.source, own_prefix)
+        try:
+            topics = find_topics(connection, spec.source, own_prefix)
+        except TopicMissingError as error:
+            raise TopicMissingError(f"{error}{_NO_CHANGE_YET if spec.snapshot.is_initial else ''}") from error
         check_no_change_log(change_logs, topics)
     tables = dict.fromkeys(source_tables(spec), next(iter(topics), ""))
     for topic in topics if not tables else ():
@@ -291,14 +299,27 @@ def plan_spans(
     counts = {topic: topics[topic] for topic in new.values()}
     ids = ids_of_existing(connection, counts)
     starts = _starts(connection, spec.source, counts, ids)
+    copied = _copied(spec, new)
+    ends = start_offsets(connection, {topic: topics[topic] for topic in copied.values()}, "latest") if copied else {}
     if name is not None:
         starts = {topic: within_change_log(connection, change_logs, name, start) for topic, start in starts.items()}
-    plans = {table: (topic, starts[topic], ids[topic]) for table, topic in new.items()}
+    plans = {table: (topic, (ends if table in copied else starts)[topic], ids[topic]) for table, topic in new.items()}
     plans |= {table: (plan.topic, plan.start, plan.topic_id) for table, plan in kept.items()}
     return tuple(
         SpanPlan(span=table, topic=topic, table=table, start=start, topic_id=topic_id)
         for table, (topic, start, topic_id) in sorted(plans.items())
     )
+
+
+def _copied(spec: FeedSpec, tables: Mapping[str, str]) -> dict[str, str]:
+    """Those of these tables (sink table → topic) whose rows are copied: they start at the end of their topics.
+
+    Everything committed before that is visible to the SELECT that copies it. Raises FeedSpecError.
+    """
+    named = source_tables(spec)
+    return {
+        table: topic for table, topic in tables.items() if spec.for_table(topic, named.get(table)).snapshot.is_initial
+    }
 
 
 def _starts(

@@ -59,7 +59,8 @@ class CreateTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table's statements, without semicolons: the CREATE TABLE first, then those of comments.
 
     ``needs``: enums that must exist before. ``notes``: what the table does not have of the source's.
-    ``columns``: name → the source's type. ``defaults``: columns that may be NULL and have a default at the source.
+    ``columns``: name → the source's type, ``types``: name → the bare name of its own. ``key``: the primary key's
+    columns. ``defaults``: columns that may be NULL and have a default at the source.
     ``altered``: values that the connector changes, without an error → the columns that may have some.
     """
 
@@ -67,6 +68,8 @@ class CreateTable(msgspec.Struct, frozen=True, kw_only=True):
     schema: str
     statements: tuple[str, ...]
     columns: Mapping[str, str] = {}
+    types: Mapping[str, str] = {}
+    key: tuple[str, ...] = ()
     defaults: tuple[str, ...] = ()
     needs: tuple[EnumType, ...] = ()
     notes: tuple[str, ...] = ()
@@ -124,6 +127,8 @@ def table_statement(
         schema=table.schema,
         statements=tuple(build(table, kept, keys)),
         columns={column.name: column.type for column in there},
+        types={column.name: columns[column.name].type.name for column in there},
+        key=() if table.form.primary is None else tuple(table.form.primary.columns),
         defaults=tuple(column.name for column in there if column.is_nullable and column.default is not None),
         needs=tuple(dict.fromkeys(column.mapped.needs for column in kept if column.mapped.needs is not None)),
         notes=(*_notes(table, outcomes, kept), *(left_out_keys(table, columns) if unique_keys else ())),

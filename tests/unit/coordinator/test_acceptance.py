@@ -33,6 +33,7 @@ CHANGEABLE = {
     *(("columns", option) for option in ("include", "exclude", "rename", "mask")),
     ("tables",),
     ("deadletter_retention_days",),
+    *(("snapshot", option) for option in ("max_rows_per_second", "existing_rows")),
     ("split",),
     ("spread",),
 }
@@ -65,3 +66,17 @@ def test_tables_of_one_topic_cannot_swap_their_targets() -> None:
     assert "target tables of a feed with source.tables cannot be changed" in str(_why_fixed(feed({}), feed(swapped)))
     assert _why_fixed(feed(swapped), feed(swapped)) is None
     assert _why_fixed(feed({}), feed({"s.a": {"keyless": "append"}})) is None
+
+
+def test_rows_are_copied_when_a_table_joins_and_no_later() -> None:
+    def feed(tables: dict[str, dict[str, str]], snapshot: str = "never") -> str:
+        source = {"topic_pattern": "t[.].*", "database": {"dsn": "dbname=x"}}
+        sink = {"type": "postgresql", "dsn": "dbname=y"}
+        given = {"feed": "f", "source": source, "sink": sink, "tables": tables, "snapshot": snapshot}
+        return FeedSpec.model_validate(given).to_json()
+
+    copied = {"s.a": {"snapshot": "initial"}}
+    assert "snapshot.mode cannot be changed" in str(_why_fixed(feed({}), feed({}, "initial")))
+    assert "because rows are copied when a table joins" in str(_why_fixed(feed({"s.a": {}}), feed(copied)))
+    assert _why_fixed(feed({}), feed(copied)) is None, "it may be for a table that joins"
+    assert _why_fixed(feed(copied), feed(copied)) is None

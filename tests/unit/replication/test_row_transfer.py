@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from headgate.config.columns import ColumnOptions
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.row_source import KeyForm, RowSourceError, Value
-from headgate.replication import row_copy, row_transfer
+from headgate.replication import row_transfer
 from headgate.replication.row_lines import ReadFailedError
 from headgate.sinks.contract import Applied
 from headgate.sinks.row_copying import CopiedRows, CopyMark
+from headgate.tables import paired_tables
 from support import build
 
 Rows = list[tuple[Value, ...]]
@@ -245,6 +246,6 @@ def test_columns_are_paired_under_the_names_of_the_sink() -> None:
     shape = ColumnOptions.model_validate({"exclude": ["d"], "rename": {"a": "b", "b": "x"}, "mask": {"c": None}})
     source = {"a": "int4", "b": "text", "c": "date", "d": "text"}
     sink = {"b": "int8", "x": "varchar", "c": "text", "d": "text"}
-    assert row_copy._common("t", source, sink, shape) == {"a": "int4", "b": "text", "c": "date"}
+    assert paired_tables._common("t", source, sink, shape) == {"a": "int4", "b": "text", "c": "date"}
     with pytest.raises(RowSourceError, match="column a of t is of type int4 at the source and text at the sink"):
-        row_copy._common("t", source, sink | {"b": "text"}, shape)
+        paired_tables._common("t", source, sink | {"b": "text"}, shape)

@@ -86,7 +86,8 @@ class FeedResolved(msgspec.Struct, frozen=True):
     feeds with equal ``sink.type`` and ``sink.dsn`` (or ``sink.connection``), or with equal ``sink_id``, may not share a
     table. ``target_ts`` is the spec's. Without ``spans`` the feed waits for its first table; ``note`` describes what it
     waits for. ``warnings``: what the feed's creator should know, a sentence each. ``missing``: tables that the sink
-    does not have yet, and ``statements`` the SQL by which agents will create them.
+    does not have yet, and ``statements`` the SQL by which agents will create them. ``copies``: target table → which
+    rows of its source are copied when it joins (records/row_copies.py).
     """
 
     spec: str
@@ -97,6 +98,7 @@ class FeedResolved(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     statements: str = ""
+    copies: dict[str, str] = {}
 
 
 class TablesDiscovered(msgspec.Struct, frozen=True):
@@ -107,7 +109,7 @@ class TablesDiscovered(msgspec.Struct, frozen=True):
     FeedProgressed); None if that could not be determined. ``added``: partitions that a change log has gained, as a part
     of its table; None if there are none. ``warnings``: what an operator should know about tables that join, a sentence
     each; they stay with the feed. ``complete``: spans that had applied everything when the check began, at
-    ``looked_ms`` by the broker's clock.
+    ``looked_ms`` by the broker's clock. ``copies``: as of FeedResolved, of the tables that join.
     """
 
     joined: tuple[SpanPlan, ...] = ()
@@ -118,6 +120,7 @@ class TablesDiscovered(msgspec.Struct, frozen=True):
     looked_ms: int = 0
     warnings: tuple[str, ...] = ()
     added: SpanPlan | None = None
+    copies: dict[str, str] = {}
 
 
 class StartResolved(msgspec.Struct, frozen=True):

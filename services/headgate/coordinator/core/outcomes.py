@@ -3,6 +3,7 @@
 from itertools import filterfalse
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from headgate.coordinator.core.draft import Draft
@@ -49,7 +50,7 @@ def change_wish(draft: Draft, name: str, feed: FeedRecorded, wanted: WantedState
     draft.set_timer("schedule", "", 0.0)
 
 
-def waits_for_upgrade(draft: Draft, record: FeedRecorded) -> str | None:
+def waits_for_upgrade(draft: Draft, record: msgspec.Struct) -> str | None:
     """Why this cannot be recorded yet: not every live process could read it (docs/adr/0008). None if it can."""
     state, needed = draft.state, level_of(record)
     if needed <= state.level:

@@ -49,6 +49,8 @@ from headgate.records.keys import (
     SpanKey,
     TaskKey,
 )
+from headgate.records.row_copies import is_snapshot
+from headgate.runtime.machine import OFFSET_UNKNOWN
 
 LEASE_SECONDS_DEFAULT: Final = 5.0
 """The default lease, until an owner's record contains another."""
@@ -198,7 +200,9 @@ def _evolve_request(state: CoordinatorState, key: Any, value: Any, offset: int) 
         if value is None:
             state.requests.pop(key.request, None)
         else:
-            state.requests[key.request] = PlacedRequest(offset, value)
+            # An owner adopts its own request before that has an offset, and reads it again. It needs none.
+            placed = OFFSET_UNKNOWN if is_snapshot(key.request) else offset
+            state.requests[key.request] = PlacedRequest(placed, value)
     elif value is None:
         state.outcomes.pop(key.request, None)
     else:

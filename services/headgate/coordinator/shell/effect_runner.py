@@ -62,6 +62,7 @@ from headgate.sources.unapplied import UnappliedWatch
 from headgate.tables.column_options import check_columns
 from headgate.tables.missing import MissingTables, check_alterable, check_created, check_types, plan_missing
 from headgate.tables.plan import altered_warnings
+from headgate.tables.snapshots import check_snapshots, snapshot_copies
 
 __all__ = ["FeedWork", "crashed", "server_of_effect"]
 
@@ -106,6 +107,7 @@ class _Checked(msgspec.Struct, frozen=True):
     sink_id: str | None
     warnings: tuple[str, ...]
     missing: MissingTables
+    shapes: dict[str, TableShape]
 
 
 class FeedWork:
@@ -164,6 +166,9 @@ class FeedWork:
             check_source_database(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
             unmatched = check_patterns(spec, spans)
             checked = self._check(spec, spans)
+            known = {normal_table(plan.table) for plan in wholes(effect.known)}
+            new = tuple(plan for plan in spans if normal_table(plan.table) not in known)
+            warnings = self._check_snapshots(checked, new)
             note = "" if spans else no_match(spec.source.topic_pattern or "", present_topics(self._connection))
         except (SourceUnreachableError, ChangeLogUnavailableError) as error:
             return EffectFailed(str(error))
@@ -177,9 +182,10 @@ class FeedWork:
             checked.spec.source.target_ts,
             checked.sink_id,
             note,
-            (*unmatched, *checked.warnings),
+            (*unmatched, *checked.warnings, *warnings),
             tuple(sorted(checked.missing.lacking)),
             checked.missing.tables.text,
+            snapshot_copies(checked.spec, new),
         )
 
     def _check(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> _Checked:
@@ -203,7 +209,13 @@ class FeedWork:
             self._check_columns(spec, spans, are_all=False)
         except FeedSpecError as error:  # of these tables only: they join, and their agent reports it
             raise SinkRefusedError(str(error)) from error
-        return self._check_seen(spec, spans, seen).warnings
+        checked = self._check_seen(spec, spans, seen)
+        return (*checked.warnings, *self._check_snapshots(checked, spans))
+
+    def _check_snapshots(self, checked: _Checked, new: tuple[SpanPlan, ...]) -> tuple[str, ...]:
+        """Warnings about the copies of tables that join. Raises SourceError."""
+        said = tables_said(self._connection, checked.spec, new)
+        return check_snapshots(checked.spec, new, checked.shapes, checked.missing, said)
 
     def _preview(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> dict[str, Seen]:
         return preview(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
@@ -231,7 +243,8 @@ class FeedWork:
         except (FeedSpecError, SourceError) as error:
             return FeedRefused(str(error))
         notices = (*found.notices, *others, *wrong)
-        told = TablesDiscovered(joined, notices, found.grown, warnings=warnings, added=added)
+        copies = snapshot_copies(spec, joined)
+        told = TablesDiscovered(joined, notices, found.grown, warnings=warnings, added=added, copies=copies)
         return self._with_unapplied(spec, effect, told)
 
     def _with_unapplied(self, spec: FeedSpec, effect: DiscoverTables, told: TablesDiscovered) -> TablesDiscovered:
@@ -364,7 +377,7 @@ class FeedWork:
             *connector_warnings(known, shaped_seen(spec, spans, seen)),
             *altered_warnings(missing.tables.created),
         )
-        return _Checked(spec, sink_id, warnings, missing)
+        return _Checked(spec, sink_id, warnings, missing, shapes)
 
     def _shapes(
         self, spec: FeedSpec, spans: tuple[SpanPlan, ...]

@@ -64,7 +64,7 @@ class MysqlRows:
         self._session = session
         self._tables: dict[str, dict[str, MysqlColumn]] = {}
 
-    def await_commits(self, is_over: Callable[[], bool]) -> None:
+    def check_server(self) -> None:
         """See RowSource."""
         if not self._session.is_mariadb:
             raise RowSourceError(
@@ -73,6 +73,15 @@ class MysqlRows:
                 "only"
             )
         self._check_primary()
+        self._end()
+
+    def is_captured(self) -> bool:
+        """See RowSource. A server does not show that: a reader of its binary log may come at any time."""
+        return True
+
+    def await_commits(self, is_over: Callable[[], bool]) -> None:
+        """See RowSource."""
+        self.check_server()
         end, transactions = self._end(), self._transactions()
         deadline = time.monotonic() + COMMITS_SECONDS_MAX
         while (seen := self._seen())[1] < end and self._transactions_below(*seen) != transactions:
@@ -187,6 +196,10 @@ class MysqlRows:
         forms = self.key_forms(table, key)
         condition, parameters = within(key, Chunk(typed_bound(forms, chunk.above), typed_bound(forms, chunk.upto)))
         return self._select(table, columns, key, condition, parameters)
+
+    def has_rows(self, table: str) -> bool:
+        """See RowSource."""
+        return bool(self._session.execute(f"SELECT 1 FROM {_place_of(table)} LIMIT 1"))  # noqa: S608 - quoted names
 
     def rows_about(self, table: str) -> int | None:
         """See RowSource."""

@@ -52,6 +52,10 @@ SELECT sum(CASE WHEN reltuples < 0 THEN NULL ELSE reltuples END)::bigint FROM pg
 WHERE relkind <> 'p' AND (oid = %s OR oid IN (SELECT relid FROM pg_partition_tree(%s)))
 """
 
+_SLOTS: Final = (
+    "SELECT 1 FROM pg_replication_slots WHERE slot_type = 'logical' AND database = current_database() LIMIT 1"
+)
+
 _KEY_FORMS: Final = {
     **dict.fromkeys(("int2", "int4", "int8"), KeyForm.INTEGER),
     **dict.fromkeys(("text", "varchar"), KeyForm.TEXT),
@@ -84,13 +88,21 @@ class PostgresRows:
         self._session = session
         self._tables: dict[str, _Table | None] = {}
 
-    def await_commits(self, is_over: Callable[[], bool]) -> None:
+    def check_server(self) -> None:
         """See RowSource."""
         ((is_standby,),) = self._session.execute("SELECT pg_is_in_recovery()")
         if is_standby:
             raise RowSourceError(
                 "source.database is a standby, which may not have all changes of the change log. Name the primary"
             )
+
+    def is_captured(self) -> bool:
+        """See RowSource."""
+        return bool(self._session.execute(_SLOTS))
+
+    def await_commits(self, is_over: Callable[[], bool]) -> None:
+        """See RowSource."""
+        self.check_server()
         awaited = self._committing()
         deadline = time.monotonic() + COMMITS_SECONDS_MAX
         left = awaited
@@ -142,6 +154,10 @@ class PostgresRows:
         forms = self.key_forms(table, key)
         typed = Chunk(typed_bound(forms, chunk.above), typed_bound(forms, chunk.upto))
         return self._select(table, columns, key, within(key, typed))
+
+    def has_rows(self, table: str) -> bool:
+        """See RowSource."""
+        return bool(self._session.execute(SQL("SELECT 1 FROM {} LIMIT 1").format(self._existing(table).name)))
 
     def rows_about(self, table: str) -> int | None:
         """See RowSource."""

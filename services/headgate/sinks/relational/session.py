@@ -64,7 +64,9 @@ def as_sink_errors() -> Iterator[None]:
         raise next(meant for kind, meant in _MEANING if isinstance(error, kind))(str(error)) from error
 
 
-OPTIONS: Final = frozenset({"connection", "password_file", "foreign_keys", "keyless", "tables", "types", "unique_keys"})
+OPTIONS: Final = frozenset(
+    {"connection", "password_file", "foreign_keys", "keyless", "snapshot", "tables", "types", "unique_keys"}
+)
 """Of a feed's sink, taken by every dialect."""
 
 

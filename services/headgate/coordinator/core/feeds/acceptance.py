@@ -33,6 +33,7 @@ from headgate.coordinator.core.outcomes import (
 )
 from headgate.coordinator.core.signals import CONFLICT_CODE
 from headgate.coordinator.core.sink_ownership import sink_of, written_by_others
+from headgate.coordinator.core.spans import copying
 from headgate.records.control import (
     FeedRecorded,
     FeedState,
@@ -79,6 +80,7 @@ FIXED: Final = (
     ("sink", "dsn"),
     ("sink", "connection"),
     ("sink", "table"),
+    ("snapshot", "mode"),
 )
 """Options that an update may not change: they define the feed, or were used up when it was accepted."""
 
@@ -214,6 +216,7 @@ def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int
         return refuse(draft, effect.request, reason)
     record = _made(draft, effect.request, result, offset)
     draft.put(FeedKey(effect.feed), record)
+    copying.begin_snapshots(draft, effect.feed, record.feed_id, result.copies)
     begin(draft, effect.feed, record)
     if not record.spans:
         draft.feeds_touched.add(effect.feed)  # no span will, and its checkpoint must be written
@@ -248,6 +251,7 @@ def _made(draft: Draft, request: str, result: FeedResolved, offset: int) -> Feed
 def why_not_created(draft: Draft, request: str, name: str, result: FeedResolved) -> str | None:
     """Why this feed cannot be created; None if it can."""
     reason = why_name_taken(draft, request, name) or _why_not(draft, name, result)
+    reason = reason or copying.why_not_copied_yet(draft, name, result.copies)
     return reason or waits_for_upgrade(draft, _made(draft, request, result, 0))
 
 
@@ -270,6 +274,8 @@ def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
         changed_ms=draft.now.wall_ms,
     )
     draft.put(FeedKey(effect.feed), withheld(changed, draft.state.level))
+    copies = {table: rows for table, rows in result.copies.items() if table in joined}
+    copying.begin_snapshots(draft, effect.feed, feed.feed_id, copies)
     more = f"; {len(joined)} tables join: {shown_names(joined)}" if joined else ""
     said = "; ".join((f"updated, and still stopped: resume it{more}", *result.warnings))
     draft.settle(effect.request, OutcomeStatus.DONE, said)
@@ -290,6 +296,7 @@ def why_not_changed(draft: Draft, name: str, result: FeedResolved) -> str | None
     if feed is None:
         return no_such_feed(draft, name)
     reason = _why_fixed(feed.spec, result.spec) or _why_not(draft, name, result)
+    reason = reason or copying.why_not_copied_yet(draft, name, result.copies)
     found = {plan.table: plan for plan in result.spans}
     for plan in sorted(feed.spans, key=lambda kept: kept.span):
         new = found.get(normal_table(plan.table))  # feeds of older versions may have it in quotes
@@ -312,14 +319,31 @@ def _why_fixed(old: str, new: str) -> str | None:
             f"target tables of a feed with source.tables cannot be changed (`tables` names {was!r}, not {will_be!r}): "
             "make another feed, and remove this one"
         )
+    return _why_not_copied(before, after)
+
+
+def _why_not_copied(before: Any, after: Any) -> str | None:
+    """Rows are copied when a table joins, so it is too late for tables that have joined."""
+    for pattern in sorted(_tables(before).keys() & _tables(after).keys()):
+        path = ("tables", pattern, "snapshot", "mode")
+        was, will_be = _option(before, path), _option(after, path)
+        if was != will_be:
+            return (
+                f"{'.'.join(path)} cannot be changed (it is {was!r}, not {will_be!r}), because rows are copied when a "
+                "table joins. Copy them with `headgate table resync`"
+            )
     return None
 
 
 def _targets(spec: Any) -> dict[str, Any]:
     """Pattern of ``tables`` → its target table."""
+    tables = _tables(spec)
+    return {pattern: target for pattern in tables if (target := _option(tables, (pattern, "table"))) is not None}
+
+
+def _tables(spec: Any) -> dict[str, Any]:
     tables = _option(spec, ("tables",))
-    names = tables if isinstance(tables, dict) else {}
-    return {pattern: target for pattern in names if (target := _option(tables, (pattern, "table"))) is not None}
+    return tables if isinstance(tables, dict) else {}
 
 
 def _option(spec: Any, path: tuple[str, ...]) -> Any:

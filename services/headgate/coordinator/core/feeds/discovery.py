@@ -26,7 +26,7 @@ from headgate.coordinator.core.draft import Draft
 from headgate.coordinator.core.effects import DiscoverTables, FeedRefused, TablesDiscovered
 from headgate.coordinator.core.outcomes import change_wish
 from headgate.coordinator.core.sink_ownership import written_by_others
-from headgate.coordinator.core.spans import dividing, span_lifecycle
+from headgate.coordinator.core.spans import copying, dividing, span_lifecycle
 from headgate.records.control import FeedRecorded, Positions, SpanPlan, WantedState
 from headgate.records.error_codes import PARTITIONS_GROWN
 from headgate.records.fitting import fitted, why_unwritable
@@ -189,7 +189,8 @@ def _join(draft: Draft, name: str, feed: FeedRecorded, found: TablesDiscovered) 
     for plan in found.joined:
         if plan.topic in known or plan.table in known:
             continue  # an update was quicker
-        reason = _why_left_out(draft, name, feed, plan)
+        copies = {plan.table: found.copies[plan.table]} if plan.table in found.copies else {}
+        reason = _why_left_out(draft, name, feed, plan) or copying.why_not_copied_yet(draft, name, copies)
         if reason is None:
             new.append(plan)
         else:
@@ -209,6 +210,8 @@ def _join(draft: Draft, name: str, feed: FeedRecorded, found: TablesDiscovered) 
     changed = withheld(changed, draft.state.level)
     draft.put(FeedKey(name), changed)
     if new:
+        copies = {plan.table: found.copies[plan.table] for plan in new if plan.table in found.copies}
+        copying.begin_snapshots(draft, name, feed.feed_id, copies)
         draft.feeds_touched.add(name)
         # The spans are in the index once this is evolved; the next round, at once, takes them from there.
         draft.set_timer("schedule", "", 0.0)

@@ -12,7 +12,14 @@ replicates and is being copied until all of it is. Until then it can be neither 
 
 The term records which request each table is copied for. A new owner resumes accepted requests. A request that is
 deleted before its outcome is withdrawn.
+
+A table whose rows are copied when it joins its feed (docs/adr/0116) has a request, too. The feed's owner makes it, in
+the transaction in which the table joins, and deletes it when the rows are copied. The table need not be paused for it,
+because no agent has it yet. A table without these rows is not what the feed asks for, so an error does not end the
+copy: it is retried like any other failure of the span, until a client deletes the request.
 """
+
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -21,6 +28,7 @@ from headgate.coordinator.core.outcomes import no_such_feed, refuse, waits_for_u
 from headgate.coordinator.core.spans import pausing
 from headgate.records.control import (
     FeedRecorded,
+    OperationKind,
     OperationRequested,
     OutcomeStatus,
     PausedTable,
@@ -31,11 +39,11 @@ from headgate.records.control import (
 )
 from headgate.records.error_codes import COPY_FAILED, COPYING_CODES
 from headgate.records.fitting import fitted_text
-from headgate.records.keys import SpanKey
-from headgate.records.row_copies import RowCopy, read_row_copy
+from headgate.records.keys import OutcomeKey, RequestKey, SpanKey
+from headgate.records.row_copies import RowCopy, is_snapshot, read_row_copy, snapshot_request
 from headgate.records.spans import paused_table
 
-__all__ = ["ask", "settle", "take_back", "take_back_lost", "take_up"]
+__all__ = ["ask", "begin_snapshots", "settle", "take_back", "take_back_lost", "take_up", "why_not_copied_yet"]
 
 
 def ask(draft: Draft, request: str, requested: OperationRequested) -> None:
@@ -80,6 +88,39 @@ def _why_not(draft: Draft, feed: FeedRecorded, name: str, table: str) -> str | N
     return None
 
 
+def begin_snapshots(draft: Draft, name: str, feed_id: str, copies: Mapping[str, str]) -> None:
+    """Request copies for tables that join the feed now. ``copies``: table → which rows, as in FeedResolved."""
+    for table, rows in sorted(copies.items()):
+        request = snapshot_request(feed_id, table)
+        draft.put(RequestKey(request), _requested(draft, name, table, rows))
+        draft.put_outcome(OutcomeKey(request), OutcomeStatus.ACCEPTED, "rows are copied before the table replicates")
+        draft.term.copies[name, table] = request
+
+
+def _requested(draft: Draft, name: str, table: str, rows: str) -> OperationRequested:
+    return OperationRequested(
+        kind=OperationKind.RESYNC_TABLE,
+        feed=name,
+        spec=rows,
+        table=table,
+        agent=None,
+        requested_by="snapshot: initial",
+        requested_ms=draft.now.wall_ms,
+    )
+
+
+def why_not_copied_yet(draft: Draft, name: str, copies: Mapping[str, str]) -> str | None:
+    """Why these copies cannot be requested yet: not every live process could read that (docs/adr/0008)."""
+    return next(
+        (
+            why
+            for table, rows in copies.items()
+            if (why := waits_for_upgrade(draft, _requested(draft, name, table, rows))) is not None
+        ),
+        None,
+    )
+
+
 def take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
     """Resume a resync_table that an earlier owner accepted; its progress is in the records of feed and span."""
     draft.term.copies[requested.feed, requested.table or ""] = request
@@ -110,7 +151,7 @@ def settle(draft: Draft) -> None:
     for (name, table), request in sorted(draft.term.copies.items()):
         feed, record = draft.feed(name), draft.span(SpanKey(name, table))
         if feed is None or feed.wanted is WantedState.REMOVED:
-            draft.settle(request, OutcomeStatus.FAILED, "the feed is being removed")
+            _settle(draft, request, OutcomeStatus.FAILED, "the feed is being removed")
             del draft.term.copies[name, table]
         elif paused_table(feed, table) is not None:
             if not pausing.is_written(draft, name, feed, table):
@@ -123,11 +164,22 @@ def _settle_copy(draft: Draft, name: str, table: str, record: SpanDispatched) ->
     """Settle the request of a table that an agent was assigned together with it, if the copy has ended."""
     request = draft.term.copies[name, table]
     if record.state is ReplicationState.REPLICATING and _is_copied(draft, SpanKey(name, table), record):
-        draft.settle(request, OutcomeStatus.DONE, "the rows are copied, and the table replicates")
+        _settle(draft, request, OutcomeStatus.DONE, "the rows are copied, and the table replicates")
         _end(draft, name, table)
+    elif is_snapshot(request):
+        return
     elif record.state is ReplicationState.ABSENT and (record.last_error or "").startswith(f"{COPY_FAILED}:"):
         draft.settle(request, OutcomeStatus.FAILED, f"{record.last_error}. The table resumes without it")
         _end(draft, name, table)
+
+
+def _settle(draft: Draft, request: str, status: OutcomeStatus, reason: str) -> None:
+    """Settle a request; no client waits for one that the owner has made, so it is deleted."""
+    if is_snapshot(request):
+        draft.put(RequestKey(request), None)
+        draft.put(OutcomeKey(request), None)
+    else:
+        draft.settle(request, status, reason)
 
 
 def _is_copied(draft: Draft, key: SpanKey, record: SpanDispatched) -> bool:

@@ -141,6 +141,7 @@ def review_piece(draft: Draft, _subject: object) -> None:
 def add(draft: Draft, key: SpanKey, target: SessionId) -> None:
     """Assign a span that no agent has to ``target``: to run it, or to close it where it is orphaned."""
     record, feed = draft.span(key), draft.feed(key.feed)
+    copy = draft.term.copies.get((key.feed, table_of(key.span)))
     if record is None:
         if feed is None:
             raise RuntimeError(f"{key.text()} was to be dispatched, but its feed is not there")
@@ -156,10 +157,10 @@ def add(draft: Draft, key: SpanKey, target: SessionId) -> None:
             failures=0,
             last_error=None,
             revision=feed.revision,
+            copy=copy,
         )
     elif record.state is ReplicationState.ABSENT and feed is not None:
         # An orphan is closed in the form in which it ran; one that starts again starts with the feed as it is now.
-        copy = draft.term.copies.get((key.feed, table_of(key.span)))
         record = replace(record, incarnation=feed.incarnation, revision=feed.revision, copy=copy)
     act(draft, key, record, Signal.ADD, cause(draft, target=target))
 

@@ -1,0 +1,115 @@
+"""What a table at the source and one at the sink have in common, so that rows can be copied between them."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from headgate.config.columns import ColumnOptions
+from headgate.config.feed import FeedSpec
+from headgate.databases.row_source import KeyForm, RowSource, RowSourceError
+from headgate.records.control import SpanPlan
+from headgate.records.row_copies import RowCopy
+from headgate.sources.table_names import named_like, source_table
+
+__all__ = ["PairedTable", "SinkTable", "pair_table", "table_to_copy"]
+
+ALIKE: Final = (
+    frozenset({"int2", "int4", "int8", "tinyint", "smallint", "mediumint", "int", "bigint"}),
+    frozenset({"text", "varchar", "tinytext", "mediumtext", "longtext"}),
+)
+"""Types whose values are written as the same text; other types must be the same at both ends."""
+
+
+class SinkTable(msgspec.Struct, frozen=True):
+    """The sink's table. ``columns``: name → bare type. ``key``: the columns by which the sink finds rows.
+
+    ``equality``: columns → by which rule each treats two texts as one (RowSource.equality).
+    """
+
+    name: str
+    key: tuple[str, ...]
+    columns: Mapping[str, str]
+    equality: Callable[[Sequence[str]], tuple[str | None, ...]]
+
+
+class PairedTable(msgspec.Struct, frozen=True):
+    """``columns``: the source's name → bare type of each column that goes to the sink. ``key`` has the sink's names."""
+
+    columns: dict[str, str]
+    key: tuple[str, ...]
+    source_key: tuple[str, ...]
+    forms: tuple[KeyForm, ...]
+
+
+def table_to_copy(spec: FeedSpec, plan: SpanPlan, source: RowSource, said: Callable[[str], str | None]) -> str:
+    """The source's table of ``plan``. ``said``: topic → the table that its events name. Raises RowSourceError."""
+    table = source_table(spec, plan.table, plan.topic, has=lambda name: bool(source.columns(name)), said=said)
+    if table is None or not source.columns(table):
+        raise RowSourceError(
+            f"the source has no table {table or named_like(plan.topic)}, or its user may not see it. Grant SELECT on it"
+        )
+    return table
+
+
+def pair_table(source: RowSource, table: str, sink: SinkTable, shape: ColumnOptions, rows: RowCopy) -> PairedTable:
+    """What of ``table``, which is the source's, is copied. Raises RowSourceError where rows cannot be copied."""
+    columns = _common(sink.name, source.columns(table), sink.columns, shape)
+    key = _key(sink, rows, [shape.target(column) for column in columns])
+    source_key = tuple(map(shape.source, key))
+    forms = source.key_forms(table, source_key)
+    if rows.keys is None and rows.delete:
+        _check_equality(sink.name, key, forms, source.equality(table, source_key), sink.equality(key))
+    return PairedTable(columns, key, source_key, forms)
+
+
+def _check_equality(
+    table: str,
+    key: tuple[str, ...],
+    forms: tuple[KeyForm, ...],
+    source: tuple[str | None, ...],
+    sink: tuple[str | None, ...],
+) -> None:
+    """Raise RowSourceError unless both ends agree on which texts are one key: a row could be deleted as another one."""
+    for column, form, here, there in zip(key, forms, source, sink, strict=True):
+        if form is KeyForm.TEXT and here != there:
+            raise RowSourceError(
+                f"column {column} of {table} is compared by collation {here or '(exact)'} at the source and by "
+                f"{there or '(exact)'} at the sink, so a row could be deleted as another one. Copy without --delete"
+            )
+
+
+def _key(sink: SinkTable, rows: RowCopy, columns: Collection[str]) -> tuple[str, ...]:
+    """The columns by which rows are named. Raises RowSourceError unless they are those that the sink finds rows by.
+
+    ``columns``: those that both ends have, by the sink's names.
+    """
+    table, key = sink.name, rows.columns or sink.key
+    if not sink.key and rows.keys is None:
+        raise RowSourceError("the sink's table has no key, by which its rows could be found and copied in ranges")
+    if not sink.key or set(key) != set(sink.key):
+        found_by = ", ".join(sink.key) or "nothing, because it has no key"
+        raise RowSourceError(f"rows were named by {', '.join(key)}, and the sink finds them by {found_by}")
+    if missing := [column for column in key if column not in columns]:
+        raise RowSourceError(f"the source's table does not have the key's column {', '.join(missing)} of {table}")
+    if any(len(one) != len(key) for one in rows.keys or ()):
+        raise RowSourceError(f"each key must have {len(key)} values: {', '.join(key)}")
+    return key
+
+
+def _common(table: str, source: Mapping[str, str], sink: Mapping[str, str], shape: ColumnOptions) -> dict[str, str]:
+    """Columns that go to the sink and that it has, with the source's types.
+
+    Raises RowSourceError for a type that has other texts.
+    """
+    common = {column: kind for column, kind in source.items() if shape.goes(column) and shape.target(column) in sink}
+    for column, kind in common.items():
+        other = sink[shape.target(column)]
+        if column in shape.mask:
+            continue
+        if kind != other and not any({kind, other} <= alike for alike in ALIKE):
+            raise RowSourceError(
+                f"column {column} of {table} is of type {kind} at the source and {other} at the sink. Rows can be "
+                "copied only between columns of one type"
+            )
+    return common
