@@ -9,7 +9,7 @@ from rich.text import Text
 
 from headgate_lab.demo.audit import AuditReport
 from headgate_lab.demo.compare import Comparison
-from headgate_lab.demo.report import Figure
+from headgate_lab.demo.report import Figure, figures_json, row_findings
 
 
 class Suffered(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,15 +95,7 @@ class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def findings(self) -> list[str]:
         """What is wrong, in words; the first few of each kind."""
-        found = [
-            f"{difference.table} {difference.key}: {difference.detail}"
-            for comparison in self.comparisons
-            for difference in comparison.shown
-        ]
-        found += [
-            f"double write ({one.kind}) in {one.table} {one.key}, audit entry {one.entry}: {one.detail}"
-            for one in self.audited.findings
-        ]
+        found = row_findings(self.comparisons, self.audited)
         found += [f"{fault} was drawn, but had no victim: nothing is known about it" for fault in self.missed]
         if self.is_hijacked:
             found.append("a session of Headgate has run something of the hostile schema")
@@ -112,10 +104,7 @@ class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``-o json`` prints."""
-        figures = {
-            name: {"value": f.value, "unit": f.unit, "goal": f.goal, "n": f.n, "spread": f.spread}
-            for name, f in self.figures().items()
-        }
+        figures = figures_json(self.figures())
         return {
             "chaos": "campaign",
             "holds": self.holds(),

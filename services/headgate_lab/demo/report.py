@@ -1,6 +1,6 @@
 """What came out: the figures, whether they are what they must be, and where to look next."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +23,27 @@ class Figure(msgspec.Struct, frozen=True):
     n: int = 1
     spread: float | None = None
     must: bool = False
+
+
+def figures_json(figures: Mapping[str, Figure]) -> dict[str, dict[str, float | str | None]]:
+    """Figures as ``-o json`` prints them."""
+    return {
+        name: {"value": f.value, "unit": f.unit, "goal": f.goal, "n": f.n, "spread": f.spread}
+        for name, f in figures.items()
+    }
+
+
+def row_findings(comparisons: Iterable[Comparison], audited: AuditReport) -> list[str]:
+    """Rows that differ and rows that were written twice, in words; the first few of each kind."""
+    differing = [
+        f"{difference.table} {difference.key}: {difference.detail}"
+        for comparison in comparisons
+        for difference in comparison.shown
+    ]
+    return differing + [
+        f"double write ({one.kind}) in {one.table} {one.key}, audit entry {one.entry}: {one.detail}"
+        for one in audited.findings
+    ]
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -105,23 +126,12 @@ class Report(msgspec.Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``-o json`` prints."""
-        figures = {
-            name: {"value": f.value, "unit": f.unit, "goal": f.goal, "n": f.n, "spread": f.spread}
-            for name, f in self.figures().items()
-        }
+        figures = figures_json(self.figures())
         return {"demo": FEED, "holds": self.holds(), "seed": self.seed, "figures": figures, "findings": self.findings()}
 
     def findings(self) -> list[str]:
         """What is wrong, in words; the first few of each kind."""
-        found = [
-            f"{difference.table} {difference.key}: {difference.detail}"
-            for comparison in self.comparisons
-            for difference in comparison.shown
-        ]
-        found += [
-            f"double write ({one.kind}) in {one.table} {one.key}, audit entry {one.entry}: {one.detail}"
-            for one in self.audited.findings
-        ]
+        found = row_findings(self.comparisons, self.audited)
         found += [f"false loss: {loss}" for loss in self.false_losses]
         return found + [f"left over: {one}" for one in self.left_over]
 

@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from headgate.migration.strategies.contract import (
 )
 from headgate.migration.strategies.mariadb import ownership
 from headgate.migration.strategies.mariadb.ownership import Taken
+from headgate.migration.strategies.owned_sessions import OwnedSessions
 from headgate.migration.strategies.target import password_refused, refusing
 
 __all__ = ["UNKNOWN_SESSION", "MariadbSessions", "Session", "leave_log", "translated", "why_not_mariadb"]
@@ -149,7 +150,7 @@ def leave_log(session: Session) -> bool:
     return True
 
 
-class MariadbSessions:
+class MariadbSessions(OwnedSessions[Session]):
     """The sessions of one migration in this process."""
 
     def __init__(self, migration: str, target: Target, *, reads_only: bool = False) -> None:
@@ -157,6 +158,7 @@ class MariadbSessions:
 
         ``reads_only``: the server refuses everything that would change anything.
         """
+        super().__init__()
         self.reads_only = reads_only
         with refusing():
             self.at = parse_address(target.dsn, target.options)
@@ -167,34 +169,7 @@ class MariadbSessions:
         self.address, self.database = str(self.at), self.at.database
         self.target = replace(target, dsn=self.address)
         self._migration = migration
-        self._main: Session | None = None
         self._taken: Taken | None = None
-
-    @property
-    def main(self) -> Session:
-        """The session that proves that the migration is ours; see ``take_over``."""
-        if self._main is None:
-            raise SupersededError("the migration was not taken over")
-        return self._main
-
-    def take_over(self, owner_rev: int) -> None:
-        """End the sessions of earlier owners, and write that the migration is ours; at once if it is.
-
-        Raises SupersededError, DatabaseUnavailableError.
-        """
-        if self._main is not None:
-            with suppress(DatabaseUnavailableError, SupersededError):
-                self.check_ours()
-                return
-            self._main.close()
-            self._main = None
-        session = self.open()
-        try:
-            self._take(session, owner_rev)
-        except BaseException:
-            session.close()
-            raise
-        self._main = session
 
     def _take(self, session: Session, owner_rev: int) -> None:
         """Between statements no row is locked, so an owner that is frozen in the middle blocks no other."""

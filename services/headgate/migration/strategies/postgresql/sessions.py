@@ -24,6 +24,7 @@ from headgate.migration.strategies.contract import (
     RefusedError,
     SupersededError,
 )
+from headgate.migration.strategies.owned_sessions import OwnedSessions
 from headgate.migration.strategies.postgresql import ownership
 from headgate.migration.strategies.target import password_refused, refusing
 from headgate.records.identifiers import show_identifier
@@ -87,7 +88,7 @@ def _said(error: PostgresError) -> str:
     return without_values(error) if column is None else f"{without_values(error)}, column {column}"
 
 
-class PostgresSessions:
+class PostgresSessions(OwnedSessions[BoundedConnection]):
     """The sessions of one migration in this process."""
 
     def __init__(self, migration: str, target: Target, *, reads_only: bool = False) -> None:
@@ -95,6 +96,7 @@ class PostgresSessions:
 
         ``reads_only``: the server refuses everything that would change anything.
         """
+        super().__init__()
         self.reads_only = reads_only
         with refusing():
             if address_of(target.dsn, target.options).has_password:
@@ -103,35 +105,11 @@ class PostgresSessions:
         self.target = replace(target, dsn=self.address)
         self._migration = migration
         self._name = f"headgate migration {sha256(migration.encode()).hexdigest()[:16]}"
-        self._main: BoundedConnection | None = None
         self._taken = 0
 
-    @property
-    def main(self) -> BoundedConnection:
-        """The session that proves that the migration is ours; see ``take_over``."""
-        if self._main is None:
-            raise SupersededError("the migration was not taken over")
-        return self._main
-
-    def take_over(self, owner_rev: int) -> None:
-        """End the sessions of earlier owners, and write that the migration is ours; at once if it is.
-
-        Raises SupersededError, DatabaseUnavailableError.
-        """
-        if self._main is not None:
-            with suppress(DatabaseUnavailableError, SupersededError):
-                self.check_ours()
-                return
-            self._main.close()
-            self._main = None
-        session = self.open()
-        try:
-            with translating("taking over"):
-                self._taken = ownership.take(session, self._name, self._migration, owner_rev)
-        except BaseException:
-            session.close()
-            raise
-        self._main = session
+    def _take(self, session: BoundedConnection, owner_rev: int) -> None:
+        with translating("taking over"):
+            self._taken = ownership.take(session, self._name, self._migration, owner_rev)
 
     def check_ours(self) -> None:
         """Raise DatabaseUnavailableError or SupersededError unless the main session lives and the migration is ours."""
