@@ -53,6 +53,11 @@ _HEAD: Final = """\
 #   headgate feed create {feed}.yaml               starts it
 """
 
+_SNAPSHOT: Final = """\
+# For a connector without a snapshot of its own (snapshot.mode=no_data): remove `start`, and Headgate copies the rows.
+# snapshot: initial
+"""
+
 _TAIL: Final = """\
 # A change that cannot be applied stops its table. With `quarantine` it is set aside, and the table continues.
 on_bad_change: fail
@@ -102,7 +107,8 @@ def _text(feed: str, prefix: str, tables: Sequence[SourceTable], ends: FeedEnds)
         lines += [f"    {_scalar(topic_of(prefix, table))}: {_scalar(table.name)}\n" for table in odd]
     lines += ["  database:                # coordinators and agents read the tables' definitions here\n"]
     lines += [f"  {line}" for line in _address(ends.source)]
-    return "".join([*lines, *_sink(tables, ends), _TAIL])
+    copied = _SNAPSHOT if all(table.key for table in tables) else ""
+    return "".join([*lines, *_sink(tables, ends), copied, _TAIL])
 
 
 def _address(given: FeedAddress) -> Iterator[str]:

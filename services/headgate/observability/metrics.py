@@ -75,6 +75,10 @@ class Figures(Protocol):
     failures: dict[str, int]
     lag_ms: dict[str, int]
     tables: dict[str, int]
+    copying: dict[str, int]
+    rows_copied: dict[str, int]
+    rows_to_copy: dict[str, int]
+    copy_seconds_left: dict[str, int]
 
 
 class AgentFeeds(Collector):
@@ -85,7 +89,7 @@ class AgentFeeds(Collector):
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
-        """Three counters and two gauges."""
+        """Three counters and six gauges."""
         now = self._figures
         counted = (
             ("rows", "changes applied by this process, updated once a second", now.rows),
@@ -97,10 +101,18 @@ class AgentFeeds(Collector):
             for feed, count in sorted(by_feed.items()):
                 counter.add_metric([feed], count)
             yield counter
-        tables = GaugeMetricFamily("headgate_feed_tables", "tables (or parts) that replicate here", labels=["feed"])
-        for feed, count in sorted(now.tables.items()):
-            tables.add_metric([feed], count)
-        yield tables
+        present = (
+            ("tables", "tables (or parts) that replicate here", now.tables),
+            ("copying_tables", "tables that are copied as a whole here", now.copying),
+            ("copied_rows", "rows copied so far of the tables that are copied as a whole here", now.rows_copied),
+            ("rows_to_copy", "all rows of these tables, as their source estimates them", now.rows_to_copy),
+            ("copy_left_seconds", "time until the last of these tables is copied, estimated", now.copy_seconds_left),
+        )
+        for name, meaning, by_feed in present:
+            gauge = GaugeMetricFamily(f"headgate_feed_{name}", meaning, labels=["feed"])
+            for feed, count in sorted(by_feed.items()):
+                gauge.add_metric([feed], count)
+            yield gauge
         lag = GaugeMetricFamily(
             "headgate_feed_lag_seconds",
             "lag of the worst table that is claimed here, by the broker's clock: age of the oldest change "

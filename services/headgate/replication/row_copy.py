@@ -61,6 +61,9 @@ TURN_SECONDS: Final = 30.0
 """How long ranges are copied before the table catches up with the log, which waits until then. Ranges take about a
 second, and the owner looks for another agent after START_SECONDS_MAX (coordinator/core/spans/waiting.py)."""
 
+REACHED_SECONDS: Final = 2.0
+"""How often a turn reports how far it is: each report is a record on the log."""
+
 _KINDS: Final[dict[str, type[SinkError]]] = {
     kind.code: kind for kind in (SinkFencedError, SinkMovedError, SinkUnavailableError)
 }
@@ -133,14 +136,21 @@ class RowCopier:
         _log.info("%s: %d rows copied, %d deleted", order.plan.table, answer.upserts, answer.deletes)
 
     def copy_ranges(
-        self, order: Order, mark: CopyMark, *, said: Callable[[str], str | None], is_over: Callable[[], bool]
+        self,
+        order: Order,
+        mark: CopyMark,
+        *,
+        said: Callable[[str], str | None],
+        is_over: Callable[[], bool],
+        reached: Callable[[CopyReached], None],
     ) -> CopyReached:
         """Copy ranges of the whole table for TURN_SECONDS, or to its end. Returns how far the request is then.
 
-        ``mark`` is how far it was. Raises as ``copy`` does; what was copied until then is marked at the sink.
+        ``mark`` is how far it was. ``reached`` is called now and then with how far it is. Raises as ``copy`` does; what
+        was copied until then is marked at the sink.
         """
         with _ready(order, said, is_over, may_pass=mark.upto is not None) as (work, source):
-            turn = _Turn(work, source, mark, _limit_of(order), is_over)
+            turn = _Turn(work, source, mark, _limit_of(order), is_over, reached=reached)
             self._run(work, is_over, turn.serve)
         _log.info("%s: %d rows copied so far, %d deleted", order.plan.table, turn.mark.rows, turn.mark.deleted)
         return CopyReached(turn.mark, turn.rows_about)
@@ -169,8 +179,11 @@ class _Turn:
         mark: CopyMark,
         rows_per_second: int | None,
         is_over: Callable[[], bool],
+        *,
+        reached: Callable[[CopyReached], None],
     ) -> None:
         self.mark = mark
+        self._reached, self._reached_at = reached, float("-inf")
         self._work, self._source, self._is_over = work, source, is_over
         self._rows_per_second = rows_per_second
         self._range_rows = min(RANGE_ROWS, rows_per_second or RANGE_ROWS)
@@ -188,6 +201,9 @@ class _Turn:
         self.mark = answer.mark
         if self.mark.is_done:
             return False
+        if begun - self._reached_at >= REACHED_SECONDS:
+            self._reached_at = begun
+            self._reached(CopyReached(self.mark, self.rows_about))
         self._throttle(begun, self.mark.rows - rows_before)
         return time.monotonic() - self._begun < TURN_SECONDS
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from headgate.agent.core.executor import CopyOrder, SpanId
 from headgate.agent.core.span.inputs import (
     CallFailed,
+    CopiedOn,
     Looked,
     Open,
     Opened,
@@ -40,7 +41,7 @@ from headgate.replication.change_logs import ChangeLogFollower
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts, feed_of, server_of_feed
 from headgate.replication.kept_parts import KeptParts
 from headgate.replication.new_tables import check_table
-from headgate.replication.row_copy import Order, RowCopier, RowCopyError
+from headgate.replication.row_copy import CopyReached, Order, RowCopier, RowCopyError
 from headgate.replication.silent_sinks import WAITING_SECONDS, SilentSinks
 from headgate.replication.span_table import SpanTable, source_table_of
 from headgate.replication.table_copies import TableCopies, mark_at
@@ -256,13 +257,23 @@ class SpanLifecycle:
         if is_whole(order.rows):
             with self._asked(span) as parts:
                 mark = mark_at(parts.sink, claim, order.request)
-            copy = partial(self._copier.copy_ranges, work, said=said, is_over=partial(self._is_not_copied, span))
+            copy = partial(
+                self._copier.copy_ranges,
+                work,
+                said=said,
+                is_over=partial(self._is_not_copied, span),
+                reached=partial(self._copied_on, span),
+            )
             copying = self._table_copies.turn(span.id, mark, copy)
         else:
             self._copier.copy(work, said, partial(self._is_ending, span))
         if copying is None:
             self._copied[span.id] = order.request
         return copying
+
+    def _copied_on(self, span: Span, reached: CopyReached) -> None:
+        """A turn has copied more, and continues: report how far it is."""
+        self._table.apply(span.id, CopiedOn(self._table_copies.shown(span.id, reached)), span.life)
 
     def _is_ending(self, span: Span) -> bool:
         """Whether the span is not wanted any more, or was restarted."""

@@ -158,16 +158,21 @@ def ask_all(
         _check_texts(request)
     deadline = time.monotonic() + timeout_seconds
     start = log.end_offsets(sorted({request.partition for request in requests}))
-    latest: dict[Key, RequestSettled] = {}
+    latest: dict[Key, RequestSettled | None] = {}
     with closing(log.reader(start)) as reader, closing(log.writer(client)) as writer:
         _write(log, writer, requests, deadline, timeout_seconds)
         try:
             _follow(reader, {request.outcome for request in requests}, latest, deadline)
         finally:
-            over = [request for request in requests if not (request.stays and _is_accepted(latest, request))]
+            over = [request for request in requests if not _stays(latest, request)]
             if over:
                 writer.write([Placed(each.place, Fact(each.key, None)) for each in over], WRITE_SECONDS_MAX)
-    return [_answer(log, request, latest.get(request.outcome), timeout_seconds) for request in requests]
+    return [
+        _withdrawn(request)
+        if request.outcome in latest and latest[request.outcome] is None
+        else _answer(log, request, latest.get(request.outcome), timeout_seconds)
+        for request in requests
+    ]
 
 
 def _check_texts(request: Request) -> None:
@@ -206,19 +211,38 @@ def _write(log: Log, writer: Writer, requests: Sequence[Request], deadline: floa
             return
 
 
-def _follow(reader: LogReader, awaited: set[Key], latest: dict[Key, RequestSettled], deadline: float) -> None:
-    """Keep the latest outcome of each request until all are final or the deadline has passed."""
+def _follow(reader: LogReader, awaited: set[Key], latest: dict[Key, RequestSettled | None], deadline: float) -> None:
+    """Keep the latest outcome of each request until all are final or the deadline has passed.
+
+    The owner deletes an outcome once its request is deleted: None is the outcome of one that another client has ended.
+    """
     while (remaining := deadline - time.monotonic()) > 0:
         for read in reader.poll(POLL_RECORDS_MAX, min(POLL_SECONDS, remaining)):
-            if isinstance(read, Delivery) and read.key in awaited and isinstance(read.value, RequestSettled):
-                latest[read.key] = read.value
-        if sum(outcome.status is not OutcomeStatus.ACCEPTED for outcome in latest.values()) == len(awaited):
+            if not isinstance(read, Delivery) or read.key not in awaited:
+                continue
+            if isinstance(read.value, RequestSettled) or read.key in latest:
+                latest[read.key] = read.value if isinstance(read.value, RequestSettled) else None
+        if sum(not _is_accepted(outcome) for outcome in latest.values()) == len(awaited):
             return
 
 
-def _is_accepted(latest: Mapping[Key, RequestSettled], request: Request) -> bool:
-    outcome = latest.get(request.outcome)
+def _is_accepted(outcome: RequestSettled | None) -> bool:
     return outcome is not None and outcome.status is OutcomeStatus.ACCEPTED
+
+
+def _stays(latest: Mapping[Key, RequestSettled | None], request: Request) -> bool:
+    """Whether the request is not to be deleted: it outlives its client, or it is deleted already."""
+    if request.outcome not in latest:
+        return False
+    outcome = latest[request.outcome]
+    return outcome is None or (request.stays and _is_accepted(outcome))
+
+
+def _withdrawn(request: Request) -> RequestFailedError:
+    return RequestFailedError(
+        f"the request to {request.what} was cancelled: another command has deleted it before it was done. What was "
+        "done until then stays. Send it again if it is still wanted"
+    )
 
 
 def _answer(

@@ -20,7 +20,10 @@ from headgate.records.control import (
     ReplicationState,
     SpanDispatched,
     SpanPlan,
+    TaskReported,
 )
+from headgate.records.copy_progress import read_copy_progress
+from headgate.records.error_codes import COPYING_CODES
 from headgate.records.keys import AgentKey, FeedKey, FeedProgressKey, MemberKey, SpanKey
 from headgate.records.spans import paused_table, table_of
 
@@ -36,6 +39,9 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True):
     ``paused_by``: the user who has paused the table, or null; ``state`` is paused once it is sealed at the sink.
 
     ``lag_ms``: how old its oldest change is that is not applied, if it does not get on; else as its agent reports it.
+
+    ``rows_copied``, ``rows_to_copy``, ``copied_percent`` and ``copy_seconds_left`` are of a table that is copied as a
+    whole now. All but the first are estimates, and null if there is none.
     """
 
     feed: str
@@ -60,6 +66,10 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     paused_by: str | None = None
     paused_since_ms: int | None = None
+    rows_copied: int | None = None
+    rows_to_copy: int | None = None
+    copied_percent: int | None = None
+    copy_seconds_left: int | None = None
 
 
 class FeedRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -322,6 +332,7 @@ def _table_row(snapshot: Snapshot, feed: str, plan: SpanPlan) -> TableRow:
         if task is not None:
             error = said["error"] if task.error is None else f"{task.error_code}: {task.error}"
             said |= {"task": task.state.value, "positions": _text_keys(task.positions), "error": error}
+            said |= _copied(task)
         progress = snapshot.progressed(feed, plan.span, role)
         if progress is not None:
             said |= {
@@ -333,6 +344,19 @@ def _table_row(snapshot: Snapshot, feed: str, plan: SpanPlan) -> TableRow:
                 "passed_over_table": progress.passed_over_table,
             }
     return TableRow(**names, partitions=partitions, **said)
+
+
+def _copied(task: TaskReported) -> dict[str, int | None]:
+    """How far the table is copied as a whole; empty if it is not copied."""
+    progress = read_copy_progress(task.error or "") if task.error_code in COPYING_CODES else None
+    if progress is None:
+        return {}
+    return {
+        "rows_copied": progress.rows,
+        "rows_to_copy": progress.rows_about,
+        "copied_percent": progress.percent,
+        "copy_seconds_left": progress.seconds_left,
+    }
 
 
 def _text_keys(positions: dict[int, int]) -> dict[str, int]:

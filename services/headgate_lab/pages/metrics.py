@@ -46,6 +46,7 @@ class _Example:
     """One feed, so that every label shows."""
 
     rows = bytes = failures = lag_ms = tables = {"shop": 0}  # noqa: RUF012 - never changed
+    copying = rows_copied = rows_to_copy = copy_seconds_left = {"shop": 0}  # noqa: RUF012 - never changed
 
 
 def page() -> str:

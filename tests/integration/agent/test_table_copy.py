@@ -74,6 +74,25 @@ def test_a_table_is_copied_in_turns_while_it_changes(copied: Copied) -> None:
     eventually(lambda: copied.sink[1] == ("later", 1), "and the log goes on")
 
 
+def test_a_turn_reports_how_far_it_is_before_the_table_replicates(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_copy, "TURN_SECONDS", 60.0)
+    monkeypatch.setattr(row_copy, "REACHED_SECONDS", 0.0)
+    copied.has(rows(ROWS))
+    copied.database.execute("ANALYZE items")
+    with copied.bed.gate(copied.plan, 75):
+        copied.executor.add_table(task := copied.whole(), prepare=False)
+        words = said(copied)
+        eventually(lambda: "60 rows are copied of about 100 (60 %)" in (next(words) or ""), "it tells how far it is")
+        status = copied.executor.status(task.id)
+        assert status is not None
+        assert status.state is TaskState.PREPARING
+        assert " s left" in (status.error or "")
+    reached(copied.executor, task.id, TaskState.REPLICATING)
+    is_done(copied)
+
+
 def test_rows_that_only_the_sink_has_are_left_unless_they_are_to_be_deleted(copied: Copied) -> None:
     copied.has(rows(2))
     copied.bed.database.execute("INSERT INTO items VALUES (6, 'surplus', 6)")

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from msgspec.structs import replace
 
-from fixtures.services import mariadb_execute
+from fixtures.services import database_connect, mariadb_execute
 from fixtures.spare_databases import SpareDatabases
 from headgate.agent.core.executor import CopyOrder, SpanTask
 from headgate.agent.core.span import states
@@ -81,12 +81,22 @@ class Ends:
         self.delete(key)
         if qty is not None:
             self.put(key, qty)
+        self.log(key, qty)
+
+    def log(self, key: Key, qty: int | None) -> None:
+        """As the connector does."""
         named = dict(zip(self.columns, key, strict=True))
         row = None if qty is None else {**named, "qty": qty}
         event = {"before": named, "after": row, "source": {"ts_ms": 1}, "op": "d" if row is None else "c"}
         plan = SpanPlan(span="copied", topic=self.topic, table="copied", start={0: 0})
         self.bed.raw(plan, msgspec.json.encode(named), msgspec.json.encode(event))
         assert self.bed.producer.flush(60) == 0
+
+    def begin(self) -> Any:
+        """A transaction at the source: a connection whose statements others do not see before it commits."""
+        session = database_connect(self._source)
+        session.cursor().execute("BEGIN")
+        return session
 
     def surplus(self, key: Key, qty: int) -> None:
         """A row that is put at the sink, by nobody whom the log knows."""
@@ -208,3 +218,61 @@ def test_a_key_that_the_sink_spells_in_another_way_becomes_that_of_the_source(
     copy(ends)
     eventually(lambda: ends.sink == ends.source, "it is as at the source")
     assert len(ends.source) == ROWS - 1
+
+
+@pytest.mark.parametrize("ends", ["integer"], indirect=True)
+def test_transactions_that_are_open_through_the_copy_and_rows_that_move_between_ranges(
+    ends: Ends, between_turns: list[Callable[[], None]]
+) -> None:
+    """One writes before and commits in the middle, one rolls back, and one is open until all is copied."""
+    ends.create("utf8mb4_nopad_bin")
+    for number in range(ROWS):
+        ends.put((number,), number)
+
+    def written(*statements: str) -> Any:
+        session = ends.begin()
+        for statement in statements:
+            session.cursor().execute(statement)
+        return session
+
+    copied, later = 3, ROWS - 3
+    middle = written(
+        f"UPDATE items SET qty = -1 WHERE id IN ({copied}, {later})",
+        "INSERT INTO items VALUES (1000, -1)",
+        "DELETE FROM items WHERE id IN (12, 31)",
+    )
+    undone = written(
+        f"UPDATE items SET qty = -2 WHERE id IN ({copied + 1}, {later + 1})",
+        "INSERT INTO items VALUES (1001, -2)",
+        "DELETE FROM items WHERE id = 13",
+    )
+    last = written("UPDATE items SET qty = -3 WHERE id IN (5, 33)", "INSERT INTO items VALUES (-5, -3)")
+
+    def move(before: int, after: int) -> None:
+        ends.change((before,), None)
+        ends.change((after,), before)
+
+    def first_turn() -> None:
+        assert ends.sink[copied,] == copied, "what is not committed is not copied"
+        move(6, 2000)  # from a range that is copied to one that is not
+        move(later + 2, -7)  # and the other way round
+        ends.change((7,), None)
+        ends.change((30,), None)
+
+    def second_turn() -> None:
+        undone.rollback()
+        middle.commit()
+        for key, qty in ((copied, -1), (later, -1), (1000, -1), (12, None), (31, None)):
+            ends.log((key,), qty)
+
+    between_turns += [first_turn, second_turn, lambda: move(-7, 2001)]
+    copy(ends)
+    assert between_turns == [], "the copy took a turn for each"
+    last.commit()
+    for key in (5, 33, -5):
+        ends.log((key,), -3)
+    eventually(lambda: ends.sink == ends.source, "it is as at the source")
+    assert {(1000,): -1, (2001,): -7, (-5,): -3}.items() <= ends.source.items()
+    assert (1001,) not in ends.source
+    for session in (middle, undone, last):
+        session.close()

@@ -16,6 +16,7 @@ from headgate.agent.core.span.inputs import (
     CallFailed,
     Close,
     Completed,
+    CopiedOn,
     CopyDue,
     DropCopy,
     Effect,
@@ -102,6 +103,7 @@ def possible(world: World) -> Iterator[SpanInput]:
     match world.call:
         case ("open", n, primary):
             yield Opened(Epoch(1, n), primary, {0: 5})
+            yield CopiedOn("more rows")
             if primary and span.task.copy is not None:
                 yield Opened(Epoch(1, n), primary, {0: 5}, copying="some rows")
         case ("settle", _, _):

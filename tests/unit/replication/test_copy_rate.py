@@ -55,6 +55,7 @@ def turn(
     *,
     range_seconds: float = 0.0,
     is_over: Callable[[], bool] = lambda: False,
+    reached: Callable[[row_copy.CopyReached], None] = lambda _: None,
 ) -> tuple[row_copy._Turn, list[Chunk]]:
     """A turn whose ranges take so long to copy, and the ranges that it has copied."""
     chunks: list[Chunk] = []
@@ -84,7 +85,7 @@ def turn(
         delete=False,
         semantics={},
     )
-    return row_copy._Turn(work, cast("Any", Source()), mark, limit, is_over), chunks
+    return row_copy._Turn(work, cast("Any", Source()), mark, limit, is_over, reached=reached), chunks
 
 
 def serve(made: row_copy._Turn) -> bool:
@@ -132,3 +133,12 @@ def test_waiting_is_part_of_the_turn(clock: Time, monkeypatch: pytest.MonkeyPatc
         pass
     assert not made.mark.is_done
     assert len(chunks) in (row_copy.TURN_SECONDS, row_copy.TURN_SECONDS + 1)
+
+
+def test_a_turn_reports_now_and_then_how_far_it_is(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[row_copy.CopyReached] = []
+    made, _ = turn(clock, monkeypatch, 100, reached=said.append)
+    for _ in range(5):
+        assert serve(made)
+    assert [each.mark.rows for each in said] == [100, 300, 500], "every REACHED_SECONDS"
+    assert said[0].rows_about == TABLE_ROWS

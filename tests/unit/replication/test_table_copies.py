@@ -28,13 +28,19 @@ def failing(*, may_pass: bool) -> Callable[[CopyMark], CopyReached]:
 
 
 def test_words_tell_how_far_it_is_until_it_is_done() -> None:
-    copies = TableCopies()
+    now = 0.0
+    copies = TableCopies(lambda: now)
     assert copies.turn(SPAN, mark(0), reaching(mark(10))) == "10 rows are copied"
+    now = 5.0
     assert copies.turn(SPAN, mark(10), reaching(mark(20, deleted=3), 50)) == (
-        "20 rows are copied of about 50 (40 %), 3 deleted"
+        "20 rows are copied of about 50 (40 %), 3 deleted, about 8 s left"
     )
+    now = 10.0
+    assert copies.shown(SPAN, CopyReached(mark(40), 50)) == "40 rows are copied of about 50 (80 %), about 3 s left"
     # A statistic of the server may be behind.
-    assert copies.turn(SPAN, mark(20), reaching(mark(70), 50)) == "70 rows are copied of about 70 (99 %)"
+    assert (
+        copies.turn(SPAN, mark(20), reaching(mark(70), 50)) == "70 rows are copied of about 70 (99 %), about 0 s left"
+    )
     assert copies.turn(SPAN, mark(70), reaching(mark(80, is_done=True))) is None
     assert copies.turn(SPAN, mark(80, is_done=True), failing(may_pass=False)) is None, "what is done is not begun again"
 

@@ -57,7 +57,7 @@ class Cluster(MemoryBroker):
 
     def __init__(self, shards: int = 1) -> None:
         super().__init__(shards=shards)
-        self.answers: dict[int, list[RequestSettled]] = {}
+        self.answers: dict[int, list[RequestSettled | None]] = {}
         self.written: list[tuple[Key | str, Record | None]] = []
         self.on_committed = self._answer
 
@@ -194,6 +194,17 @@ def test_a_request_stays_only_while_its_owner_works_on_it(status: OutcomeStatus 
     assert isinstance(answer, RequestError) == (status is not OutcomeStatus.DONE)
     is_there = (RequestKey("r"), None) not in cluster.written
     assert is_there == (stays and status is OutcomeStatus.ACCEPTED)
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_request_that_another_command_deletes_is_not_awaited_to_the_end(stays: bool) -> None:
+    cluster = Cluster()
+    cluster.answers[0] = [settled(OutcomeStatus.ACCEPTED), None]
+    one = asked()
+    request = Request(**{name: getattr(one, name) for name in one.__struct_fields__ if name != "stays"}, stays=stays)
+    (answer,) = ask_all(cluster.client(), [request], 5.0, client="test")
+    assert isinstance(answer, RequestFailedError)
+    assert "was cancelled: another command has deleted it" in str(answer)
 
 
 @pytest.mark.parametrize("kind", OperationKind)

@@ -10,12 +10,17 @@ from collections.abc import Sequence
 
 from headgate.agent.core.executor import SpanId, TaskStatus
 from headgate.records.control import Epoch, TaskState
+from headgate.records.copy_progress import read_copy_progress
+from headgate.records.error_codes import COPYING_CODES
 
 
 class FeedFigures:
     """Counts by feed: ``rows``, ``bytes``, ``failures``; and as of now ``lag_ms`` (the worst table's), ``tables``.
 
     A feed without a table that knows how far behind it is has no ``lag_ms``: 0 would mean that all is read.
+
+    ``copying``: tables that are copied as a whole now; of these, together, ``rows_copied``, ``rows_to_copy`` (the
+    source's estimate), and the longest ``copy_seconds_left``.
 
     One thread records; others may read, because each reading replaces whole dictionaries.
     """
@@ -26,6 +31,10 @@ class FeedFigures:
         self.failures: dict[str, int] = {}
         self.lag_ms: dict[str, int] = {}
         self.tables: dict[str, int] = {}
+        self.copying: dict[str, int] = {}
+        self.rows_copied: dict[str, int] = {}
+        self.rows_to_copy: dict[str, int] = {}
+        self.copy_seconds_left: dict[str, int] = {}
         self._before: dict[SpanId, TaskStatus] = {}
 
     def note(self, statuses: Sequence[TaskStatus]) -> None:
@@ -45,6 +54,22 @@ class FeedFigures:
         self.rows, self.bytes, self.failures = dict(rows), dict(size), dict(failures)
         self.lag_ms, self.tables = lag_ms, dict(tables)
         self._before = {status.id: status for status in statuses}
+        self._note_copies(statuses)
+
+    def _note_copies(self, statuses: Sequence[TaskStatus]) -> None:
+        copying, rows, about = Counter[str](), Counter[str](), Counter[str]()
+        left: dict[str, int] = {}
+        for status in statuses:
+            if status.error_code not in COPYING_CODES:
+                continue
+            feed, progress = status.id.feed, read_copy_progress(status.error or "")
+            copying[feed] += 1
+            if progress is not None:
+                rows[feed] += progress.rows
+                about[feed] += progress.rows_about or progress.rows
+                left[feed] = max(left.get(feed, 0), progress.seconds_left or 0)
+        self.copying, self.rows_copied, self.rows_to_copy = dict(copying), dict(rows), dict(about)
+        self.copy_seconds_left = left
 
 
 def _same_claim(before: TaskStatus, now: TaskStatus) -> bool:

@@ -20,6 +20,7 @@ __all__ = [
     "CallFailed",
     "Close",
     "Completed",
+    "CopiedOn",
     "CopyDue",
     "DropCopy",
     "Effect",
@@ -170,6 +171,12 @@ class CallFailed(msgspec.Struct, frozen=True):
     retryable: bool
 
 
+class CopiedOn(msgspec.Struct, frozen=True):
+    """The call under way copies a whole table, and this is how far it is, in words."""
+
+    copying: str
+
+
 class Looked(msgspec.Struct, frozen=True):
     """Where the present writer of a warm span is; ``opening`` is the span's when it was asked."""
 
@@ -270,7 +277,7 @@ class Completed(msgspec.Struct, frozen=True):
 
 SpanInput: TypeAlias = (
     Add | Close | Remove | DropCopy | Forget
-    | Opened | Settled | Sealed | CallFailed | Looked
+    | Opened | Settled | Sealed | CallFailed | CopiedOn | Looked
     | Placed | Served | Planned | BatchOver | Passed | SentBack | LaneLost | Failed | Slowed | Limited
     | RetryDue | SettleDue | CopyDue | Completed
 )  # fmt: skip

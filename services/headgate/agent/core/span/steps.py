@@ -12,6 +12,7 @@ from headgate.agent.core.span.inputs import (
     CallFailed,
     Close,
     Completed,
+    CopiedOn,
     DropCopy,
     Effect,
     Failed,
@@ -223,6 +224,11 @@ def copy_on(span: Span, _given: SpanInput, now: float) -> Step:
     if span.copying is None:
         return Step(span)
     return _to(span, Phase.OPENING, now, *_off(span), Open(span.primary), lane=None)
+
+
+def note_copied(span: Span, given: CopiedOn, _now: float) -> Step:
+    """The call under way has copied more."""
+    return Step(span if span.task.copy is None else replace(span, copying=given.copying))
 
 
 def drop_copy(span: Span, given: DropCopy, _now: float) -> Step:

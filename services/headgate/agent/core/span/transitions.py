@@ -31,6 +31,7 @@ from headgate.agent.core.span.inputs import (
     CallFailed,
     Close,
     Completed,
+    CopiedOn,
     CopyDue,
     DropCopy,
     Failed,
@@ -98,6 +99,7 @@ class Signal(StrEnum):
     RETRY_DUE = "retry_due"
     SETTLE_DUE = "settle_due"
     COPY_DUE = "copy_due"
+    COPIED_ON = "copied_on"
     DROP_COPY = "drop_copy"
     COMPLETED = "completed"
 
@@ -142,6 +144,7 @@ class Action(StrEnum):
     SLOW = "slow"
     LIMIT = "limit"
     COPY_ON = "copy_on"
+    NOTE_COPIED = "note_copied"
     DROP_COPY = "drop_copy"
 
 
@@ -152,13 +155,13 @@ absent     add:begin close:begin_closing seal:keep stop:keep forget:keep drop_co
            drop_copy:drop_copy
 
 opening    renew:renew promote:promise seal:recall stop:recall forget:keep
-           opened:enter outdated:reopen call_failed:fail
+           opened:enter outdated:reopen call_failed:fail copied_on:note_copied
 waiting    renew:reopen promote:reopen seal:end stop:end forget:keep
            placed:place limited:limit sent_back:restart failed:fail
 reading    renew:claim promote:promise seal:end stop:end forget:keep looked:look
            served:show limited:limit sent_back:restart lane_lost:lose failed:fail
 claiming   add:- renew:renew promote:promise seal:recall stop:recall forget:keep
-           opened:go_on outdated:reopen call_failed:fail
+           opened:go_on outdated:reopen call_failed:fail copied_on:note_copied
            served:keep sent_back:leave lane_lost:leave failed:leave
 claimed    seal:end stop:end forget:keep completed:complete
            placed:take_over served:show planned:plan passed:note_read settle_due:settle limited:limit
@@ -175,7 +178,7 @@ retrying   renew:reopen promote:reopen seal:end stop:end forget:keep retry_due:r
 draining   seal:keep stop:give_up forget:keep
            served:keep written:adopt_last refused:adopt_last sent_back:end lane_lost:end failed:end
 recalled   promote:keep seal:keep stop:give_up forget:keep
-           opened:end_opened outdated:end settled:end_settled call_failed:end
+           opened:end_opened outdated:end settled:end_settled call_failed:end copied_on:keep
 sealing    promote:keep seal:keep stop:give_up forget:keep sealed:close call_failed:end_failed
 resealing  promote:keep seal:keep stop:end forget:keep retry_due:end
 
@@ -205,6 +208,7 @@ _SIGNALS: Final[dict[type[SpanInput], Signal]] = {
     RetryDue: Signal.RETRY_DUE,
     SettleDue: Signal.SETTLE_DUE,
     CopyDue: Signal.COPY_DUE,
+    CopiedOn: Signal.COPIED_ON,
     DropCopy: Signal.DROP_COPY,
     Completed: Signal.COMPLETED,
 }

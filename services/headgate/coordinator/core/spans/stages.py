@@ -22,13 +22,15 @@ from headgate.records.control import (
     FeedState,
     ReplicationState,
     SpanDispatched,
+    TaskReported,
     TaskState,
     WantedState,
 )
-from headgate.records.error_codes import COPYING, PARTITIONS_GROWN, Stage, error_code_of
+from headgate.records.error_codes import COPYING, COPYING_CODES, PARTITIONS_GROWN, Stage, error_code_of
 from headgate.records.keys import SpanKey
 from headgate.records.name_lists import shown_names
 from headgate.records.refusals import is_warning
+from headgate.records.row_copies import is_snapshot
 from headgate.records.spans import paused_table
 
 FLOWING: Final = "replicating"
@@ -69,14 +71,19 @@ def standing_of(state: CoordinatorState, key: SpanKey, unapplied: Mapping[str, i
         advice = "wait: its writer is draining; if it hangs, another claims the table after a minute"
         return Standing(Stage.SCHEDULING, role.agent, detail, advice)
     if record.state is ReplicationState.COMMIT:
-        return _of_copy(role.agent) if record.copy is not None else _of_start(role, doing, record.last_error)
+        return _of_copy(role, word, record) if record.copy is not None else _of_start(role, doing, record.last_error)
     since_ms = unapplied_since(state, key) if unapplied is None else unapplied.get(key.span)
     return _of_replicating(state, key, record, role, since_ms)
 
 
-def _of_copy(agent: str) -> Standing:
+def _of_copy(role: Assignment, word: TaskReported | None, record: SpanDispatched) -> Standing:
     advice = "wait: it replicates as soon as they are copied. An error ends the copy, not the table"
-    return Standing(Stage.SINK, agent, "rows are being copied from the source", advice)
+    if is_snapshot(record.copy or ""):
+        advice = "wait: it replicates as soon as they are copied"
+    detail = "rows are being copied from the source"
+    if word is not None and word.epoch == role.epoch and word.error_code in COPYING_CODES:
+        detail += f": {word.error}"
+    return Standing(Stage.SINK, role.agent, f"{detail}{_before(record.last_error)}", advice)
 
 
 def unapplied_since(state: CoordinatorState, key: SpanKey) -> int | None:
@@ -93,7 +100,7 @@ def _of_replicating(
     word = state.word_of_primary(key, record)
     if word is not None and word.error_code == COPYING:
         detail = f"replicates, and is copied from the source: {word.error}"
-        return Standing(Stage.SINK, role.agent, detail, error_code_of(COPYING).advice, is_late=True)
+        return Standing(Stage.SINK, role.agent, detail, error_code_of(COPYING).advice)
     if word is not None and is_erring(record, word):
         code = error_code_of(word.error_code)
         detail, advice = f"{word.error_code}: {word.error}", f"{code.advice}; the agent retries by itself"
