@@ -117,7 +117,7 @@ class FeedProgressKey(Key, frozen=True, order=True):
 
 
 class RequestKey(Key, frozen=True, order=True):
-    """``request/<id>`` on changefeed, written by the client."""
+    """``request/<id>`` on changefeed, written by the client, or by the owner for a table whose rows it has copied."""
 
     topic: ClassVar[str] = "changefeed"
     prefix: ClassVar[tuple[str, ...]] = ("request",)

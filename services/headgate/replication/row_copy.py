@@ -61,6 +61,10 @@ TURN_SECONDS: Final = 30.0
 """How long ranges are copied before the table catches up with the log, which waits until then. Ranges take about a
 second, and the owner looks for another agent after START_SECONDS_MAX (coordinator/core/spans/waiting.py)."""
 
+FIRST_TURN_SECONDS: Final = 1.0
+"""The same before a span replicates at all. An agent opens up to 64 spans at once and copies a few at a time, and the
+owner takes those that are not opened in time for hung."""
+
 REACHED_SECONDS: Final = 2.0
 """How often a turn reports how far it is: each report is a record on the log."""
 
@@ -143,14 +147,15 @@ class RowCopier:
         said: Callable[[str], str | None],
         is_over: Callable[[], bool],
         reached: Callable[[CopyReached], None],
+        is_first: bool = False,
     ) -> CopyReached:
         """Copy ranges of the whole table for TURN_SECONDS, or to its end. Returns how far the request is then.
 
-        ``mark`` is how far it was. ``reached`` is called now and then with how far it is. Raises as ``copy`` does; what
-        was copied until then is marked at the sink.
+        ``mark`` is how far it was, ``is_first`` whether the span does not replicate yet. ``reached`` is called now and
+        then with how far it is. Raises as ``copy`` does; what was copied until then is marked at the sink.
         """
         with _ready(order, said, is_over, may_pass=mark.upto is not None) as (work, source):
-            turn = _Turn(work, source, mark, _limit_of(order), is_over, reached=reached)
+            turn = _Turn(work, source, mark, _limit_of(order), is_over, reached=reached, is_first=is_first)
             self._run(work, is_over, turn.serve)
         _log.info("%s: %d rows copied so far, %d deleted", order.plan.table, turn.mark.rows, turn.mark.deleted)
         return CopyReached(turn.mark, turn.rows_about)
@@ -181,8 +186,10 @@ class _Turn:
         is_over: Callable[[], bool],
         *,
         reached: Callable[[CopyReached], None],
+        is_first: bool = False,
     ) -> None:
         self.mark = mark
+        self._seconds = FIRST_TURN_SECONDS if is_first else TURN_SECONDS
         self._reached, self._reached_at = reached, float("-inf")
         self._work, self._source, self._is_over = work, source, is_over
         self._rows_per_second = rows_per_second
@@ -205,7 +212,7 @@ class _Turn:
             self._reached_at = begun
             self._reached(CopyReached(self.mark, self.rows_about))
         self._throttle(begun, self.mark.rows - rows_before)
-        return time.monotonic() - self._begun < TURN_SECONDS
+        return time.monotonic() - self._begun < self._seconds
 
     def _next(self) -> Chunk:
         table, above = self._work.table, self.mark.upto

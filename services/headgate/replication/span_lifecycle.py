@@ -34,7 +34,7 @@ from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.feed import FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import Log
-from headgate.records.control import Positions
+from headgate.records.control import Positions, TaskState
 from headgate.records.row_copies import is_whole
 from headgate.replication.altered_tables import alter_table
 from headgate.replication.change_logs import ChangeLogFollower
@@ -263,6 +263,7 @@ class SpanLifecycle:
                 said=said,
                 is_over=partial(self._is_not_copied, span),
                 reached=partial(self._copied_on, span),
+                is_first=span.served is not TaskState.REPLICATING,
             )
             copying = self._table_copies.turn(span.id, mark, copy)
         else:

@@ -28,6 +28,7 @@ def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """One range in each turn."""
     monkeypatch.setattr(row_copy, "RANGE_ROWS", 30)
     monkeypatch.setattr(row_copy, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(row_copy, "FIRST_TURN_SECONDS", 0.0)
     monkeypatch.setattr(states, "CATCH_UP_SECONDS_MIN", 0.0)
 
 
@@ -77,7 +78,7 @@ def test_a_table_is_copied_in_turns_while_it_changes(copied: Copied) -> None:
 def test_a_turn_reports_how_far_it_is_before_the_table_replicates(
     copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_copy, "TURN_SECONDS", 60.0)
+    monkeypatch.setattr(row_copy, "FIRST_TURN_SECONDS", 60.0)
     monkeypatch.setattr(row_copy, "REACHED_SECONDS", 0.0)
     copied.has(rows(ROWS))
     copied.database.execute("ANALYZE items")

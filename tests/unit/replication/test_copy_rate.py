@@ -56,6 +56,7 @@ def turn(
     range_seconds: float = 0.0,
     is_over: Callable[[], bool] = lambda: False,
     reached: Callable[[row_copy.CopyReached], None] = lambda _: None,
+    is_first: bool = False,
 ) -> tuple[row_copy._Turn, list[Chunk]]:
     """A turn whose ranges take so long to copy, and the ranges that it has copied."""
     chunks: list[Chunk] = []
@@ -85,7 +86,7 @@ def turn(
         delete=False,
         semantics={},
     )
-    return row_copy._Turn(work, cast("Any", Source()), mark, limit, is_over, reached=reached), chunks
+    return row_copy._Turn(work, cast("Any", Source()), mark, limit, is_over, reached=reached, is_first=is_first), chunks
 
 
 def serve(made: row_copy._Turn) -> bool:
@@ -142,3 +143,12 @@ def test_a_turn_reports_now_and_then_how_far_it_is(clock: Time, monkeypatch: pyt
         assert serve(made)
     assert [each.mark.rows for each in said] == [100, 300, 500], "every REACHED_SECONDS"
     assert said[0].rows_about == TABLE_ROWS
+
+
+def test_the_first_turn_is_short(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner waits until the span replicates, and other spans wait for a place."""
+    monkeypatch.setattr(row_copy, "RANGE_ROWS", 10)
+    first, _ = turn(clock, monkeypatch, None, range_seconds=0.4, is_first=True)
+    assert [serve(first) for _ in range(3)] == [True, True, False]
+    later, _ = turn(clock, monkeypatch, None, range_seconds=0.4)
+    assert [serve(later) for _ in range(3)] == [True, True, True]
