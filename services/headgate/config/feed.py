@@ -387,6 +387,8 @@ class SinkSpec(Strict):
     value in one transaction, because rows are applied one after the other."""
     types: dict[str, str] = Field(default_factory=dict)
     """Column of the sink, as ``schema.table.column`` → its type, where Headgate creates the table."""
+    rounding: Literal["refuse", "allow"] = "refuse"
+    """``allow``: the database rounds values that have more digits than a column keeps, or cuts them off."""
     not_the_source: bool = False
     """The sink only looks like the changes' own source (a copy that is published in turn): write all the same."""
 
@@ -414,6 +416,7 @@ class SinkSpec(Strict):
             "tables": self.tables in ("create", "evolve"),
             "types": bool(self.types),
             "unique_keys": self.unique_keys != "omit",
+            "rounding": self.rounding != "refuse",
         }
         for option in sorted(name for name, is_given in given.items() if is_given):
             self.check_takes(option, f"sink.{option}")

@@ -225,6 +225,7 @@ def test_tables_are_created_only_for_feeds_that_name_their_source(source: str, s
         (DATABASE, ", types: {a.b.c: ' '}", "a.b.c has no type"),
         (DATABASE, ", types: {c: text}", "does not name a column of a table"),
         (DATABASE, ", types: {a..c: text}", "is not a valid name"),
+        ("", ", rounding: up", "sink.rounding: 'up' is unknown; choose from refuse, allow"),
         ("", ", tables: evolve", "sink.tables: evolve needs the tables' definitions. Name the database"),
         (DATABASE, ", tables: alter", "sink.tables: 'alter' is unknown; choose from create, existing, evolve"),
     ],

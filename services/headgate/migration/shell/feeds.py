@@ -228,7 +228,13 @@ class ChangeFeeds:
                 "feed": feed,
                 "source": SourceSpec.model_validate({"topics": (source.name,), **_form(source), **begin}),
                 "sink": SinkSpec.model_validate(
-                    {"type": sink.kind, "connection": sink.connection, "table": sink.table, "not_the_source": True}
+                    {
+                        "type": sink.kind,
+                        "connection": sink.connection,
+                        "table": sink.table,
+                        "rounding": "allow" if sink.rounds else "refuse",
+                        "not_the_source": True,
+                    }
                 ),
                 "split": "manual",
             }

@@ -39,6 +39,10 @@ class RelationalSettings(msgspec.Struct, frozen=True):
     keyless: bool = False
     """True: a table may be without key; its rows are only added."""
     connection: str | None = None
+    rounds: bool = False
+    """True: the server may round values, or cut them off, which have more digits than their column keeps."""
+    keeps_columns: bool = False
+    """True: the sink keeps which columns its tables had when rows were written (sinks/known_columns.py)."""
 
     @property
     def target(self) -> Target:
@@ -65,7 +69,7 @@ def as_sink_errors() -> Iterator[None]:
 
 
 OPTIONS: Final = frozenset(
-    {"connection", "password_file", "foreign_keys", "keyless", "snapshot", "tables", "types", "unique_keys"}
+    {"connection", "password_file", "foreign_keys", "keyless", "rounding", "snapshot", "tables", "types", "unique_keys"}
 )
 """Of a feed's sink, taken by every dialect."""
 
@@ -78,6 +82,8 @@ def settings_of(spec: SinkSpec, password_file: Path | None) -> RelationalSetting
         foreign_keys=spec.foreign_keys == "enforce",
         keyless=spec.keyless == "append",
         connection=spec.connection,
+        rounds=spec.rounding == "allow",
+        keeps_columns=spec.tables == "evolve",
     )
 
 

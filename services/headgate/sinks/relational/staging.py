@@ -68,6 +68,10 @@ class Stage(ABC, Generic[S, C]):
         """Whether events have been seen to spell the columns in another case: batches are then respelled at once."""
         self.fires: tuple[str, ...] = ()
         """Triggers and rules that fire on our writes."""
+        self.rounds = False
+        """Whether values may lose digits that their column does not keep."""
+        self.unknown: frozenset[str] = frozenset()
+        """Columns that the sink is still to keep as known, with the next batch (sinks/known_columns.py)."""
         self._texts: dict[tuple[str, str | None, str | None, str | None], ColumnText] = {}
         self._create(f"headgate_stage_{number}")
 

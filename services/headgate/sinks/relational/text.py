@@ -43,6 +43,9 @@ _JAVA_REFERENCE: Final = re.compile(r"\[L[\w.$]+;@[0-9a-f]+")
 
 ToText = Callable[[object], str]
 
+LosesAny = Callable[[str], bool]
+"""Texts of a column, joined → whether one may have more than the column keeps."""
+
 
 def escape(text: str) -> str:
     """A field's text with what would end it escaped."""
@@ -321,7 +324,8 @@ class ColumnText:
 
     ``strings_are_text``, ``integers_are_text``: what ``to_text`` would do to them is nothing, and ``str``; but strings
     outside of ``form`` are written one by one. What ``to_text`` makes of a string must be of that form and fit into
-    ``room``. ``no_null``: why NULL is refused, where the server would put another value in its place.
+    ``room``. ``loses_any``: whether a column of texts of the form has one that ``to_text`` refuses. ``no_null``: why
+    NULL is refused, where the server would put another value in its place.
     """
 
     def __init__(
@@ -331,6 +335,7 @@ class ColumnText:
         strings_are_text: bool = False,
         integers_are_text: bool = False,
         form: Form | None = None,
+        loses_any: LosesAny | None = None,
         room: Room | None = None,
         no_null: str | None = None,
     ) -> None:
@@ -338,6 +343,7 @@ class ColumnText:
         self._strings_are_text = strings_are_text
         self._integers_are_text = integers_are_text
         self._form = form
+        self._loses_any = loses_any
         self._room = room
         self._no_null = no_null
 
@@ -404,6 +410,8 @@ class ColumnText:
         column = DIVIDER.join(strings)
         if column.count(DIVIDER) != len(values) - 1 or column.count(NULL_MARK) != (values.count(None) if nulls else 0):
             return None  # the marks occur in the data
+        if self._loses_any is not None and self._loses_any(column):
+            return None
         if self._form is not None and not self._form.takes_all(column):
             return None
         escaped = escape(column)

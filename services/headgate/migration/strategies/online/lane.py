@@ -134,11 +134,15 @@ class Marks(Protocol):
 
 
 class CopySink(NamedTuple):
-    """Where a feed into a copy writes. Feeds are stored on a topic, so the database has its connection's name."""
+    """Where a feed into a copy writes. Feeds are stored on a topic, so the database has its connection's name.
+
+    ``rounds``: values may lose digits that the copy does not keep, as the user has allowed.
+    """
 
     kind: str
     connection: str
     table: str
+    rounds: bool = False
 
 
 class Held(msgspec.Struct, frozen=True, omit_defaults=True):

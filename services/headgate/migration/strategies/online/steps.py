@@ -175,7 +175,7 @@ class OnlineWork(MarkedWork):
         start = None
         if self.plan.is_back and self.held is not None:
             start = StartOffsets(offsets=self.held.reached, topic_id=self.held.topic_id)
-        sink = CopySink(self._lane.sink_kind(), self._spec.database, table)
+        sink = CopySink(self._lane.sink_kind(), self._spec.database, table, rounds=bool(self._spec.allow_lossy))
         self._feeds.create(self._feed, self.plan.source, sink, start=start)
 
     def _prove(self) -> None:

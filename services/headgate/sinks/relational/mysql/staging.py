@@ -67,7 +67,7 @@ class MysqlStage(Stage[MysqlSession, Column]):
     def _column_text(
         self, column: Column, told: tuple[str | None, str | None, str | None], *, in_key: bool
     ) -> ColumnText:
-        return column_text(column, *told, in_key=in_key)
+        return column_text(column, *told, in_key=in_key, rounds=self.rounds)
 
     def _send(self, number: int, group: Group, used: Sequence[int]) -> None:
         if self.session.loads:

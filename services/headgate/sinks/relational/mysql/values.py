@@ -18,14 +18,23 @@ from functools import partial
 from typing import Final
 
 from headgate.databases.mysql.types import GEOMETRIES, labels_of
-from headgate.sinks.relational.keys import at_precision, at_scale, single_precision, unpadded, whole_days
+from headgate.sinks.relational.keys import unpadded
 from headgate.sinks.relational.logical import logical_json, logical_text
 from headgate.sinks.relational.mysql.catalog import Column
 from headgate.sinks.relational.mysql.forms import form_of, room_of
+from headgate.sinks.relational.rounding import (
+    at_precision,
+    at_scale,
+    loses_digits,
+    loses_time,
+    single_precision,
+    whole_days,
+)
 from headgate.sinks.relational.text import (
     MAXWELL,
     UNSIGNED_DIGITS,
     ColumnText,
+    LosesAny,
     ToText,
     base64_bytes,
     bit_digits,
@@ -329,11 +338,12 @@ def column_text(
     binary: str | None = None,
     *,
     in_key: bool = False,
+    rounds: bool = False,
 ) -> ColumnText:
     """The writer for a column, given what its values mean (None without a schema) and from which connector.
 
     ``connector`` and ``binary``: see ``changes.change.CONNECTOR`` and ``BINARY``. ``in_key``: the column is part of the
-    table's key.
+    table's key. ``rounds``: outside of keys a value may have more digits than the column keeps.
     """
     if column.kind == "json" and connector == MAXWELL:
         return ColumnText(json_value)
@@ -342,30 +352,38 @@ def column_text(
     integers_are_text = is_number and decimal_scale(meaning) is None and meaning != DURATION
     if may_be_wrapped(meaning, connector) and _holds_unsigned(column):
         to_text, integers_are_text = not_wrapped(to_text), False
-    kept = _keys_text(column, to_text, meaning) if in_key else to_text
+    form = form_of(column.kind, in_key=in_key)
+    kept: ToText = to_text
+    loses_any: LosesAny | None = None
+    if in_key or not rounds:
+        kept, loses_any = _kept_text(column, to_text, meaning, in_key=in_key)
     return ColumnText(
         kept,
-        strings_are_text=strings_are_text and kept is to_text,
-        integers_are_text=integers_are_text and (kept is to_text or column.kind in _INTEGERS),
-        form=form_of(column.kind, in_key=in_key),
+        strings_are_text=strings_are_text and (kept is to_text or loses_any is not None),
+        integers_are_text=integers_are_text,
+        form=form,
+        loses_any=loses_any,
         room=room_of(column.kind, column.declared, column.charset),
         no_null=_NO_NULL if column.replaces_null else None,
     )
 
 
-def _keys_text(column: Column, to_text: ToText, meaning: str | None) -> ToText:
-    """The same for a key, which the column must keep as it is."""
+def _kept_text(column: Column, to_text: ToText, meaning: str | None, *, in_key: bool) -> tuple[ToText, LosesAny | None]:
+    """The same without values that the column would change, and a search for texts that it would."""
     kind = column.kind
     numbers = [int(number) for number in _DIGITS.findall(column.declared)]
-    if kind in ("char", "binary"):
+    if in_key and kind in ("char", "binary"):
         pad, each = (" ", 1) if kind == "char" else ("00", 2)
-        return unpadded(to_text, pad, each * numbers[0])
-    if kind in _INTEGERS:
-        return at_scale(to_text, 0)
-    if kind == "decimal":
-        return at_scale(to_text, numbers[1] if len(numbers) > 1 else 0)
+        return unpadded(to_text, pad, each * numbers[0]), None
+    if kind in _INTEGERS or kind == "decimal":
+        scale = numbers[1] if kind == "decimal" and len(numbers) > 1 else 0
+        told = decimal_scale(meaning)
+        if told is not None and told <= scale:
+            return to_text, None
+        return at_scale(to_text, scale), loses_digits(scale, has_exponents=True)
     if kind == "date":
-        return whole_days(to_text, meaning)
+        return whole_days(to_text, meaning), loses_time
     if kind in _TIMES:
-        return at_precision(to_text, numbers[0] if numbers else 0)
-    return single_precision(to_text) if kind == "float" else to_text
+        digits = numbers[0] if numbers else 0
+        return at_precision(to_text, digits, meaning), loses_digits(digits)
+    return (single_precision(to_text), None) if kind == "float" else (to_text, None)

@@ -99,7 +99,7 @@ class PostgresStage(Stage[PostgresSession, Column]):
     def _column_text(
         self, column: Column, told: tuple[str | None, str | None, str | None], *, in_key: bool
     ) -> ColumnText:
-        return column_text(column.declared, *told, in_key=in_key, holds_times=column.holds_times)
+        return column_text(column.declared, *told, in_key=in_key, holds_times=column.holds_times, rounds=self.rounds)
 
     def _send(self, number: int, group: Group, used: Sequence[int]) -> None:
         self._rows += len(group.changes)

@@ -18,16 +18,25 @@ from typing import Final
 
 import msgspec
 
-from headgate.sinks.relational.keys import at_precision, at_scale, single_precision, unpadded, whole_days
+from headgate.sinks.relational.keys import unpadded
 from headgate.sinks.relational.logical import logical_json, logical_text
 from headgate.sinks.relational.postgresql.arrays import array_text
 from headgate.sinks.relational.postgresql.forms import CONTAINER_FORM, form_of, room_of
 from headgate.sinks.relational.postgresql.times import days_text, time_text, timestamp_text, unit_per_second
+from headgate.sinks.relational.rounding import (
+    at_precision,
+    at_scale,
+    loses_digits,
+    loses_time,
+    single_precision,
+    whole_days,
+)
 from headgate.sinks.relational.text import (
     DECIMAL,
     MAXWELL,
     UNSIGNED_DIGITS,
     ColumnText,
+    LosesAny,
     ToText,
     base64_bytes,
     bit_digits,
@@ -181,18 +190,22 @@ def _time_converter(column: _Type, meaning: str | None, connector: str | None) -
     return partial(time_text, MICROS if meaning is None and is_of_mysql(connector) else unit, zone)
 
 
-def _keys_text(column: _Type, to_text: ToText, meaning: str | None) -> ToText:
-    """The same for a key, which the column must keep as it is."""
+def _kept_text(column: _Type, to_text: ToText, meaning: str | None, *, in_key: bool) -> tuple[ToText, LosesAny | None]:
+    """The same without values that the column would change, and a search for texts that it would."""
     kind, modifier = column.kind, column.modifier
-    if kind == "character" and modifier is not None:
-        return unpadded(to_text, " ", modifier)
+    if in_key and kind == "character" and modifier is not None:
+        return unpadded(to_text, " ", modifier), None
     if kind == "numeric" and modifier is not None:
-        return at_scale(to_text, column.scale)
+        told = decimal_scale(meaning)
+        if told is not None and told <= column.scale:
+            return to_text, None
+        return at_scale(to_text, column.scale), loses_digits(column.scale, has_exponents=True)
     if kind == "date":
-        return whole_days(to_text, meaning)
-    if kind.startswith("time"):
-        return at_precision(to_text, MICROS_DIGITS if modifier is None else modifier)
-    return single_precision(to_text) if kind == "real" else to_text
+        return whole_days(to_text, meaning), loses_time
+    if kind.startswith(("time", "interval")):
+        digits = MICROS_DIGITS if modifier is None else modifier
+        return at_precision(to_text, digits, meaning), loses_digits(digits)
+    return (single_precision(to_text), None) if kind == "real" else (to_text, None)
 
 
 def column_text(
@@ -203,24 +216,33 @@ def column_text(
     *,
     in_key: bool = False,
     holds_times: bool = False,
+    rounds: bool = False,
 ) -> ColumnText:
     """The writer for a column of type ``declared``, given its values' meaning (None without a schema) and connector.
 
     ``connector`` and ``binary``: see ``changes.change.CONNECTOR`` and ``BINARY``. ``in_key``: the column is part of the
-    table's key. ``holds_times``: a part of the type is a date or a time, which its name may not show.
+    table's key. ``holds_times``: a part of the type is a date or a time, which its name may not show. ``rounds``:
+    outside of keys a value may have more digits than the column keeps.
     """
     column = _Type.parse(declared)
     if column.array:
         inner = None
         if meaning is not None and meaning.startswith(_ARRAY_MEANING):
             inner = meaning[len(_ARRAY_MEANING) : -1]
-        element = _scalar_text(column, inner, connector, binary, in_key=in_key, holds_times=holds_times)
+        element = _scalar_text(column, inner, connector, binary, in_key=in_key, holds_times=holds_times, rounds=rounds)
         return ColumnText(partial(array_text, element), strings_are_text=not element.checks_strings)
-    return _scalar_text(column, meaning, connector, binary, in_key=in_key, holds_times=holds_times)
+    return _scalar_text(column, meaning, connector, binary, in_key=in_key, holds_times=holds_times, rounds=rounds)
 
 
 def _scalar_text(
-    column: _Type, meaning: str | None, connector: str | None, binary: str | None, *, in_key: bool, holds_times: bool
+    column: _Type,
+    meaning: str | None,
+    connector: str | None,
+    binary: str | None,
+    *,
+    in_key: bool,
+    holds_times: bool,
+    rounds: bool,
 ) -> ColumnText:
     to_text, strings_are_text = _converter(column, meaning, connector, binary)
     integers_are_text = column.kind in _INTEGERS | _FLOATS | {"numeric"} and not (
@@ -228,14 +250,19 @@ def _scalar_text(
     )
     if may_be_wrapped(meaning, connector) and column.kind == "numeric" and column.holds_unsigned and not column.array:
         to_text, integers_are_text = not_wrapped(to_text), False
-    kept = _keys_text(column, to_text, meaning) if in_key else to_text
-    form = form_of(column.kind, in_key=in_key)
-    if form is None and holds_times:
+    form = None if column.kind in _BITS else form_of(column.kind, in_key=in_key)
+    if form is None and holds_times and column.kind not in _BITS:
         form = CONTAINER_FORM
+    kept: ToText = to_text
+    loses_any: LosesAny | None = None
+    if in_key or not rounds:
+        kept, loses_any = _kept_text(column, to_text, meaning, in_key=in_key)
+    keeps_integers = kept is to_text or (column.kind == "numeric" and column.scale >= 0)
     return ColumnText(
         kept,
-        strings_are_text=strings_are_text and kept is to_text,
-        integers_are_text=integers_are_text and kept is to_text,
-        form=None if column.kind in _BITS else form,
+        strings_are_text=strings_are_text and (kept is to_text or loses_any is not None),
+        integers_are_text=integers_are_text and keeps_integers,
+        form=form,
+        loses_any=loses_any,
         room=room_of(column.kind, column.modifier),
     )
