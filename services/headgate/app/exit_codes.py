@@ -118,6 +118,7 @@ MEANINGS: Final[dict[ExitCode, Meaning]] = {
             "value_refused",
             "constraint_violated",
             "copy_failed",
+            "resync_needed",
             "rows_refused",
         ),
     ),

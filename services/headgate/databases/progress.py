@@ -2,7 +2,8 @@
 
 ``progress`` has one row per (cluster, feed, table, topic, partition): the epoch of the last claim, whether it is
 closed, and the next offset to apply. ``removed`` has feeds that must not come back, and ``source_tables`` the source
-table that a topic's events are of. ``row_copies``, made when it is first needed, has how far a whole table is copied.
+table that a topic's events are of. Made when they are first needed are ``row_copies``, which has how far a whole table
+is copied, and ``known_columns``, which has what is known of a table's columns where Headgate alters tables.
 What a row allows and refuses is decided in sinks/fence.py. Here, and in each database's ``progress``, are the
 statements: nothing else in Headgate names these tables in SQL.
 """
@@ -143,6 +144,14 @@ class ProgressTables(ABC):
         """Keep the mark of a request, instead of that of any other one for this table."""
 
     @abstractmethod
+    def create_known_columns(self) -> None:
+        """Create the table of known columns, if it is not there."""
+
+    @abstractmethod
+    def lock_known_columns(self, rows: ClaimedRows, empty: str) -> None:
+        """Lock the row of known columns until the transaction's end; ``empty`` if this incarnation has none."""
+
+    @abstractmethod
     def store_source_table(self, rows: ClaimedRows, text: str) -> str:
         """Keep ``text``, unless this incarnation has one; what is there now."""
 
@@ -157,6 +166,24 @@ class ProgressTables(ABC):
             values_of(rows) | {"request": request},
         )
         return str(found[0][0]) if found else None
+
+    def known_columns(self, rows: ClaimedRows, *, is_locked: bool = False) -> str | None:
+        """What is kept of the table's columns in the claim's incarnation. ``is_locked``: by this session."""
+        if not is_locked and not self.has("known_columns"):
+            return None
+        found = self.session.execute(
+            f"SELECT known FROM headgate.known_columns WHERE {MINE} AND incarnation = %(incarnation)s"
+            f"{' FOR UPDATE' if is_locked else ''}",  # not as an older snapshot of the transaction has it
+            values_of(rows),
+        )
+        return str(found[0][0]) if found else None
+
+    def store_known_columns(self, rows: ClaimedRows, known: str) -> None:
+        """Replace what is kept of the table's columns, under the lock."""
+        self.session.execute(
+            f"UPDATE headgate.known_columns SET known = %(known)s WHERE {MINE} AND incarnation = %(incarnation)s",
+            values_of(rows) | {"known": known},
+        )
 
     def read(self, rows: ClaimedRows, partitions: Sequence[int] | None = None) -> dict[int, ProgressRow]:
         """The rows of ``partitions``, of the claim's own by default."""
@@ -244,8 +271,9 @@ class ProgressTables(ABC):
         mine = values_of_feed(feed)
         self.session.execute(f"DELETE FROM headgate.progress WHERE {FEED}", mine)
         self.session.execute(f"DELETE FROM headgate.source_tables WHERE {FEED}", mine)
-        if self.has("row_copies"):
-            self.session.execute(f"DELETE FROM headgate.row_copies WHERE {FEED}", mine)
+        for made_late in ("row_copies", "known_columns"):
+            if self.has(made_late):
+                self.session.execute(f"DELETE FROM headgate.{made_late} WHERE {FEED}", mine)
         self.session.execute(self.REMEMBER_REMOVED, mine)
 
 

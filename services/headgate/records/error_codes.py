@@ -326,6 +326,15 @@ _ROWS: Final = (
         "Headgate adds the column if it can",
     ),
     ErrorCode(
+        "resync_needed",
+        Stage.SINK,
+        True,
+        "with `sink.tables: evolve`: rows of the sink lack values that no change will bring, because a column was "
+        "dropped at the sink, or dropped and added again at the source",
+        "`headgate table resync FEED TABLE` adds the column if it is missing, and copies all rows. The table "
+        "still replicates",
+    ),
+    ErrorCode(
         "sink_unavailable",
         Stage.SINK,
         True,

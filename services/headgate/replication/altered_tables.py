@@ -1,48 +1,163 @@
-"""Alters a table that refused a change of a span's last batch, under its claim, before the span is read again."""
+"""Alters a table that refused a change of a span's last batch, under its claim, before the span is read again.
+
+Before that it finds out whether the source has dropped a column and added it again: no change shows that, and the sink
+keeps the former values. Only a copy of the whole table makes them right (docs/adr/0115).
+"""
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
+
+from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.failures import worst
 from headgate.agent.core.span.states import Span
 from headgate.config.crash_points import CrashPoint, reach
+from headgate.config.feed import FeedSpec
 from headgate.eventlog.connection import KafkaConnection
+from headgate.records.control import Positions
+from headgate.records.row_copies import is_whole
 from headgate.replication.feed_parts import FeedParts
 from headgate.replication.span_table import FAILURES_BORNE
-from headgate.sinks.contract import ValueRefusedError
+from headgate.sinks.contract import Claim, Sink, ValueRefusedError
+from headgate.sinks.known_columns import ColumnKeepingSink, ColumnNumbers, KnownColumns
+from headgate.sources.offsets import SourceError, check_retention
 from headgate.sources.said import tables_said
-from headgate.tables.evolution import StillRefusedError, add_columns, fit_columns
+from headgate.tables.evolution import (
+    StillRefusedError,
+    add_columns,
+    check_replaced,
+    fit_columns,
+    restore_columns,
+    source_numbers,
+)
+from headgate.tables.missing import Said
 
-__all__ = ["alter_table"]
+__all__ = ["AlteredTables"]
 
 TRIES_UNALTERED: Final = 1
 """A value that was refused is tried once more though there is nothing to alter: another agent may have just done it."""
 
+SOURCE_PAUSE_SECONDS: Final = 60.0
+"""A source that does not answer keeps a claim's thread for its time-out: not one of each table."""
+
 _log = logging.getLogger(__name__)
 
 
-def alter_table(source: KafkaConnection, parts: FeedParts, span: Span) -> None:
-    """Make the table take what the span's last batch was refused for, if the feed evolves its tables.
+class _Copied(msgspec.Struct, frozen=True):
+    """A whole table that is being copied for ``request``.
 
-    Where changes may be set aside, those that no alteration makes possible are, once the span has failed often enough.
-    Raises SinkError, SourceError.
+    ``numbers``: of the source's columns when the copy began. ``until``: where the log must have been applied before,
+    because changes below may have values of a column that was dropped since.
     """
-    spec, plan = parts.spec, span.task.plan
-    is_refused = span.error is not None and span.error[0] == ValueRefusedError.code
-    if not spec.evolves_tables or not (span.lacking or is_refused):
-        return
-    may_set_aside = spec.on_bad_change == "quarantine" or spec.skip
-    if may_set_aside and worst(span.failures) >= FAILURES_BORNE:
-        return
-    said = tables_said(source, spec, [plan])
-    if span.lacking:
-        _tell(span, add_columns(spec, plan, span.lacking, said))
-        return
-    fitted = fit_columns(spec, plan, said)
-    _tell(span, fitted.statements)
-    if not fitted.statements and span.error is not None and worst(span.failures) > TRIES_UNALTERED:
-        raise StillRefusedError(". ".join((span.error[1], *fitted.refusals)))
+
+    request: str
+    numbers: ColumnNumbers | None
+    until: Positions
+
+
+class AlteredTables:
+    """Alters tables of one agent, and remembers what it must know about those that are being copied."""
+
+    def __init__(self, source: KafkaConnection, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source, self._clock = source, clock
+        self._copied: dict[SpanId, _Copied] = {}
+        self._asked_again: dict[str, float] = {}
+        """When a source that did not answer is asked again (monotonic seconds)."""
+
+    def alter(self, parts: FeedParts, span: Span, claim: Claim, positions: Positions) -> None:
+        """Make the table take what the span's last batch was refused for, if the feed evolves its tables.
+
+        Where changes may be set aside, those that no alteration makes possible are, once the span has failed often
+        enough. Raises SinkError, SourceError.
+        """
+        spec, plan = parts.spec, span.task.plan
+        if not spec.evolves_tables:
+            return
+        said = tables_said(self._source, spec, [plan])
+        kept = _kept(parts.sink, claim)
+        numbers = self._numbers(spec, span, said)
+        replaced = [] if numbers is None else kept.replaced(numbers)
+        if span.task.copy is not None and is_whole(span.task.copy.rows):
+            self._begin_copy(span, claim, positions, numbers, is_renewed=bool(replaced))
+            _tell(span, restore_columns(spec, plan, said, kept))
+            self._add_or_fit(parts, span, said, kept)
+            return  # the numbers are kept once all rows are copied
+        check_replaced(spec, plan, replaced)
+        self._add_or_fit(parts, span, said, kept)
+        _keep(parts.sink, claim, positions, kept, numbers)
+
+    def _add_or_fit(self, parts: FeedParts, span: Span, said: Said, kept: KnownColumns) -> None:
+        spec, plan = parts.spec, span.task.plan
+        is_refused = span.error is not None and span.error[0] == ValueRefusedError.code
+        if not (span.lacking or is_refused):
+            return
+        may_set_aside = spec.on_bad_change == "quarantine" or spec.skip
+        if may_set_aside and worst(span.failures) >= FAILURES_BORNE:
+            return
+        if span.lacking:
+            _tell(span, add_columns(spec, plan, span.lacking, said, kept))
+            return
+        fitted = fit_columns(spec, plan, said)
+        _tell(span, fitted.statements)
+        if not fitted.statements and span.error is not None and worst(span.failures) > TRIES_UNALTERED:
+            raise StillRefusedError(". ".join((span.error[1], *fitted.refusals)))
+
+    def _numbers(self, spec: FeedSpec, span: Span, said: Said) -> ColumnNumbers | None:
+        """What identifies the source's columns; None where nothing does, or if the source cannot be asked.
+
+        A table does not wait for that: its changes come from the log, and the next claim asks again.
+        """
+        database = _spelled(spec)
+        if self._clock() < self._asked_again.get(database, 0.0):
+            return None
+        try:
+            return source_numbers(spec, span.task.plan, said)
+        except SourceError as error:
+            self._asked_again[database] = self._clock() + SOURCE_PAUSE_SECONDS
+            _log.warning("span %s: columns that were dropped and added again are not noticed: %s", span.id, error)
+            return None
+
+    def _begin_copy(
+        self, span: Span, claim: Claim, positions: Positions, numbers: ColumnNumbers | None, *, is_renewed: bool
+    ) -> None:
+        request = "" if span.task.copy is None else span.task.copy.request
+        known = self._copied.get(span.id)
+        if known is None or known.request != request:
+            until = check_retention(self._source, claim.topic, positions) if is_renewed else {}
+            self._copied[span.id] = _Copied(request, numbers, until)
+
+    def why_not_copied(self, span: Span, positions: Positions) -> str | None:
+        """What the copy of the whole table waits for, in words; None if it can begin."""
+        known = self._copied.get(span.id)
+        if known is None or all(positions.get(partition, end) >= end for partition, end in known.until.items()):
+            return None
+        return "before any row is copied, the log is applied to where it ended when the copy was requested"
+
+    def copied(self, parts: FeedParts, span: Span, claim: Claim, positions: Positions) -> None:
+        """All rows of the table are copied: its columns are those that the source had when that began.
+
+        Raises SinkError.
+        """
+        known = self._copied.pop(span.id, None)
+        if known is not None:
+            _keep(parts.sink, claim, positions, _kept(parts.sink, claim), known.numbers)
+
+
+def _spelled(spec: FeedSpec) -> str:
+    database = spec.source.database
+    return "" if database is None else database.dsn or database.connection or ""
+
+
+def _kept(sink: Sink, claim: Claim) -> KnownColumns:
+    return sink.known_columns(claim) if isinstance(sink, ColumnKeepingSink) else KnownColumns()
+
+
+def _keep(sink: Sink, claim: Claim, positions: Positions, kept: KnownColumns, numbers: ColumnNumbers | None) -> None:
+    if numbers is not None and isinstance(sink, ColumnKeepingSink) and kept.with_numbers(numbers) != kept:
+        sink.store_column_numbers(claim, positions, numbers)
 
 
 def _tell(span: Span, done: Sequence[str]) -> None:

@@ -36,7 +36,7 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import Log
 from headgate.records.control import Positions, TaskState
 from headgate.records.row_copies import is_whole
-from headgate.replication.altered_tables import alter_table
+from headgate.replication.altered_tables import AlteredTables
 from headgate.replication.change_logs import ChangeLogFollower
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts, feed_of, server_of_feed
 from headgate.replication.kept_parts import KeptParts
@@ -97,6 +97,7 @@ class SpanLifecycle:
         self._copier = copier
         self._table_copies = TableCopies()
         self._copied: dict[SpanId, str] = {}
+        self._altered = AlteredTables(source)
         """The latest request whose rows are copied, by span, should it be opened again."""
         self._table = table
         self._source = source
@@ -207,7 +208,7 @@ class SpanLifecycle:
             check_table(self._source, parts, span.task.plan, claim)
             positions = _claimed(parts.sink, claim) if span.primary else parts.sink.positions(claim)
             if span.primary:
-                alter_table(self._source, parts, span)
+                self._altered.alter(parts, span, claim, positions)
         copying = None
         if span.primary and span.task.copy is not None:
             copying = self._copy_rows(span, span.task.copy, claim, positions)
@@ -255,6 +256,9 @@ class SpanLifecycle:
         )
         copying = None
         if is_whole(order.rows):
+            waits = self._altered.why_not_copied(span, positions)
+            if waits is not None:
+                return waits
             with self._asked(span) as parts:
                 mark = mark_at(parts.sink, claim, order.request)
             copy = partial(
@@ -270,6 +274,8 @@ class SpanLifecycle:
             self._copier.copy(work, said, partial(self._is_ending, span))
         if copying is None:
             self._copied[span.id] = order.request
+            with self._asked(span) as parts:
+                self._altered.copied(parts, span, claim, positions)
         return copying
 
     def _copied_on(self, span: Span, reached: CopyReached) -> None:

@@ -20,6 +20,7 @@ from headgate.databases.postgresql.types import PostgresType
 from headgate.databases.postgresql.types import parse_type as parse_postgresql
 from headgate.records.identifiers import table_spelling
 from headgate.records.name_lists import shown_names
+from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
 from headgate.tables.event_types import is_misfit
 from headgate.tables.first_values import FirstValue, first_value
 from headgate.tables.mapped import Mapped, Unmapped
@@ -38,7 +39,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
     ``missing``: the source's column → the value with which PostgreSQL records that it was added. ``is_empty``: the
     sink's table has no row, and no row that is older than the columns can still come. ``types``: column → the user's
-    type. ``shown``: the statement that MySQL and MariaDB print for the sink's table.
+    type. ``shown``: the statement that MySQL and MariaDB print for the sink's table. ``kept``: what the sink keeps of
+    its columns, ``numbers``: those of the source's columns now. ``is_refilled``: all rows are copied next.
     """
 
     sink: Sink
@@ -46,12 +48,16 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     is_empty: bool = False
     types: Mapping[str, str] = {}
     shown: str = ""
+    kept: KnownColumns = KnownColumns()
+    numbers: ColumnNumbers | None = None
+    is_refilled: bool = False
 
 
 class Alteration(msgspec.Struct, frozen=True, kw_only=True):
     """Statements, without semicolons, for one table of a sink; none if ``refusals`` has reasons.
 
-    ``needs``: enums that must exist before. ``columns``: those that they add or alter.
+    ``needs``: enums that must exist before. ``columns``: those that they add or alter. ``lost``: columns that were
+    dropped at the sink with their values, as sentences.
     """
 
     name: str
@@ -60,6 +66,7 @@ class Alteration(msgspec.Struct, frozen=True, kw_only=True):
     needs: tuple[EnumType, ...] = ()
     columns: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 class _Added(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,19 +90,26 @@ def plan_alteration(source: Definition, sink: Definition, lacking: Mapping[str, 
     added: list[_Added] = []
     refusals: list[str] = []
     planner = _Planner(source, sink, known)
+    lost = tuple(_lost(sink, column) for column in wanted if planner.is_lost(column))
+    if lost:
+        return Alteration(name=name, schema=sink.schema, lost=lost)
+    renamed = {column: former for column in wanted if (former := planner.former(column)) is not None}
     for column in wanted:
+        if column in renamed:
+            continue
         try:
             added.append(planner.added(column, lacking[column]))
         except _NotAddedError as error:
             refusals.append(f"column {column} of table {name} was not added: {error}")
-    if refusals or not added:
+    if refusals:
         return Alteration(name=name, schema=sink.schema, refusals=tuple(refusals))
+    renames = [_rename(sink, former, column) for column, former in renamed.items()]
     return Alteration(
         name=name,
         schema=sink.schema,
-        statements=tuple(_statements(sink, added)),
+        statements=(*renames, *(_statements(sink, added) if added else ())),
         needs=tuple(dict.fromkeys(column.mapped.needs for column in added if column.mapped.needs is not None)),
-        columns=tuple(column.name for column in added),
+        columns=(*renamed, *(column.name for column in added)),
     )
 
 
@@ -125,6 +139,21 @@ class _Planner:
         self._product = known.sink.product
         self._outcomes = outcomes_of(source, self._product, known.types)
         self._at_source, self._at_sink = ColumnNames(source), ColumnNames(sink)
+
+    def is_lost(self, name: str) -> bool:
+        """Whether the sink's table had the column when rows were written, so that it was dropped there."""
+        if self._known.is_empty or self._known.is_refilled or name not in self._at_source:
+            return False
+        return name in self._known.kept.applied or (
+            self._product is not Product.POSTGRESQL
+            and name.casefold() in {column.casefold() for column in self._known.kept.applied}
+        )
+
+    def former(self, name: str) -> str | None:
+        """The sink's column that has the name at the source by now, as the source's catalogue proves."""
+        former = self._known.kept.former_name(name, self._known.numbers)
+        column = None if former is None else self._at_sink.get(former)
+        return None if column is None or column.name in self._at_source else column.name
 
     def added(self, name: str, meaning: str) -> _Added:
         """The sink's new column. Raises _NotAddedError."""
@@ -197,8 +226,7 @@ class _Planner:
         is_last = column.number > max(numbers, default=0)
         former = [each.name for each in gone if not is_last or _kind_of(each) in (None, _name_of(mapped))]
         if former:
-            renames = [f"{alter_of(self._sink)} RENAME COLUMN {quoted_at(self._sink, name)} TO "
-                       f"{quoted_at(self._sink, column.name)}" for name in former]  # fmt: skip
+            renames = [_rename(self._sink, name, column.name) for name in former]
             raise _NotAddedError(
                 f"it may be the new name of {shown_names(former)}, which the source's table does not have. If it was "
                 f"renamed, run {shown_names(renames)}. If it is new, run "
@@ -211,7 +239,7 @@ class _Planner:
         value = first_value(column, mapped, self._source.product, self._product, missing)
         if isinstance(value, FirstValue):
             return value.sql
-        if self._known.is_empty:
+        if self._known.is_empty or self._known.is_refilled:
             return None
         raise _NotAddedError(
             f"it is not known what rows that do not change again have in it: {value.reason}. Run "
@@ -246,6 +274,17 @@ def alter_of(sink: Definition) -> str:
     """How a statement that alters the sink's table begins."""
     quoted = postgresql.quoted if sink.product is Product.POSTGRESQL else mysql.quoted
     return f"ALTER TABLE {quoted(sink.schema, sink.table)}"
+
+
+def _rename(sink: Definition, former: str, column: str) -> str:
+    return f"{alter_of(sink)} RENAME COLUMN {quoted_at(sink, former)} TO {quoted_at(sink, column)}"
+
+
+def _lost(sink: Definition, column: str) -> str:
+    return (
+        f"column {column} of table {table_spelling(sink.schema, sink.table)} was dropped at the sink, after rows had "
+        "been written with it"
+    )
 
 
 def _statement(sink: Definition, column: str, type_: str) -> str:

@@ -17,6 +17,7 @@ from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.databases.postgresql.sql import quoted
 from headgate.records.identifiers import split_table
+from headgate.sinks.known_columns import ColumnNumbers
 from headgate.tables.mysql_rights import missing_alter, missing_rights
 from headgate.tables.plan import Sink
 from headgate.tables.statement import CreateTable, Definition
@@ -49,6 +50,8 @@ _MISSING_VALUES: Final = """
 SELECT attname, (attmissingval::text::text[])[1] FROM pg_attribute
 WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND atthasmissing
 """
+
+_NUMBERS: Final = "SELECT attname, attnum FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped"
 
 
 class Catalogue(Protocol):
@@ -87,6 +90,10 @@ class Catalogue(Protocol):
 
     def missing_values(self, name: str) -> dict[str, str]:
         """Column → what rows that are older than it have in it, as text, for columns whose value the catalogue has."""
+        ...
+
+    def column_numbers(self, name: str) -> ColumnNumbers | None:
+        """What identifies the table and its columns whatever they are called; None where nothing does."""
         ...
 
     def has_rows(self, name: str) -> bool:
@@ -152,6 +159,14 @@ class PostgresCatalogue:
         rows = [] if found is None else self._session.execute(_MISSING_VALUES, (found[0],))
         return {str(column): str(value) for column, value in rows if value is not None}
 
+    def column_numbers(self, name: str) -> ColumnNumbers | None:
+        """See Catalogue."""
+        found = find_table(self._session.execute, self._session.path, name)
+        if found is None:
+            return None
+        rows = self._session.execute(_NUMBERS, (found[0],))
+        return ColumnNumbers(str(found[0]), {str(column): int(number) for column, number in rows})
+
     def has_rows(self, name: str) -> bool:
         """See Catalogue."""
         place = self.place(name)
@@ -213,6 +228,11 @@ class MysqlCatalogue:
         """See Catalogue. Neither MySQL nor MariaDB records it."""
         del name
         return {}
+
+    def column_numbers(self, name: str) -> ColumnNumbers | None:
+        """See Catalogue. Both only have a column's place among the others, which changes."""
+        del name
+        return None
 
     def has_rows(self, name: str) -> bool:
         """See Catalogue."""

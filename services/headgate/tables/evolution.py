@@ -5,9 +5,11 @@ or was not, and PostgreSQL executes all of them in one transaction. Of two agent
 and the other finds it altered. An agent that is killed afterwards leaves a table that takes the same changes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
+
+import msgspec
 
 from headgate.config.feed import FeedSpec
 from headgate.databases.address import Target
@@ -23,6 +25,7 @@ from headgate.records.identifiers import parse_identifier
 from headgate.records.name_lists import shown_names
 from headgate.records.spans import parse_span
 from headgate.sinks.contract import SinkError, SinkUnavailableError, ValueRefusedError
+from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
 from headgate.sinks.registry import target_of
 from headgate.sinks.relational.mysql.faults import sink_error as mysql_sink_error
 from headgate.sinks.relational.postgresql.faults import sink_error as postgresql_sink_error
@@ -31,7 +34,7 @@ from headgate.sinks.relational.session import as_sink_errors
 from headgate.sources.database import as_source_errors, source_target
 from headgate.sources.table_names import source_table
 from headgate.sources.table_options import spec_of
-from headgate.tables.alteration import Alteration, Known, plan_alteration
+from headgate.tables.alteration import Alteration, ColumnNames, Known, plan_alteration
 from headgate.tables.catalogues import open_catalogue
 from headgate.tables.executing import TRIES, TakenError, execute_at_mysql, execute_at_postgresql
 from headgate.tables.fitting import plan_fitting
@@ -41,9 +44,14 @@ from headgate.tables.plan import Sink, needed_first
 from headgate.tables.shaped import shaped_definition, with_target_names
 from headgate.tables.statement import Definition
 
-__all__ = ["NotAlteredError", "StillRefusedError", "add_columns", "fit_columns"]
+__all__ = [
+    "NotAlteredError", "ResyncNeededError", "StillRefusedError", "add_columns", "check_replaced", "fit_columns",
+    "restore_columns", "source_numbers",
+]  # fmt: skip
 
 _DUPLICATE_COLUMN: Final = 1060
+_UNKNOWN_COLUMN: Final = 1054
+"""Another agent has renamed it."""
 
 
 class NotAlteredError(SinkError):
@@ -59,10 +67,20 @@ class StillRefusedError(SinkError):
     code = ValueRefusedError.code
 
 
-def add_columns(spec: FeedSpec, plan: SpanPlan, lacking: Mapping[str, str], said: Said) -> tuple[str, ...]:
-    """Add columns that a change has and the feed's table lacks; those that were added. Idempotent.
+class ResyncNeededError(SinkError):
+    """Rows of the sink lack values that no change will bring. The table continues once all rows were copied."""
 
-    ``lacking``: column → how the change's event describes its values. Raises SinkError, SourceError.
+    code = "resync_needed"
+    retryable = True
+
+
+def add_columns(
+    spec: FeedSpec, plan: SpanPlan, lacking: Mapping[str, str], said: Said, kept: KnownColumns | None = None
+) -> tuple[str, ...]:
+    """Add columns that a change has and the feed's table lacks, or give them their new names. Idempotent.
+
+    ``lacking``: column → how the change's event describes its values. ``kept``: what the sink keeps of the table's
+    columns. Returns the columns. Raises SinkError, SourceError.
     """
     masks = spec_of(spec, plan).columns
     masked = [name for name in lacking if masks.source(name) in masks.mask]
@@ -71,14 +89,68 @@ def add_columns(spec: FeedSpec, plan: SpanPlan, lacking: Mapping[str, str], said
             f"column {shown_names(masked)} of table {plan.table} was not added: it is masked, so the source's "
             "catalogue does not have what older rows have in it. Add it at the sink yourself"
         )
+    kept = kept or KnownColumns()
     for _ in range(TRIES):
         with _both(spec, plan, said, ", ".join(lacking)) as (source, sink, known):
-            alteration = plan_alteration(source, sink, lacking, known)
+            alteration = plan_alteration(source, sink, lacking, msgspec.structs.replace(known, kept=kept))
+        if alteration.lost:
+            raise ResyncNeededError(
+                f"{'; '.join(alteration.lost)}. {_resync_of(spec, plan)} adds it again and copies all rows. If the "
+                "sink is not to have it, leave it out (columns.exclude)"
+            )
         if alteration.refusals:
             raise NotAlteredError("; ".join(alteration.refusals))
         if _is_executed(spec, alteration, known.sink):
             return alteration.columns
     raise SinkUnavailableError(f"table {plan.table} was not altered: others alter it at the same time")
+
+
+def restore_columns(spec: FeedSpec, plan: SpanPlan, said: Said, kept: KnownColumns) -> tuple[str, ...]:
+    """Add columns again that were dropped at the sink and that the source has: all rows are copied next. Idempotent.
+
+    Returns the columns. Raises SinkError, SourceError.
+    """
+    masks = spec_of(spec, plan).columns
+    for _ in range(TRIES):
+        with _both(spec, plan, said, "its columns") as (source, sink, known):
+            there = ColumnNames(source)
+            lacking = {name: "" for name in kept.applied if name in there and masks.source(name) not in masks.mask}
+            alteration = plan_alteration(source, sink, lacking, msgspec.structs.replace(known, is_refilled=True))
+        if alteration.refusals:
+            raise NotAlteredError("; ".join(alteration.refusals))
+        if _is_executed(spec, alteration, known.sink):
+            return alteration.columns
+    raise SinkUnavailableError(f"table {plan.table} was not altered: others alter it at the same time")
+
+
+def source_numbers(spec: FeedSpec, plan: SpanPlan, said: Said) -> ColumnNumbers | None:
+    """What identifies the table's columns at the source now, under the sink's names; None where nothing does.
+
+    Raises SourceError.
+    """
+    database = spec.source.database
+    target = None if database is None else source_target(database)
+    if target is None or kind_of(target.dsn, target.options).name != "postgresql":
+        return None
+    with as_source_errors(), open_catalogue(target) as source:
+        name = source_table(spec, plan.table, plan.topic, has=source.has, said=said)
+        found = None if name is None else source.column_numbers(name)
+    shape = spec_of(spec, plan).columns
+    return None if found is None else ColumnNumbers(found.table, with_target_names(found.columns, shape))
+
+
+def check_replaced(spec: FeedSpec, plan: SpanPlan, replaced: Sequence[str]) -> None:
+    """Raise ResyncNeededError for columns that the source has dropped and added again."""
+    if replaced:
+        raise ResyncNeededError(
+            f"column {shown_names(replaced)} of table {plan.table} was dropped and added again at the source, so rows "
+            "of the sink that did not change since have values that the source does not have. "
+            f"{_resync_of(spec, plan)} applies what the log has by now, and then copies all rows"
+        )
+
+
+def _resync_of(spec: FeedSpec, plan: SpanPlan) -> str:
+    return f"`headgate table resync {spec.feed} {plan.table}`"
 
 
 def fit_columns(spec: FeedSpec, plan: SpanPlan, said: Said) -> Alteration:
@@ -111,10 +183,13 @@ def _both(spec: FeedSpec, plan: SpanPlan, said: Said, columns: str) -> Iterator[
                 )
             shape = spec_of(spec, plan).columns
             missing = with_target_names(source.missing_values(name), shape)
+            found = source.column_numbers(name)
+            numbers = None if found is None else ColumnNumbers(found.table, with_target_names(found.columns, shape))
         known = Known(
             sink=at_sink.sink(),
             missing=missing,
             is_empty=_is_whole(plan) and not at_sink.has_rows(plan.table),
+            numbers=numbers,
             types=chosen_types(spec, [plan], at_sink).get((target.schema, target.table), {}),
             shown=at_sink.shown(plan.table),
         )
@@ -144,9 +219,11 @@ def _doing(alteration: Alteration) -> str:
 
 
 def _postgresql(target: Target, alteration: Alteration, sink: Sink) -> None:
-    def refused(error: PostgresError) -> SinkError:
+    def refused(error: PostgresError) -> Exception:
         if postgresql_fault(error) is Fault.PERMISSION and (owned := _owned(target, alteration)):
             return _without_right(alteration, owned)
+        if postgresql_fault(error) is Fault.ALTERED:  # another agent has renamed the column
+            return TakenError()
         return postgresql_sink_error(error, _doing(alteration))
 
     execute_at_postgresql(target, [*needed_first([alteration], sink), *alteration.statements], sink, refused)
@@ -159,7 +236,7 @@ def _owned(target: Target, alteration: Alteration) -> list[str]:
 
 def _mysql(target: Target, alteration: Alteration, sink: Sink) -> None:
     def refused(session: MysqlSession, error: MysqlError) -> Exception:
-        if errno(error) == _DUPLICATE_COLUMN:
+        if errno(error) in (_DUPLICATE_COLUMN, _UNKNOWN_COLUMN):
             return TakenError()
         if mysql_fault(error) is Fault.PERMISSION:
             place = parse_identifier(alteration.name)

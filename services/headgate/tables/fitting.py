@@ -82,9 +82,9 @@ def _differences(source: Definition, sink: Definition, known: Known) -> Iterator
 def _is_other(column: SourceColumn, wanted: PostgresType | MysqlType) -> bool:
     """Whether the column's type neither holds all values of ``wanted``, nor is widened to it."""
     found = _parsed(column)
-    return (
-        found is not None and found.name != wanted.name and not is_wider(wanted, found) and not is_wider(found, wanted)
-    )
+    if found is None or (found.name, found.numbers) == (wanted.name, wanted.numbers):
+        return False
+    return not is_wider(wanted, found) and not is_wider(found, wanted)
 
 
 def _parsed(column: SourceColumn) -> PostgresType | MysqlType | None:

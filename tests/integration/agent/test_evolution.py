@@ -7,8 +7,10 @@ import psycopg
 import pytest
 
 from fixtures.spare_databases import SpareDatabases
-from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.agent.core.executor import CopyOrder, SpanId, SpanTask
 from headgate.records.control import Epoch, SpanPlan, TaskState
+from headgate.records.error_codes import COPYING_CODES
+from headgate.records.row_copies import RowCopy, shown_row_copy
 from headgate.records.spans import divide
 from headgate.replication.executor import SparkExecutor
 from support.kafka_cluster import ANSWER_SECONDS
@@ -135,6 +137,118 @@ def test_a_type_that_the_source_has_widened_is_widened_and_a_bad_value_stays_ref
     bed.put(plan, {4: {"name": "bad", "qty": "many"}})
     failed = eventually(lambda: _failed(executor, SpanId(bed.feed, plan.span)), "no alteration helps")
     assert failed == "value_refused"
+
+
+def _copied(executor: SparkExecutor, source: Source, plan: SpanPlan, n: int) -> SpanTask:
+    """As after `headgate table resync`: the span is sealed, and dispatched again with an order to copy the table."""
+    span = SpanId(source.bed.feed, plan.span)
+    executor.remove_table(span, seal=True)
+    reached(executor, span, TaskState.STOPPED)
+    order = CopyOrder(f"whole{n}", shown_row_copy(RowCopy(keys=None, delete=True)))
+    executor.add_table(task := msgspec.structs.replace(source.task(plan, n), copy=order), prepare=False)
+
+    def is_done() -> bool:
+        status = executor.status(span)
+        assert status is not None
+        assert status.state is not TaskState.FAILED, status
+        return status.state is TaskState.REPLICATING and status.error_code not in COPYING_CODES
+
+    eventually(is_done, "the table is copied")
+    return task
+
+
+def _equal(bed: Bed, source: Source, columns: str, table: str) -> bool:
+    query = f"SELECT {columns} FROM {table} ORDER BY id".encode()
+    return rows(bed, columns, table) == source.database.execute(query).fetchall()
+
+
+def test_a_column_that_was_dropped_at_the_sink_stops_the_table_and_a_resync_brings_its_values_back(
+    bed: Bed, source: Source
+) -> None:
+    plan, executor = source.table("d"), bed.executor()
+    executor.add_table(task := source.task(plan, 1), prepare=False)
+    for number in range(20):
+        source.database.execute("INSERT INTO d VALUES (%s, 'x', %s)", (number, number))
+    bed.put(plan, {n: {"name": "x", "qty": n} for n in range(20)})
+    eventually(lambda: _equal(bed, source, "id, name, qty", "d"), "the rows of before")
+
+    bed.database.execute("ALTER TABLE d DROP COLUMN qty")
+    source.database.execute("INSERT INTO d VALUES (20, 'x', 20)")
+    bed.put(plan, {20: {"name": "x", "qty": 20}})
+    eventually(lambda: "qty of table public.d was dropped at the sink" in str(_error(executor, task)), "it stops")
+    status = executor.status(task.id)
+    assert status is not None
+    assert status.error_code == "resync_needed"
+    assert rows(bed, "qty", "d") == [], "the column was not added"
+
+    _copied(executor, source, plan, 2)
+    eventually(lambda: _equal(bed, source, "id, name, qty", "d"), "every row has its value")
+    source.database.execute("UPDATE d SET qty = 100 WHERE id = 3")
+    bed.put(plan, {3: {"name": "x", "qty": 100}})
+    eventually(lambda: _equal(bed, source, "id, name, qty", "d"), "and the log goes on")
+
+
+def test_a_column_that_the_source_has_replaced_stops_the_next_claim_and_a_resync_copies_behind_the_log(
+    bed: Bed, source: Source
+) -> None:
+    plan, executor = source.table("r"), bed.executor()
+    executor.add_table(source.task(plan, 1), prepare=False)
+    span = SpanId(bed.feed, plan.span)
+    for number in range(20):
+        source.database.execute("INSERT INTO r VALUES (%s, 'x', %s)", (number, number))
+    bed.put(plan, {n: {"name": "x", "qty": n} for n in range(20)})
+    eventually(lambda: _equal(bed, source, "id, name, qty", "r"), "the rows of before")
+    executor.remove_table(span, seal=True)
+    reached(executor, span, TaskState.STOPPED)
+
+    # Changes of the former column are still to be applied when the source has the new one.
+    bed.put(plan, {n: {"name": "y", "qty": -n} for n in range(5)})
+    source.database.execute("UPDATE r SET name = 'y' WHERE id < 5; ALTER TABLE r DROP COLUMN qty, ADD COLUMN qty int")
+    executor.add_table(task := source.task(plan, 2), prepare=False)
+    eventually(lambda: "qty of table public.r was dropped and added again" in str(_error(executor, task)), "it stops")
+    assert rows(bed, "qty", "r") == [(n,) for n in range(20)]
+
+    _copied(executor, source, plan, 3)
+    eventually(lambda: _equal(bed, source, "id, name, qty", "r"), "no row has a value of the former column")
+    executor.remove_table(span, seal=True)
+    reached(executor, span, TaskState.STOPPED)
+    executor.add_table(source.task(plan, 4), prepare=False)
+    reached(executor, span, TaskState.REPLICATING)
+
+
+def test_a_renamed_column_is_renamed_at_its_place_in_the_log(bed: Bed, source: Source) -> None:
+    plan, executor = source.table("n"), bed.executor()
+    executor.add_table(task := source.task(plan, 1), prepare=False)
+    for number in range(3):
+        source.database.execute("INSERT INTO n VALUES (%s, 'x', %s)", (number, number))
+    bed.put(plan, {n: {"name": "x", "qty": n} for n in range(3)})
+    eventually(lambda: _equal(bed, source, "id, name, qty", "n"), "the rows of before")
+    source.database.execute("ALTER TABLE n RENAME COLUMN qty TO amount")
+    source.database.execute("UPDATE n SET amount = 7 WHERE id = 1")
+    bed.put(plan, {1: {"name": "x", "amount": 7}})
+    eventually(lambda: _equal(bed, source, "id, name, amount", "n"), "the column has its new name, and all values")
+    reached(executor, task.id, TaskState.REPLICATING)
+
+
+@pytest.mark.parametrize("tables", ["evolve", "existing"])
+def test_more_digits_than_the_sink_keeps_are_never_rounded(bed: Bed, source: Source, tables: str) -> None:
+    plan, executor = source.table("s"), bed.executor()
+    for database in (source.database, bed.database):
+        database.execute("ALTER TABLE s ADD COLUMN price numeric(8,2), ADD COLUMN at timestamp(0)")
+    task = source.task(plan, 1)
+    spec = msgspec.json.decode(task.spec)
+    spec["sink"]["tables"] = tables
+    task = msgspec.structs.replace(task, spec=msgspec.json.encode(spec).decode())
+    executor.add_table(task, prepare=False)
+    source.database.execute("ALTER TABLE s ALTER COLUMN price TYPE numeric(10,4), ALTER COLUMN at TYPE timestamp(3)")
+    source.database.execute("INSERT INTO s VALUES (1, 'x', 1, 1.2345, '2026-01-02 03:04:05.678')")
+    bed.put(plan, {1: {"name": "x", "qty": 1, "price": "1.2345", "at": "2026-01-02T03:04:05.678Z"}})
+    if tables == "evolve":
+        eventually(lambda: _equal(bed, source, "id, price, at", "s"), "the types are widened")
+        return
+    assert eventually(lambda: _failed(executor, task.id), "it is refused") == "value_refused"
+    assert "than the column keeps" in str(_error(executor, task))
+    assert bed.rows(plan) == {}
 
 
 def _failed(executor: SparkExecutor, span: SpanId) -> str | None:

@@ -1,8 +1,10 @@
-"""A column that the source's table gets is added at the sink, though the agent is killed right after it has done so."""
+"""Columns are added at the sink, or brought back, though the agent is killed between the statement and the rows."""
 
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from headgate.provisioning.time_scale import scaled_seconds
 from integration.cli.armed_agent import replicating
-from integration.cli.conftest import ANSWER_SECONDS, Service, headgate
+from integration.cli.conftest import ANSWER_SECONDS, DEADLINE_SECONDS, Service, headgate
 from integration.cli.test_created_tables import READY_SECONDS, ROWS, Shop
 from support.waiting import eventually
 
@@ -73,3 +75,37 @@ def test_a_table_gets_its_column_though_the_agent_is_killed_between_the_statemen
     eventually(lambda: shop.rows("orders") == ROWS + 10, "the rows behind the change are there", READY_SECONDS)
     verified = headgate("verify", "shop")
     assert verified.exit_code == 0, verified.stderr
+
+
+@pytest.mark.usefixtures("one_core_spark")
+def test_a_column_that_was_dropped_at_the_sink_comes_back_with_its_values_though_the_agent_is_killed_before_the_rows(
+    shop: EvolvingShop, serve: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, first = replicating(shop, serve, tmp_path, monkeypatch)
+    shop.source.execute("ALTER TABLE shop.orders ADD COLUMN extra int")
+    shop.write("orders", range(ROWS + 1, ROWS + 11))
+    eventually(lambda: shop.rows("orders") == ROWS + 10, "rows with the column are there", READY_SECONDS)
+
+    shop.sink.execute("ALTER TABLE shop.orders DROP COLUMN extra")
+    shop.write("orders", range(ROWS + 11, ROWS + 21))
+    eventually(lambda: "extra of table shop.orders was dropped at the sink" in _why(), "it stops", DEADLINE_SECONDS)
+    assert "resync_needed" in _why()
+    assert shop.rows("orders") == ROWS + 10
+
+    points.arm(CrashPoint.ALTERED)
+    asked = [sys.executable, "-m", "headgate", "table", "resync", "shop", "shop.orders", "--yes", "--timeout"]
+    with subprocess.Popen([*asked, str(scaled_seconds(600.0))], stderr=subprocess.PIPE, text=True) as asking:
+        killed = points.await_reached(CrashPoint.ALTERED, scaled_seconds(READY_SECONDS))
+        assert shop.sink.execute("SELECT count(*), count(extra) FROM shop.orders").fetchall() == [(ROWS + 10, 0)]
+        assert killed == first.process.pid
+        os.kill(killed, signal.SIGKILL)
+        serve("a2", "agent", "--name", "a2")
+        _, told = asking.communicate()
+    assert asking.returncode == 0, told
+    eventually(lambda: shop.rows("orders") == ROWS + 20, "and the log goes on", READY_SECONDS)
+    verified = headgate("verify", "shop")
+    assert verified.exit_code == 0, verified.stderr
+
+
+def _why() -> str:
+    return " ".join(headgate("why", "shop").output.split())

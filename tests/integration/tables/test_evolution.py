@@ -18,8 +18,16 @@ from headgate.config.feed import FeedSpec
 from headgate.databases.address import Target
 from headgate.records.control import SpanPlan
 from headgate.sinks.contract import SinkError, SinkRefusedError
+from headgate.sinks.known_columns import KnownColumns
 from headgate.tables.catalogues import open_catalogue
-from headgate.tables.evolution import NotAlteredError, add_columns, fit_columns
+from headgate.tables.evolution import (
+    NotAlteredError,
+    ResyncNeededError,
+    add_columns,
+    fit_columns,
+    restore_columns,
+    source_numbers,
+)
 from headgate.tables.missing import check_alterable
 from support.waiting import eventually
 
@@ -313,3 +321,87 @@ def test_what_else_mariadb_knows_of_a_column_stays(pair: Pair) -> None:
     assert after == before.replace("enum('x','y')", "enum('x','y','z')").replace(
         " NOT NULL DEFAULT 'x'", " DEFAULT 'x'"
     )
+
+
+@pairs(*ALL)
+def test_a_column_that_was_dropped_at_the_sink_comes_back_only_before_a_copy(pair: Pair) -> None:
+    for side in (pair.source, pair.sink):
+        side.execute(f"ALTER TABLE {side.name} ADD COLUMN note varchar(40)")
+        side.execute(f"INSERT INTO {side.name} VALUES (1, 'a')")
+    pair.sink.execute(f"ALTER TABLE {pair.sink.name} DROP COLUMN note")
+    kept = KnownColumns(applied=("gone", "id", "note"))
+    with pytest.raises(
+        ResyncNeededError, match=r"column note .*dropped at the sink.* `headgate table resync f "
+    ) as told:
+        add_columns(pair.feed(), pair.plan, {"note": ""}, said, kept)
+    assert (told.value.code, told.value.retryable) == ("resync_needed", True)
+    assert list(pair.sink.columns()) == ["id"]
+    assert restore_columns(pair.feed(), pair.plan, said, kept) == ("note",)
+    assert pair.sink.execute(f"SELECT id, note FROM {pair.sink.name}") == [(1, None)]
+    assert restore_columns(pair.feed(), pair.plan, said, kept) == ()
+
+
+@pairs((PG, PG), (PG, MY))
+def test_a_column_that_postgresql_proves_to_be_renamed_is_renamed_once(pair: Pair) -> None:
+    for side in (pair.source, pair.sink):
+        side.execute(f"ALTER TABLE {side.name} ADD COLUMN old int")
+        side.execute(f"INSERT INTO {side.name} VALUES (1, 5)")
+    kept = KnownColumns(applied=("id", "old"), numbers=source_numbers(pair.feed(), pair.plan, said))
+    pair.source.execute(f"ALTER TABLE {pair.source.name} RENAME COLUMN old TO new")
+    with ThreadPoolExecutor(3) as pool:
+        done = [pool.submit(add_columns, pair.feed(), pair.plan, {"new": ""}, said, kept) for _ in range(3)]
+    assert [each.exception() for each in done] == [None] * 3
+    assert pair.sink.execute(f"SELECT id, new FROM {pair.sink.name}") == [(1, 5)]
+    assert list(pair.sink.columns()) == ["id", "new"]
+
+
+@pairs((PG, PG), (MY, PG))
+def test_postgresql_alone_tells_that_a_column_was_dropped_and_added_again(pair: Pair) -> None:
+    pair.source.execute(f"ALTER TABLE {pair.source.name} ADD COLUMN a int")
+    numbers = source_numbers(pair.feed(), pair.plan, said)
+    pair.source.execute(f"ALTER TABLE {pair.source.name} DROP COLUMN a, ADD COLUMN a int")
+    now = source_numbers(pair.feed(), pair.plan, said)
+    if pair.source.kind != PG:
+        assert (numbers, now) == (None, None)
+        return
+    assert numbers is not None
+    assert now is not None
+    assert KnownColumns(applied=("a", "id"), numbers=numbers).replaced(now) == ["a"]
+
+
+TYPES: Final = {
+    "numeric(6,2)": "numeric(8,4)",
+    "timestamp(0)": "timestamp(6)",
+    "time(3)": "time(6)",
+    "decimal(6,2)": "decimal(8,4)",
+    "datetime": "datetime(6)",
+}
+
+
+@pairs(*ALL)
+@pytest.mark.parametrize(("narrow", "wide"), TYPES.items())
+def test_more_digits_at_the_source_are_more_digits_at_the_sink(pair: Pair, narrow: str, wide: str) -> None:
+    if ("datetime" in narrow) != (pair.source.kind == "mysql") and "time" in narrow and narrow != "time(3)":
+        pytest.skip("a type of the other database")
+    if (narrow, pair.source.kind, pair.sink.kind) == ("time(3)", "mysql", PG):
+        pytest.skip("it becomes an interval, which keeps microseconds")
+    pair.source.execute(f"ALTER TABLE {pair.source.name} ADD COLUMN a {narrow}")
+    assert pair.add("a") == ("a",)
+    before = pair.sink.columns()["a"]
+    pair.source.execute(
+        f"ALTER TABLE {pair.source.name} "
+        + (f"ALTER COLUMN a TYPE {wide}" if pair.source.kind == PG else f"MODIFY COLUMN a {wide}")
+    )
+    assert fit(pair)
+    assert pair.sink.columns()["a"] != before
+    assert not fit(pair)
+
+
+@pairs((PG, PG), (MY, MY))
+def test_a_decimal_whose_digits_have_moved_is_named_with_its_statement(pair: Pair) -> None:
+    pair.source.execute(f"ALTER TABLE {pair.source.name} ADD COLUMN a decimal(6,4)")
+    pair.sink.execute(f"ALTER TABLE {pair.sink.name} ADD COLUMN a decimal(6,2)")
+    found = fit_columns(pair.feed(), pair.plan, said)
+    assert found.statements == ()
+    verb = "ALTER COLUMN" if pair.sink.kind == PG else "MODIFY COLUMN"
+    assert any(f"{verb} " in reason and "(6,4)" in reason for reason in found.refusals), found.refusals

@@ -20,6 +20,7 @@ CHANGEABLE = {
     ("sink", "password_file"),
     ("sink", "foreign_keys"),
     ("sink", "keyless"),
+    ("sink", "rounding"),
     ("sink", "tables"),
     ("sink", "types"),
     ("sink", "unique_keys"),

@@ -9,7 +9,7 @@ from headgate.records.error_codes import COPYING, COPYING_HELD, ERROR_CODES, MEM
 
 ROOT = Path(__file__).parents[3]
 SERVICES = ROOT / "services" / "headgate"
-RAISED_IN = ("replication", "agent/core/span", "formats", "sinks", "sources")
+RAISED_IN = ("replication", "agent/core/span", "formats", "sinks", "sources", "tables")
 """Where tables fail."""
 FAILING = ("fail", "failed", "stopped", "Failed", "CallFailed", "SinkFailure")
 

@@ -7,16 +7,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.agent.core.executor import CopyOrder, SpanId, SpanTask
 from headgate.agent.core.span.states import Phase, Span
 from headgate.config.feed import parse_feed
 from headgate.records.control import Epoch, SpanPlan
 from headgate.replication import altered_tables
-from headgate.replication.altered_tables import alter_table
+from headgate.replication.altered_tables import SOURCE_PAUSE_SECONDS, AlteredTables
 from headgate.replication.span_table import FAILURES_BORNE
+from headgate.sinks.contract import Claim, FeedIdentity
+from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
+from headgate.sources.database import SourceDatabaseError
 from headgate.tables.alteration import Alteration
-from headgate.tables.evolution import StillRefusedError
+from headgate.tables.evolution import ResyncNeededError, StillRefusedError
 
+CLAIM = Claim(FeedIdentity("c", "0-1", "f"), "s.t", "t", Epoch(1, 1), 1, {0: 0})
 PLAN = SpanPlan(span="s.t", topic="t", table="s.t", start={0: 0})
 TASK = SpanTask(SpanId("f", "s.t"), "0-1", 1, Epoch(1, 1), PLAN, "{}")
 FEED = """
@@ -27,12 +31,25 @@ on_bad_change: %s
 """
 
 
+class Sink:
+    """Keeps what is known of columns."""
+
+    def __init__(self, kept: KnownColumns = KnownColumns()) -> None:  # noqa: B008 - immutable
+        self.kept = kept
+
+    def known_columns(self, _claim: Claim) -> KnownColumns:
+        return self.kept
+
+    def store_column_numbers(self, _claim: Claim, _positions: Any, numbers: ColumnNumbers) -> None:
+        self.kept = self.kept.with_numbers(numbers)
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
     """What was to be added."""
     found: list[Mapping[str, str]] = []
 
-    def add(_spec: Any, _plan: Any, lacking: Mapping[str, str], _said: Any) -> tuple[str, ...]:
+    def add(_spec: Any, _plan: Any, lacking: Mapping[str, str], _said: Any, _kept: Any) -> tuple[str, ...]:
         found.append(lacking)
         return tuple(lacking)
 
@@ -40,6 +57,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
         found.append({})
         return Alteration(name="s.t", schema="s", refusals=("Run this",))
 
+    def restore(_spec: Any, _plan: Any, _said: Any, kept: KnownColumns) -> tuple[str, ...]:
+        found.append(dict.fromkeys(kept.applied, "restored"))
+        return kept.applied
+
+    monkeypatch.setattr(altered_tables, "restore_columns", restore)
+    monkeypatch.setattr(altered_tables, "source_numbers", lambda *_: None)
     monkeypatch.setattr(altered_tables, "add_columns", add)
     monkeypatch.setattr(altered_tables, "fit_columns", fit)
     return found
@@ -51,8 +74,8 @@ REFUSED = ("value_refused", "the value", True)
 def run(tables: str, on_bad_change: str = "fail", failures: int = 1, *, is_refused: bool = False) -> None:
     span = Span(TASK, 1, primary=True, phase=Phase.OPENING, since=0.0, failures={0: failures})
     span = replace(span, error=REFUSED) if is_refused else replace(span, lacking={"c": "int32"})
-    parts = SimpleNamespace(spec=parse_feed(FEED % (tables, on_bad_change)))
-    alter_table(None, parts, span)  # type: ignore[arg-type]
+    parts = SimpleNamespace(spec=parse_feed(FEED % (tables, on_bad_change)), sink=Sink())
+    AlteredTables(None).alter(parts, span, CLAIM, {0: 5})  # type: ignore[arg-type]
 
 
 def test_a_feed_that_evolves_its_tables_adds_what_a_batch_has_lacked(asked: list[Mapping[str, str]]) -> None:
@@ -86,3 +109,101 @@ def test_a_value_that_is_refused_is_tried_once_more_and_then_stays_refused(asked
 def test_a_feed_that_does_not_evolve_asks_nobody_about_a_value(asked: list[Mapping[str, str]]) -> None:
     run("create", failures=9, is_refused=True)
     assert asked == []
+
+
+# --- columns that the source has dropped and added again ---
+
+BEFORE, AFTER = (ColumnNumbers("16384", {"id": 1, "c": number}) for number in (2, 3))
+FILLED = KnownColumns(applied=("c", "id"), numbers=BEFORE)
+
+
+class Agent:
+    """Claims a table whose source has numbers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, numbers: ColumnNumbers, ends: int = 9) -> None:
+        self.numbers: ColumnNumbers | Exception = numbers
+        self.questions, self.now = 0, 0.0
+        monkeypatch.setattr(altered_tables, "source_numbers", self._answer)
+        monkeypatch.setattr(altered_tables, "check_retention", lambda *_: {0: ends})
+        self.altered = AlteredTables(None, lambda: self.now)  # type: ignore[arg-type]
+
+    def _answer(self, *_: Any) -> ColumnNumbers:
+        self.questions += 1
+        if isinstance(self.numbers, Exception):
+            raise self.numbers
+        return self.numbers
+
+    def claim(
+        self, sink: Sink, copy: str | None = None, position: int = 5, lacking: Mapping[str, str] | None = None
+    ) -> str | None:
+        """What a copy of the whole table, for that request, waits for."""
+        order = None if copy is None else CopyOrder(copy, '{"keys": null}')
+        self.span = Span(replace(TASK, copy=order), 1, primary=True, phase=Phase.OPENING, since=0.0)
+        self.span = replace(self.span, lacking=lacking or {})
+        self.parts: Any = SimpleNamespace(spec=parse_feed(FEED % ("evolve", "fail")), sink=sink)
+        self.altered.alter(self.parts, self.span, CLAIM, {0: position})
+        return self.altered.why_not_copied(self.span, {0: position})
+
+
+def test_the_first_claim_keeps_what_identifies_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = Sink()
+    Agent(monkeypatch, BEFORE).claim(sink)
+    assert sink.kept == KnownColumns(numbers=BEFORE)
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_replaced_column_stops_the_table_until_all_rows_were_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink, agent = Sink(FILLED), Agent(monkeypatch, AFTER)
+    monkeypatch.setattr(altered_tables, "restore_columns", lambda *_: ())
+    for _ in range(2):
+        with pytest.raises(ResyncNeededError, match=r"column c of table s\.t was dropped and added again") as stopped:
+            agent.claim(sink)
+    assert (stopped.value.code, stopped.value.retryable) == ("resync_needed", True)
+
+    assert "the log is applied to where it ended" in str(agent.claim(sink, "r1", position=5))
+    assert agent.claim(sink, "r1", position=9) is None
+    assert sink.kept == FILLED, "a copy that is not over proves nothing"
+    agent.altered.copied(agent.parts, agent.span, CLAIM, {0: 9})
+    assert sink.kept == FILLED.with_numbers(AFTER)
+    agent.claim(sink)
+
+
+def test_a_copy_of_a_table_without_replaced_columns_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(altered_tables, "restore_columns", lambda *_: ())
+    assert Agent(monkeypatch, BEFORE).claim(Sink(FILLED), "r1", position=5) is None
+
+
+@pytest.mark.parametrize(
+    ("kept", "now"),
+    [
+        (KnownColumns(applied=("id",), numbers=BEFORE), AFTER),
+        (FILLED, ColumnNumbers("99999", {"id": 1, "c": 3})),
+        (KnownColumns(applied=("c",)), AFTER),
+    ],
+    ids=["the sink never had it", "another table, as after a restored dump", "nothing is known"],
+)
+def test_other_numbers_that_prove_nothing_are_kept(
+    monkeypatch: pytest.MonkeyPatch, kept: KnownColumns, now: ColumnNumbers
+) -> None:
+    sink = Sink(kept)
+    Agent(monkeypatch, now).claim(sink)
+    assert sink.kept.numbers is not None
+    assert sink.kept.numbers.columns["c"] == 3
+
+
+def test_a_source_that_does_not_answer_holds_up_one_claim_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink, agent = Sink(FILLED), Agent(monkeypatch, AFTER)
+    agent.numbers = SourceDatabaseError("no answer")
+    agent.claim(sink)
+    agent.claim(sink)
+    assert agent.questions == 1
+    agent.now, agent.numbers = SOURCE_PAUSE_SECONDS, AFTER
+    with pytest.raises(ResyncNeededError):
+        agent.claim(sink)
+
+
+def test_a_copied_table_gets_back_what_was_dropped_at_the_sink(
+    asked: list[Mapping[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Agent(monkeypatch, BEFORE).claim(Sink(FILLED), "r1", lacking={"new": "int32"})
+    assert asked == [{"c": "restored", "id": "restored"}, {"new": "int32"}], "and what its changes have got"

@@ -6,6 +6,7 @@ import pytest
 from headgate.databases.catalogue import Product
 from headgate.databases.mysql.catalogue import MysqlDefinition
 from headgate.databases.postgresql.catalogue import EnumType, PostgresColumn, PostgresDefinition
+from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
 from headgate.tables.alteration import Alteration, Known, plan_alteration
 from headgate.tables.plan import Sink
 from unit.tables.definitions import MOOD, mysql_column, mysql_table, postgres_column, postgres_table
@@ -186,3 +187,85 @@ def test_comments_come_along() -> None:
     assert comment == 'COMMENT ON COLUMN "shop"."t"."a" IS \'it\'\'s\''
     (statement,) = plan_alteration(source, my_numbered(MY_ID), {"a": ""}, MARIADB).statements
     assert statement.endswith(r"COMMENT 'it\'s'")
+
+
+# --- columns that were dropped at the sink, and columns that were renamed at the source ---
+
+WITH_A = KnownColumns(applied=("a", "id"))
+
+
+@pytest.mark.parametrize(
+    ("sink", "known"), [(numbered(ID), POSTGRESQL), (my_numbered(MY_ID), MARIADB)], ids=["postgresql", "mariadb"]
+)
+def test_a_column_that_was_dropped_at_the_sink_is_not_taken_for_a_new_one(
+    sink: PostgresDefinition | MysqlDefinition, known: Known
+) -> None:
+    spelled = "a" if known is POSTGRESQL else "A"
+    found = plan(postgres_column(spelled, "integer"), sink=sink, known=msgspec.structs.replace(known, kept=WITH_A))
+    assert found.statements == ()
+    assert found.lost == (
+        f"column {spelled} of table shop.t was dropped at the sink, after rows had been written with it",
+    )
+
+
+def test_a_dropped_column_is_added_again_where_all_rows_are_copied_next_or_none_is_there() -> None:
+    column = postgres_column("a", "uuid", default="gen_random_uuid()", is_nullable=False)
+    for known in (
+        msgspec.structs.replace(POSTGRESQL, kept=WITH_A, is_refilled=True),
+        msgspec.structs.replace(POSTGRESQL, kept=WITH_A, is_empty=True),
+    ):
+        (statement,) = plan(column, known=known).statements
+        assert statement.endswith('ADD COLUMN IF NOT EXISTS "a" uuid')
+
+
+def test_other_columns_than_those_that_were_dropped_are_still_added() -> None:
+    known = msgspec.structs.replace(POSTGRESQL, kept=WITH_A)
+    assert plan(postgres_column("b", "integer"), known=known).columns == ("b",)
+
+
+FORMERLY = KnownColumns(applied=("id", "old"), numbers=ColumnNumbers("16384", {"id": 1, "old": 2}))
+
+
+@pytest.mark.parametrize(
+    ("sink", "known", "statement"),
+    [
+        (
+            numbered(ID, postgres_column("old", "text")),
+            POSTGRESQL,
+            'ALTER TABLE "shop"."t" RENAME COLUMN "old" TO "new"',
+        ),
+        (
+            my_numbered(MY_ID, mysql_column("old", "text")),
+            MARIADB,
+            "ALTER TABLE `shop`.`t` RENAME COLUMN `old` TO `new`",
+        ),
+    ],
+    ids=["postgresql", "mariadb"],
+)
+def test_a_column_that_the_catalogue_proves_to_be_renamed_is_renamed(
+    sink: PostgresDefinition | MysqlDefinition, known: Known, statement: str
+) -> None:
+    now = ColumnNumbers("16384", {"id": 1, "new": 2, "more": 3})
+    known = msgspec.structs.replace(known, kept=FORMERLY, numbers=now)
+    found = plan(postgres_column("new", "text"), sink=sink, known=known)
+    assert (found.statements, found.columns) == ((statement,), ("new",))
+    both = plan(postgres_column("new", "text"), postgres_column("more", "date"), sink=sink, known=known)
+    assert both.columns == ("new", "more")
+    assert [text.partition(" COLUMN")[0].rpartition(" ")[2] for text in both.statements] == ["RENAME", "ADD"]
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        ColumnNumbers("99999", {"id": 1, "new": 2}),
+        ColumnNumbers("16384", {"id": 1, "new": 3}),
+        ColumnNumbers("16384", {"id": 1, "new": 2, "old": 4}),
+        None,
+    ],
+    ids=["another table", "another column", "the old name is another column by now", "no numbers"],
+)
+def test_without_proof_a_column_is_not_renamed(now: ColumnNumbers | None) -> None:
+    known = msgspec.structs.replace(POSTGRESQL, kept=FORMERLY, numbers=now)
+    found = plan(postgres_column("new", "text"), sink=numbered(ID, postgres_column("old", "text")), known=known)
+    assert found.statements == ()
+    assert "it may be the new name of old" in found.refusals[0]

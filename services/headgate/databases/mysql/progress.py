@@ -91,6 +91,26 @@ CREATE TABLE IF NOT EXISTS headgate.row_copies (
 ) ENGINE = InnoDB COMMENT 'Headgate: how far whole tables are copied'
 """
 
+_CREATE_KNOWN_COLUMNS: Final = """
+CREATE TABLE IF NOT EXISTS headgate.known_columns (
+    cluster_id  varchar(255) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    feed_id     varchar(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    table_name  varchar(129) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+    topic       varchar(249) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    incarnation bigint NOT NULL,
+    known       mediumtext CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+    PRIMARY KEY (cluster_id, feed_id, table_name, topic)
+) ENGINE = InnoDB COMMENT 'Headgate: columns of the tables that it alters'
+"""
+
+# Assignments see each other, from left to right.
+_LOCK_KNOWN_COLUMNS: Final = """
+INSERT INTO headgate.known_columns (cluster_id, feed_id, table_name, topic, incarnation, known)
+VALUES (%(cluster)s, %(feed_id)s, %(table)s, %(topic)s, %(incarnation)s, %(empty)s)
+ON DUPLICATE KEY UPDATE known = IF(incarnation < VALUES(incarnation), VALUES(known), known),
+    incarnation = GREATEST(incarnation, VALUES(incarnation))
+"""
+
 _STORE_MARK: Final = """
 INSERT INTO headgate.row_copies (cluster_id, feed_id, table_name, topic, request, mark)
 VALUES (%(cluster)s, %(feed_id)s, %(table)s, %(topic)s, %(request)s, %(mark)s)
@@ -240,6 +260,15 @@ class MysqlProgressTables(ProgressTables):
     def store_copy_mark(self, rows: ClaimedRows, request: str, mark: str) -> None:
         """See ProgressTables."""
         self.session.execute(_STORE_MARK, values_of(rows) | {"request": request, "mark": mark})
+
+    def create_known_columns(self) -> None:
+        """See ProgressTables."""
+        if not self.has("known_columns"):
+            self.session.execute(_CREATE_KNOWN_COLUMNS)
+
+    def lock_known_columns(self, rows: ClaimedRows, empty: str) -> None:
+        """See ProgressTables."""
+        self.session.execute(_LOCK_KNOWN_COLUMNS, values_of(rows) | {"empty": empty})
 
     def store_source_table(self, rows: ClaimedRows, text: str) -> str:
         """See ProgressTables."""

@@ -77,6 +77,26 @@ CREATE TABLE IF NOT EXISTS headgate.row_copies (
 )
 """
 
+_CREATE_KNOWN_COLUMNS: Final = """
+CREATE TABLE IF NOT EXISTS headgate.known_columns (
+    cluster_id  text   NOT NULL,
+    feed_id     text   NOT NULL,
+    table_name  text   NOT NULL,
+    topic       text   NOT NULL,
+    incarnation bigint NOT NULL,
+    known       text   NOT NULL,
+    PRIMARY KEY (cluster_id, feed_id, table_name, topic)
+)
+"""
+
+_LOCK_KNOWN_COLUMNS: Final = """
+INSERT INTO headgate.known_columns AS kept (cluster_id, feed_id, table_name, topic, incarnation, known)
+VALUES (%(cluster)s, %(feed_id)s, %(table)s, %(topic)s, %(incarnation)s, %(empty)s)
+ON CONFLICT (cluster_id, feed_id, table_name, topic) DO UPDATE SET
+    known = CASE WHEN kept.incarnation < EXCLUDED.incarnation THEN EXCLUDED.known ELSE kept.known END,
+    incarnation = greatest(kept.incarnation, EXCLUDED.incarnation)
+"""
+
 _STORE_MARK: Final = """
 INSERT INTO headgate.row_copies (cluster_id, feed_id, table_name, topic, request, mark)
 VALUES (%(cluster)s, %(feed_id)s, %(table)s, %(topic)s, %(request)s, %(mark)s)
@@ -237,14 +257,25 @@ class PostgresProgressTables(ProgressTables):
 
     def create_row_copies(self) -> None:
         """See ProgressTables."""
-        if not self.has("row_copies"):
+        self._create_late("row_copies", _CREATE_ROW_COPIES)
+
+    def _create_late(self, table: str, statement: str) -> None:
+        if not self.has(table):
             with self.session.transaction():
                 self.session.execute(_HOLD_SCHEMA)
-                self.session.execute(_CREATE_ROW_COPIES)
+                self.session.execute(statement)
 
     def store_copy_mark(self, rows: ClaimedRows, request: str, mark: str) -> None:
         """See ProgressTables."""
         self.session.execute(_STORE_MARK, values_of(rows) | {"request": request, "mark": mark})
+
+    def create_known_columns(self) -> None:
+        """See ProgressTables."""
+        self._create_late("known_columns", _CREATE_KNOWN_COLUMNS)
+
+    def lock_known_columns(self, rows: ClaimedRows, empty: str) -> None:
+        """See ProgressTables."""
+        self.session.execute(_LOCK_KNOWN_COLUMNS, values_of(rows) | {"empty": empty})
 
     def store_source_table(self, rows: ClaimedRows, text: str) -> str:
         """See ProgressTables."""

@@ -5,6 +5,7 @@ from typing import Any
 from headgate.databases.faults import Fault
 from headgate.formats.change import Change, Operation, Row
 from headgate.formats.reducing import Reduced
+from headgate.records.control import Positions
 from headgate.sinks.contract import ChangeBatch, OffsetRange
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.grouping import UnwritableError
@@ -12,7 +13,7 @@ from headgate.sinks.relational.keys import FoldedKeysError
 from headgate.sinks.relational.table import Table
 from headgate.sinks.row_copying import CopiedRows, RowsRefusedError
 
-__all__ = ["check_key", "reduced_copy", "refused_rows", "unmoved_batch"]
+__all__ = ["check_key", "reduced_copy", "refused_rows", "unmoved", "unmoved_batch"]
 
 
 def check_key(table: Table[Any], rows: CopiedRows) -> None:
@@ -26,7 +27,12 @@ def check_key(table: Table[Any], rows: CopiedRows) -> None:
 
 def unmoved_batch(rows: CopiedRows) -> ChangeBatch:
     """What asks the fence, and locks its rows, without moving a position."""
-    return ChangeBatch(rows.claim, {p: OffsetRange(at, at) for p, at in sorted(rows.positions.items())}, [])
+    return ChangeBatch(rows.claim, unmoved(rows.positions), [])
+
+
+def unmoved(positions: Positions) -> dict[int, OffsetRange]:
+    """Ranges that the fence takes only at exactly these positions, and that leave them there."""
+    return {partition: OffsetRange(at, at) for partition, at in sorted(positions.items())}
 
 
 def reduced_copy(rows: CopiedRows) -> Reduced:

@@ -107,7 +107,9 @@ def apply_in_parts(
         progress.advance(claim, table, found.ranges)
         if found.refused and batch.quarantine is not None:
             batch.quarantine.keep(found.refused)
+        progress.keep_columns(claim, table, stage.unknown)
         reach(CrashPoint.BEFORE_COMMIT)
     reach(CrashPoint.COMMITTED)
+    stage.unknown = frozenset()
     positions = {partition: span.next for partition, span in found.ranges.items()}
     return Applied(positions, trial.upserts, trial.updates, trial.deletes, len(found.refused))

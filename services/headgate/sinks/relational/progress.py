@@ -6,7 +6,7 @@ are in databases/progress.py and, where databases differ, in each one's ``progre
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Generic, TypeVar
 
 import msgspec
@@ -30,6 +30,7 @@ from headgate.sinks.fence import (
     still_open,
     stranger,
 )
+from headgate.sinks.known_columns import KnownColumns
 from headgate.sinks.relational.session import Session
 from headgate.sinks.relational.source_tables import check_same, source_table_of, text_of
 from headgate.sinks.row_copying import CopyMark
@@ -198,6 +199,26 @@ class Progress(ABC, Generic[S]):
     def store_copy_mark(self, claim: Claim, table: str, mark: CopyMark) -> None:
         """Within a transaction that has found the claim to be the sink's."""
         self.tables.store_copy_mark(self.rows(claim, table), mark.request, msgspec.json.encode(mark).decode())
+
+    def known_columns(self, claim: Claim) -> KnownColumns:
+        """See ColumnKeepingSink."""
+        text = self.tables.known_columns(self.rows(claim, self.name_claimed(claim)))
+        return KnownColumns() if text is None else msgspec.json.decode(text, type=KnownColumns)
+
+    def keep_columns(self, claim: Claim, table: str, columns: Collection[str]) -> None:
+        """Keep that rows were written while the table had these columns. Within their transaction, at its end."""
+        if columns:
+            self.change_known_columns(claim, table, lambda known: known.with_applied(columns))
+
+    def change_known_columns(self, claim: Claim, table: str, change: Callable[[KnownColumns], KnownColumns]) -> None:
+        """Within a transaction that has found the claim to be the sink's: parts of a table change them in turn."""
+        mine = self.rows(claim, table)
+        self.tables.lock_known_columns(mine, msgspec.json.encode(KnownColumns()).decode())
+        text = self.tables.known_columns(mine, is_locked=True)
+        known = KnownColumns() if text is None else msgspec.json.decode(text, type=KnownColumns)
+        changed = change(known)
+        if changed != known:
+            self.tables.store_known_columns(mine, msgspec.json.encode(changed).decode())
 
     def store_source_table(self, batch: ChangeBatch, table: str) -> None:
         """Within the batch's transaction, once its claim has been found to be the sink's. Raises SinkMovedError."""

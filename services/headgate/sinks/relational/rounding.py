@@ -22,7 +22,7 @@ _FRACTION: Final = re.compile(r"\.([0-9]+)")
 _MICROSECONDS: Final = re.compile(r"(-?[0-9]+) microseconds")
 _MIDNIGHT: Final = re.compile(r"[T ]00:00(?::00(?:\.0+)?)?Z?\Z")
 _MICROS_DIGITS: Final = 6
-_SINGLE: Final = struct.Struct("f")
+_SINGLE: Final = struct.Struct("<f")
 _SINGLE_DIGITS: Final = (6, 7, 8, 9, 17, 5, 4, 3, 2, 1)
 """The likely ones first; 17 where a number of four bytes was written as one of eight."""
 

@@ -8,7 +8,9 @@ from typing import Generic, TypeVar
 from headgate.records.control import Epoch, Positions
 from headgate.records.source_tables import SourceTable
 from headgate.sinks.contract import Claim, FeedIdentity, TableShape
+from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
 from headgate.sinks.relational.contention import run_past_blockers
+from headgate.sinks.relational.copied import unmoved
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.rights import RightsMissingError, all_missing
 from headgate.sinks.relational.session import RelationalSettings, Session
@@ -102,6 +104,24 @@ class RelationalSink(Generic[S, C, E]):
         """See RowCopyingSink."""
         with self._session(f"reading how far {claim.table} is copied") as session:
             return self._dialect.progress(session).copied(claim, request)
+
+    def known_columns(self, claim: Claim) -> KnownColumns:
+        """See ColumnKeepingSink."""
+        with self._session(f"reading what is known of the columns of {claim.table}") as session:
+            return self._dialect.progress(session).known_columns(claim)
+
+    def store_column_numbers(self, claim: Claim, positions: Positions, numbers: ColumnNumbers) -> None:
+        """See ColumnKeepingSink."""
+        with self._session(f"storing what is known of the columns of {claim.table}") as session:
+            session.mark(claim)
+            progress = self._dialect.progress(session)
+            progress.tables.create_known_columns()
+            table = progress.name_claimed(claim)
+            with session.transaction():
+                progress.advance(claim, table, unmoved(positions))
+                progress.change_known_columns(claim, table, lambda known: known.with_numbers(numbers))
+            if self._keeps_session:
+                session.mark(None)  # what the session does next is not of this claim
 
     def forget(self, identity: FeedIdentity) -> None:
         """See the contract."""

@@ -162,9 +162,18 @@ class RelationalWriter(Generic[S, C, E]):
             self._created += 1
             stage = self._dialect.stage(session, table, self._created)
             stage.fires = self._dialect.firing(session, table)
+            stage.rounds = self._settings.rounds
+            stage.unknown = self._unknown_columns(session, claim, table)
         self._stages[name] = stage
         self._used_at[name] = monotonic()
         return stage
+
+    def _unknown_columns(self, session: S, claim: Claim, table: Table[C]) -> frozenset[str]:
+        if not self._settings.keeps_columns:
+            return frozenset()
+        progress = self._dialect.progress(session)
+        progress.tables.create_known_columns()
+        return frozenset(table.columns) - frozenset(progress.known_columns(claim).applied)
 
     def _drop_unused(self) -> None:
         """Drop stages of tables that have had no batch for long, such as those that other agents write by now."""
@@ -200,6 +209,8 @@ class RelationalWriter(Generic[S, C, E]):
         """The shorter way, if the dialect has one that takes the batch. It does not report what is wrong with it."""
         shorter = self._dialect.apply_at_once
         if shorter is None or batch.source_table is not None or len(batch.changes) > CHANGES_AT_ONCE_MAX:
+            return None
+        if stage.unknown and batch.changes:
             return None
         try:
             check_truncates(batch.claim, batch.changes)
@@ -238,7 +249,10 @@ class RelationalWriter(Generic[S, C, E]):
             progress.store_source_table(batch, table.name)
             if mark is not None:
                 progress.store_copy_mark(claim, table.name, mark)
+            stored = stage.unknown if has_rows else frozenset()
+            progress.keep_columns(claim, table.name, stored)
             reach(CrashPoint.BEFORE_COMMIT)
         reach(CrashPoint.COMMITTED)
+        stage.unknown -= stored
         positions = {partition: span.next for partition, span in batch.ranges.items()}
         return Applied(positions, merged.upserts, merged.updates, merged.deletes)

@@ -1,0 +1,76 @@
+"""What a sink keeps of the columns of a table that Headgate alters, as long as the incarnation lasts (docs/adr/0115).
+
+Two catalogues do not show whether a column that the sink lacks is new at the source or was dropped at the sink, nor
+whether a column that both have was dropped and added again at the source in the meantime.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from headgate.records.control import Positions
+from headgate.sinks.contract import Claim
+
+__all__ = ["ColumnKeepingSink", "ColumnNumbers", "KnownColumns"]
+
+
+class ColumnNumbers(msgspec.Struct, frozen=True):
+    """Numbers by which the source's catalogue identifies columns.
+
+    ``table``: PostgreSQL's ``oid`` of the table. ``columns``: column, under the sink's name → ``attnum``, which is
+    never used again for another column of that table.
+    """
+
+    table: str
+    columns: Mapping[str, int]
+
+
+class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """``applied``: columns that the sink's table had when rows were written, under the sink's names, sorted.
+
+    ``numbers``: what the source's columns were identified by when the table was claimed; None for a source without
+    numbers, and before the first claim.
+    """
+
+    applied: tuple[str, ...] = ()
+    numbers: ColumnNumbers | None = None
+
+    def with_applied(self, columns: Iterable[str]) -> "KnownColumns":
+        """The same after rows were written to a table with these columns."""
+        return msgspec.structs.replace(self, applied=tuple(sorted({*self.applied, *columns})))
+
+    def with_numbers(self, numbers: ColumnNumbers) -> "KnownColumns":
+        """The same with these numbers; those of the table's other columns stay, since a column may come back."""
+        if self.numbers is not None and self.numbers.table == numbers.table:
+            numbers = ColumnNumbers(numbers.table, {**self.numbers.columns, **numbers.columns})
+        return msgspec.structs.replace(self, numbers=numbers)
+
+    def replaced(self, now: ColumnNumbers) -> list[str]:
+        """Columns with values that the source has dropped and added again under the same name. ``now``: its numbers."""
+        if self.numbers is None or self.numbers.table != now.table:
+            return []
+        before = self.numbers.columns
+        common = [name for name in self.applied if name in now.columns and name in before]
+        return [name for name in common if before[name] != now.columns[name]]
+
+    def former_name(self, name: str, now: ColumnNumbers | None) -> str | None:
+        """What a column of the source was called that has the name by now; None if it is not known to have another."""
+        if self.numbers is None or now is None or self.numbers.table != now.table:
+            return None
+        number = now.columns.get(name)
+        found = [old for old, its in self.numbers.columns.items() if its == number and old not in now.columns]
+        return found[0] if len(found) == 1 else None
+
+
+@runtime_checkable
+class ColumnKeepingSink(Protocol):
+    """What a sink must be able to do so that a column that was dropped is not taken for a new one."""
+
+    def known_columns(self, claim: Claim) -> KnownColumns:
+        """What is kept of the claim's table; nothing at first. Raises SinkError."""
+        ...
+
+    def store_column_numbers(self, claim: Claim, positions: Positions, numbers: ColumnNumbers) -> None:
+        """Keep the numbers, if the claim is the sink's and at exactly these positions. Raises SinkError."""
+        ...
