@@ -102,8 +102,8 @@ def verify(
 
     Rows that differ are read again until they are equal, or have differed without a change for --settle seconds and
     after the connector wrote, and the feed applied, everything up to then. A table that cannot be compared is named and
-    skipped. Columns that the feed excludes or masks are not compared, renamed ones are. Exit code 0 only if all tables
-    were compared and are equal, or were repaired.
+    skipped. Columns that the feed excludes or masks are not compared, renamed ones are. Rows that the feed's where
+    leaves out must not be in the target. Exit code 0 only if all tables were compared and are equal, or were repaired.
 
     Example: headgate verify shop --source-dsn postgresql://reader@db.example/shop --source-password-file reader
     """
@@ -128,9 +128,9 @@ def verify(
                 name = _source_table(spec, here, said, plan)
                 told = partial(on_rows, plan.table)
                 noted = partial(repairs.add, plan.table)
-                columns = spec_of(spec, plan).columns
+                shaped = spec_of(spec, plan)
                 return compare_table(
-                    ShapedSide(here, columns) if columns.shapes else here,
+                    ShapedSide(here, shaped.columns, shaped.where) if shaped.shapes else here,
                     there,
                     name,
                     plan.table,

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from headgate.config.column_types import column_of
 from headgate.config.columns import ColumnOptions
+from headgate.config.expressions import Where
 from headgate.config.plugs import FORMATS, SINKS, Plugs
 from headgate.config.snapshot import SnapshotOptions
 from headgate.config.start_offsets import StartOffsets
@@ -518,6 +519,10 @@ class FeedSpec(Strict):
     columns: ColumnOptions = Field(default_factory=ColumnOptions)
     """How columns are shaped on their way to the sink, of all tables that have no ``columns`` of their own."""
 
+    where: Where | None = None
+    """A condition on the source's columns: rows for which it is not true do not go to the sink. Of all tables that have
+    no ``where`` of their own."""
+
     tables: dict[str, TableOptions] = Field(default_factory=dict)
     """Pattern of source tables → options that they have instead of the feed's (config/table_options.py)."""
 
@@ -627,6 +632,16 @@ class FeedSpec(Strict):
         options = self.tables[pattern]
         sink = self.sink.model_copy(update=options.of_sink) if options.of_sink else self.sink
         return self.model_copy(update={"sink": sink, **options.of_feed})
+
+    @property
+    def shapes(self) -> bool:
+        """Whether the sink's rows are others than the source's."""
+        return self.columns.shapes or self.where is not None
+
+    @property
+    def hides(self) -> bool:
+        """Whether the sink must not get all values of the source."""
+        return self.columns.hides or self.where is not None
 
     @property
     def events_tell_types(self) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 from pydantic import Field, field_validator
 
 from headgate.config.columns import ColumnOptions
+from headgate.config.expressions import Where
 from headgate.config.snapshot import SnapshotOptions
 from headgate.config.strict import Strict
 from headgate.records.identifiers import identifier_parts, show_identifier
@@ -34,6 +35,8 @@ class TableOptions(Strict):
     columns: ColumnOptions | None = None
     """How the table's columns are shaped. An empty one leaves them as they are, whatever the feed has."""
     snapshot: SnapshotOptions | None = None
+    where: Where | None = None
+    """Which of the table's rows go to the sink. ``TRUE`` stands for all of them, whatever the feed has."""
 
     @field_validator("types")
     @classmethod
@@ -62,6 +65,7 @@ class TableOptions(Strict):
             "quarantine_per_hour_max": self.quarantine_per_hour_max,
             "columns": self.columns,
             "snapshot": self.snapshot,
+            "where": self.where,
         }
         return {option: value for option, value in given.items() if value is not None}
 

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from headgate.databases.key_ranges import Chunk
 
 __all__ = [
-    "COMMITS_SECONDS_MAX", "KeyForm", "RowSource", "RowSourceError", "Value", "forms_of_key", "same_form",
+    "COMMITS_SECONDS_MAX", "KeyForm", "RowReader", "RowSource", "RowSourceError", "Value", "forms_of_key", "same_form",
     "typed_bound",
 ]  # fmt: skip
 
@@ -71,7 +71,23 @@ def typed_bound(forms: Sequence[KeyForm], texts: Sequence[str] | None) -> tuple[
     return tuple(int(text) if form is KeyForm.INTEGER else text for form, text in zip(forms, texts, strict=True))
 
 
-class RowSource(Protocol):
+class RowReader(Protocol):
+    """Rows of tables. Methods raise RowSourceError."""
+
+    def rows(
+        self, table: str, columns: Sequence[str], key: Sequence[str], keys: Sequence[Sequence[str]]
+    ) -> Iterator[tuple[Value, ...]]:
+        """The rows that have one of these keys, all as of one moment: the key's values as texts, then ``columns``."""
+        ...
+
+    def rows_within(
+        self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk
+    ) -> Iterator[tuple[Value, ...]]:
+        """The rows of a range of the key, whose bounds are texts, in any order: as ``rows`` gives them."""
+        ...
+
+
+class RowSource(RowReader, Protocol):
     """One source database, read in a session that cannot write. Methods raise RowSourceError."""
 
     def check_server(self) -> None:
@@ -97,22 +113,10 @@ class RowSource(Protocol):
         """How the values of the key's columns are named."""
         ...
 
-    def rows(
-        self, table: str, columns: Sequence[str], key: Sequence[str], keys: Sequence[Sequence[str]]
-    ) -> Iterator[tuple[Value, ...]]:
-        """The rows that have one of these keys, all as of one moment: the key's values as texts, then ``columns``."""
-        ...
-
     def next_bound(
         self, table: str, key: Sequence[str], above: Sequence[str] | None, rows: int
     ) -> tuple[str, ...] | None:
         """The key that ends a range of so many rows above a key, by the server's own order; None if fewer are left."""
-        ...
-
-    def rows_within(
-        self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk
-    ) -> Iterator[tuple[Value, ...]]:
-        """The rows of a range of the key, whose bounds are texts, in any order: as ``rows`` gives them."""
         ...
 
     def has_rows(self, table: str) -> bool:

@@ -32,8 +32,9 @@ class OrphanRowError(ChangeError):
     def __init__(self, change: Change, columns: Sequence[str]) -> None:
         super().__init__(
             f"columns {', '.join(columns)} are absent from a row that was deleted before: either the source sends its "
-            "last changes again, and the delete follows; or an earlier event is lost (is the source topic compacted?): "
-            "snapshot the table again, or set REPLICA IDENTITY FULL at the source"
+            "last changes again, and the delete follows; or an earlier event is lost (is the source topic compacted?); "
+            "or the feed's `where` did not keep the row before: copy it with `headgate table resync`, or set REPLICA "
+            "IDENTITY FULL at the source"
         )
         self.change = change
 

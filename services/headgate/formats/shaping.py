@@ -1,4 +1,4 @@
-"""Changes with the columns that a feed's options let through: chosen, renamed and masked.
+"""Changes as a feed's options let them through: rows filtered, columns chosen, renamed and masked.
 
 The options of a table are written as Python code and compiled: what is known before the first row is not asked per row.
 The code has no text of a feed in it, names and values are constants beside it. A table without such options never comes
@@ -25,6 +25,7 @@ from headgate.formats.change import (
     reason_of,
 )
 from headgate.formats.decoding import UndecodableError
+from headgate.formats.expressions.filters import RowFilter
 
 __all__ = ["SaltUnavailableError", "Shaping", "read_salts"]
 
@@ -78,12 +79,13 @@ def read_salts(columns: ColumnOptions) -> dict[Path, bytes]:
 class Shaping:
     """Shapes the changes of one table. Not for more than one thread."""
 
-    def __init__(self, columns: ColumnOptions, salts: Mapping[Path, bytes]) -> None:
-        """``salts``: of ``read_salts``."""
+    def __init__(self, columns: ColumnOptions, salts: Mapping[Path, bytes], where: str | None = None) -> None:
+        """``salts``: of ``read_salts``. ``where``: the table's row filter, asked of the source's columns."""
         self._columns = columns
         self._masks = {column: _masking(column, mask, salts) for column, mask in columns.mask.items()}
         self._meanings: dict[int, tuple[dict[str, str] | None, dict[str, str] | None]] = {}
         self._shape = _compiled(columns, self._masks)
+        self._filter = None if where is None else RowFilter(where)
 
     def decoded(self, decode: Callable[..., list[Change]], *events: Any) -> list[Change]:
         """What ``decode`` makes of the events, shaped. Raises UndecodableError, as it does, and what it raises else."""
@@ -94,8 +96,20 @@ class Shaping:
             raise
         return self.shaped(changes)
 
-    def shaped(self, changes: Sequence[Change]) -> list[Change]:
+    def shaped(self, changes: list[Change]) -> list[Change]:
         """The changes, whose rows are used up. Raises UndecodableError at the first that cannot be shaped."""
+        if self._filter is None:
+            return self._with_columns(changes)
+        try:
+            kept = self._filter.filtered(changes)
+        except UndecodableError as error:
+            error.decoded = self._with_columns(error.decoded)
+            raise
+        return self._with_columns(kept)
+
+    def _with_columns(self, changes: list[Change]) -> list[Change]:
+        if not self._columns.shapes:
+            return changes
         done: list[Change] = []
         try:
             self._shape(changes, done.append, self.meaning)
@@ -106,13 +120,17 @@ class Shaping:
         return done
 
     def row(self, row: Row, semantics: dict[str, str] | None) -> Row:
-        """One row, which is used up. Raises ChangeError."""
+        """One row, which the filter keeps and which is used up. Raises ChangeError."""
+        if not self._columns.shapes:
+            return row
         done: list[Change] = []
         self._shape([Change(0, 0, Operation.UPSERT, {}, row, None, 0, semantics)], done.append, self.meaning)
         return done[0].row or {}
 
     def meaning(self, semantics: dict[str, str] | None) -> dict[str, str] | None:
         """Change.semantics of shaped rows: one dictionary for all that share one. Raises ChangeError."""
+        if not self._columns.shapes:
+            return semantics
         known = self._meanings.get(id(semantics))
         if known is None:
             if len(self._meanings) >= MEANINGS_MAX:

@@ -110,14 +110,16 @@ class FeedParts:
         Asked of the whole feed's parts. Raises SaltUnavailableError.
         """
         if (topic, table) not in self._shapings:
-            columns = self.spec.for_table(topic, table).columns
-            self._shapings[topic, table] = Shaping(columns, read_salts(columns)) if columns.shapes else None
+            feed = self.spec.for_table(topic, table)
+            self._shapings[topic, table] = (
+                Shaping(feed.columns, read_salts(feed.columns), feed.where) if feed.shapes else None
+            )
         return self._shapings[topic, table]
 
     def hides_columns(self, topic: str) -> bool:
         """Whether the sink must not get all that a table of the topic has. Asked of the whole feed's parts."""
         names = self.spec.source.tables or (None,)
-        return any(self.spec.for_table(topic, name).columns.hides for name in names)
+        return any(self.spec.for_table(topic, name).hides for name in names)
 
     def dealer(self, topic: str, topic_id: str | None = None) -> Dealer:
         """Who deals out the events of a topic with several tables. ``topic_id``: see ``decoder``."""

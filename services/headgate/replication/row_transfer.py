@@ -16,14 +16,15 @@ from headgate.config.feed import FeedSpec
 from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseError
 from headgate.databases.key_ranges import Chunk
-from headgate.databases.row_source import KeyForm, RowSource, RowSourceError, same_form
-from headgate.databases.row_sources import open_row_source
+from headgate.databases.row_source import KeyForm, RowReader, RowSource, RowSourceError, same_form
+from headgate.databases.row_sources import connector_of, open_row_source
 from headgate.formats.change import ChangeError, Row
 from headgate.formats.shaping import SaltUnavailableError, Shaping, read_salts
 from headgate.records.control import Positions
 from headgate.records.row_copies import KEYS_MAX
 from headgate.replication.archives import forget_archives
 from headgate.replication.feed_parts import feed_of
+from headgate.replication.filtered_rows import FilteredRows
 from headgate.replication.row_lines import Failure, ReadFailedError, answer_batch, failed_batch, lines_batch, lines_of
 from headgate.sinks.contract import Claim, SinkError
 from headgate.sinks.registry import open_sink, target_of
@@ -136,21 +137,27 @@ def portions(work: Transfer) -> Iterator[list[bytes]]:
     """The lines of each transaction. Raises RowSourceError, DatabaseError, SourceError."""
     feed = feed_of(work.spec)
     with open_row_source(source_of(feed)) as source:
+        kept = _kept_rows(feed, work, source)
         if not isinstance(work.rows, TransferRange):
-            yield _named_rows(work, source, work.rows)
+            yield _named_rows(work, kept, work.rows)
             return
         if work.delete:
             with open_row_source(target_of(feed.sink)) as sink:
-                for keys in _only_at_sink(work, source, sink, work.rows.chunk):
+                for keys in _only_at_sink(work, kept, sink, work.rows.chunk):
                     yield _ended([msgspec.msgpack.encode(_Line(key)) for key in keys], is_last=False)
-        yield from _rows_of_range(work, source, work.rows.chunk)
+        yield from _rows_of_range(work, kept, work.rows.chunk)
+
+
+def _kept_rows(feed: FeedSpec, work: Transfer, source: RowSource) -> RowReader:
+    where = feed.for_table(work.claim.topic, work.among).where
+    return source if where is None else FilteredRows(source, where, connector_of(source_of(feed)), work.table)
 
 
 def _ended(lines: list[bytes], *, is_last: bool) -> list[bytes]:
     return [*lines, msgspec.msgpack.encode(_End(len(lines), is_last))]
 
 
-def _named_rows(work: Transfer, source: RowSource, keys: Sequence[tuple[str, ...]]) -> list[bytes]:
+def _named_rows(work: Transfer, source: RowReader, keys: Sequence[tuple[str, ...]]) -> list[bytes]:
     wanted, width = dict.fromkeys(keys, 0), len(work.key)
     lines: list[bytes] = []
     size = 0
@@ -174,7 +181,7 @@ def _found_key(work: Transfer, row: Sequence[object], wanted: Iterable[tuple[str
     return key
 
 
-def _only_at_sink(work: Transfer, source: RowSource, sink: RowSource, chunk: Chunk) -> Iterator[list[tuple[str, ...]]]:
+def _only_at_sink(work: Transfer, source: RowReader, sink: RowSource, chunk: Chunk) -> Iterator[list[tuple[str, ...]]]:
     """Keys of a range that the source does not have, some at a time.
 
     The two servers may order texts in different ways, so a key that is not in the source's range is looked up there. A
@@ -197,7 +204,7 @@ def _only_at_sink(work: Transfer, source: RowSource, sink: RowSource, chunk: Chu
         yield absent
 
 
-def _rows_of_range(work: Transfer, source: RowSource, chunk: Chunk) -> Iterator[list[bytes]]:
+def _rows_of_range(work: Transfer, source: RowReader, chunk: Chunk) -> Iterator[list[bytes]]:
     lines: list[bytes] = []
     width, size = len(work.key), 0
     for row in source.rows_within(work.table, work.columns, work.source_key, chunk):

@@ -1,12 +1,19 @@
-"""Whether a feed's tables can be shaped as its ``columns`` ask, as far as that is known before the first row."""
+"""Whether a feed's ``columns`` and ``where`` fit its tables, as far as that is known before the first row."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from headgate.config.columns import ColumnOptions
+from headgate.config.expressions import ExpressionError, Kind
 from headgate.config.feed import FeedSpec, FeedSpecError
 from headgate.config.table_options import TablePattern
+from headgate.databases.mysql.catalogue import MysqlColumn
+from headgate.databases.postgresql.catalogue import PostgresColumn
+from headgate.databases.postgresql.types import parse_type
+from headgate.formats.expressions.filters import check_where
+from headgate.formats.expressions.values import kind_at_database
 from headgate.formats.shaping import SaltUnavailableError, read_salts
 from headgate.records.control import SpanPlan
 from headgate.records.name_lists import shown_names
@@ -25,6 +32,15 @@ _Known = Mapping[str, Definition | None]
 """Table at the sink → as the source has it, None if that is not known."""
 
 
+_CATALOGUE: Final = {
+    "smallint": "int2", "integer": "int4", "bigint": "int8", "boolean": "bool", "character varying": "varchar",
+    "character": "bpchar", "timestamp without time zone": "timestamp", "timestamp with time zone": "timestamptz",
+    "real": "float4", "double precision": "float8", "time without time zone": "time", "time with time zone": "timetz",
+    "bit varying": "varbit",
+}  # fmt: skip
+"""A type as PostgreSQL shows it → its name in the catalogue."""
+
+
 def check_columns(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_of: SchemaOf, *, are_all: bool) -> None:
     """Raise FeedSpecError for columns that tables lack or cannot be shaped like that, and for a salt that is missing.
 
@@ -33,19 +49,22 @@ def check_columns(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_
     """
     by_pattern: defaultdict[str | None, list[SpanPlan]] = defaultdict(list)
     for plan in plans:
-        if spec_of(spec, plan).columns.shapes:
+        if spec_of(spec, plan).shapes:
             by_pattern[pattern_of(spec, plan)].append(plan)
     if not by_pattern:
         return
     with _reading(spec, said, schema_of) as read:
         for pattern, shaped in by_pattern.items():
-            columns = spec_of(spec, shaped[0]).columns
+            own, columns = spec_of(spec, shaped[0]), spec_of(spec, shaped[0]).columns
             option = (
                 "columns" if pattern is None or spec.tables[pattern].columns is None else f"tables.{pattern}.columns"
             )
             _check_salts(columns, option)
             known = {plan.table: read(plan) for plan in shaped}
             _check_each(columns, option, known)
+            if own.where is not None:
+                is_own = pattern is not None and spec.tables[pattern].where is not None
+                _check_where(own.where, f"tables.{pattern}.where" if is_own else "where", known)
             if are_all or (pattern is not None and TablePattern.parse(pattern).is_exact):
                 _check_named(columns, option, known)
 
@@ -70,6 +89,26 @@ def _check_each(columns: ColumnOptions, option: str, known: _Known) -> None:
         )
         if why is not None:
             raise FeedSpecError(f"{option}: table {table}: {why}")
+
+
+def _check_where(where: str, option: str, known: _Known) -> None:
+    for table, definition in known.items():
+        if definition is None:
+            continue
+        try:
+            check_where(where, {column.name: _kind(column) for column in definition.form.columns})
+        except ExpressionError as error:
+            raise FeedSpecError(f"{option}: table {table}: {error}") from error
+
+
+def _kind(column: PostgresColumn | MysqlColumn) -> Kind:
+    """UNKNOWN where the events decide: a connector may write tinyint(1) as a boolean."""
+    if isinstance(column, PostgresColumn):
+        found = parse_type(column.base)
+        if column.is_enum or found is None:
+            return Kind.TEXT if column.is_enum else Kind.UNKNOWN
+        return Kind.OTHER if found.is_array else kind_at_database("postgresql", _CATALOGUE.get(found.name, found.name))
+    return Kind.UNKNOWN if column.type.startswith("tinyint(1)") else kind_at_database("mysql", column.kind)
 
 
 def _check_named(columns: ColumnOptions, option: str, known: _Known) -> None:

@@ -40,11 +40,15 @@ class KeyKind(StrEnum):
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """A table's columns, in order, and its primary key. ``kinds``: of columns of other types nothing is listed."""
+    """A table's columns, in order, and its primary key. ``kinds``: of columns of other types nothing is listed.
+
+    ``types``: column → bare type, as the database calls it.
+    """
 
     columns: dict[str, Nature]
     key: tuple[str, ...]
     kinds: Mapping[str, KeyKind] = {}
+    types: Mapping[str, str] = {}
 
 
 class KeyRange(msgspec.Struct, frozen=True):

@@ -79,6 +79,7 @@ class MysqlSide:
             {name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()},
             key,
             {name: _KEY_KINDS[kind] for name, kind in types.items() if kind in _KEY_KINDS},
+            types,
         )
 
     @contextmanager

@@ -120,6 +120,7 @@ class PostgresSide:
             {name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()},
             () if form.primary is None else form.primary.columns,
             {name: _KEY_KINDS[kind] for name, kind in types.items() if kind in _KEY_KINDS},
+            types,
         )
 
     @contextmanager

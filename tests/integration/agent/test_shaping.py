@@ -46,8 +46,9 @@ WHERE attrelid = 'people'::regclass AND attnum > 0 ORDER BY attnum
 class People:
     """A table at the source, its topic, and a feed that shapes it. ``write`` changes the source and the log alike."""
 
-    def __init__(self, bed: Bed, source: str, salt: Path, columns: dict[str, Any]) -> None:
-        self.bed, self.source, self.columns = bed, source, columns
+    def __init__(self, bed: Bed, source: str, salt: Path, columns: dict[str, Any], **more: Any) -> None:
+        """``more``: other options of the table."""
+        self.bed, self.source, self.columns, self.more = bed, source, columns, more
         self.database = psycopg.connect(source, autocommit=True)
         self.database.execute(TABLE)
         self.topic = f"{bed.prefix}public.people"
@@ -62,7 +63,7 @@ class People:
             "source": {"topic_pattern": ".*", "database": {"dsn": self.source}},
             "sink": {"type": "postgresql", "dsn": self.bed.dsn, "unique_keys": "create"},
             "on_bad_change": "quarantine",
-            "tables": {"public.people": {"columns": self.columns}},
+            "tables": {"public.people": {"columns": self.columns, **self.more}},
         }
         text = msgspec.json.encode(spec).decode()
         return SpanTask(self.id, "0-7", 1, Epoch(3, n), self.plan, text, copy=copy)
@@ -89,17 +90,19 @@ class People:
     def compared(self) -> TableCompared:
         columns = ColumnOptions.model_validate(self.columns)
         with closing(PostgresSide(Target(self.source))) as here, closing(PostgresSide(Target(self.bed.dsn))) as there:
-            return compare_table(ShapedSide(here, columns), there, "public.people", "public.people")
+            return compare_table(
+                ShapedSide(here, columns, self.more.get("where")), there, "public.people", "public.people"
+            )
 
 
 @pytest.fixture
-def make(bed: Bed, spare_databases: SpareDatabases, tmp_path: Path) -> Iterator[Callable[[dict[str, Any]], People]]:
+def make(bed: Bed, spare_databases: SpareDatabases, tmp_path: Path) -> Iterator[Callable[..., People]]:
     """Makes the table, whose feed has these ``columns``."""
     with spare_databases.database() as parameters, ExitStack() as opened:
         source = "postgresql://{user}:{password}@{host}:{port}/{dbname}".format(**parameters)
 
-        def made(columns: dict[str, Any]) -> People:
-            people = People(bed, source, tmp_path / "salt", columns)
+        def made(columns: dict[str, Any], **more: Any) -> People:
+            people = People(bed, source, tmp_path / "salt", columns, **more)
             opened.callback(people.database.close)
             return people
 
@@ -124,7 +127,7 @@ def hashed(text: str) -> str:
 
 
 def test_changes_of_every_kind_arrive_shaped_in_a_table_that_is_created_shaped(
-    bed: Bed, make: Callable[[dict[str, Any]], People], log: KafkaLog, tmp_path: Path
+    bed: Bed, make: Callable[..., People], log: KafkaLog, tmp_path: Path
 ) -> None:
     masks = {
         "email": {"sha256": str(tmp_path / "salt")},
@@ -225,7 +228,7 @@ def test_changes_of_every_kind_arrive_shaped_in_a_table_that_is_created_shaped(
 
 
 def test_a_salt_that_is_missing_is_waited_for(
-    bed: Bed, make: Callable[[dict[str, Any]], People], log: KafkaLog, tmp_path: Path
+    bed: Bed, make: Callable[..., People], log: KafkaLog, tmp_path: Path
 ) -> None:
     salt = tmp_path / "salt"
     people = make({"mask": {"email": {"sha256": str(salt)}}, "exclude": ["secret", "iban"]})
@@ -242,3 +245,78 @@ def test_a_salt_that_is_missing_is_waited_for(
     assert people.at_sink("id") == []
     salt.write_text("grain", encoding="utf-8")
     eventually(lambda: people.at_sink("id, email") == [(1, hashed("p1@example.com"))], "it goes on by itself")
+
+
+WHERE = "status = 'open' AND card >= 4000 AND NOT secret LIKE 'x%'"
+
+
+def test_rows_enter_and_leave_a_filter_and_are_compared_and_copied_as_it_says(
+    bed: Bed, make: Callable[..., People], log: KafkaLog
+) -> None:
+    people = make({"exclude": ["secret", "iban"], "rename": {"id": "number"}, "mask": {"card": None}}, where=WHERE)
+    executor = executor_with_dead_letters(bed, log)
+    for number, more in enumerate([{}, {"status": "closed"}, {"card": None}, {"secret": "xyz"}, {}, {"card": 1}], 1):
+        people.write("c", number, row(number, **more))
+    executor.add_table(people.task(1), prepare=False)
+    eventually(lambda: people.at_sink("number, bio") == [(1, "bio 1"), (5, "bio 5")], "rows that the filter keeps")
+
+    people.write("u", 1, row(1, status="closed"))  # leaves it
+    people.write("u", 2, row(2))  # enters it
+    people.write("u", 3, row(3, card=None, bio="never there"), toast=True)
+    people.write("u", 5, row(5, phone="1"), toast=True)  # stays, without its large value
+    people.write("d", 6)  # was never there
+    arrived = [(2, "+4917000002", "bio 2"), (5, "1", "bio 5")]
+    eventually(lambda: people.at_sink("number, phone, bio") == arrived, "a row left, and one entered")
+    compared = people.compared()
+    assert (compared.rows, compared.differences) == (2, 0)
+
+    people.write("u", 4, row(4), toast=True)  # enters it, and the event does not have the whole row
+    people.write("u", 5, row(5, phone="2"))
+
+    def error() -> str:
+        status = executor.status(people.id)
+        return "" if status is None else str(status.error)
+
+    eventually(lambda: "the feed's `where` lets it in only now" in error(), "the row that is not whole is waited for")
+    assert "people" in error()
+    assert "xyz" not in error()
+    assert "hidden" not in error()
+    people.write("u", 4, row(4, bio="whole"))
+    arrived = [(2, "+4917000002", "bio 2"), (4, "+4917000004", "whole"), (5, "2", "bio 5")]
+    eventually(lambda: people.at_sink("number, phone, bio") == arrived, "the whole row follows")
+    assert letters_on(log) == {}
+
+    bed.database.execute("UPDATE people SET phone = 'wrong' WHERE number = 2; DELETE FROM people WHERE number = 5")
+    bed.database.execute("INSERT INTO people (number, email, phone) VALUES (1, 'left', '1'), (77, 'surplus', '2')")
+    assert people.compared().differences == 4
+    executor.remove_table(people.id, seal=True)
+    reached(executor, people.id, TaskState.STOPPED)
+    rows = RowCopy(columns=("number",), keys=(("1",), ("2",), ("5",), ("77",)), delete=True)
+    executor.add_table(people.task(2, CopyOrder("r2", shown_row_copy(rows))), prepare=False)
+    reached(executor, people.id, TaskState.REPLICATING)
+    assert people.at_sink("number, phone, bio") == arrived
+    assert people.compared().differences == 0
+
+    bed.database.execute("INSERT INTO people (number, email) VALUES (3, 'kept out'), (78, 'surplus')")
+    bed.database.execute("DELETE FROM people WHERE number = 2")
+    executor.remove_table(people.id, seal=True)
+    reached(executor, people.id, TaskState.STOPPED)
+    whole = CopyOrder("whole", shown_row_copy(RowCopy(keys=None, delete=True)))
+    executor.add_table(people.task(3, whole), prepare=False)
+    eventually(lambda: people.at_sink("number, phone, bio") == arrived, "the whole table is copied, filtered")
+
+
+def test_a_filter_that_needs_a_value_that_the_event_lacks_sets_the_change_aside(
+    bed: Bed, make: Callable[..., People], log: KafkaLog
+) -> None:
+    people = make({"exclude": ["secret"]}, where="status = 'open' AND bio LIKE 'b%'")
+    executor = executor_with_dead_letters(bed, log)
+    people.write("c", 1, row(1))
+    people.write("u", 1, row(1, phone="1"), toast=True)
+    people.write("u", 1, row(1, status="closed"), toast=True)  # decided without the large value
+    people.write("c", 2, row(2))
+    executor.add_table(people.task(1), prepare=False)
+    eventually(lambda: people.at_sink("id") == [(2,)], "one row left, and one is there")
+    ((key, letter),) = letters_on(log).items()
+    assert (key.offset, letter.key, letter.value) == (1, None, None)
+    assert "where: column bio has a large value that did not change" in letter.error

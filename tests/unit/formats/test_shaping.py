@@ -225,3 +225,43 @@ def test_a_salt_comes_from_the_folder_for_secrets(tmp_path: Path, monkeypatch: p
     outside = ColumnOptions.model_validate({"mask": {"a": {"sha256": "/etc/passwd"}}})
     with pytest.raises(SaltUnavailableError, match="is not in"):
         read_salts(outside)
+
+
+def filtered(where: str, changes: list[Change], **columns: Any) -> list[tuple[int, Operation, Row, Row | None]]:
+    done = Shaping(ColumnOptions.model_validate(columns), SALTS, where).shaped(changes)
+    return [(each.offset, each.operation, each.key, each.row) for each in done]
+
+
+def test_a_row_that_the_filter_leaves_out_becomes_a_delete_of_its_key() -> None:
+    gone = Change(0, 2, Operation.DELETE, {"id": 3}, None, None, 0, MEANING)
+    wiped = Change(0, 3, Operation.TRUNCATE, {}, None, None, 0, MEANING)
+    changes = [upsert({"id": 1, "a": "x"}, 0, MEANING), upsert({"id": 2, "a": "y"}, 1, MEANING), gone, wiped]
+    assert filtered("a = 'x'", changes, exclude=["a"], rename={"id": "number"}) == [
+        (0, Operation.UPSERT, {"number": 1}, {"number": 1}),
+        (1, Operation.DELETE, {"number": 2}, None),
+        (2, Operation.DELETE, {"number": 3}, None),
+        (3, Operation.TRUNCATE, {}, None),
+    ]
+
+
+def test_without_other_options_changes_stay_the_objects_that_they_were() -> None:
+    kept = upsert({"id": 1, "a": "x"}, 0, MEANING)
+    assert Shaping(ColumnOptions(), SALTS, "a = 'x'").shaped([kept])[0] is kept
+
+
+def test_a_row_without_key_that_the_filter_leaves_out_is_dropped() -> None:
+    rows = [Change(0, n, Operation.UPSERT, {}, {"a": a}, None, 0, None) for n, a in enumerate("xyx")]
+    assert [each[0] for each in filtered("a = 'x'", rows)] == [0, 2]
+
+
+def test_what_the_filter_cannot_decide_ends_the_changes_there_without_its_event() -> None:
+    rows = [upsert({"id": 1, "a": "x"}), upsert({"id": 2, "a": "x"}, 1), upsert({"id": 3, "a": 5}, 1)]
+    with pytest.raises(UndecodableError, match=r"partition 0, offset 1: where: = needs values of one type") as stopped:
+        Shaping(ColumnOptions(), SALTS, "a = 'x'").shaped(rows)
+    assert [change.offset for change in stopped.value.decoded] == [0]
+
+
+def test_a_schema_that_changes_is_read_again() -> None:
+    other = MEANING | {"a": "int32"}
+    rows = [upsert({"id": 1, "a": "5"}, 0, MEANING), upsert({"id": 2, "a": 5}, 1, other)]
+    assert [each[1] for each in filtered("CAST(a AS BIGINT) = 5", rows)] == [Operation.UPSERT] * 2

@@ -60,7 +60,7 @@ class Writer:
 @pytest.fixture
 def writer(monkeypatch: pytest.MonkeyPatch) -> Writer:
     made = Writer()
-    made.feed = feed = SimpleNamespace(for_table=lambda *_: feed, sink=None, columns=ColumnOptions())
+    made.feed = feed = SimpleNamespace(for_table=lambda *_: feed, sink=None, columns=ColumnOptions(), where=None)
     monkeypatch.setattr(row_transfer, "feed_of", lambda _spec: feed)
     monkeypatch.setattr(row_transfer, "open_sink", lambda _: SimpleNamespace(writer=lambda: made, close=lambda: None))
     return made

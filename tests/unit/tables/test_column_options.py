@@ -37,13 +37,16 @@ def check(
     are_all: bool = True,
     database: bool = True,
     schema: EventSchema | None = None,
+    where: str | None = None,
+    where_of: dict[str, str] | None = None,
 ) -> None:
     source: dict[str, Any] = {"topic_pattern": r"t\..*"}
     if database:
         source["database"] = {"dsn": "postgresql://ann@db/shop"}
     spec = FeedSpec.model_validate(
         {"feed": "f", "source": source, "sink": {"type": "postgresql", "dsn": "dbname=x"}, "columns": columns,
-         "tables": {name: {"columns": given} for name, given in (tables or {}).items()}}
+         "tables": {name: {"columns": given} for name, given in (tables or {}).items()}
+                   | {name: {"where": given} for name, given in (where_of or {}).items()}, "where": where}
     )  # fmt: skip
     plans = [SpanPlan(name, f"t.{name}", name, {0: 0}) for name in names or TABLES]
     check_columns(spec, plans, lambda _: None, lambda _: schema, are_all=are_all)
@@ -102,3 +105,31 @@ def test_events_describe_tables_where_no_database_is_named() -> None:
 def test_a_feed_without_column_options_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(column_options, "open_catalogue")
     check({})
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("z = 1", r"where: table shop\.a: the source's table does not have the columns z\. Its columns are id, x"),
+        (
+            "id = '5'",
+            r"where: table shop\.a: = needs values of one type, and has integer and text\. Write numbers with",
+        ),
+        ("id", r"where: table shop\.a: the expression is of type integer, and a filter must be a condition"),
+        ("id = 1 AND y > DATE '2026-01-01'", r"table shop\.a: the source's table does not have the columns y"),
+    ],
+)
+def test_a_filter_that_a_table_contradicts_is_refused(where: str, why: str) -> None:
+    with pytest.raises(FeedSpecError, match=why):
+        check({}, where=where)
+
+
+def test_a_tables_own_filter_takes_the_place_of_the_feeds() -> None:
+    with pytest.raises(FeedSpecError, match=r"tables\.shop\.b\.where: table shop\.b: .* Write a date as DATE"):
+        check({}, where="x = 'a'", where_of={"shop.b": "y = 'a'"})
+    check({}, where="x = 'a'", where_of={"shop.b": "y = DATE '2026-01-31' OR TRUE"})
+    check({}, where="x = 'a' OR TRUE", where_of={"shop.b": "TRUE"})
+
+
+def test_without_a_definition_the_filter_waits_for_the_first_value() -> None:
+    check({}, where="z = 1", database=False)

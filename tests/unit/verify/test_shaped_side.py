@@ -7,7 +7,7 @@ import pytest
 
 from headgate.config.columns import ColumnOptions
 from headgate.databases.key_ranges import Chunk
-from headgate.verify.contract import KeyKind, KeyRange, KeySet, Shape
+from headgate.verify.contract import KeyKind, KeyRange, KeySet, Shape, UncomparableError
 from headgate.verify.forms import Nature
 from headgate.verify.shaped import ShapedSide
 
@@ -21,16 +21,19 @@ class Source:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
+        self.found: list[tuple[str | None, ...]] = []
 
     def shape(self, table: str) -> Shape | None:
         if table != "t":
             return None
         names = ("id", "a", "b", "mail", "gone")
-        return Shape(dict.fromkeys(names, Nature.OTHER), ("id",), {"id": KeyKind.INTEGER, "mail": KeyKind.TEXT})
+        kinds = {"id": KeyKind.INTEGER, "mail": KeyKind.TEXT}
+        types = {"id": "int8", "gone": "numeric", "mail": "text"}
+        return Shape(dict.fromkeys(names, Nature.OTHER), ("id",), kinds, types)
 
     def rows(self, *asked: Any) -> Iterator[Any]:
         self.asked.append(asked)
-        return iter(())
+        return iter(self.found)
 
     checksum = next_bound = rows
 
@@ -62,3 +65,33 @@ def test_the_database_is_asked_by_its_own_names(source: Source) -> None:
         ("t", ("id", "b"), KeyRange(("id",), chunk)),
         ("t", ("id",), None, 7),
     ]
+
+
+WHERE = "gone > 1.5 AND mail <> 'x'"
+
+
+def test_rows_that_the_filter_leaves_out_do_not_exist(source: Source) -> None:
+    side = ShapedSide(source, OPTIONS, WHERE)  # type: ignore[arg-type]
+    side.shape("t")
+    source.found = [("1", "b1", "2", "y"), ("2", "b2", "1.5", "y"), ("3", "b3", "2", None), ("4", "b4", "3", "")]
+    assert list(side.rows("t", ["number"], ["a"])) == [("1", "b1"), ("4", "b4")]
+    assert source.asked == [("t", ("id",), ("b", "gone", "mail"), None)]
+    source.found = [("1", "2", "y"), ("2", "2", "x")]
+    assert list(side.rows("t", ["number"], ["gone"])) == [("1", "2")]
+    assert source.asked[1:] == [("t", ("id",), ("gone", "mail"), None)]
+
+
+def test_a_filtered_table_is_read_whole_because_the_database_does_not_filter_as_we_do(source: Source) -> None:
+    side = ShapedSide(source, OPTIONS, WHERE)  # type: ignore[arg-type]
+    assert side.checksum("t", ["number"], KeyRange(("number",), Chunk(None, None))) is None
+    assert source.asked == []
+
+
+def test_a_table_that_the_filter_does_not_fit_is_not_compared(source: Source) -> None:
+    with pytest.raises(UncomparableError, match=r"where: the source's table does not have the columns zz"):
+        ShapedSide(source, OPTIONS, "zz = 1").shape("t")  # type: ignore[arg-type]
+    side = ShapedSide(source, OPTIONS, WHERE)  # type: ignore[arg-type]
+    side.shape("t")
+    source.found = [("1", "b1", "Infinity", "y")]
+    with pytest.raises(UncomparableError, match=r"where: column gone has a value that expressions cannot read"):
+        list(side.rows("t", ["number"], ["a"]))

@@ -98,7 +98,8 @@ def refused_change(
         reason = (
             "the event leaves out unchanged columns, but the sink does not have the row. Either the connector sends "
             "its last changes again and the row's delete follows, or the row was never copied or was deleted at the "
-            "sink. In the second case, snapshot the table again"
+            "sink, or the feed's `where` lets it in only now. In the second case, copy the row with `headgate table "
+            "resync`; in the last one too, or set REPLICA IDENTITY FULL at the source"
         )
     where = table if column is None else f"{table}, column {column}"
     if key is not None and column is not None and column not in key and column in (change.row or {}):
