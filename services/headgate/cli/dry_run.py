@@ -20,6 +20,7 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.records.control import FeedRecorded, OperationKind, SpanPlan
 from headgate.records.keys import FeedKey
+from headgate.records.name_lists import shown_names
 from headgate.runtime.machine import EffectFailed
 
 __all__ = ["rehearse", "rehearsed"]
@@ -73,6 +74,8 @@ def _show(kind: OperationKind, name: str, result: FeedResolved, output: Output) 
         note(f"{_asked(kind, name)} would be accepted with {len(rows)} tables; nothing was written")
         if result.missing:
             note(f"{name}: Headgate would create {len(result.missing)} of them by the statements above")
+        if result.copies:
+            note(f"{name}: Headgate would copy the rows of {shown_names(sorted(result.copies))}")
         if result.note:
             note(f"{name}: {result.note}")
         for warning in result.warnings:
@@ -86,6 +89,7 @@ def _show(kind: OperationKind, name: str, result: FeedResolved, output: Output) 
                 "status": "would be done",
                 "spans": rows,
                 "statements": statements,
+                "copies": sorted(result.copies),
                 "note": result.note,
                 "warnings": list(result.warnings),
             },

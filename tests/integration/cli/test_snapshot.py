@@ -107,7 +107,10 @@ def test_rows_from_before_the_feed_are_copied_and_changes_follow(
     shop.source.execute("DELETE FROM shop.empty")
     shop.source.execute("DELETE FROM shop.orders WHERE id = 7")
     owner(serve)
+    dry = headgate("feed", "create", str(shop.file), "--dry-run", "-o", "json")
+    assert json.loads(dry.stdout)["copies"] == ["shop.empty", "shop.orders"], dry.stderr
     told = create(shop)
+    assert "the rows of 2 are copied from the source" in told
     assert "no logical replication slot" in told
     assert shop.rows("orders") is None, "the owner writes to no sink"
     snapshots.change("orders", 8, "changed")

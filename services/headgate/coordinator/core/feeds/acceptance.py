@@ -221,7 +221,8 @@ def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int
     if not record.spans:
         draft.feeds_touched.add(effect.feed)  # no span will, and its checkpoint must be written
     note = f": {result.note}; it is looked for every {DISCOVER_SECONDS:.0f} s" if result.note else ""
-    said = "; ".join((f"created with {len(record.spans)} tables{note}", *result.warnings))
+    copied = f"; the rows of {len(result.copies)} are copied from the source" if result.copies else ""
+    said = "; ".join((f"created with {len(record.spans)} tables{copied}{note}", *result.warnings))
     draft.settle(effect.request, OutcomeStatus.DONE, said)
     draft.set_timer("schedule", "", 0.0)
     return None
