@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 from psycopg.conninfo import conninfo_to_dict
 
+from fixtures.services import mariadb_execute
 from headgate.app.exit_codes import ExitCode
 from headgate.config.crash_points import VARIABLE, ArmedPoints, CrashPoint
 from headgate.config.settings import Settings
@@ -159,6 +161,60 @@ def test_a_snapshot_survives_its_agent_and_its_owner_and_a_pause(
     eventually(lambda: shop.rows("orders") == ROWS, "all rows are there", READY_SECONDS)
     eventually(is_done, "nothing is left to copy", DEADLINE_SECONDS)
     assert snapshots.rows("orders")[1] == "touched", "what was copied before was not copied again"
+
+
+@pytest.mark.usefixtures("one_core_spark")
+def test_rows_of_a_mariadb_are_copied_to_another_one(
+    settings: Settings, log: KafkaLog, mariadb_database: str, serve: Callable[..., Service], tmp_path: Path
+) -> None:
+    address = urlsplit(mariadb_database)
+    space, target = address.path.strip("/"), f"{address.path.strip('/')}_sink"
+    password = tmp_path / "password"
+    password.write_text(unquote(address.password or ""), encoding="utf-8")
+
+    def database(name: str) -> dict[str, str]:
+        dsn = f"mysql://{address.username}@{address.hostname}:{address.port}/{name}"
+        return {"dsn": dsn, "password_file": str(password)}
+
+    topic = f"{settings.cluster}-db.{space}.items"
+    spec = {
+        "feed": "shop",
+        "source": {"topics": [topic], "database": database(space)},
+        "sink": {"type": "mysql", "table": f"{target}.{{table}}"} | database(target),
+        "snapshot": "initial",
+    }
+    file = tmp_path / "shop.yaml"
+    file.write_text(yaml.safe_dump(spec), encoding="utf-8")
+
+    def run(statement: str) -> list[Any]:
+        return mariadb_execute(mariadb_database, statement)
+
+    def rows(where: str) -> list[Any]:
+        there = run(f"SELECT 1 FROM information_schema.tables WHERE table_schema = '{where}' AND table_name = 'items'")
+        return run(f"SELECT * FROM {where}.items ORDER BY id") if there else []
+
+    run(f"CREATE DATABASE {target}")
+    run("CREATE TABLE items (id bigint PRIMARY KEY, what varchar(9) NOT NULL, day datetime(3) NULL)")
+    run("INSERT INTO items SELECT seq, CONCAT('ä', seq), '2026-11-28 10:11:12.123' FROM seq_1_to_20")
+    owner(serve)
+    absent = headgate("feed", "create", str(file))
+    assert absent.exit_code == ExitCode.SOURCE, absent.stderr
+    assert "snapshot.mode=no_data creates a table's topic at its first change" in " ".join(absent.stderr.split())
+    make_topics(log, NewTopic(topic, 1, 1))
+    created = headgate("feed", "create", str(file))
+    assert created.exit_code == 0, created.stderr
+    serve("a1", "agent", "--name", "a1")
+    eventually(lambda: len(rows(target)) == 20, "all rows are there", READY_SECONDS)
+    run("UPDATE items SET what = 'changed' WHERE id = 3")
+    place = {"connector": "mariadb", "db": space, "table": "items", "ts_ms": 1}
+    event = {"op": "u", "before": None, "after": {"id": 3, "what": "changed", "day": None}, "source": place}
+    run("UPDATE items SET day = NULL WHERE id = 3")
+    with Producer({"bootstrap.servers": settings.bootstrap, "enable.idempotence": True}) as producer:
+        producer.produce(topic, json.dumps(event).encode(), json.dumps({"id": 3}).encode())
+        assert producer.flush(ANSWER_SECONDS) == 0
+    eventually(lambda: rows(target) == rows(space), "and the log is applied", DEADLINE_SECONDS)
+    eventually(is_done, "nothing is left to copy", DEADLINE_SECONDS)
+    run(f"DROP DATABASE {target}")
 
 
 def test_tables_whose_rows_cannot_be_copied_are_refused_together(
