@@ -19,6 +19,7 @@ from headgate_lab.benchmarks.move import MoveOptions, bench_move
 from headgate_lab.benchmarks.peers.race import RACES, SIDES, PeersOptions, bench_peers
 from headgate_lab.benchmarks.pipeline import PipelineOptions, bench_pipeline
 from headgate_lab.benchmarks.rest import RestOptions, bench_rest
+from headgate_lab.benchmarks.snapshot import SnapshotOptions, bench_snapshot
 from headgate_lab.benchmarks.tables import TablesOptions, bench_tables
 
 app = typer.Typer(help="Measure: every bench starts its own real parts and prints medians with their spread.")
@@ -148,6 +149,17 @@ def migration(  # noqa: PLR0917 - options of a command line
             raise typer.BadParameter(f"{name!r}: choose from {', '.join(DATABASES)}", param_hint="--database")
     options = MigrationBenchOptions(rows, writes, rounds, tuple(database or DATABASES), backlog)
     _show(bench_migration(options, note), output)
+
+
+@app.command("snapshot")
+def snapshot(
+    rows: Annotated[int, typer.Option(min=1_000, help="rows of each table")] = 5_000_000,
+    writes: Annotated[int, typer.Option(min=4, help="statements per second on the table that is copied")] = 1_000,
+    rounds: Annotated[int, typer.Option(min=1, help="tables copied by each side, in turn")] = 1,
+    output: Format = Output.TABLE,
+) -> None:
+    """Rows per second of a feed's snapshot under load, beside Debezium's and a piped COPY."""
+    _show(bench_snapshot(SnapshotOptions(rows, writes, rounds), note), output)
 
 
 def _show(report: Report, output: Output) -> None:

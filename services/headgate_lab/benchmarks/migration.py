@@ -208,7 +208,7 @@ class _Bench:
         before = services.position(table)
         services.agent.thaw()
         at = services.await_position(table, lambda offset: offset > before, "the feed into the copy continues")
-        first, end = services.position(table), services.end(table)
+        first, end = services.position(table), services.end(self._database.topic(table))
         done = services.await_position(table, lambda offset: offset >= end, "the feed into the copy catches up")
         return (services.position(table) - first) / max(done - at, LOOK_SECONDS)
 

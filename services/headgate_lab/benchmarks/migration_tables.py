@@ -72,14 +72,18 @@ class BenchDatabase(ABC):
             cursor.execute(statement)
             return list(cursor.fetchall()) if cursor.description is not None else []
 
+    def touch(self, table: str, number: int) -> None:
+        """Change one row of the table, so that its topic gets a change."""
+        self.run(f"UPDATE {table} SET note = 'seen {number}' WHERE id = 0")
+
     def topic(self, table: str) -> str:
         """Of the table's changes."""
         return f"{self.name}.{self.schema}.{table}"
 
-    def capture(self, worker: ConnectWorker, bootstrap: str) -> None:
-        """Begin to capture all tables that there are."""
+    def capture(self, worker: ConnectWorker, bootstrap: str, tables: str = "items_[0-9]+") -> None:
+        """Begin to capture the small table and those whose names are like ``tables``, a regular expression."""
         config = {"topic.prefix": self.name, "snapshot.mode": "no_data", "poll.interval.ms": "50"}
-        tables = rf"{self.schema}\.({WARM_UP}|items_[0-9]+)"
+        tables = rf"{self.schema}\.({WARM_UP}|{tables})"
         worker.put_connector(self.name, config | dict(self.connector(tables, bootstrap)))
         worker.wait_until_running(self.name)
 

@@ -82,16 +82,24 @@ class DebeziumPeer:
 
         Raises EmbeddedError when the connector fails.
         """
+        started = time.monotonic()
+        with self.running(topic, table, setting, to) as check:
+            while not until():
+                check()
+            return time.monotonic() - started
+
+    @contextmanager
+    def running(
+        self, topic: str, table: str, setting: str, to: tuple[str, JdbcAddress]
+    ) -> Iterator[Callable[[], None]]:
+        """A connector of that setting from the topic to the table. What is given raises EmbeddedError if it failed."""
         database, address = to
         is_best = setting == "best"
         options = DEBEZIUM_SETTINGS[setting] | (_OF_DATABASE.get(database, {}) if is_best else {})
         url = address.url + (_URL_OPTIONS.get(database, "") if is_best else "")
         name = table.rsplit(".", 1)[-1]
-        started = time.monotonic()
         with self.connector(name, [topic], name, msgspec.structs.replace(address, url=url), options) as check:
-            while not until():
-                check()
-            return time.monotonic() - started
+            yield check
 
     @contextmanager
     def connector(
