@@ -6,7 +6,8 @@ keeps the former values. Only a copy of the whole table makes them right (docs/a
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -29,6 +30,7 @@ from headgate.tables.evolution import (
     StillRefusedError,
     add_columns,
     check_replaced,
+    check_restored,
     fit_columns,
     restore_columns,
     source_numbers,
@@ -82,9 +84,12 @@ class AlteredTables:
         replaced = [] if numbers is None else kept.replaced(numbers)
         if span.task.copy is not None and is_whole(span.task.copy.rows):
             self._begin_copy(span, claim, positions, numbers, is_renewed=bool(replaced))
-            _tell(span, restore_columns(spec, plan, said, kept))
+            _tell(
+                span, restore_columns(spec, plan, said, kept, partial(_restoring, parts.sink, claim, positions, kept))
+            )
             self._add_or_fit(parts, span, said, kept)
             return  # the numbers are kept once all rows are copied
+        check_restored(spec, plan, _still_restored(parts.sink, claim, positions, kept))
         check_replaced(spec, plan, replaced)
         self._add_or_fit(parts, span, said, kept)
         _keep(parts.sink, claim, positions, kept, numbers)
@@ -142,8 +147,10 @@ class AlteredTables:
         Raises SinkError.
         """
         known = self._copied.pop(span.id, None)
+        kept = _kept(parts.sink, claim)
         if known is not None:
-            _keep(parts.sink, claim, positions, _kept(parts.sink, claim), known.numbers)
+            _keep(parts.sink, claim, positions, kept, known.numbers)
+        _set_restored(parts.sink, claim, positions, kept, ())
 
 
 def _spelled(spec: FeedSpec) -> str:
@@ -157,7 +164,27 @@ def _kept(sink: Sink, claim: Claim) -> KnownColumns:
 
 def _keep(sink: Sink, claim: Claim, positions: Positions, kept: KnownColumns, numbers: ColumnNumbers | None) -> None:
     if numbers is not None and isinstance(sink, ColumnKeepingSink) and kept.with_numbers(numbers) != kept:
-        sink.store_column_numbers(claim, positions, numbers)
+        sink.change_known_columns(claim, positions, lambda known: known.with_numbers(numbers))
+
+
+def _set_restored(sink: Sink, claim: Claim, positions: Positions, kept: KnownColumns, columns: Collection[str]) -> None:
+    if set(columns) != set(kept.restored) and isinstance(sink, ColumnKeepingSink):
+        sink.change_known_columns(claim, positions, lambda known: known.with_restored(columns))
+
+
+def _restoring(sink: Sink, claim: Claim, positions: Positions, kept: KnownColumns, columns: Sequence[str]) -> None:
+    """Columns are about to be added empty: whatever becomes of the copy, that is known."""
+    _set_restored(sink, claim, positions, kept, {*kept.restored, *columns})
+
+
+def _still_restored(sink: Sink, claim: Claim, positions: Positions, kept: KnownColumns) -> Sequence[str]:
+    """Those that the table has. One that was dropped again does not wait for values."""
+    if not kept.restored:
+        return ()
+    there = {name.casefold() for name in sink.check([claim.table])[claim.table].columns}
+    waiting = [name for name in kept.restored if name.casefold() in there]
+    _set_restored(sink, claim, positions, kept, waiting)
+    return waiting
 
 
 def _tell(span: Span, done: Sequence[str]) -> None:

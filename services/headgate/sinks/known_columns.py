@@ -4,7 +4,7 @@ Two catalogues do not show whether a column that the sink lacks is new at the so
 whether a column that both have was dropped and added again at the source in the meantime.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -30,11 +30,13 @@ class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
     """``applied``: columns that the sink's table had when rows were written, under the sink's names, sorted.
 
     ``numbers``: what the source's columns were identified by when the table was claimed; None for a source without
-    numbers, and before the first claim.
+    numbers, and before the first claim. ``restored``: columns that were added again for a copy of all rows that is not
+    over, so rows lack their values.
     """
 
     applied: tuple[str, ...] = ()
     numbers: ColumnNumbers | None = None
+    restored: tuple[str, ...] = ()
 
     def with_applied(self, columns: Iterable[str]) -> "KnownColumns":
         """The same after rows were written to a table with these columns."""
@@ -45,6 +47,10 @@ class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
         if self.numbers is not None and self.numbers.table == numbers.table:
             numbers = ColumnNumbers(numbers.table, {**self.numbers.columns, **numbers.columns})
         return msgspec.structs.replace(self, numbers=numbers)
+
+    def with_restored(self, columns: Iterable[str]) -> "KnownColumns":
+        """The same with these columns waiting for their values, and no others."""
+        return msgspec.structs.replace(self, restored=tuple(sorted(columns)))
 
     def replaced(self, now: ColumnNumbers) -> list[str]:
         """Columns with values that the source has dropped and added again under the same name. ``now``: its numbers."""
@@ -71,6 +77,8 @@ class ColumnKeepingSink(Protocol):
         """What is kept of the claim's table; nothing at first. Raises SinkError."""
         ...
 
-    def store_column_numbers(self, claim: Claim, positions: Positions, numbers: ColumnNumbers) -> None:
-        """Keep the numbers, if the claim is the sink's and at exactly these positions. Raises SinkError."""
+    def change_known_columns(
+        self, claim: Claim, positions: Positions, change: Callable[[KnownColumns], KnownColumns]
+    ) -> None:
+        """Change what is kept, if the claim is the sink's and at exactly these positions. Raises SinkError."""
         ...

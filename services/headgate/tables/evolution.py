@@ -45,8 +45,8 @@ from headgate.tables.shaped import shaped_definition, with_target_names
 from headgate.tables.statement import Definition
 
 __all__ = [
-    "NotAlteredError", "ResyncNeededError", "StillRefusedError", "add_columns", "check_replaced", "fit_columns",
-    "restore_columns", "source_numbers",
+    "NotAlteredError", "ResyncNeededError", "StillRefusedError", "add_columns", "check_replaced", "check_restored",
+    "fit_columns", "restore_columns", "source_numbers",
 ]  # fmt: skip
 
 _DUPLICATE_COLUMN: Final = 1060
@@ -105,10 +105,12 @@ def add_columns(
     raise SinkUnavailableError(f"table {plan.table} was not altered: others alter it at the same time")
 
 
-def restore_columns(spec: FeedSpec, plan: SpanPlan, said: Said, kept: KnownColumns) -> tuple[str, ...]:
+def restore_columns(
+    spec: FeedSpec, plan: SpanPlan, said: Said, kept: KnownColumns, announce: Callable[[Sequence[str]], None]
+) -> tuple[str, ...]:
     """Add columns again that were dropped at the sink and that the source has: all rows are copied next. Idempotent.
 
-    Returns the columns. Raises SinkError, SourceError.
+    ``announce`` gets the columns before they are added. Returns them. Raises SinkError, SourceError.
     """
     masks = spec_of(spec, plan).columns
     for _ in range(TRIES):
@@ -118,9 +120,22 @@ def restore_columns(spec: FeedSpec, plan: SpanPlan, said: Said, kept: KnownColum
             alteration = plan_alteration(source, sink, lacking, msgspec.structs.replace(known, is_refilled=True))
         if alteration.refusals:
             raise NotAlteredError("; ".join(alteration.refusals))
+        if alteration.columns:
+            announce(alteration.columns)
         if _is_executed(spec, alteration, known.sink):
             return alteration.columns
     raise SinkUnavailableError(f"table {plan.table} was not altered: others alter it at the same time")
+
+
+def check_restored(spec: FeedSpec, plan: SpanPlan, restored: Sequence[str]) -> None:
+    """Raise ResyncNeededError for columns that were added again, and whose values were not all copied."""
+    shape = spec_of(spec, plan).columns
+    if waiting := [name for name in restored if shape.goes(shape.source(name))]:
+        raise ResyncNeededError(
+            f"column {shown_names(waiting)} of table {plan.table} was added again at the sink, and its values were not "
+            f"all copied. {_resync_of(spec, plan)} copies all rows. If it cannot, drop the column at the sink, wait "
+            "until the table reports that, and add it with its values yourself"
+        )
 
 
 def source_numbers(spec: FeedSpec, plan: SpanPlan, said: Said) -> ColumnNumbers | None:

@@ -104,11 +104,11 @@ def test_nothing_is_kept_of_a_batch_that_is_refused_or_of_a_table_that_headgate_
 def test_numbers_are_kept_beside_the_columns_only_under_the_claim_at_its_positions(bench: Bench) -> None:
     writer = bench.sink.writer()
     writer.apply(bench.batch(bench.claimed, 0, id=1, a=1))
-    bench.sink.store_column_numbers(bench.claimed, {0: 1}, NUMBERS)
+    bench.sink.change_known_columns(bench.claimed, {0: 1}, lambda known: known.with_numbers(NUMBERS))
     wanted = KnownColumns(applied=("a", "id"), numbers=NUMBERS)
     assert bench.kept == wanted
     with pytest.raises(SinkMovedError):
-        bench.sink.store_column_numbers(bench.claimed, {0: 0}, ColumnNumbers("1", {}))
+        bench.sink.change_known_columns(bench.claimed, {0: 0}, lambda known: known.with_restored(["a"]))
     assert bench.kept == wanted
     writer.close()
 

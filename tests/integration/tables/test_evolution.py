@@ -1,7 +1,7 @@
 """Columns are added at real sinks as real catalogues have them, whoever else adds them and whoever is killed."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from decimal import Decimal
@@ -336,9 +336,11 @@ def test_a_column_that_was_dropped_at_the_sink_comes_back_only_before_a_copy(pai
         add_columns(pair.feed(), pair.plan, {"note": ""}, said, kept)
     assert (told.value.code, told.value.retryable) == ("resync_needed", True)
     assert list(pair.sink.columns()) == ["id"]
-    assert restore_columns(pair.feed(), pair.plan, said, kept) == ("note",)
+    announced: list[Sequence[str]] = []
+    assert restore_columns(pair.feed(), pair.plan, said, kept, announced.append) == ("note",)
+    assert announced == [("note",)]
     assert pair.sink.execute(f"SELECT id, note FROM {pair.sink.name}") == [(1, None)]
-    assert restore_columns(pair.feed(), pair.plan, said, kept) == ()
+    assert restore_columns(pair.feed(), pair.plan, said, kept, announced.append) == ()
 
 
 @pairs((PG, PG), (PG, MY))

@@ -1,6 +1,6 @@
 """When an agent alters a table of the sink: if the feed says so, for what a batch has lacked, and not for ever."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,12 +36,18 @@ class Sink:
 
     def __init__(self, kept: KnownColumns = KnownColumns()) -> None:  # noqa: B008 - immutable
         self.kept = kept
+        self.columns = {"id": "int", "c": "int"}
 
     def known_columns(self, _claim: Claim) -> KnownColumns:
         return self.kept
 
-    def store_column_numbers(self, _claim: Claim, _positions: Any, numbers: ColumnNumbers) -> None:
-        self.kept = self.kept.with_numbers(numbers)
+    def change_known_columns(
+        self, _claim: Claim, _positions: Any, change: Callable[[KnownColumns], KnownColumns]
+    ) -> None:
+        self.kept = change(self.kept)
+
+    def check(self, _tables: Any) -> dict[str, Any]:
+        return {"s.t": SimpleNamespace(columns=self.columns)}
 
 
 @pytest.fixture
@@ -57,7 +63,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
         found.append({})
         return Alteration(name="s.t", schema="s", refusals=("Run this",))
 
-    def restore(_spec: Any, _plan: Any, _said: Any, kept: KnownColumns) -> tuple[str, ...]:
+    def restore(_spec: Any, _plan: Any, _said: Any, kept: KnownColumns, announce: Any) -> tuple[str, ...]:
+        announce(["c"])
         found.append(dict.fromkeys(kept.applied, "restored"))
         return kept.applied
 
@@ -207,3 +214,26 @@ def test_a_copied_table_gets_back_what_was_dropped_at_the_sink(
 ) -> None:
     Agent(monkeypatch, BEFORE).claim(Sink(FILLED), "r1", lacking={"new": "int32"})
     assert asked == [{"c": "restored", "id": "restored"}, {"new": "int32"}], "and what its changes have got"
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_restored_column_waits_for_its_values_whatever_becomes_of_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink, agent = Sink(FILLED), Agent(monkeypatch, BEFORE)
+    agent.claim(sink, "r1")
+    assert sink.kept.restored == ("c",)
+    with pytest.raises(ResyncNeededError, match=r"column c of table s\.t was added again .* not all copied"):
+        agent.claim(sink)  # the copy has failed
+
+    agent.claim(sink, "r2")
+    agent.altered.copied(agent.parts, agent.span, CLAIM, {0: 5})
+    assert sink.kept.restored == ()
+    agent.claim(sink)
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_restored_column_that_is_dropped_again_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink, agent = Sink(FILLED), Agent(monkeypatch, BEFORE)
+    agent.claim(sink, "r1")
+    del sink.columns["c"]
+    agent.claim(sink)
+    assert sink.kept.restored == ()

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from headgate.records.control import Epoch, Positions
 from headgate.records.source_tables import SourceTable
 from headgate.sinks.contract import Claim, FeedIdentity, TableShape
-from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
+from headgate.sinks.known_columns import KnownColumns
 from headgate.sinks.relational.contention import run_past_blockers
 from headgate.sinks.relational.copied import unmoved
 from headgate.sinks.relational.dialect import Dialect
@@ -110,7 +110,9 @@ class RelationalSink(Generic[S, C, E]):
         with self._session(f"reading what is known of the columns of {claim.table}") as session:
             return self._dialect.progress(session).known_columns(claim)
 
-    def store_column_numbers(self, claim: Claim, positions: Positions, numbers: ColumnNumbers) -> None:
+    def change_known_columns(
+        self, claim: Claim, positions: Positions, change: Callable[[KnownColumns], KnownColumns]
+    ) -> None:
         """See ColumnKeepingSink."""
         with self._session(f"storing what is known of the columns of {claim.table}") as session:
             session.mark(claim)
@@ -119,7 +121,7 @@ class RelationalSink(Generic[S, C, E]):
             table = progress.name_claimed(claim)
             with session.transaction():
                 progress.advance(claim, table, unmoved(positions))
-                progress.change_known_columns(claim, table, lambda known: known.with_numbers(numbers))
+                progress.change_known_columns(claim, table, change)
             if self._keeps_session:
                 session.mark(None)  # what the session does next is not of this claim
 
