@@ -81,6 +81,10 @@ class _Spec(msgspec.Struct):
     pattern: bool = False
 
 
+WHOLE: Final = '{"keys": null}'
+"""Every row of a table, as a request names them."""
+
+
 def resolve(effect: ResolveFeed) -> FeedResolved:
     """What the spec of a request of ours means."""
     spec = msgspec.json.decode(effect.spec, type=_Spec)
@@ -88,7 +92,14 @@ def resolve(effect: ResolveFeed) -> FeedResolved:
         SpanPlan(table, f"db.{table}", table, {int(partition): offset for partition, offset in start.items()})
         for table, start in zip(spec.tables, spec.starts, strict=True)
     )
-    return FeedResolved(effect.spec, plans, spec.target_ts, note="" if plans else "no topic is there yet")
+    return FeedResolved(
+        effect.spec,
+        plans,
+        spec.target_ts,
+        note="" if plans else "no topic is there yet",
+        # Half of all tables, and no draw that would make every history another one.
+        copies={plan.table: WHOLE for plan in plans if sum(plan.start.values()) % 2 and spec.target_ts is None},
+    )
 
 
 class Operator:
