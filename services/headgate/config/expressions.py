@@ -96,7 +96,7 @@ Expression = Column | Literal | Call
 @lru_cache(maxsize=CACHED)
 def parse_expression(text: str) -> Expression:
     """The tree of an expression. Raises ExpressionError."""
-    import sqlglot  # noqa: PLC0415 - takes 0.2 s, which only a feed with expressions needs
+    import sqlglot  # noqa: PLC0415 - takes over 0.1 s, which only a feed with expressions needs
     from sqlglot.errors import ParseError, SqlglotError  # noqa: PLC0415
 
     if not text.strip():
