@@ -55,11 +55,19 @@ __all__ = ["CopyReached", "Order", "RowCopier", "RowCopyError"]
 _log = logging.getLogger(__name__)
 
 RANGE_ROWS: Final = 10_000
-"""Rows of the source in one range: a micro-batch costs some 0.2 s, and a range that is lost is copied again."""
+"""Rows of the source in the first range of a turn, and at least in any: a range whose rows have a hundred kilobytes
+each then takes some 20 s, well below the time after which the owner takes a turn for hung."""
+
+RANGE_ROWS_MAX: Final = 160_000
+"""A micro-batch with its sessions costs up to a second, and narrow rows some ten microseconds each. A range that is
+lost is copied again."""
+
+RANGE_SECONDS: Final = 2.0
+"""While ranges take less, the next one has twice the rows; above twice this, half of them."""
 
 TURN_SECONDS: Final = 30.0
-"""How long ranges are copied before the table catches up with the log, which waits until then. Ranges take about a
-second, and the owner looks for another agent after START_SECONDS_MAX (coordinator/core/spans/waiting.py)."""
+"""How long ranges are copied before the table catches up with the log, which waits until then. Ranges take some
+seconds, and the owner looks for another agent after START_SECONDS_MAX (coordinator/core/spans/waiting.py)."""
 
 FIRST_TURN_SECONDS: Final = 1.0
 """The same before a span replicates at all. An agent opens up to 64 spans at once and copies a few at a time, and the
@@ -211,6 +219,8 @@ class _Turn:
         if begun - self._reached_at >= REACHED_SECONDS:
             self._reached_at = begun
             self._reached(CopyReached(self.mark, self.rows_about))
+        if self._rows_per_second is None:
+            self._range_rows = next_range_rows(self._range_rows, time.monotonic() - begun)
         self._throttle(begun, self.mark.rows - rows_before)
         return time.monotonic() - self._begun < self._seconds
 
@@ -232,6 +242,13 @@ class _Turn:
         until = begun + rows / self._rows_per_second
         while (left := until - time.monotonic()) > 0 and not self._is_over():
             time.sleep(min(left, POLL_SECONDS))
+
+
+def next_range_rows(rows: int, seconds: float) -> int:
+    """The size of the range after one of ``rows`` that took ``seconds``."""
+    if seconds < RANGE_SECONDS:
+        return min(2 * rows, RANGE_ROWS_MAX)
+    return max(rows // 2, RANGE_ROWS) if seconds > 2 * RANGE_SECONDS else rows
 
 
 def _transferred(numbers: DataFrame, work: Transfer, *, may_pass: bool = False) -> TransferAnswer:

@@ -27,6 +27,7 @@ ROWS = 100
 def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """One range in each turn."""
     monkeypatch.setattr(row_copy, "RANGE_ROWS", 30)
+    monkeypatch.setattr(row_copy, "RANGE_ROWS_MAX", 30)
     monkeypatch.setattr(row_copy, "TURN_SECONDS", 0.0)
     monkeypatch.setattr(row_copy, "FIRST_TURN_SECONDS", 0.0)
     monkeypatch.setattr(states, "CATCH_UP_SECONDS_MIN", 0.0)

@@ -147,6 +147,7 @@ def ends(request: pytest.FixtureRequest, bed: Bed, source: tuple[str, Run], mari
 def between_turns(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     """One range in each turn, and what is done after each: the first one here, until none is left."""
     monkeypatch.setattr(row_copy, "RANGE_ROWS", RANGE)
+    monkeypatch.setattr(row_copy, "RANGE_ROWS_MAX", RANGE)
     monkeypatch.setattr(row_copy, "TURN_SECONDS", 0.0)
     monkeypatch.setattr(row_copy, "FIRST_TURN_SECONDS", 0.0)
     monkeypatch.setattr(states, "CATCH_UP_SECONDS_MIN", 0.0)

@@ -8,6 +8,7 @@ import pytest
 
 from headgate.databases.key_ranges import Chunk
 from headgate.replication import row_copy
+from headgate.replication.row_copy import RANGE_ROWS, RANGE_ROWS_MAX, next_range_rows
 from headgate.replication.row_transfer import Transfer, TransferAnswer, TransferRange
 from headgate.sinks.row_copying import CopyMark
 from support import build
@@ -115,6 +116,7 @@ def test_the_time_that_a_range_takes_counts(clock: Time, monkeypatch: pytest.Mon
 
 def test_a_copy_without_a_limit_does_not_wait(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_copy, "RANGE_ROWS", 100)
+    monkeypatch.setattr(row_copy, "RANGE_ROWS_MAX", 100)
     made, _ = turn(clock, monkeypatch, None)
     while serve(made):
         pass
@@ -148,7 +150,23 @@ def test_a_turn_reports_now_and_then_how_far_it_is(clock: Time, monkeypatch: pyt
 def test_the_first_turn_is_short(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
     """The owner waits until the span replicates, and other spans wait for a place."""
     monkeypatch.setattr(row_copy, "RANGE_ROWS", 10)
+    monkeypatch.setattr(row_copy, "RANGE_ROWS_MAX", 10)
     first, _ = turn(clock, monkeypatch, None, range_seconds=0.4, is_first=True)
     assert [serve(first) for _ in range(3)] == [True, True, False]
     later, _ = turn(clock, monkeypatch, None, range_seconds=0.4)
     assert [serve(later) for _ in range(3)] == [True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("rows", "seconds", "wanted"),
+    [
+        (RANGE_ROWS, 0.3, 2 * RANGE_ROWS),
+        (RANGE_ROWS_MAX, 0.3, RANGE_ROWS_MAX),
+        (4 * RANGE_ROWS, 3.0, 4 * RANGE_ROWS),
+        (4 * RANGE_ROWS, 20.0, 2 * RANGE_ROWS),
+        (RANGE_ROWS, 20.0, RANGE_ROWS),
+    ],
+    ids=["fast", "largest", "right", "slow", "smallest"],
+)
+def test_ranges_grow_while_they_are_fast(rows: int, seconds: float, wanted: int) -> None:
+    assert next_range_rows(rows, seconds) == wanted
