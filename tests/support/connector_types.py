@@ -18,6 +18,7 @@ __all__ = [
     "DOMAINS",
     "ENUMS",
     "MARIADB",
+    "NOT_COPIED",
     "POSTGRESQL",
     "POSTGRESQL_ONLY",
     "Type",
@@ -147,6 +148,10 @@ POSTGRESQL = [
     Type("numrange", ("'[1.5,1e100]'", "'(,0)'")),
     Type("short", ("'abcde'", "''")),
 ]
+
+NOT_COPIED = frozenset({"interval", "mood", "short"}) | {t.declared for t in POSTGRESQL if t.declared.endswith("[]")}
+"""Of these, what is not copied into a MariaDB: events have their own texts of an interval and an array, and the type of
+an enum or a domain has a name of its own."""
 
 POSTGRESQL_ONLY = [
     Type("numeric", ("'NaN'", "'Infinity'", "'-Infinity'", "-123456789012345678901234567890.123456789", "1e-300")),

@@ -12,13 +12,46 @@ from headgate.records.control import SpanPlan
 from headgate.records.row_copies import RowCopy
 from headgate.sources.table_names import named_like, source_table
 
-__all__ = ["PairedTable", "SinkTable", "pair_table", "table_to_copy"]
+__all__ = ["PairedTable", "SinkTable", "is_taken", "pair_table", "table_to_copy"]
 
 ALIKE: Final = (
     frozenset({"int2", "int4", "int8", "tinyint", "smallint", "mediumint", "int", "bigint"}),
     frozenset({"text", "varchar", "tinytext", "mediumtext", "longtext"}),
 )
-"""Types whose values are written as the same text; other types must be the same at both ends."""
+"""Types whose values are written as the same text."""
+
+_TEXTS: Final = frozenset({"varchar", "text", "longtext"})
+_BLOBS: Final = ("tinyblob", "blob", "mediumblob", "longblob", "binary", "varbinary")
+
+TAKEN_BY: Final[Mapping[str, frozenset[str]]] = {
+    "bool": frozenset({"tinyint"}),
+    "oid": frozenset({"int"}),
+    "numeric": frozenset({"decimal"}),
+    "money": frozenset({"decimal"}),
+    "float4": frozenset({"float"}),
+    "float8": frozenset({"double"}),
+    "bpchar": frozenset({"char", "varchar"}),
+    "timestamp": frozenset({"datetime", "timestamptz"}),
+    "timestamptz": frozenset({"datetime"}),
+    "bytea": frozenset({"longblob"}),
+    "jsonb": frozenset({"json"}),
+    **dict.fromkeys(("uuid", "inet", "cidr", "macaddr", "macaddr8"), _TEXTS),
+    **dict.fromkeys(("int4range", "int8range", "daterange", "tsrange", "tstzrange", "numrange"), _TEXTS),
+    "bigint": frozenset({"numeric"}),
+    "decimal": frozenset({"numeric"}),
+    "float": frozenset({"float4"}),
+    "double": frozenset({"float8"}),
+    "char": frozenset({"bpchar", "text"}),
+    "time": frozenset({"interval"}),
+    "datetime": frozenset({"timestamp"}),
+    "year": frozenset({"int4"}),
+    **dict.fromkeys(("enum", "set"), frozenset({"text"})),
+    **dict.fromkeys(_BLOBS, frozenset({"bytea"})),
+}
+"""Type at one end → types at the other, to which feeds map it, that take its text for the same value.
+
+Other types must be the same at both ends. tests/integration/tables/test_copied_types.py has the extremes of each.
+"""
 
 
 class SinkTable(msgspec.Struct, frozen=True):
@@ -107,9 +140,15 @@ def _common(table: str, source: Mapping[str, str], sink: Mapping[str, str], shap
         other = sink[shape.target(column)]
         if column in shape.mask:
             continue
-        if kind != other and not any({kind, other} <= alike for alike in ALIKE):
+        if not is_taken(kind, other):
             raise RowSourceError(
-                f"column {column} of {table} is of type {kind} at the source and {other} at the sink. Rows can be "
-                "copied only between columns of one type"
+                f"column {column} of {table} is of type {kind} at the source and {other} at the sink, and values are "
+                "not copied between these types. Leave the column out (columns: exclude), or the table (snapshot: "
+                "never)"
             )
     return common
+
+
+def is_taken(kind: str, other: str) -> bool:
+    """Whether a column of type ``other`` takes the text of a value of type ``kind`` for the same value."""
+    return kind == other or other in TAKEN_BY.get(kind, ()) or any({kind, other} <= alike for alike in ALIKE)

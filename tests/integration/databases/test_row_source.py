@@ -186,7 +186,7 @@ def test_keys_are_found_as_they_are_written(postgres_database: str) -> None:
         found = set(rows.rows("public.t", ["v", "w"], ["a", "b"], keys))
         with pytest.raises(RowSourceError, match="column w, which is of type bool"):
             rows.key_forms("public.t", ["w"])
-    assert found == {("x'\"\\", "1", b"\x00\xff", "true"), ("%", "-2", None, "false")}
+    assert found == {("x'\"\\", "1", b"\x00\xff", "1"), ("%", "-2", None, "0")}
 
 
 KEY = ("part%", "id")

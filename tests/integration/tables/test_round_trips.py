@@ -283,12 +283,12 @@ def differing(changes: Sequence[Change], definition: Definition, columns_wanted:
         found += [
             f"{declared}, row {id_}: {text!r} became {there[id_]!r}"
             for id_, text in column.texts.items()
-            if not _same(column.read, text, there[id_])
+            if not same(column.read, text, there[id_])
         ]
     return found
 
 
-def _same(read: Callable[[str], object], text: str | None, there: str | None) -> bool:
+def same(read: Callable[[str], object], text: str | None, there: str | None) -> bool:
     if text is None or there is None:
         return text is there
     return read(text) == read(there)

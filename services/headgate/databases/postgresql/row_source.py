@@ -65,8 +65,8 @@ _KEY_FORMS: Final = {
 _BYTES: Final = "bytea"
 """Is read as bytes; everything else as its own text, which the same type reads again."""
 
-_MONEY: Final = "money"
-"""Its text has the currency of the session's locale."""
+_AS_TEXT: Final = {"money": "{}::numeric::text", "bool": "{}::int::text"}
+"""Type → how it is read. The text of money has the currency of the session's locale; other databases have no ``t``."""
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -216,7 +216,7 @@ def _shown(pid: int, user: str | None, state: str | None, wait: str | None) -> s
 def _read(column: str, kind: str) -> Composed:
     if kind == _BYTES:
         return SQL("{}").format(Identifier(column))
-    return SQL("{}::numeric::text" if kind == _MONEY else "{}::text").format(Identifier(column))
+    return SQL(_AS_TEXT.get(kind, "{}::text")).format(Identifier(column))
 
 
 def _condition(key: Sequence[str], forms: Sequence[KeyForm], keys: Sequence[Sequence[str]]) -> Composable:
