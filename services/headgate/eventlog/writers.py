@@ -13,41 +13,19 @@ import logging
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from headgate.eventlog.clock import BrokerClock
 from headgate.eventlog.codec import Codec
-from headgate.eventlog.connection import KafkaConnection, is_fenced, reason_of
+from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.decisions import Decision, last_decision
-from headgate.eventlog.log import (
-    CommitRefusedError,
-    CommitUncertainError,
-    FencedError,
-    LogError,
-    Placed,
-)
+from headgate.eventlog.log import CommitUncertainError, LogError, Placed
 from headgate.eventlog.log_writer import Check, LogWriter
 from headgate.eventlog.topics import topic_name
+from headgate.eventlog.transactions import ABORT_SECONDS_MAX, COMMIT_SECONDS_MAX, TRANSACTION_TIMEOUT_MS, Transactions
 
 _log = logging.getLogger(__name__)
-
-TRANSACTION_TIMEOUT_MS: Final = 10_000
-"""After which the broker ends a transaction of an owner that died in it, if no successor has: as long as readers can
-be held up (measured 10.4 s; librdkafka's default would be 60 s)."""
-
-COMMIT_SECONDS_MAX: Final = 8.0
-"""One commit takes 3 ms; beyond this its owner has long lost its lease. Shorter than the transaction's own timeout."""
-
-INIT_SECONDS_MAX: Final = 30.0
-"""Fencing takes 0.05 to 1 s, in 500 ms steps; a broker that is starting loads its transaction log first."""
-
-INIT_ATTEMPT_SECONDS: Final = 5.0
-"""One call of init_transactions; it may be repeated as long as the error is retriable."""
-
-ABORT_SECONDS_MAX: Final = 3.0
-"""If an abort does not get through, the broker does it: by the next ``init`` or the transaction's timeout."""
 
 
 class KafkaTransactionalWriter(LogWriter):
@@ -77,22 +55,12 @@ class KafkaTransactionalWriter(LogWriter):
             transactional_id=transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         )
+        self._transactions = Transactions(connection, name, transactional_id, self._open)
         self._over: LogError | None = None
 
     def init(self) -> None:
         """Fence the others. Raises FencedError, BrokerUnreachableError or LogError."""
-        producer = self._open()
-        deadline = time.monotonic() + INIT_SECONDS_MAX
-        while True:
-            try:
-                producer.init_transactions(INIT_ATTEMPT_SECONDS)
-            except KafkaException as error:
-                if is_fenced(error):
-                    raise self._fenced(error) from error
-                if not error.args[0].retriable() or time.monotonic() >= deadline:
-                    raise self._connection.failed(f"taking transactional.id {self._transactional_id}", error) from error
-            else:
-                return
+        self._transactions.init()
 
     def commit(self, placed: Sequence[Placed]) -> list[int]:
         """Write one transaction; return the offsets. Raises as the port does, and ValueError for unwritable records."""
@@ -132,24 +100,18 @@ class KafkaTransactionalWriter(LogWriter):
             late = self._deliver(placed, messages, time.monotonic() + COMMIT_SECONDS_MAX)
             producer.abort_transaction(ABORT_SECONDS_MAX)
         except (KafkaException, BufferError) as error:
-            raise self._given_up(error) from error
+            raise self._transactions.given_up(error) from error
         if late:
-            raise self._refused(f"{late} of {len(placed)} records had not reached their partitions")
+            raise self._transactions.refused(f"{late} of {len(placed)} records had not reached their partitions")
 
     def _commit(self, placed: Sequence[Placed], messages: Sequence[tuple[bytes, bytes | None]]) -> list[int]:
-        producer = self._open()
         offsets: dict[int, int] = {}
-        deadline = time.monotonic() + COMMIT_SECONDS_MAX
-        try:
-            producer.begin_transaction()
+
+        def produce(deadline: float) -> None:
             for index, (each, message) in enumerate(zip(placed, messages, strict=True)):
                 self._produce(each, message, partial(_note_offset, offsets, index), deadline)
-        except (KafkaException, BufferError) as error:
-            raise self._given_up(error) from error
-        try:
-            producer.commit_transaction(max(0.0, deadline - time.monotonic()))
-        except KafkaException as error:
-            raise self._not_committed(error) from error
+
+        self._transactions.run(produce)
         return self._offsets(offsets, len(placed))
 
     def _offsets(self, offsets: dict[int, int], count: int) -> list[int]:
@@ -161,44 +123,6 @@ class KafkaTransactionalWriter(LogWriter):
                 "not reported: read them from the log"
             )
         return [offsets[index] for index in range(count)]
-
-    def _given_up(self, error: KafkaException | BufferError) -> LogError:
-        """Before the commit was sent nothing can become visible, whatever went wrong."""
-        if isinstance(error, KafkaException) and is_fenced(error):
-            return self._fenced(error)
-        reason = reason_of(error) if isinstance(error, KafkaException) else "the local queue is full"
-        return self._aborted(reason)
-
-    def _not_committed(self, error: KafkaException) -> LogError:
-        if is_fenced(error):
-            return self._fenced(error)
-        if error.args[0].txn_requires_abort():
-            return self._aborted(reason_of(error))
-        return CommitUncertainError(
-            f"commit of {self._name} on Kafka at {self._connection.bootstrap_servers} may or may not have happened "
-            f"({reason_of(error)}): use a new writer and read the log"
-        )
-
-    def _aborted(self, reason: str) -> LogError:
-        """Abort; if that does not get through, the broker will, and no writer commits until then."""
-        try:
-            self._open().abort_transaction(ABORT_SECONDS_MAX)
-        except KafkaException as error:
-            if is_fenced(error):
-                return self._fenced(error)
-            reason = f"{reason}; the abort was not confirmed: {reason_of(error)}"
-        return self._refused(reason)
-
-    def _refused(self, reason: str) -> CommitRefusedError:
-        return CommitRefusedError(
-            f"transaction of {self._name} on Kafka at {self._connection.bootstrap_servers} was aborted: {reason}"
-        )
-
-    def _fenced(self, error: KafkaException) -> FencedError:
-        return FencedError(
-            f"{self._name} was fenced on Kafka at {self._connection.bootstrap_servers} ({reason_of(error)}): another "
-            "process has taken over, or this one paused for longer than a transaction may last. Replay before writing"
-        )
 
 
 class KafkaWriter(LogWriter):

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from headgate.eventlog import writers
+from headgate.eventlog import transactions, writers
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog, open_log
 from headgate.eventlog.log import CommitRefusedError, CommitUncertainError, FencedError, LogError
@@ -81,7 +81,7 @@ def test_an_unanswered_commit_is_uncertain_and_the_log_tells(log: KafkaLog, monk
     with closing(log.transactional_writer("owner")) as owner:
         owner.init()
         owner.commit([ended("s1")])
-        monkeypatch.setattr(writers, "COMMIT_SECONDS_MAX", 0.0)
+        monkeypatch.setattr(transactions, "COMMIT_SECONDS_MAX", 0.0)
         for _ in range(2):
             with pytest.raises(CommitUncertainError, match="may or may not have happened"):
                 commit_again_and_again(owner)
@@ -201,4 +201,4 @@ def test_letting_go_of_a_writer_does_not_wait_for_anything(log: KafkaLog) -> Non
     owner.init()
     started = time.monotonic()
     owner.close()
-    assert time.monotonic() - started < writers.INIT_SECONDS_MAX
+    assert time.monotonic() - started < transactions.INIT_SECONDS_MAX

@@ -4,9 +4,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from headgate.eventlog import writers
-from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.connection import KafkaConnection, is_fenced
 from headgate.eventlog.log import LogError, Partition, Placed
-from headgate.eventlog.writers import KafkaTransactionalWriter, is_fenced
+from headgate.eventlog.writers import KafkaTransactionalWriter
 from headgate.records.base import Fact
 from headgate.records.keys import SessionKey
 
