@@ -14,7 +14,7 @@ from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, co
 from headgate.cli.output import Output, again, note, show_rows, show_value
 from headgate.cli.requests import OutcomeOptions, ask, operation, show_settled
 from headgate.cli.row_copies import copy_rows
-from headgate.cli.table_copies import cancel_copy, check_is_copied, copy_table
+from headgate.cli.table_copies import cancel_copy, check_is_copied, check_takes_copies, copy_table
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import FeedRecorded, OperationKind, OperationRequested
@@ -147,6 +147,7 @@ def resync(
         what += ", and delete the others"
     facts = {"feed": feed, "table": table, "rows": None if keys is None else len(keys), "delete": delete}
     with connected(cluster) as (_, log):
+        check_takes_copies(read_snapshot(log), feed)
         permit = permitted(
             change, what, outcome.output, facts, check=lambda: find_table(read_snapshot(log), feed, table)
         )

@@ -22,6 +22,7 @@ from headgate.cli.verify_repair import Repairs
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.databases.address import Options, Target
 from headgate.databases.connections import Use, named
+from headgate.databases.kinds import KINDS
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
@@ -114,6 +115,7 @@ def verify(
     with connected(cluster) as (_, log):
         record = find_feed(read_snapshot(log), feed)
         spec = parse_feed(record.spec)
+        _check_comparable(feed, spec)
         plans = _chosen(feed, wholes(record.spans), table or [])
         said = _said_by_events(log, spec, plans)
         source = _source(spec, source_dsn, source_password_file, source_connection)
@@ -152,6 +154,16 @@ def verify(
     for name, rows in repaired.items():
         note(f"{name}: {rows} rows repaired")
     _end(compared, skipped, sum(repaired.values()))
+
+
+def _check_comparable(feed: str, spec: FeedSpec) -> None:
+    """Raise CommandError for a sink that is not a database, or one of a kind that cannot be read."""
+    if spec.sink.type not in KINDS:
+        raise CommandError(
+            ExitCode.DATABASE,
+            f"feed {feed!r} writes to a sink of type {spec.sink.type}, whose rows cannot be compared. "
+            f"Sinks of type {' and '.join(sorted(KINDS))} can",
+        )
 
 
 def _totals(compared: Sequence[TableCompared]) -> dict[str, int]:

@@ -386,6 +386,8 @@ class SinkSpec(Strict):
     unique_keys: Literal["omit", "create"] = "omit"
     """``create``: tables that Headgate creates get the source's unique keys. A table can stop where two rows swap a
     value in one transaction, because rows are applied one after the other."""
+    partitions: Literal["as-source", "by-key"] = "as-source"
+    """Of a topic: the partition of the source's record, or the one that the key decides on (Kafka's murmur2)."""
     types: dict[str, str] = Field(default_factory=dict)
     """Column of the sink, as ``schema.table.column`` → its type, where Headgate creates the table."""
     rounding: Literal["refuse", "allow"] = "refuse"
@@ -415,6 +417,7 @@ class SinkSpec(Strict):
             "foreign_keys": self.foreign_keys != "enforce",
             "keyless": self.keyless != "refuse",
             "tables": self.tables in ("create", "evolve"),
+            "partitions": self.partitions != "as-source",
             "types": bool(self.types),
             "unique_keys": self.unique_keys != "omit",
             "rounding": self.rounding != "refuse",

@@ -4,9 +4,11 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import SpanPlan
 from headgate.replication.feed_parts import FeedParts
 from headgate.sinks.contract import Claim, SinkRefusedError
+from headgate.sinks.preparing import Preparing
 from headgate.sinks.untouched import Untouched
 from headgate.sources.event_schemas import event_schemas
 from headgate.sources.said import tables_said
+from headgate.sources.topics import present_with
 from headgate.tables.creation import create_missing
 from headgate.tables.missing import plan_missing
 
@@ -18,6 +20,8 @@ def check_table(source: KafkaConnection, parts: FeedParts, plan: SpanPlan, claim
 
     A table to which the feed has written is not created again: an empty one would lack those rows. Raises SourceError.
     """
+    if isinstance(parts.sink, Preparing):
+        parts.sink.prepare(claim, present_with(source, {claim.topic}).get(claim.topic, len(claim.start)))
     try:
         parts.sink.check([claim.table])
     except SinkRefusedError as refused:

@@ -125,15 +125,20 @@ def removed(identity: FeedIdentity, table: str, when: object) -> SinkFencedError
     return SinkFencedError(f"{table}: feed {identity.feed} ({identity.feed_id}) was removed at {when}")
 
 
-def stranger(identity: FeedIdentity, table: str, theirs: FeedIdentity) -> SinkConflictError:
-    """Another feed, or a feed of another cluster, holds the table open."""
+def stranger(identity: FeedIdentity, table: str, theirs: FeedIdentity, kept: str | None = None) -> SinkConflictError:
+    """Another feed, or a feed of another cluster, holds the table open.
+
+    ``kept``: what the sink has of that feed, if it is not rows of a database.
+    """
     whose = f"feed {theirs.feed} ({theirs.feed_id})"
     if theirs.cluster_id != identity.cluster_id:
         whose += f" of another cluster ({theirs.cluster_id}; this one is {identity.cluster_id})"
-    gone = f"cluster_id = '{theirs.cluster_id}' AND feed_id = '{theirs.feed_id}'"
+    if kept is None:
+        where = f"cluster_id = '{theirs.cluster_id}' AND feed_id = '{theirs.feed_id}'"
+        kept = f"its rows in headgate.progress (WHERE {where})"
     return SinkConflictError(
         f"table {table} is being written by {whose}: two writers would undo each other's rows. Remove that feed, "
-        f"or, if it no longer exists, its rows in headgate.progress (WHERE {gone})"
+        f"or, if it no longer exists, {kept}"
     )
 
 

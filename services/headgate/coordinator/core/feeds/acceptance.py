@@ -80,6 +80,7 @@ FIXED: Final = (
     ("sink", "dsn"),
     ("sink", "connection"),
     ("sink", "table"),
+    ("sink", "partitions"),
     ("snapshot", "mode"),
 )
 """Options that an update may not change: they define the feed, or were used up when it was accepted."""

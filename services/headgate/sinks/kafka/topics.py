@@ -1,0 +1,123 @@
+"""Topics of a target cluster: what they are, and creating them."""
+
+import time
+from typing import Final
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
+from headgate.eventlog.log import LogError
+from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.kafka.address import check_brokers
+from headgate.sinks.kafka.errors import MISSING_CODES
+from headgate.sinks.kafka.progress import PARTITIONS
+
+__all__ = ["Topic", "check_cluster", "create", "describe", "ensure_progress_topic", "record_bytes_max"]
+
+Settings = dict[str, str]
+
+BROKERS_DEFAULT: Final = -1
+"""Partitions, or copies, as the broker is configured."""
+
+SEGMENT_MS: Final = 600_000
+SEGMENT_BYTES: Final = 16 << 20
+"""A claim reads the progress topic's partition from its beginning once per process. The active segment, which is closed
+by age or size, is never compacted."""
+
+PROGRESS_SETTINGS: Final[Settings] = {
+    "cleanup.policy": "compact",
+    "segment.ms": str(SEGMENT_MS),
+    "segment.bytes": str(SEGMENT_BYTES),
+    "min.cleanable.dirty.ratio": "0.1",
+    "max.compaction.lag.ms": str(SEGMENT_MS),
+}
+
+VISIBLE_SECONDS_MAX: Final = 30.0
+"""Each broker hears of a new topic by itself: within a second, later where the machine is busy."""
+
+VISIBLE_POLL_SECONDS: Final = 0.05
+
+BATCH_OVERHEAD_BYTES: Final = 256
+"""What a record batch adds to the key and value of its only record: a header of 61 bytes, lengths, and offsets."""
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """A topic that exists: Kafka's id of it (None from a broker before 2.8), and how many partitions it has."""
+
+    id: str | None
+    partitions: int
+
+
+def check_cluster(connection: KafkaConnection) -> str:
+    """The cluster's id, once all its brokers are hosts that this process may use. Raises SinkRefusedError, LogError."""
+    found = connection.wait("describing the target cluster", connection.admin.describe_cluster())
+    check_brokers(tuple(sorted({str(node.host) for node in found.nodes})))
+    return str(found.cluster_id)
+
+
+def describe(connection: KafkaConnection, name: str) -> Topic | None:
+    """A topic, None if it does not exist. Raises LogError."""
+    future = connection.admin.describe_topics(TopicCollection([name]), request_timeout=ADMIN_SECONDS_MAX)[name]
+    try:
+        found = connection.wait(f"describing topic {name}", future)
+    except LogError as error:
+        if _is_missing(error):
+            return None
+        raise
+    topic_id = None if found.topic_id is None else str(found.topic_id)
+    return Topic(topic_id, len(found.partitions))
+
+
+def create(connection: KafkaConnection, name: str, partitions: int, settings: Settings | None = None) -> None:
+    """Create a topic, unless another process just has, and wait until it can be described. Raises LogError."""
+    wanted = NewTopic(name, partitions, BROKERS_DEFAULT, config=settings or {})
+    future = connection.admin.create_topics([wanted], request_timeout=ADMIN_SECONDS_MAX)[name]
+    try:
+        connection.wait(f"creating topic {name}", future)
+    except LogError as error:
+        cause = error.__cause__
+        if not (isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS):
+            raise
+    deadline = time.monotonic() + VISIBLE_SECONDS_MAX
+    while describe(connection, name) is None:
+        if time.monotonic() > deadline:
+            raise LogError(f"topic {name} was created, but the brokers do not know it {VISIBLE_SECONDS_MAX:g} s later")
+        time.sleep(VISIBLE_POLL_SECONDS)
+
+
+def ensure_progress_topic(connection: KafkaConnection, name: str) -> None:
+    """Create it if it is missing. Raises SinkRefusedError if it is not what Headgate relies on, LogError."""
+    found = describe(connection, name)
+    if found is None:
+        create(connection, name, PARTITIONS, PROGRESS_SETTINGS)
+        found = describe(connection, name)
+    if found is not None and found.partitions != PARTITIONS:
+        raise SinkRefusedError(
+            f"topic {name} on Kafka at {connection.bootstrap_servers} has {found.partitions} partitions "
+            f"instead of {PARTITIONS}, so positions would not be found. If no feed has written to this cluster yet, "
+            "delete the topic: Headgate creates it"
+        )
+    policy = _setting(connection, name, "cleanup.policy")
+    if policy != "compact":
+        raise SinkRefusedError(
+            f"topic {name} on Kafka at {connection.bootstrap_servers} has cleanup.policy={policy}, which "
+            "would delete positions. Set it to compact"
+        )
+
+
+def record_bytes_max(connection: KafkaConnection, name: str) -> int:
+    """The largest key and value, together, that the topic takes as one record. Raises LogError."""
+    return int(_setting(connection, name, "max.message.bytes")) - BATCH_OVERHEAD_BYTES
+
+
+def _setting(connection: KafkaConnection, topic: str, setting: str) -> str:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    future = connection.admin.describe_configs([resource], request_timeout=ADMIN_SECONDS_MAX)[resource]
+    return str(connection.wait(f"reading the settings of topic {topic}", future)[setting].value)
+
+
+def _is_missing(error: LogError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, KafkaException) and cause.args[0].code() in MISSING_CODES

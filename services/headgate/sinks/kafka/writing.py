@@ -1,0 +1,176 @@
+"""The two halves of writing to topics: tasks encode records, and the driver commits them with the positions."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from headgate.config.crash_points import CrashPoint, reach
+from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.log import FencedError
+from headgate.formats.change import Change, ChangeError
+from headgate.sinks.bisection import bisect_batch
+from headgate.sinks.contract import (
+    ChangeBatch,
+    ChangeRefusedError,
+    OffsetRange,
+    SinkError,
+    SinkUnavailableError,
+    ValueRefusedError,
+)
+from headgate.sinks.kafka.claims import Claims, check_held
+from headgate.sinks.kafka.errors import as_sink_errors
+from headgate.sinks.kafka.names import topic_of
+from headgate.sinks.kafka.progress import Fact, Row, partition_of, place_of, progress_key
+from headgate.sinks.kafka.records import BY_KEY, Record, encoded, pack
+from headgate.sinks.kafka.target import Target
+from headgate.sinks.kafka.topics import record_bytes_max
+from headgate.sinks.on_driver import Commit, Staged
+from headgate.sinks.relational.batches import check_ranges, check_truncates, refused_change
+
+__all__ = ["KafkaCommitter", "KafkaStager"]
+
+LIMIT_SECONDS: Final = 60.0
+"""How long a topic's max.message.bytes is remembered: asking takes milliseconds, and a batch should not pay them."""
+
+ATTEMPTS_MAX: Final = 3
+"""Of a commit: its producer was fenced for another table's sake, or holds the rows no more."""
+
+
+class KafkaStager:
+    """Encodes records in a task. Its only connection asks how large they may be."""
+
+    def __init__(self, connection: KafkaConnection, *, by_key: bool) -> None:
+        self._connection = connection
+        self._by_key = by_key
+        self._limits: dict[str, tuple[float, int]] = {}
+
+    def stage(self, batch: ChangeBatch) -> Staged:
+        """See Stager."""
+        check_ranges(batch)
+        topic = topic_of(batch.claim.table)
+        trial = _Trial(batch, self._limit(topic) if batch.changes else 0, by_key=self._by_key)
+        found = bisect_batch(trial, batch)
+        if found.refused and batch.quarantine is not None:
+            batch.quarantine.keep(found.refused)
+        upserts = sum(value is not None for _, _, value in trial.records)
+        deletes = len(trial.records) - upserts
+        return Staged(found.ranges, pack(trial.records), upserts, deletes, len(found.refused))
+
+    def _limit(self, topic: str) -> int:
+        now = time.monotonic()
+        asked_at, limit = self._limits.get(topic, (now - LIMIT_SECONDS, 0))
+        if now - asked_at >= LIMIT_SECONDS:
+            with as_sink_errors(topic):
+                limit = record_bytes_max(self._connection, topic)
+            self._limits[topic] = now, limit
+        return limit
+
+    def close(self) -> None:
+        """See Stager."""
+        self._connection.close()
+
+
+class _TooLargeError(ChangeError):
+    """A record that the topic does not take."""
+
+
+class _Trial:
+    """See bisection: what was tried and taken are records."""
+
+    def __init__(self, batch: ChangeBatch, bytes_max: int, *, by_key: bool) -> None:
+        self._batch = batch
+        self._bytes_max = bytes_max
+        self._by_key = by_key
+        self.records: list[Record] = []
+
+    def attempt(self, parts: Sequence[Sequence[Change]]) -> Exception | None:
+        """See Trial."""
+        made: list[Record] = []
+        try:
+            for changes in parts:
+                check_truncates(self._batch.claim, changes)
+                for change in changes:
+                    key, value = encoded(change)
+                    size = len(key) + len(value or b"")
+                    if size > self._bytes_max:
+                        raise _TooLargeError(
+                            f"the record has {size} bytes, and the target topic takes {self._bytes_max} "
+                            "(max.message.bytes, less what Kafka adds). Raise it there, or exclude a column"
+                        )
+                    made.append((BY_KEY if self._by_key else change.partition, key, value))
+        except ChangeError as error:
+            return error
+        self.records += made
+        return None
+
+    def refusal(self, change: Change, error: Exception) -> ChangeRefusedError:
+        """See Trial."""
+        claim = self._batch.claim
+        return refused_change(
+            ValueRefusedError, claim.table, claim.topic, change, error, column=None, reason=str(error)
+        )
+
+
+class KafkaCommitter:
+    """Commits records and positions in one transaction of the process's only producer for the target cluster."""
+
+    def __init__(self, target: Target, claims: Claims) -> None:
+        self._target = target
+        self._claims = claims
+
+    def commit(self, commit: Commit) -> None:
+        """See Committer."""
+        claim, topic = commit.claim, topic_of(commit.claim.table)
+        if commit.source_table is not None:
+            self._claims.record_source(claim, topic, commit.ranges, commit.source_table)
+        if commit.keep is not None:
+            self._claims.take_over(claim, topic, commit.ranges)  # a process that was overtaken keeps nothing
+        for _ in range(ATTEMPTS_MAX):
+            with as_sink_errors(f"{topic} under epoch {claim.epoch}"):
+                if self._committed(commit, topic):
+                    return
+            self._claims.take_over(claim, topic, commit.ranges)
+        raise SinkUnavailableError(
+            f"{topic} under epoch {claim.epoch}: {ATTEMPTS_MAX} transactions were ended by other processes' claims. "
+            "The batch is read again"
+        )
+
+    def _committed(self, commit: Commit, topic: str) -> bool:
+        """False if this process's producer does not hold the rows, or was fenced."""
+        target, place = self._target, place_of(commit.claim, topic)
+        with target.mutex:
+            holder = target.holder
+            rows = holder.held(place, commit.ranges)
+            if rows.keys() != commit.ranges.keys():
+                return False
+            try:
+                check_held(commit.claim, topic, commit.ranges, rows)
+            except SinkError:
+                return False  # by what this process remembers, which may be outdated: taking it over reads why
+            if commit.keep is not None:
+                commit.keep()
+            moved = _moved(rows, commit.ranges)
+            facts = [
+                Fact(partition_of(topic), progress_key(place, partition), msgspec.json.encode(row))
+                for partition, row in sorted(moved.items())
+            ]
+            try:
+                holder.producer.commit(topic, commit.payloads, facts)
+            except FencedError:
+                target.retire()
+                return False
+            except BaseException:
+                target.retire()  # what became of it is found out by the next claim
+                raise
+            reach(CrashPoint.COMMITTED)
+            holder.keep(place, moved)
+            return True
+
+    def close(self) -> None:
+        """See Committer. The producer is the process's."""
+
+
+def _moved(rows: Mapping[int, Row], ranges: Mapping[int, OffsetRange]) -> dict[int, Row]:
+    return {partition: msgspec.structs.replace(row, next=ranges[partition].next) for partition, row in rows.items()}

@@ -1,0 +1,68 @@
+"""A real lane from topics into topics of the same cluster."""
+
+import os
+import signal
+
+import msgspec
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from headgate.agent.core.executor import SpanTask
+from headgate.config.crash_points import ArmedPoints, CrashPoint
+from headgate.records.control import SpanPlan
+from support.waiting import eventually
+
+from .conftest import DEADLINE_SECONDS, Bed
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration]
+
+
+def into_topic(bed: Bed, plan: SpanPlan, n: int) -> SpanTask:
+    target = f"{bed.prefix}copy"
+    task = bed.task(msgspec.structs.replace(plan, table=target), n)
+    sink = {"type": "kafka", "dsn": f"kafka://{bed.bootstrap}"}
+    columns = {"exclude": ["qty"], "rename": {"name": "title"}}
+    spec = msgspec.json.decode(task.spec) | {"sink": sink, "columns": columns}
+    return msgspec.structs.replace(task, spec=msgspec.json.encode(spec).decode(), feed_id=bed.feed)
+
+
+def records(bed: Bed, partitions: int) -> list[tuple[int, bytes, bytes | None]]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bed.bootstrap,
+            "group.id": "t",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(f"{bed.prefix}copy", partition, 0) for partition in range(partitions)])
+        found, left = [], partitions
+        while left:
+            message = consumer.poll(20)
+            assert message is not None
+            if message.error() is not None:
+                left -= 1
+            else:
+                found.append((message.partition() or 0, message.key() or b"", message.value()))
+        return sorted(found, key=lambda each: each[0])
+    finally:
+        consumer.close()
+
+
+def test_shaped_changes_arrive_once_in_their_partitions_though_a_worker_dies(
+    bed: Bed, worker_points: ArmedPoints
+) -> None:
+    plan = bed.table("things", 2)
+    executor, task = bed.executor(), into_topic(bed, plan, 1)
+    bed.put(plan, {number: {"name": "x", "qty": number} for number in range(20)})
+    executor.add_table(task, prepare=False)
+    eventually(lambda: executor.status(task.id).positions == {0: 10, 1: 10}, "it writes")  # type: ignore[union-attr]
+    worker_points.arm(CrashPoint.ROWS_SENT)
+    bed.put(plan, {number: {"name": "y", "qty": number} for number in range(20, 40)})
+    os.kill(worker_points.await_reached(CrashPoint.ROWS_SENT, DEADLINE_SECONDS), signal.SIGKILL)
+    bed.put(plan, {3: None})
+    eventually(lambda: executor.status(task.id).positions == {0: 20, 1: 21}, "and goes on")  # type: ignore[union-attr]
+    found = records(bed, 2)
+    rows = [(n % 2, b'{"id":%d}' % n, b'{"id":%d,"title":"%s"}' % (n, b"x" if n < 20 else b"y")) for n in range(40)]
+    assert sorted(found, key=str) == sorted([*rows, (1, b'{"id":3}', None)], key=str)

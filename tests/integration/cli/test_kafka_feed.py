@@ -1,0 +1,153 @@
+"""A feed into topics, by the commands that a user types, though an agent is killed."""
+
+import json
+import socket
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from headgate.app.exit_codes import ExitCode
+from headgate.config.secrets import ALLOWED_HOSTS
+from headgate.config.settings import Settings
+from headgate.eventlog.kafka import KafkaLog
+from integration.cli.conftest import ANSWER_SECONDS, DEADLINE_SECONDS, Service, headgate, make_topics
+from integration.cli.test_created_tables import READY_SECONDS
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+ROWS = 20
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+class Shop:
+    """A source topic of two partitions, and the feed that writes it to another topic."""
+
+    def __init__(self, settings: Settings, log: KafkaLog, folder: Any) -> None:
+        self.settings = settings
+        self.topic = f"{settings.cluster}-db.shop.orders"
+        self.target = f"{settings.cluster}-copy.orders"
+        make_topics(log, NewTopic(self.topic, 2, 1))
+        self.file = folder / "shop.yaml"
+        self.write()
+
+    def write(self, feed: dict[str, Any] | None = None, **sink: Any) -> None:
+        spec: dict[str, Any] = {
+            "feed": "shop",
+            "source": {"topics": [self.topic]},
+            "sink": {
+                "type": "kafka",
+                "dsn": f"kafka://{self.settings.bootstrap}",
+                "table": f'"{self.settings.cluster}-copy".{{table}}',
+            }
+            | sink,
+        }
+        self.file.write_text(yaml.safe_dump(spec | (feed or {})), encoding="utf-8")
+
+    def put(self, numbers: range) -> None:
+        with Producer({"bootstrap.servers": self.settings.bootstrap, "enable.idempotence": True}) as producer:
+            for number in numbers:
+                event = {"op": "c", "before": None, "after": {"id": number}, "source": {"ts_ms": 1}}
+                key, value = json.dumps({"id": number}).encode(), json.dumps(event).encode()
+                producer.produce(self.topic, value, key, number % 2)
+            assert producer.flush(ANSWER_SECONDS) == 0
+
+    def records(self) -> list[tuple[int, int]]:
+        """(partition, id) of every committed record, sorted."""
+        given = {"bootstrap.servers": self.settings.bootstrap, "group.id": "t", "enable.partition.eof": True}
+        with closing(Consumer(given | {"isolation.level": "read_committed"})) as consumer:
+            partitions = consumer.list_topics(timeout=ANSWER_SECONDS).topics
+            if self.target not in partitions:
+                return []
+            numbers = list(partitions[self.target].partitions)
+            consumer.assign([TopicPartition(self.target, number, 0) for number in numbers])
+            found, left = [], len(numbers)
+            while left:
+                message = consumer.poll(ANSWER_SECONDS)
+                assert message is not None
+                if message.error() is not None:
+                    left -= 1
+                else:
+                    found.append((message.partition() or 0, json.loads(message.value() or b"")["id"]))
+        return sorted(found)
+
+
+@pytest.fixture
+def shop(settings: Settings, log: KafkaLog, tmp_path: Any) -> Shop:
+    return Shop(settings, log, tmp_path)
+
+
+def expected(count: int) -> list[tuple[int, int]]:
+    return sorted((number % 2, number) for number in range(count))
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("one_core_spark")
+def test_every_change_is_one_record_though_the_agent_is_killed(shop: Shop, serve: Callable[..., Service]) -> None:
+    coordinator = serve("owner", "coordinator")
+    eventually(lambda: coordinator.get("/readyz")[0] == 200, "the owner is ready", DEADLINE_SECONDS)
+    shop.put(range(ROWS))
+    dry = headgate("feed", "create", str(shop.file), "--dry-run")
+    assert dry.exit_code == 0, dry.stderr
+    created = headgate("feed", "create", str(shop.file))
+    assert created.exit_code == 0, created.stderr
+    first = serve("a1", "agent", "--name", "a1")
+    eventually(lambda: shop.records() == expected(ROWS), "the records are there", READY_SECONDS)
+
+    listed = headgate("feed", "list", "-o", "json")
+    assert listed.exit_code == 0, listed.stderr
+    assert [row["feed"] for row in json.loads(listed.stdout)] == ["shop"]
+    tables = headgate("table", "list", "shop", "-o", "json")
+    assert tables.exit_code == 0, tables.stderr
+    (row,) = json.loads(tables.stdout)
+    assert (row["agent"], row["error"]) == ("a1", None)
+    assert headgate("why", "shop").exit_code == 0
+
+    verified = headgate("verify", "shop", "--source-dsn", "postgresql://reader@db/shop")
+    assert verified.exit_code == ExitCode.DATABASE, verified.output
+    assert "sink of type kafka, whose rows cannot be compared" in flat(verified.stderr)
+    copied = headgate("table", "resync", "shop", row["span"], "--yes")
+    assert copied.exit_code == ExitCode.REQUEST_REFUSED, copied.output
+    assert "cannot be copied to a sink of type kafka" in flat(copied.stderr)
+
+    first.process.kill()
+    shop.put(range(ROWS, 2 * ROWS))
+    serve("a2", "agent", "--name", "a2")
+    eventually(lambda: shop.records() == expected(2 * ROWS), "each record once", READY_SECONDS)
+    assert headgate("feed", "delete", "shop", "--yes").exit_code == 0
+    assert shop.records() == expected(2 * ROWS), "deleting a feed keeps its records"
+
+
+def refused(shop: Shop) -> str:
+    dry = headgate("feed", "create", str(shop.file), "--dry-run")
+    assert dry.exit_code not in (0, 1), dry.output
+    assert "Traceback" not in dry.output
+    return flat(dry.stderr)
+
+
+def test_what_does_not_apply_to_topics_is_refused(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.write(tables="create")
+    assert "sink.tables cannot be used with sinks of type kafka" in refused(shop)
+    shop.write(partitions="by-kee")
+    assert "by-key" in refused(shop)
+    shop.write(dsn="kafka://user:pass@host:9092")
+    assert "has a user or options" in (text := refused(shop))
+    assert "pass@" not in text
+    shop.write(table=f"{shop.settings.prefix}{{table}}")
+    assert "as the control topics of this Headgate cluster do" in refused(shop)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        shop.write(dsn=f"kafka://127.0.0.1:{port}")
+        assert f"127.0.0.1:{port}" in refused(shop)
+    monkeypatch.setenv(ALLOWED_HOSTS, "db.example")
+    shop.write()
+    assert f"which is not in {ALLOWED_HOSTS}" in refused(shop)

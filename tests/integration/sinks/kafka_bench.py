@@ -1,0 +1,127 @@
+"""A Kafka sink with one topic of two partitions, for tests: what it has, and other processes that use it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headgate.config.crash_points import ArmedPoints, CrashPoint
+from headgate.formats.change import Change, Operation
+from headgate.records.control import Epoch, Positions
+from headgate.sinks.contract import ChangeBatch, Claim
+from headgate.sinks.kafka.progress import Fact, partition_of, place_of, progress_key
+from headgate.sinks.kafka.sink import KafkaSink
+from headgate.sinks.kafka.target import Target
+from integration.sinks.contract import wait_until_frozen
+from support.topic_changes import delete_topics, make_topics
+
+HOLDER = Path(__file__).with_name("kafka_holder.py")
+RECORD_BYTES_MAX = 4096
+
+
+def too_large(offset: int) -> Change:
+    """A change that the bench's topic does not take."""
+    return Change(0, offset, Operation.UPSERT, {"other": 1}, {"other": 1, "value": "x" * RECORD_BYTES_MAX}, None, 0)
+
+
+class KafkaBench:
+    def __init__(self, bootstrap: str, prefix: str, points: Path, partitions: int = 2) -> None:
+        self.bootstrap = bootstrap
+        self.table = f"{prefix}orders"
+        self.progress = f"{prefix}progress"
+        self.points = ArmedPoints(points)
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        settings = {"max.message.bytes": str(RECORD_BYTES_MAX)}
+        make_topics(self.admin, NewTopic(self.table, partitions, 1, config=settings))
+        self.targets: list[Target] = []
+        self.sink = self.another()
+
+    def another(self, *, by_key: bool = False) -> KafkaSink:
+        """The same sink as another process has it."""
+        self.targets.append(Target(self.bootstrap, self.progress))
+        return KafkaSink(self.bootstrap, by_key=by_key, target=self.targets[-1])
+
+    def records(self, isolation: str = "read_committed") -> list[tuple[int, bytes | None, bytes | None]]:
+        """Every record of the topic, as (partition, key, value), in the order of each partition."""
+        found = []
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": "test",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+        with closing(Consumer(settings)) as consumer:
+            partitions = list(consumer.list_topics(self.table).topics[self.table].partitions)
+            consumer.assign([TopicPartition(self.table, partition, 0) for partition in partitions])
+            left = len(partitions)
+            while left:
+                message = consumer.poll(10)
+                assert message is not None, "a transaction is open"
+                if message.error() is not None:
+                    left -= 1
+                else:
+                    found.append((message.partition() or 0, message.key(), message.value()))
+        return sorted(found, key=lambda record: record[0])
+
+    def rows(self) -> dict[int, str | None]:
+        rows: dict[int, str | None] = {}
+        for _, key, value in self.records():
+            number = msgspec.json.decode(key or b"")["id"]
+            if value is None:
+                rows.pop(number, None)
+            else:
+                rows[number] = msgspec.json.decode(value)["value"]
+        return rows
+
+    def execute(self, statement: str) -> list[tuple]:
+        raise NotImplementedError
+
+    def drop(self) -> None:
+        delete_topics(self.admin, self.table)
+
+    def restore(self, claim: Claim, positions: Positions, epoch: Epoch | None = None) -> None:
+        """As a restored cluster would be: nobody holds what it says."""
+        target = self.targets[0]
+        place = place_of(claim, self.table)
+        rows = target.ledger.read(self.table).rows[place]
+        for holder in {row.holder for row in rows.values()} - {""}:
+            target.end(holder)
+        to = epoch or claim.epoch
+        facts = [
+            Fact(
+                partition_of(self.table),
+                progress_key(place, partition),
+                msgspec.json.encode(msgspec.structs.replace(rows[partition], next=offset, epoch=(to.owner_rev, to.n))),
+            )
+            for partition, offset in positions.items()
+        ]
+        with target.claiming("restore") as producer:
+            producer.commit("", (), facts)
+
+    def run(self, batch: ChangeBatch, variables: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+        """A process that applies the batch and prints what became of it."""
+        packed = msgspec.msgpack.encode(batch).hex()
+        return subprocess.Popen(
+            [sys.executable, str(HOLDER), self.bootstrap, self.progress, packed],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(variables or {})},
+        )
+
+    def freeze_at(self, point: CrashPoint, batch: ChangeBatch) -> "subprocess.Popen[str]":
+        self.points.arm(point)
+        return wait_until_frozen(self.run(batch, self.points.variables))
+
+    def freeze_while_applying(self, batch: ChangeBatch) -> "subprocess.Popen[str]":
+        return self.freeze_at(CrashPoint.ROWS_SENT, batch)
+
+    def close(self) -> None:
+        for target in self.targets:
+            target.close()

@@ -1,0 +1,21 @@
+"""A Kafka sink's writer in a process of its own. Arguments: brokers, progress topic, batch (msgpack, hex).
+
+It stops where a test has armed a crash point (config/crash_points.py).
+"""
+
+import sys
+
+import msgspec
+
+from headgate.sinks.contract import ChangeBatch, SinkError
+from headgate.sinks.kafka.sink import KafkaSink
+from headgate.sinks.kafka.target import Target
+
+bootstrap, progress, packed = sys.argv[1:]
+batch = msgspec.msgpack.decode(bytes.fromhex(packed), type=ChangeBatch)
+try:
+    KafkaSink(bootstrap, target=Target(bootstrap, progress)).writer().apply(batch)
+except SinkError as error:
+    sys.stdout.write(error.code)
+else:
+    sys.stdout.write("applied")

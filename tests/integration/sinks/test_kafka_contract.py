@@ -1,0 +1,256 @@
+"""Kafka topics keep the contract of every sink, and what is their own: other processes, frozen or killed."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from headgate.config.crash_points import CrashPoint
+from headgate.formats.change import Change, Operation
+from headgate.sinks.contract import (
+    ChangeBatch,
+    OffsetRange,
+    SinkConflictError,
+    SinkError,
+    SinkFencedError,
+    SinkMovedError,
+    SinkRefusedError,
+    SinkWriter,
+    ValueRefusedError,
+)
+from integration.sinks import contract
+from integration.sinks.contract import SECONDS_MAX, SinkContract, batch_of, claim_of, delete, upsert
+from integration.sinks.kafka_bench import KafkaBench, too_large
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def bench(
+    kafka_bootstrap: str, kafka_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[KafkaBench]:
+    monkeypatch.setattr(contract, "unfit", too_large)
+    made = KafkaBench(kafka_bootstrap, kafka_prefix, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def writer(bench: KafkaBench) -> Iterator[SinkWriter]:
+    made = bench.sink.writer()
+    yield made
+    made.close()
+
+
+class TestKafka(SinkContract):
+    FROZEN_ENDS_AS = SinkFencedError.code  # it holds no session, and finds out when it commits
+
+    @pytest.fixture
+    def bench(self, bench: KafkaBench) -> KafkaBench:
+        return bench
+
+    @pytest.mark.skip(reason="there is no earlier version of this sink")
+    def test_a_sink_of_before_source_tables_were_kept_is_taken_on(self) -> None: ...
+
+    def test_a_truncate_is_refused_by_whoever_has_a_part_of_the_table(
+        self, bench: KafkaBench, writer: SinkWriter
+    ) -> None:
+        """And by a topic of one partition, too: a flat record cannot express it."""
+        alone = claim_of(bench, 4, topic="shop.public.alone", start={0: 0})
+        bench.sink.claim(alone)
+        truncate = Change(0, 0, Operation.TRUNCATE, {}, None, None, 0)
+        with pytest.raises(ValueRefusedError, match=r"TRUNCATE cannot be written to a topic.*offset 0"):
+            writer.apply(ChangeBatch(alone, {0: OffsetRange(0, 1)}, [truncate]))
+
+
+def test_every_change_is_a_record_in_its_sources_partition(bench: KafkaBench, writer: SinkWriter) -> None:
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    changes = [upsert(5, 1, "a"), upsert(6, 1, "b"), delete(7, 1), upsert(0, 2, "c", partition=1)]
+    writer.apply(ChangeBatch(claim, {0: OffsetRange(5, 8), 1: OffsetRange(0, 1)}, changes))
+    assert bench.records() == [
+        (0, b'{"id":1}', b'{"id":1,"value":"a"}'),
+        (0, b'{"id":1}', b'{"id":1,"value":"b"}'),
+        (0, b'{"id":1}', None),
+        (1, b'{"id":2}', b'{"id":2,"value":"c"}'),
+    ]
+
+
+@pytest.mark.parametrize("point", [CrashPoint.ROWS_SENT, CrashPoint.BEFORE_COMMIT, CrashPoint.COMMITTED])
+def test_a_process_that_was_overtaken_while_frozen_finds_out_and_nothing_is_doubled(
+    bench: KafkaBench, writer: SinkWriter, point: CrashPoint
+) -> None:
+    old = claim_of(bench, 1)
+    bench.sink.claim(old)
+    with bench.freeze_at(point, batch_of(old, 5, upsert(5, 1, "frozen"))) as frozen:
+        other = bench.another()
+        new = claim_of(bench, 2)
+        position = other.claim(new)[0]
+        assert position == (6 if point is CrashPoint.COMMITTED else 5)
+        other.writer().apply(batch_of(new, position, upsert(position, 2, "new")))
+        frozen.send_signal(signal.SIGCONT)
+        said, _ = frozen.communicate(timeout=SECONDS_MAX)
+    assert said == ("applied" if point is CrashPoint.COMMITTED else "sink_fenced")
+    assert bench.rows() == ({1: "frozen", 2: "new"} if point is CrashPoint.COMMITTED else {2: "new"})
+    with pytest.raises(SinkFencedError, match=r"claimed since under epoch 3\.2"):
+        writer.apply(batch_of(old, 6, upsert(6, 3, "zombie")))
+
+
+@pytest.mark.parametrize("point", [CrashPoint.ROWS_SENT, CrashPoint.BEFORE_COMMIT, CrashPoint.COMMITTED])
+def test_what_a_killed_process_has_not_committed_is_written_by_the_next(bench: KafkaBench, point: CrashPoint) -> None:
+    old = claim_of(bench, 1)
+    bench.sink.claim(old)
+    with bench.freeze_at(point, batch_of(old, 5, upsert(5, 1, "killed"))) as killed:
+        killed.kill()
+    new = claim_of(bench, 2)
+    position = bench.sink.claim(new)[0]
+    bench.sink.writer().apply(batch_of(new, position, upsert(position, 2, "new")))
+    assert bench.rows() == ({1: "killed", 2: "new"} if point is CrashPoint.COMMITTED else {2: "new"})
+
+
+def test_tables_of_a_process_whose_producer_was_taken_for_another_table_go_on(
+    bench: KafkaBench, writer: SinkWriter
+) -> None:
+    lost = claim_of(bench, 1)
+    kept = claim_of(bench, 1, topic="shop.public.items")
+    for claim in (lost, kept):
+        bench.sink.claim(claim)
+        writer.apply(batch_of(claim, 5, upsert(5, 1, claim.topic)))
+    bench.another().claim(claim_of(bench, 2))
+    writer.apply(batch_of(kept, 6, upsert(6, 2, "goes on")))
+    assert bench.sink.positions(kept) == {0: 7, 1: 0}
+    with pytest.raises(SinkFencedError):
+        writer.apply(batch_of(lost, 6, upsert(6, 3, "zombie")))
+    assert bench.rows() == {1: "shop.public.items", 2: "goes on"}
+
+
+def test_a_claim_below_one_that_this_process_has_not_heard_of_is_refused(bench: KafkaBench) -> None:
+    bench.sink.claim(claim_of(bench, 1))
+    other = bench.another()
+    other.claim(claim_of(bench, 5))
+    with pytest.raises(SinkFencedError, match=r"3\.5"):
+        bench.sink.claim(claim_of(bench, 3))
+    other.writer().apply(batch_of(claim_of(bench, 5), 5, upsert(5, 1, "a")))
+    assert bench.rows() == {1: "a"}
+
+
+def test_a_claim_that_is_refused_disturbs_nobody(bench: KafkaBench, writer: SinkWriter) -> None:
+    claim = claim_of(bench, 5)
+    bench.sink.claim(claim)
+    held = bench.targets[0].holder.id
+    with pytest.raises(SinkFencedError):
+        bench.another().claim(claim_of(bench, 1))
+    writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+    assert bench.targets[0].holder.id == held
+
+
+def test_a_lost_answer_is_found_out_by_the_next_batch(
+    bench: KafkaBench, writer: SinkWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headgate.eventlog import transactions
+
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+    with monkeypatch.context() as hurried:
+        hurried.setattr(transactions, "COMMIT_SECONDS_MAX", 0.0)
+        with pytest.raises(SinkError) as refused:
+            writer.apply(batch_of(claim, 6, upsert(6, 2, "b")))
+    assert refused.value.retryable
+    try:
+        writer.apply(batch_of(claim, 6, upsert(6, 2, "b")))
+    except SinkMovedError:
+        assert bench.sink.positions(claim) == {0: 7, 1: 0}
+    assert [key for _, key, _ in bench.records()] == [b'{"id":1}', b'{"id":2}']
+
+
+def test_a_topic_that_is_gone_is_named_and_not_made_again(bench: KafkaBench, writer: SinkWriter) -> None:
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+    bench.drop()
+    with pytest.raises(SinkRefusedError, match=rf"topic {bench.table} .*does not exist.*resume shop --from earliest"):
+        bench.sink.prepare(claim_of(bench, 2), 2)
+    rewind = claim_of(bench, 3, incarnation=1)
+    bench.sink.prepare(rewind, 2)
+    bench.sink.claim(rewind)
+    writer.apply(batch_of(rewind, 5, upsert(5, 1, "again")))
+    assert bench.rows() == {1: "again"}
+
+
+def test_a_topic_is_created_as_its_source_and_too_few_partitions_are_refused(bench: KafkaBench) -> None:
+    new = claim_of(bench, 1, table=f"{bench.table}.new")
+    bench.sink.prepare(new, 5)
+    bench.sink.prepare(new, 5)
+    assert len(bench.admin.list_topics(new.table).topics[new.table].partitions) == 5
+    with pytest.raises(SinkRefusedError, match=r"has 2 partitions, and source topic shop.public.orders has 3.*by-key"):
+        bench.sink.prepare(claim_of(bench, 1), 3)
+
+
+def murmur2(data: bytes) -> int:
+    """As org.apache.kafka.common.utils.Utils has it, made positive."""
+    mix, mask = 0x5BD1E995, 0xFFFFFFFF
+    found, whole = 0x9747B28C ^ len(data), len(data) & ~3
+    for at in range(0, whole, 4):
+        word = int.from_bytes(data[at : at + 4], "little") * mix & mask
+        found = (found * mix & mask) ^ ((word ^ (word >> 24)) * mix & mask)
+    if whole < len(data):
+        found = (found ^ int.from_bytes(data[whole:], "little")) * mix & mask
+    found = (found ^ (found >> 13)) * mix & mask
+    return (found ^ (found >> 15)) & 0x7FFFFFFF
+
+
+@pytest.mark.parametrize(("text", "hashed"), [(b"21", -973932308), (b"a-little-bit-long-string", -985981536)])
+def test_the_hash_here_is_that_of_kafkas_own_client(text: bytes, hashed: int) -> None:
+    assert murmur2(text) == hashed & 0x7FFFFFFF
+
+
+def test_by_key_a_record_is_where_a_java_client_would_have_put_it(
+    kafka_bootstrap: str, kafka_prefix: str, tmp_path: Path
+) -> None:
+    with closing(KafkaBench(kafka_bootstrap, kafka_prefix, tmp_path, partitions=3)) as bench:
+        sink, claim = bench.another(by_key=True), claim_of(bench, 1)
+        sink.prepare(claim, 9)
+        sink.claim(claim)
+        changes = [upsert(5 + number, number, "a") for number in range(30)]
+        sink.writer().apply(ChangeBatch(claim, {0: OffsetRange(5, 35)}, changes))
+        found = sorted((partition, key) for partition, key, _ in bench.records())
+    keys = [b'{"id":%d}' % number for number in range(30)]
+    assert found == sorted((murmur2(key) % 3, key) for key in keys)
+
+
+def test_a_missing_topic_by_key_has_as_many_partitions_as_the_brokers_give(bench: KafkaBench) -> None:
+    new = claim_of(bench, 1, table=f"{bench.table}.new")
+    bench.another(by_key=True).prepare(new, 5)
+    assert new.table in bench.admin.list_topics().topics
+
+
+def test_a_reserved_topic_is_refused_when_it_is_claimed(bench: KafkaBench) -> None:
+    with pytest.raises(SinkRefusedError, match="positions of Kafka sinks"):
+        bench.sink.prepare(claim_of(bench, 1, table=bench.progress), 2)
+
+
+def test_a_topic_into_itself_is_refused(bench: KafkaBench) -> None:
+    cluster = f"{bench.sink.own_id()}/headgate."
+    identity = contract.FeedIdentity(cluster, "0-7", "shop")
+    with pytest.raises(SinkRefusedError, match="is the source topic itself"):
+        bench.sink.prepare(claim_of(bench, 1, identity=identity, topic=bench.table), 2)
+
+
+def test_a_name_that_no_topic_can_have_is_refused(bench: KafkaBench) -> None:
+    with pytest.raises(SinkRefusedError, match=r"not a valid name of a topic.*sink\.table"):
+        bench.sink.check(['shop."Odd Name"'])
+
+
+def test_records_of_others_on_the_progress_topic_are_named(bench: KafkaBench) -> None:
+    from confluent_kafka import Producer
+
+    bench.sink.claim(claim_of(bench, 1))
+    other = Producer({"bootstrap.servers": bench.bootstrap})
+    for partition in range(8):
+        other.produce(bench.progress, b"x", b"y", partition)
+    other.flush()
+    with pytest.raises(SinkConflictError, match=r"is not a record of Headgate"):
+        bench.sink.positions(claim_of(bench, 1))

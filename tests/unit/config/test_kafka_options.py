@@ -1,0 +1,67 @@
+"""What a feed into Kafka topics may say, and what is refused with a reason."""
+
+from typing import Any
+
+import pytest
+
+from headgate.config.feed import FeedSpecError, parse_feed
+from headgate.config.plugs import SINKS
+
+DATABASE = {"dsn": "postgresql://reader@db/shop"}
+
+
+def parsed(**given: Any) -> None:
+    import msgspec
+
+    spec = {
+        "feed": "shop",
+        "source": {"topics": ["shop.public.orders"]} | given.pop("source", {}),
+        "sink": {"type": "kafka", "dsn": "kafka://broker:9092"} | given.pop("sink", {}),
+        **given,
+    }
+    parse_feed(msgspec.json.encode(spec).decode())
+
+
+def test_the_partition_may_be_chosen_by_key() -> None:
+    parsed(sink={"partitions": "by-key"})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("connection", "warehouse"),
+        ("password_file", "secret"),
+        ("foreign_keys", "ignore"),
+        ("keyless", "append"),
+        ("rounding", "allow"),
+        ("tables", "create"),
+        ("tables", "evolve"),
+        ("types", {"public.orders.total": "text"}),
+        ("unique_keys", "create"),
+    ],
+)
+def test_an_option_of_databases_is_refused(option: str, value: object) -> None:
+    with pytest.raises(FeedSpecError, match=rf"sink\.{option} cannot be used with sinks of type kafka"):
+        parsed(sink={option: value})
+
+
+def test_a_snapshot_is_refused() -> None:
+    with pytest.raises(FeedSpecError, match="snapshot cannot be used with sinks of type kafka"):
+        parsed(snapshot="initial", source={"database": DATABASE})
+
+
+def test_an_option_of_one_table_is_refused() -> None:
+    with pytest.raises(FeedSpecError, match=r"tables.public.orders.keyless cannot be used with sinks of type kafka"):
+        parsed(tables={"public.orders": {"keyless": "append"}})
+
+
+def test_a_typo_is_refused() -> None:
+    with pytest.raises(FeedSpecError, match=r"as-source.*by-key"):
+        parsed(sink={"partitions": "by-kee"})
+
+
+@pytest.mark.parametrize("type_", ["postgresql", "mysql"])
+def test_databases_have_no_partitions(type_: str) -> None:
+    assert "partitions" not in SINKS[type_].options
+    with pytest.raises(FeedSpecError, match=rf"sink\.partitions cannot be used with sinks of type {type_}"):
+        parsed(sink={"type": type_, "dsn": "x", "partitions": "by-key"})
