@@ -126,7 +126,8 @@ class Played:
     def _claim(self, table: str) -> None:
         kind = "mysql" if self.is_mariadb else "postgresql"
         spec = {"type": kind, "dsn": self._address, "password_file": self.server.password_file}
-        sink = open_sink(SinkSpec.model_validate(spec | {"not_the_source": True}))
+        rounding = "allow" if self.spec.allow_lossy else "refuse"
+        sink = open_sink(SinkSpec.model_validate(spec | {"rounding": rounding, "not_the_source": True}))
         claim = build.claim(table=table, topic="topic")
         sink.claim(claim)
         self._sink, self._asked, self._feed, self._writer = sink, claim, claim.identity.feed_id, sink.writer()
