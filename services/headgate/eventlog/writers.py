@@ -12,6 +12,7 @@ here:
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -116,7 +117,8 @@ class KafkaTransactionalWriter(LogWriter):
 
     def _offsets(self, offsets: dict[int, int], count: int) -> list[int]:
         if len(offsets) < count:
-            self._open().poll(0)
+            with suppress(KafkaException):  # the producer may have been fenced since, which it reports to its poller
+                self._open().poll(0)
         if len(offsets) < count:
             raise CommitUncertainError(
                 f"transaction of {self._name} was committed, but of its {count} offsets {count - len(offsets)} were "

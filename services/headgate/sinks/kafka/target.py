@@ -10,11 +10,11 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.config.crash_points import CrashPoint, reach
@@ -80,7 +80,8 @@ class TargetProducer:
         try:
             self._transactions.run(partial(self._produce, target, payloads, facts))
         except LogError:
-            self._open().poll(0)  # why is reported to the callback
+            with suppress(KafkaException):  # a producer that was fenced raises here once more what is raised below
+                self._open().poll(0)  # why is reported to the callback
             for error, topic in self._refused:
                 if (refusal := refusal_of(error, topic, self._connection.bootstrap_servers)) is not None:
                     raise refusal from None
