@@ -35,7 +35,7 @@ _FORM: Final = """\
 <style>
 .{unique_id}-matrix {{
   font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace;
-  font-size: {char_height}px; line-height: {line_height}px;
+  font-size: {char_height}px; line-height: {line_height}px; white-space: pre;
 }}
 .{unique_id}-title {{ font: bold 18px sans-serif; }}
 {styles}
@@ -49,7 +49,7 @@ _FORM: Final = """\
 {chrome}
 <g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
 {backgrounds}
-<g class="{unique_id}-matrix">
+<g class="{unique_id}-matrix" xml:space="preserve">
 {matrix}
 </g>
 </g>
