@@ -4,8 +4,8 @@ Two kinds of column do that. A *collation* that ignores case, or that takes ``a`
 row's key where the source has a new one: sinks compare such columns byte by byte as well, and check after each merge
 that every row is there under its own key. A *type* keeps no trace of how a key was written (``uuid`` knows no case, a
 decimal has no more digits than its scale, ``char`` no spaces at its end): there the value is judged before it is sent.
-It must be written in the one way that the type's own values are written, and the column must keep all of it, as every
-column must (``rounding``).
+It must be written the way the type writes its own values, and the column must keep all of it. The second rule holds
+for every column (``rounding``).
 
 Decimals are compared as numbers, as a decimal column of the source compares them: 1.0 and 1.00 are one key.
 """
