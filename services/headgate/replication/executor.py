@@ -115,6 +115,7 @@ class SparkExecutor:
             return None
         return found.status(
             self._settings.now_ms(),
+            time.monotonic(),
             lane_is_idle=self._queries.is_idle(found),
             slowness=self._queries.slowness(found),
         )

@@ -229,7 +229,7 @@ class SimulatedExecutor:
         """See TableExecutor."""
         run = self.runs.get(span)
         # Changes have no time here but their ts, so that is what batches say in place of milliseconds.
-        return None if run is None else replace(run.span.status(0), seen_ts=run.span.progress.seen_ms)
+        return None if run is None else replace(run.span.status(0, 0.0), seen_ts=run.span.progress.seen_ms)
 
     def kill(self) -> None:
         """See TableExecutor. What is on the wire stays there."""

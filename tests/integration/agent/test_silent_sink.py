@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fixtures.services import mariadb_execute
 from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.agent.shell.figures import FeedFigures
 from headgate.records.control import SpanPlan, TaskState
 from headgate.records.error_codes import SINK_SLOW
 from headgate.replication.executor import SparkExecutor
@@ -31,6 +32,9 @@ pytestmark = [
 
 TABLES = 6
 """More than Spark has cores, so that the frozen sink's lane asks for all of them."""
+
+GROWN_MS = 10_000
+"""More than a batch takes that nothing holds up."""
 
 
 class FreezingSink:
@@ -119,6 +123,14 @@ def errors(executor: SparkExecutor, tasks: list[SpanTask]) -> set[str | None]:
     return {None if status is None else status.error_code for status in statuses}
 
 
+def lags_ms(executor: SparkExecutor) -> dict[str, int]:
+    """What the agent's metric shows, by feed."""
+    statuses = [executor.status(span) for span in executor.all_spans()]
+    figures = FeedFigures()
+    figures.note([status for status in statuses if status is not None])
+    return figures.lag_ms
+
+
 def applied(bed: Bed, plan: SpanPlan, rows: range) -> None:
     bed.put(plan, {number: {"name": "x", "qty": number} for number in rows})
     eventually(lambda: bed.rows(plan).keys() >= set(rows), f"{plan.span} has its rows")
@@ -146,6 +158,10 @@ def test_beside_a_frozen_sink_a_healthy_one_goes_on(bed: Bed, freezing: Freezing
     eventually(
         lambda: SINK_SLOW in errors(executor, tasks) and freezing.server in executor.silent_sinks,
         "a table says for which server it waits",
+    )
+    eventually(
+        lambda: lags_ms(executor)["frozen"] >= GROWN_MS > lags_ms(executor)[bed.feed],
+        "its feed's lag grows while its batches wait",
     )
     # Meanwhile others are written, and claims of other tables go on, too.
     applied(bed, healthy, range(10, 20))

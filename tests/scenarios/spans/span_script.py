@@ -58,7 +58,7 @@ class _Player:
             parts.append("at " + _pairs(span.positions))
         if span.progress.read_to and span.progress.rests_since is not None:
             parts.append("read to " + _pairs(span.progress.read_to))
-        status = span.status(0)
+        status = span.status(0, 0.0)
         if status.rows:
             parts.append(f"{status.rows} rows")
         if status.resolved_ts is not None:

@@ -334,8 +334,8 @@ def test_the_sink_is_owed_a_position_that_has_rested_for_long_enough() -> None:
 
 def test_a_lag_is_that_of_the_last_batch_and_none_while_there_is_nothing_to_read() -> None:
     timed = replace(result(), oldest_append_ms=100, visible_ms=130)
-    assert written(lag_ms=9).status(0).lag_ms == 9
-    assert written(lag_ms=9).status(0, lane_is_idle=True).lag_ms == 0
+    assert written(lag_ms=9).status(0, 0.0).lag_ms == 9
+    assert written(lag_ms=9).status(0, 0.0, lane_is_idle=True).lag_ms == 0
     batches = (timed, replace(timed, positions={}), replace(timed, error_code="e"), replace(timed, visible_ms=90))
     lags = [adopted(SpanProgress(positions={0: 0}, lag_ms=9), each, 0.0).lag_ms for each in batches]
     assert lags == [30, 30, 30, 0]
@@ -374,10 +374,47 @@ def test_a_lag_grows_while_a_change_is_not_applied_whether_or_not_the_lane_reads
     refused = replace(result(), positions={}, error_code="e", oldest_append_ms=1_000)
     stuck = replace(written(), progress=adopted(written(lag_ms=9).progress, refused, 0.0))
     for lane_is_idle in (False, True):
-        assert [stuck.status(now, lane_is_idle=lane_is_idle).lag_ms for now in (5_000, 65_000)] == [4_000, 64_000]
+        assert [stuck.status(now, 0.0, lane_is_idle=lane_is_idle).lag_ms for now in (5_000, 65_000)] == [4_000, 64_000]
     unread = adopted(stuck.progress, replace(refused, oldest_append_ms=None), 0.0)
     assert unread.unapplied_ms == 1_000, "the sink's session was lost before a change was read"
     assert adopted(stuck.progress, result(), 0.0).unapplied_ms is None, "it was applied"
+
+
+def test_a_lag_grows_while_a_batch_waits_for_its_sink() -> None:
+    planned = decide(written(lag_ms=9), Planned(), 10.0).span
+    assert planned is not None
+    assert [planned.status(0, now).lag_ms for now in (10.0, 70.0)] == [9, 60_000]
+    assert planned.status(0, 70.0, lane_is_idle=True).lag_ms == 60_000
+    unread = replace(result("sink_unavailable", retryable=True), positions={}, oldest_append_ms=None)
+    failed = decide(planned, BatchOver(unread, {}), 70.0).span
+    assert failed is not None
+    again = replace(failed, phase=Phase.CLAIMED)
+    for waiting in (failed, decide(again, Planned(), 80.0).span):
+        assert waiting is not None
+        assert waiting.status(0, 90.0).lag_ms == 80_000, "no task has read how old its changes are"
+
+
+@pytest.mark.parametrize(
+    ("over", "lag_ms"),
+    [
+        (BatchOver(result(), {}), 0),
+        (BatchOver(None, {}), 0),
+        (BatchOver(replace(result(), positions={}), {}), 0),
+        (BatchOver(replace(result("sink_column_missing", retryable=True), oldest_append_ms=None), {}), 20_000),
+    ],
+)
+def test_a_batch_that_is_over_waits_no_more_except_for_what_it_left(over: BatchOver, lag_ms: int) -> None:
+    planned = decide(written(), Planned(), 10.0).span
+    done = decide(planned, over, 70.0).span
+    assert done is not None
+    assert done.status(0, 90.0, lane_is_idle=True).lag_ms == lag_ms
+
+
+def test_a_span_that_is_opened_with_nothing_left_to_apply_waits_for_nothing() -> None:
+    opening = replace(written(waits_since=10.0), phase=Phase.CLAIMING)
+    reopened = Opened(Epoch(1, 1), primary=True, positions={0: 5, 1: 7})
+    assert go_on(opening, reopened, 0.0).span.status(0, 90.0).lag_ms == 0
+    assert go_on(opening, replace(reopened, backlog=1), 0.0).span.status(0, 90.0).lag_ms == 80_000
 
 
 def test_columns_that_a_batch_lacked_are_known_until_it_is_opened_again() -> None:

@@ -70,7 +70,7 @@ def test_what_became_visible_is_adopted(table: SpanTable, queries: Queries) -> N
     span = is_on(table, lane, {0: 5, 1: 0})
     planned(queries, lane)
     assert ended(queries, lane, answer(span, {0: 9}), seen={0: 9})
-    status = now_is(table, span).status(NOW_MS)
+    status = now_is(table, span).status(NOW_MS, 0.0)
     assert (status.positions, status.rows, status.lag_ms) == ({0: 9, 1: 0}, 2, 30)
     assert (now_is(table, span).phase, status.seen_ts) == (Phase.CLAIMED, 90 << 18)
 
@@ -86,7 +86,7 @@ def test_a_lag_is_by_the_brokers_clock_whatever_that_of_the_worker_says(
     seen_ms = NOW_MS - 50 + ahead_ms
     told = result_of(span, positions={0: 9}, rows=2, oldest_append_ms=NOW_MS - 250, visible_ms=seen_ms)
     queries.batch_coordinator.end_batch(lane, [TaskResult({"t": {0: 9}}, (told,), ended_ms=seen_ms + 50)])
-    assert now_is(table, span).status(NOW_MS).lag_ms == 200
+    assert now_is(table, span).status(NOW_MS, 0.0).lag_ms == 200
 
 
 def test_a_batch_goes_over_gaps_and_the_next_one_is_planned_behind_them(
@@ -267,7 +267,7 @@ def test_a_partition_at_the_target_is_not_read_any_further_its_neighbours_are(
     lane = lane_of(queries, "one", {0: 0, 1: 0})
     span = is_on(table, lane, {0: 5, 1: 5}, spec=ENDING, target_ts=NOON)
     resolved(table, span, {0: NOON - 1, 1: NOON})
-    assert now_is(table, span).status(0).resolved_ts == NOON - 1
+    assert now_is(table, span).status(0, 0.0).resolved_ts == NOON - 1
     assert planned(queries, lane) == [{0: 5}], "of partition 1 nothing more is wanted"
     assert lifecycle.restarted == []
 
@@ -280,7 +280,7 @@ def test_a_span_at_the_target_is_in_no_batch_and_its_lane_reads_on(
     lane.delivered["t", 0] = 7
     resolved(table, span, {0: NOON})
     assert planned(queries, lane) == []
-    assert (now_is(table, span).status(0).resolved_ts, lifecycle.restarted) == (NOON, [])
+    assert (now_is(table, span).status(0, 0.0).resolved_ts, lifecycle.restarted) == (NOON, [])
 
 
 @pytest.mark.parametrize(("slow_ms", "quick_ms", "leaves"), [(1500, 20, True), (900, 20, False), (1500, 1400, True)])

@@ -39,7 +39,7 @@ def test_a_stuck_partition_is_given_up_while_another_goes_on_in_another_task(
         batches += 1
         queries.batch_coordinator.end_batch(lane, tasks(stuck(span, 0), result_of(span, positions={1: batches})))
     assert batches == FAILURES_MAX + 1
-    status = now_is(table, span).status(0)
+    status = now_is(table, span).status(0, 0.0)
     assert status.positions == {0: 5, 1: FAILURES_MAX + 1}
     assert (status.state, status.error_code) == (TaskState.FAILED, "sink_unavailable")
 
@@ -51,7 +51,7 @@ def test_a_failure_keeps_its_code_whatever_order_the_tasks_end_in(table: SpanTab
         planned(queries, lane)
         both = [stuck(span, 0, "change_undecodable", retryable=False), result_of(span, positions={1: 3})]
         queries.batch_coordinator.end_batch(lane, tasks(*(both[number] for number in results)))
-        status = now_is(table, span).status(0)
+        status = now_is(table, span).status(0, 0.0)
         assert (status.state, status.error_code) == (TaskState.FAILED, "change_undecodable")
         assert status.positions == {0: 5, 1: 3}
 

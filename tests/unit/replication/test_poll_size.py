@@ -80,7 +80,7 @@ def test_a_table_with_a_backlog_tells_of_small_polls(table: SpanTable, queries: 
     assert slowness is not None
     assert slowness[0] == MEMORY_SHORT
     assert "reads 20 records at a time instead of 2000" in slowness[1]
-    status = now_is(table, span).status(0, slowness=slowness)
+    status = now_is(table, span).status(0, 0.0, slowness=slowness)
     assert (status.error_code, status.error, status.retryable) == (*slowness, True)
     small._latest_rows = 0
     assert queries.slowness(now_is(table, span)) is None, "it has nothing to catch up with"
@@ -108,7 +108,7 @@ def test_a_table_tells_of_small_polls_before_the_first_batch_of_its_lane_is_over
 def test_an_error_of_its_own_is_told_first(table: SpanTable, queries: Queries, small: Lane) -> None:
     span = now_is(table, is_on(table, small, {0: 0}))
     assert (
-        replace(span, error=("sink_refused", "no", False)).status(0, slowness=(MEMORY_SHORT, "slow")).error_code
+        replace(span, error=("sink_refused", "no", False)).status(0, 0.0, slowness=(MEMORY_SHORT, "slow")).error_code
         == "sink_refused"
     )
 

@@ -36,7 +36,7 @@ def test_a_lane_that_finds_nothing_to_read_has_caught_up(
 
     def lag_ms() -> int:
         found = now_is(table, span)
-        return found.status(NOW_MS, lane_is_idle=queries.is_idle(found)).lag_ms
+        return found.status(NOW_MS, 0.0, lane_is_idle=queries.is_idle(found)).lag_ms
 
     assert lag_ms() == 9_000, "before its first batch a lane has not looked"
     lane._batch_ended_at = time.monotonic()

@@ -234,7 +234,7 @@ def test_a_batch_that_was_not_answered_spares_the_next_ones(
     )
     ended(queries, lane, failed)
     assert planned(queries, other) == []
-    status = now_is(table, spared).status(0)
+    status = now_is(table, spared).status(0, 0.0)
     assert (status.error_code, status.retryable) == ("sink_unavailable", True)
     assert "the sink server localhost:5432 has not answered since " in str(status.error)
     assert queries.batch_coordinator.is_silent(other)

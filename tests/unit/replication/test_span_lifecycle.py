@@ -109,7 +109,7 @@ def test_a_seal_is_tried_again_when_it_is_due(
     table.close(task(1))
     calls.run()
     found = now_is(table, task(1).id)
-    assert (found.phase, found.status(0).error_code) == (Phase.RESEALING, "sink_unavailable")
+    assert (found.phase, found.status(0, 0.0).error_code) == (Phase.RESEALING, "sink_unavailable")
     assert found.retry_at is not None
     lifecycle.turn(found.retry_at - 0.01)
     assert calls.waiting == []
@@ -123,7 +123,7 @@ def test_a_fault_of_ours_is_one_spans_failure(
     sink.answer = RuntimeError("a bug")
     table.close(task(1))
     calls.run()
-    assert now_is(table, task(1).id).status(0).error_code == "internal"
+    assert now_is(table, task(1).id).status(0, 0.0).error_code == "internal"
     assert now_is(table, task(1).id).phase is Phase.FAILED
 
 

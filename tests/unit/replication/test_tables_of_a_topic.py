@@ -64,7 +64,7 @@ def test_what_was_read_without_rows_is_no_position(
     span = span_of(table, lane, "a00", {0: 5})
     begun(queries, lane, 1_000)
     ended(queries, lane, read(span), seen={0: 1_000})
-    assert now_is(table, span).status(0).positions == {0: 5}
+    assert now_is(table, span).status(0, 0.0).positions == {0: 5}
     (work,) = begun(queries, lane, 2_000).works
     assert (work.expected, work.start(0), work.settle, work.source_table) == ({0: 5}, 1_000, False, "s.a00")
     assert lifecycle.restarted == []

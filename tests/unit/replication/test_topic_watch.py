@@ -85,7 +85,7 @@ def test_a_span_whose_topic_is_another_one_fails_and_says_the_way_out(
     span, other = open_span(table, "t", "one"), open_span(table, "u", "two")
     topics.present = {"t": "another", "u": "two"}
     watch.look()
-    status = now_is(table, span).status(0)
+    status = now_is(table, span).status(0, 0.0)
     assert (status.state, status.error_code, status.retryable) == (TaskState.FAILED, "source_topic_replaced", False)
     assert "id is another, but the known offsets belong to id one" in str(status.error)
     assert "feed resume --from earliest" in str(status.error)

@@ -125,7 +125,7 @@ class Spans:
         topic.turn(self._table.members(spans))
 
     def resolved_ts(self, span: SpanId) -> int | None:
-        return now_is(self._table, span).status(0).resolved_ts
+        return now_is(self._table, span).status(0, 0.0).resolved_ts
 
     def complete(self, topic: TransactionTopic, *spans: SpanId) -> list[int | None]:
         """Up to which ms each is complete, the claim's own millisecond excluded, once all ENDs have been read."""

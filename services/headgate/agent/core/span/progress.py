@@ -13,7 +13,18 @@ from headgate.agent.core.span.inputs import Limited, Opened, SpanResult
 from headgate.records.control import Positions
 from headgate.records.source_tables import SourceTable, Tail
 
-__all__ = ["SpanProgress", "adopted", "completed", "limited", "opened", "passed", "quarantined_lately", "settled"]
+__all__ = [
+    "SpanProgress",
+    "adopted",
+    "all_applied",
+    "completed",
+    "limited",
+    "opened",
+    "passed",
+    "quarantined_lately",
+    "settled",
+    "waiting",
+]
 
 QUARANTINE_WINDOW_SECONDS: Final = 3600.0
 """What ``quarantine_per_hour_max`` counts over, per run of a span: to resume a feed is to allow as many again."""
@@ -31,7 +42,8 @@ class SpanProgress(msgspec.Struct, frozen=True):
     ``limits``: below which offset a partition of a change log may be applied by now, where not all of it may,
     by the topic generation up to the offset ``limits_at``.
     ``lag_ms`` is that of the last batch that applied something, ``unapplied_ms`` the append time of the oldest change
-    of a batch that failed and has not been applied since.
+    of a batch that failed and has not been applied since. ``waits_since`` (monotonic seconds) is when the first batch
+    was planned whose changes are not known to be applied: they are at least that old, before a task has read them.
     ``passed_over`` counts changes of tables not in the feed, since it was opened. ``set_aside``: (monotonic seconds,
     number) of changes that went to quarantine in the last hour.
     """
@@ -54,6 +66,7 @@ class SpanProgress(msgspec.Struct, frozen=True):
     bytes: int = 0
     lag_ms: int = 0
     unapplied_ms: int | None = None
+    waits_since: float | None = None
     seen_ms: int | None = None
     set_aside: tuple[tuple[float, int], ...] = ()
 
@@ -113,6 +126,16 @@ def completed(progress: SpanProgress, ts: int, target_ts: int | None) -> SpanPro
     return replace(progress, resolved={p: max(ts, progress.resolved.get(p, ts)) for p in progress.positions})
 
 
+def waiting(progress: SpanProgress, now: float) -> SpanProgress:
+    """A batch has changes of it from now on."""
+    return progress if progress.waits_since is not None else replace(progress, waits_since=now)
+
+
+def all_applied(progress: SpanProgress) -> SpanProgress:
+    """No change of it is known that is not applied."""
+    return replace(progress, unapplied_ms=None, waits_since=None)
+
+
 def adopted(progress: SpanProgress, result: SpanResult, now: float) -> SpanProgress:
     """What a batch has made visible."""
     resolved = {p: max(ts, progress.resolved.get(p, ts)) for p, ts in result.resolved.items()}
@@ -134,6 +157,7 @@ def adopted(progress: SpanProgress, result: SpanResult, now: float) -> SpanProgr
         bytes=progress.bytes + (result.bytes if result.positions else 0),
         lag_ms=lag_ms,
         unapplied_ms=_unapplied_ms(progress, result),
+        waits_since=_waits_since(progress, result, now),
         seen_ms=progress.seen_ms if newest_ms is None else max(newest_ms, progress.seen_ms or 0),
         set_aside=_lately(progress, now) + (((now, result.quarantined),) if result.quarantined else ()),
     )
@@ -143,6 +167,12 @@ def _unapplied_ms(progress: SpanProgress, result: SpanResult) -> int | None:
     if result.error_code is None:
         return None if result.positions else progress.unapplied_ms
     return progress.unapplied_ms if result.oldest_append_ms is None else result.oldest_append_ms
+
+
+def _waits_since(progress: SpanProgress, result: SpanResult, now: float) -> float | None:
+    if result.error_code is None:
+        return None
+    return now if result.positions else progress.waits_since
 
 
 def quarantined_lately(progress: SpanProgress, now: float) -> int:

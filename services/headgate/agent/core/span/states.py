@@ -185,18 +185,24 @@ class Span(msgspec.Struct, frozen=True):
         progress = self.progress
         return any(progress.positions[p] < limit <= progress.reached(p) for p, limit in progress.limits.items())
 
-    def lag_ms(self, now_ms: int, *, lane_is_idle: bool = False) -> int:
-        """The age of the oldest change that a batch has failed to apply, whether or not anything was applied since.
+    def lag_ms(self, now_ms: int, now: float, *, lane_is_idle: bool = False) -> int:
+        """The age of the oldest change that a batch has, or has failed to apply, as far as it is known.
 
         Without such a change it is the lag of the last batch, and none while the lane finds nothing to read.
-        ``now_ms``: by the clock of the change's append time, the broker's.
+        ``now_ms``: by the clock of the change's append time, the broker's. ``now``: in monotonic seconds.
         """
-        of_batch = 0 if lane_is_idle else self.progress.lag_ms
-        unapplied_ms = self.progress.unapplied_ms
-        return of_batch if unapplied_ms is None else max(of_batch, now_ms - unapplied_ms)
+        progress = self.progress
+        lags = [0 if lane_is_idle else progress.lag_ms]
+        if progress.unapplied_ms is not None:
+            lags.append(now_ms - progress.unapplied_ms)
+        if progress.waits_since is not None:
+            lags.append(round((now - progress.waits_since) * 1000))
+        return max(lags)
 
-    def status(self, now_ms: int, *, lane_is_idle: bool = False, slowness: tuple[str, str] | None = None) -> TaskStatus:
-        """The status of the task; see ``lag_ms`` for the first two arguments.
+    def status(
+        self, now_ms: int, now: float, *, lane_is_idle: bool = False, slowness: tuple[str, str] | None = None
+    ) -> TaskStatus:
+        """The status of the task; see ``lag_ms`` for the first three arguments.
 
         ``slowness``: code and text of why it waits or is slow, reported as an error unless it has one of its own.
         """
@@ -216,7 +222,7 @@ class Span(msgspec.Struct, frozen=True):
             seen_ts=None if progress.seen_ms is None else ts_of_ms(progress.seen_ms),
             rows=progress.rows,
             bytes=progress.bytes,
-            lag_ms=self.lag_ms(now_ms, lane_is_idle=lane_is_idle),
+            lag_ms=self.lag_ms(now_ms, now, lane_is_idle=lane_is_idle),
             error_code=code,
             error=text,
             retryable=retryable,

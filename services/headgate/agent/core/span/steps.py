@@ -37,7 +37,17 @@ from headgate.agent.core.span.inputs import (
     TellFailure,
     TellRestart,
 )
-from headgate.agent.core.span.progress import SpanProgress, adopted, completed, limited, opened, passed, settled
+from headgate.agent.core.span.progress import (
+    SpanProgress,
+    adopted,
+    all_applied,
+    completed,
+    limited,
+    opened,
+    passed,
+    settled,
+    waiting,
+)
 from headgate.agent.core.span.states import Phase, Span, Stop
 from headgate.records.control import TaskState
 from headgate.records.name_lists import shown_names
@@ -140,7 +150,7 @@ def _seen(span: Span, given: Opened) -> dict[str, Any]:
     if given.backlog:
         return {**seen, "progress": progress}
     # With nothing left to apply there is nothing that could still fail. With a backlog the next batch shows it.
-    return {**seen, "progress": replace(progress, unapplied_ms=None), "error": None}
+    return {**seen, "progress": all_applied(progress), "error": None}
 
 
 def _recovered(span: Span) -> Span:
@@ -151,7 +161,7 @@ def _recovered(span: Span) -> Span:
     if span.error is None:
         return span
     is_stuck = any(p in span.positions and span.reached(p) <= span.positions[p] for p in span.failures)
-    return span if is_stuck else replace(span, error=None, progress=replace(span.progress, unapplied_ms=None))
+    return span if is_stuck else replace(span, error=None, progress=all_applied(span.progress))
 
 
 # --- on a lane --------------------------------------------------------------------------------------------------------
@@ -178,13 +188,13 @@ def show(span: Span, _given: SpanInput, now: float) -> Step:
 
 def plan(span: Span, _given: SpanInput, now: float) -> Step:
     """A batch has it."""
-    return _to(span, Phase.WRITING, now)
+    return _to(span, Phase.WRITING, now, progress=waiting(span.progress, now))
 
 
 def _adopted(span: Span, result: SpanResult | None, now: float) -> Span:
     """What a batch has made visible."""
     if result is None:
-        return span
+        return replace(span, progress=replace(span.progress, waits_since=None))
     moved = [p for p, end in result.positions.items() if end > span.positions.get(p, -1)]
     changed = replace(span, failures=went_on(span.failures, moved), progress=adopted(span.progress, result, now))
     return replace(changed, losses=0, error=None) if result.positions else changed
