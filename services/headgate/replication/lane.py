@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.states import Span
 from headgate.config.crash_points import CrashPoint, reach
+from headgate.replication.arrow_map import map_column
 from headgate.replication.causes import cause_of
 from headgate.replication.commits import commit_staged
 from headgate.replication.feed_parts import FeedIncarnation, server_of_feed
@@ -32,7 +33,7 @@ from headgate.replication.poll_size import POLL_RECORDS_MAX
 from headgate.replication.progress import LaneProgress, ProgressReader
 from headgate.replication.spark import end_of_jvm
 from headgate.replication.stream import NOTES, Ends, LaneSource, batch_ends, polling_delay, rows_of
-from headgate.replication.task import applied, applying, set_plan
+from headgate.replication.task import applying, set_plan
 from headgate.replication.task_slots import TaskSlots
 
 __all__ = ["BatchCoordinator", "Lane", "LaneSource"]
@@ -319,7 +320,7 @@ class Lane:
             cut = without_heads(rows, plan.heads).coalesce(tasks)
             self.applying_since = time.monotonic()
             try:
-                answers = applied(cut, self._function(rows, has_heads=bool(plan.heads))).collect()
+                answers = map_column(cut, self._function(rows, has_heads=bool(plan.heads))).collect()
             finally:
                 self.applying_since = None
         return [msgspec.msgpack.decode(bytes(answer[0]), type=TaskResult) for answer in answers]

@@ -29,6 +29,7 @@ from headgate.migration.strategies.contract import (
 from headgate.migration.strategies.online.range_work import RangeWork
 from headgate.migration.strategies.ranges import read_range, write_range
 from headgate.replication.archives import forget_archives
+from headgate.replication.arrow_map import map_in_arrow
 from headgate.replication.causes import cause_of
 from headgate.replication.number_stream import run_numbered
 from headgate.replication.row_lines import (
@@ -119,8 +120,8 @@ class _Batches:
             return False
         plan = msgspec.msgpack.encode(self._work)
         read = functools.partial(_read, plan, chunks, self._tasks)
-        rows = numbers.mapInArrow(read, ROWS_SCHEMA)
-        answers = rows.mapInArrow(functools.partial(_write, plan, chunks), ANSWER_SCHEMA).collect()
+        rows = map_in_arrow(numbers, read, ROWS_SCHEMA)
+        answers = map_in_arrow(rows, functools.partial(_write, plan, chunks), ANSWER_SCHEMA).collect()
         told = [msgspec.json.decode(bytes(answer[0]), type=_Answer) for answer in answers]
         for answer in told:
             if answer.failure is not None:

@@ -28,6 +28,7 @@ from headgate.databases.row_sources import connector_of, open_row_source
 from headgate.formats.change import CONNECTOR
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.row_copies import RowCopy, read_row_copy
+from headgate.replication.arrow_map import map_in_arrow
 from headgate.replication.causes import cause_of
 from headgate.replication.feed_parts import feed_of
 from headgate.replication.number_stream import POLL_SECONDS, run_numbered
@@ -254,8 +255,8 @@ def next_range_rows(rows: int, seconds: float) -> int:
 def _transferred(numbers: DataFrame, work: Transfer, *, may_pass: bool = False) -> TransferAnswer:
     """Read and write in two tasks' operators. Raises RowCopyError, SinkError."""
     plan = msgspec.msgpack.encode(work)
-    read = numbers.coalesce(1).mapInArrow(functools.partial(read_rows, plan), ROWS_SCHEMA)
-    (answer,) = read.mapInArrow(functools.partial(write_rows, plan), ANSWER_SCHEMA).collect()
+    read = map_in_arrow(numbers.coalesce(1), functools.partial(read_rows, plan), ROWS_SCHEMA)
+    (answer,) = map_in_arrow(read, functools.partial(write_rows, plan), ANSWER_SCHEMA).collect()
     found = msgspec.json.decode(bytes(answer[0]), type=TransferAnswer)
     if found.failure is not None:
         raise _error_of(found.failure, may_pass=may_pass)

@@ -41,7 +41,7 @@ from headgate.replication.spark_options import (
     check_options,
     class_archive,
 )
-from headgate.replication.task import close_unused, warm
+from headgate.replication.task import close_unused, warm_up
 from headgate.replication.task_slots import SPARE_SLOTS, TaskSlots
 
 _log = logging.getLogger(__name__)
@@ -348,7 +348,7 @@ def _warm_up(session: SparkSession, cores: int) -> None:
     """Have a Python worker for each core. One that is killed under it is replaced by the JVM, if asked again."""
     for tries_left in reversed(range(WARM_TRIES)):
         try:
-            session.range(cores, numPartitions=cores).mapInArrow(warm, "id bigint").collect()
+            warm_up(session, cores)
         except (Py4JJavaError, PySparkException):
             if not tries_left:
                 raise

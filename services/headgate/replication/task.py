@@ -3,24 +3,23 @@
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
 from pyspark import SparkContext, TaskContext
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.functions import col, pandas_udf
+from pyspark.sql import Column, SparkSession
 from pyspark.sql.types import BinaryType, StructField, StructType
-from pyspark.util import PythonEvalType
 
 from headgate.config.plugs import FORMATS, SINKS
 from headgate.replication.archives import forget_archives
+from headgate.replication.arrow_map import arrow_column, map_in_arrow, settle_pyarrow
 from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.frames import chunks_of
 from headgate.replication.plan import BatchPlan
 from headgate.replication.task_run import kept, run_task
 
-__all__ = ["RESULT_SCHEMA", "applied", "apply", "applying", "close_unused", "set_plan", "warm"]
+__all__ = ["RESULT_SCHEMA", "apply", "applying", "close_unused", "set_plan", "warm", "warm_up"]
 
 RESULT_SCHEMA: Final = StructType([StructField("result", BinaryType())])
 
@@ -41,7 +40,13 @@ def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     forget_archives()
     FORMATS.load_own()
     SINKS.load_own()
+    settle_pyarrow()
     yield from batches
+
+
+def warm_up(session: SparkSession, workers: int) -> None:
+    """Have so many Python workers, each with all that it needs. Raises PySparkException, Py4JError."""
+    map_in_arrow(session.range(workers, numPartitions=workers), warm, "id bigint").collect()
 
 
 def apply(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,7 +78,7 @@ def close_unused(session: SparkSession, workers: int, live: Iterable[FeedIncarna
     one is missed; it closes the session when it has not used it for a while. Raises PySparkException, Py4JError.
     """
     session.sparkContext.setLocalProperty(LIVE, b64encode(msgspec.msgpack.encode(sorted(live))).decode())
-    session.range(workers, numPartitions=workers).mapInArrow(sweep, "id bigint").collect()
+    map_in_arrow(session.range(workers, numPartitions=workers), sweep, "id bigint").collect()
 
 
 def set_plan(context: SparkContext, plan: BatchPlan) -> None:
@@ -83,12 +88,4 @@ def set_plan(context: SparkContext, plan: BatchPlan) -> None:
 
 def applying(columns: Iterable[str]) -> Column:
     """``apply``, of rows with these ``columns``, as Spark's planner knows it."""
-    # What mapInArrow makes of a function each time it is called: a dozen calls between the processes.
-    function: Any = pandas_udf(apply, RESULT_SCHEMA, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    made: Column = function(*[col(name) for name in columns])
-    return made
-
-
-def applied(rows: DataFrame, function: Column) -> DataFrame:
-    """``rows.mapInArrow`` with a function that is made already."""
-    return DataFrame(rows._jdf.mapInArrow(function._jc, False, None), rows.sparkSession)
+    return arrow_column(apply, RESULT_SCHEMA, columns)

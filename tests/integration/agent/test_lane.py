@@ -191,7 +191,7 @@ def test_a_worker_that_is_killed_while_spark_starts_is_replaced_but_not_for_ever
             os.kill(os.getpid(), signal.SIGKILL)
         yield from batches
 
-    monkeypatch.setattr("headgate.replication.spark.warm", dying)
+    monkeypatch.setattr("headgate.replication.task.warm", dying)
     bed.runtime.stop()
     if deaths < WARM_TRIES:
         assert bed.runtime.start().sparkContext.parallelize([7], 1).collect() == [7]

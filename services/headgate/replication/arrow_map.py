@@ -1,0 +1,67 @@
+"""Spark's ``mapInArrow``, without the pandas that PySpark and pyarrow import for it.
+
+Headgate moves Arrow batches and makes no data frames of pandas. To import it costs a process 1.2 s of CPU and 54 MiB
+(docs/adr/0122). At an agent's start that was paid twice, one after the other: in the driver, and in the process that
+workers are forked from.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import col
+from pyspark.sql.types import StructType
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
+
+__all__ = ["ArrowFunction", "arrow_column", "map_column", "map_in_arrow", "settle_pyarrow"]
+
+ArrowFunction: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def arrow_column(function: ArrowFunction, schema: StructType | str, columns: Iterable[str]) -> Column:
+    """``function`` of rows with these ``columns``, as Spark's planner knows it.
+
+    ``mapInArrow`` makes the same each time it is called, which is a dozen calls between the processes.
+    """
+    # pandas_udf, which is the documented way to it, demands pandas for functions of Arrow batches too.
+    made: Any = UserDefinedFunction(function, returnType=schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column: Column = made(*[col(name) for name in columns])
+    return column
+
+
+def map_column(rows: DataFrame, column: Column) -> DataFrame:
+    """``rows.mapInArrow`` with a function that ``arrow_column`` has made."""
+    return DataFrame(rows._jdf.mapInArrow(column._jc, False, None), rows.sparkSession)
+
+
+def map_in_arrow(rows: DataFrame, function: ArrowFunction, schema: StructType | str) -> DataFrame:
+    """``rows.mapInArrow(function, schema)``."""
+    return map_column(rows, arrow_column(function, schema, rows.columns))
+
+
+class _NoPandas(MetaPathFinder):
+    def find_spec(
+        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("pandas is not imported for pyarrow's sake", name=fullname)
+        return None
+
+
+def settle_pyarrow() -> None:
+    """Let pyarrow find no pandas, which it looks for once, with the first array it makes.
+
+    An import of pandas afterwards succeeds, and pyarrow's ``to_pandas`` looks for it again.
+    """
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        pa.array([], pa.binary())
+    finally:
+        sys.meta_path.remove(finder)
