@@ -111,10 +111,7 @@ def _headgate(parts: Parts, options: LatencyOptions, course: Course, number: int
     with parts.connect() as connection:
         for name in course.tables.values():
             connection.execute(sql.SQL(DDL).format(table=sql.Identifier(*name.split("."))))
-    tasks = [
-        make_task(parts, topic, name, 1, 10_000 * (number + 1) + index)
-        for index, (topic, name) in enumerate(course.tables.items())
-    ]
+    tasks = [make_task(parts, topic, name, 1, number + 1) for topic, name in course.tables.items()]
     for task in tasks:
         parts.executor.add_table(task, prepare=False)
     wait_until_replicating(parts, tasks)

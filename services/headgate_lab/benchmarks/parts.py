@@ -155,8 +155,9 @@ def make_task(
     sink: SinkSpec | None = None,
     interval_seconds: float | Literal["auto"] = "auto",
 ) -> SpanTask:
-    """A task as an agent would get it, of a table never written before; all are of one feed, so they share lanes.
+    """A task as an agent would get it, of a table never written before.
 
+    Tasks of one ``number`` are of one feed, so they share lanes.
     ``sink`` is the bench's PostgreSQL unless it is another.
     """
     spec = FeedSpec(

@@ -64,8 +64,8 @@ def _at_rest(parts: Parts, options: RestOptions, place: int, tables: int) -> tup
     topics = [f"bench.{name}" for name in names]
     create_tables(parts, names, topics)
     tasks = [
-        make_task(parts, topic, name, 1, 10_000 * (place + 1) + number, interval_seconds=options.interval_seconds)
-        for number, (topic, name) in enumerate(zip(topics, names, strict=True))
+        make_task(parts, topic, name, 1, place + 1, interval_seconds=options.interval_seconds)
+        for topic, name in zip(topics, names, strict=True)
     ]
     start_all(parts, tasks)
     time.sleep(SETTLE_SECONDS)
