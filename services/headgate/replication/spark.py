@@ -30,12 +30,11 @@ import headgate
 from headgate.config import error_values, secrets
 from headgate.replication.causes import OUT_OF_MEMORY, cause_of
 from headgate.replication.feed_parts import FeedIncarnation
+from headgate.replication.java_options import java_options
 from headgate.replication.poll_size import PollSize
 from headgate.replication.spark_options import (
     ARCHIVE_QUIET,
-    COMPILER_THRESHOLDS,
     FIXED,
-    MARKING_PERCENT,
     SparkOptions,
     check_allocation,
     check_options,
@@ -68,6 +67,9 @@ JVM_END_SECONDS: Final = 2.0
 OUT_OF_MEMORY_EXIT: Final = 52
 """Spark's exit code for it."""
 
+
+JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
+"""The operator's. Spark puts them in front of Headgate's, where they would not win."""
 
 WARM_TRIES: Final = 3
 """How often workers are warmed: with one try, one that is killed in that moment would end the agent."""
@@ -251,6 +253,7 @@ class SparkRuntime:
         threads = settings.local_threads
         master = settings.master if threads is None else f"local[{threads + SPARE_SLOTS}]"
         builder = SparkSession.builder.master(master).appName("headgate-agent")
+        java = java_options(settings.cores, settings.driver_memory, settings.options.get(JAVA_OPTIONS, ""), os.environ)
         properties = {
             **FIXED,
             "spark.executorEnv.MALLOC_ARENA_MAX": WORKER_MEMORY_ARENAS,
@@ -262,13 +265,10 @@ class SparkRuntime:
             "spark.jars": ",".join(str(jar) for jar in settings.jars),
             "spark.local.dir": str(settings.scratch),
             # A killed JVM cannot clean up after itself; its leavings go with the scratch folder.
-            "spark.driver.extraJavaOptions": (
-                f'"-Djava.io.tmpdir={settings.scratch}" '
-                f"-XX:InitiatingHeapOccupancyPercent={MARKING_PERCENT} -XX:-G1UseAdaptiveIHOP {COMPILER_THRESHOLDS}"
-                f"{_of_archive()}"
-            ),
+            "spark.driver.extraJavaOptions": f'"-Djava.io.tmpdir={settings.scratch}" {java}{_of_archive()}',
             "spark.sql.warehouse.dir": str(settings.scratch / "warehouse"),
         }
+        properties.pop(JAVA_OPTIONS, None)  # they are in java_options, at its end
         if settings.in_one_process:
             properties.setdefault("spark.python.daemon.module", WORKER_DAEMON)
         if settings.master.startswith("local"):

@@ -52,18 +52,6 @@ ARROW_BYTES_MAX: Final = 32 << 20
 it, 20 000 did not (docs/benchmarks.md); with records of several MB they would be more than a machine has. (Spark 4.0.5
 closes a batch with the row that passes the limit.)"""
 
-MARKING_PERCENT: Final = 80
-"""From how much of the heap on its collector (G1) marks what lives. Kafka's fetches of 8 MB go straight to the heap's
-old part, so with 45, its default, it marks all the time, though hardly anything lives there."""
-
-COMPILER_THRESHOLDS: Final = (
-    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
-    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
-)
-"""How often code has run when the JVM's best compiler takes it on: ten times its defaults. What runs for each row gets
-there in the first batches all the same. What Spark does once for each batch would be compiled all day, which costs a
-tenth of a change's processor time (docs/benchmarks.md)."""
-
 FIXED: Final[dict[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "false",  # no shuffle to adapt, 10 ms of planning less
