@@ -183,7 +183,7 @@ class Lane:
         with _starting:
             # Tasks of different lanes share the cores fairly; within a pool they would queue up.
             session.sparkContext.setLocalProperty("spark.scheduler.pool", self.name)
-            session.conf.set(_POLLING, polling_delay(len(self._starts)))
+            session.conf.set(_POLLING, polling_delay(len(self._starts), rests=source.rests))
             session.conf.set(_GENERATED, _factory_mode(is_generated=False))
             try:
                 self._query = stream.start()

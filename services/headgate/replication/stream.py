@@ -42,6 +42,11 @@ ANSWER_MS: Final = 15_000
 POLL_MS: Final = 25
 """How often Spark asks how far the log goes; 10 ms, its default, costs a quarter of a core per lane."""
 
+POLL_RESTING_MS: Final = 100
+"""The same for lanes that rest after few changes. Each time is four requests to the broker, however few tables a feed
+has: at 24 times a second most of what a quiet agent and its broker do. A change waits 50 ms for it on average
+(docs/benchmarks.md)."""
+
 POLL_PARTITIONS: Final = 4
 """One millisecond more for so many partitions: to ask about 1 000 costs two milliseconds of a core, and as much of the
 broker's, so 40 times a second would be a sixth of it for nothing."""
@@ -127,9 +132,9 @@ def _fetch_bytes(partitions: int) -> int:
     return 1 << (wanted.bit_length() - 1)
 
 
-def polling_delay(partitions: int) -> str:
-    """How long a query over so many partitions rests when it has found nothing."""
-    return f"{POLL_MS + partitions // POLL_PARTITIONS}ms"
+def polling_delay(partitions: int, *, rests: bool) -> str:
+    """How long a query over so many partitions waits when it has found nothing; see LaneSource for ``rests``."""
+    return f"{max(POLL_MS + partitions // POLL_PARTITIONS, POLL_RESTING_MS if rests else 0)}ms"
 
 
 def batch_ends(execution: Any, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:

@@ -7,6 +7,7 @@ import pytest
 
 from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.lane import REST_ROWS_MAX, REST_SECONDS, REST_SETTLED_SECONDS, Lane
+from headgate.replication.stream import polling_delay
 from support.lanes_without_spark import SPEC
 
 
@@ -79,3 +80,11 @@ def test_at_the_same_few_a_second_it_rests_again_and_again_and_with_more_only_on
         lane._latest_rows, lane._began_at = rows, begin - seconds
         lane._rest(batch, begin)
     assert sorted(lane.progress.rested_ms) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "rests", "milliseconds"),
+    [(1, False, 25), (5, False, 26), (1, True, 100), (300, True, 100), (1_000, True, 275), (1_000, False, 275)],
+)
+def test_a_lane_that_rests_asks_more_seldom_too(partitions: int, rests: bool, milliseconds: int) -> None:
+    assert polling_delay(partitions, rests=rests) == f"{milliseconds}ms"
