@@ -28,6 +28,7 @@ from pyspark.sql import SparkSession
 
 import headgate
 from headgate.config import error_values, secrets
+from headgate.replication.arrow_map import settle_pyspark
 from headgate.replication.causes import OUT_OF_MEMORY, cause_of
 from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.java_options import java_options
@@ -278,6 +279,7 @@ class SparkRuntime:
             os.environ.setdefault("SPARK_WORKER_DIR", str(settings.scratch / "workers"))
         for name, value in sorted(properties.items()):
             builder = builder.config(name, value)
+        settle_pyspark()
         try:
             session = builder.getOrCreate()
             self._process = SparkContext._gateway.proc

@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from headgate.config.plugs import FORMATS, SINKS
 from headgate.replication.archives import forget_archives
-from headgate.replication.arrow_map import arrow_column, map_in_arrow, settle_pyarrow
+from headgate.replication.arrow_map import arrow_column, map_in_arrow
 from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.frames import chunks_of
 from headgate.replication.plan import BatchPlan
@@ -40,7 +40,6 @@ def warm(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     forget_archives()
     FORMATS.load_own()
     SINKS.load_own()
-    settle_pyarrow()
     yield from batches
 
 

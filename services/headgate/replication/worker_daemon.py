@@ -19,12 +19,12 @@ import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
+import pyarrow as pa
 from pyspark import daemon
 
 from headgate.config.plugs import FORMATS, SINKS
 from headgate.replication import task
 from headgate.replication.archives import forget_archives
-from headgate.replication.arrow_map import settle_pyarrow
 
 
 class PromptReader(io.RawIOBase):
@@ -61,7 +61,9 @@ def serve() -> None:
     assert callable(task.apply)  # noqa: S101 - imported for those who are forked from here
     FORMATS.load_own()
     SINKS.load_own()
-    settle_pyarrow()
+    # pyarrow imports pandas with the first array that it makes: 34 000 objects, at which the collector would look after
+    # every task for 16 ms if they came after the fork.
+    pa.array([], pa.binary())
     daemon.worker_main = prompt(daemon.worker_main)
     forget_archives()
     gc.collect()

@@ -3,10 +3,8 @@
 import os
 from collections.abc import Iterable, Iterator
 
-import pyarrow as pa
 import pytest
 
-from headgate.replication.arrow_map import map_in_arrow
 from headgate.replication.spark import WORKER_DAEMON, WORKER_MEMORY_ARENAS, SparkRuntime
 
 pytestmark = [
@@ -16,13 +14,13 @@ pytestmark = [
 
 
 def look(_numbers: Iterable[int]) -> Iterator[tuple[int, str, bool, int, int]]:
-    """Of the worker: its id, what its parent runs, if it had our task, objects set apart, zip importers."""
+    """Of the worker: its id, what its parent runs, what it had when it began, objects set apart, zip importers."""
     import gc
     import sys
     import zipimport
     from pathlib import Path
 
-    had = "headgate.replication.task" in sys.modules
+    had = {"headgate.replication.task", "pandas"} <= sys.modules.keys()
     from headgate.replication.archives import forget_archives
 
     parent = Path(f"/proc/{os.getppid()}/cmdline").read_text()
@@ -52,20 +50,3 @@ def test_workers_come_from_our_daemon_with_all_they_need(spark_runtime: SparkRun
         assert frozen > 50_000, "without what is imported before the fork it is none at all"
     ((worker, *_, archives),) = context.runJob(numbers, look)
     assert archives == 0, f"worker {worker} would read them anew before every task"
-
-
-def imported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Whether the worker has imported pandas, after it has made an array."""
-    import sys
-
-    for batch in batches:
-        has_pandas = "pandas" in sys.modules
-        yield pa.RecordBatch.from_arrays([pa.array([has_pandas] * batch.num_rows)], names=["has_pandas"])
-
-
-def test_workers_make_arrays_without_pandas(spark_runtime: SparkRuntime) -> None:
-    """To import it takes a start of Spark more than a second of a core, and each worker the memory."""
-    session = spark_runtime.start()
-    for _ in range(2):
-        rows = map_in_arrow(session.range(3, numPartitions=1), imported, "has_pandas boolean").collect()
-        assert [row.has_pandas for row in rows] == [False] * 3

@@ -1,24 +1,22 @@
-"""pyarrow and pandas in one process: neither is imported for the other's sake, and both are there when asked for."""
+"""PySpark and pandas in a driver: it is not imported without need, and is there when asked for."""
 
 import subprocess
 import sys
 
 SETTLED = """
 import sys
-import pyarrow as pa
-from headgate.replication.arrow_map import settle_pyarrow
+from headgate.replication.arrow_map import settle_pyspark
 
-settle_pyarrow()
-assert pa.array([b"x"], pa.binary()).to_pylist() == [b"x"]
-assert "pandas" not in sys.modules, "an array imported it"
-frame = pa.table({"a": [1, 2]}).to_pandas()
-assert list(frame["a"]) == [1, 2], "who asks for pandas gets it"
+settle_pyspark()
+from pyspark.sql.types import NumpyArrayConverter
+assert not NumpyArrayConverter().can_convert([1]), "what a call with a list asks"
+assert "pandas" not in sys.modules, "it was imported for that"
 import pandas
-assert pandas.DataFrame({"a": [1]}).shape == (1, 1)
+assert pandas.DataFrame({"a": [1]}).shape == (1, 1), "who asks for pandas gets it"
 print("all well")
 """
 
 
-def test_pyarrow_imports_pandas_only_when_it_is_asked_for() -> None:
+def test_pyspark_imports_no_pandas_in_a_driver() -> None:
     done = subprocess.run([sys.executable, "-c", SETTLED], capture_output=True, text=True, check=False)
     assert done.stdout == "all well\n", done.stderr
