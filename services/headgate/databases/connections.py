@@ -1,4 +1,4 @@
-"""Named connections: databases that an operator describes in a file, and that feeds and commands use by name.
+"""Named connections: databases and Kafka clusters that an operator describes in a file, used by name.
 
 A feed or a migration is stored on a topic. With ``sink.connection: shop`` it holds no address and names no file: those
 are in the file that HEADGATE_CONNECTIONS names, on each machine that connects. The file is read again when it changes.
@@ -17,7 +17,7 @@ from headgate.config.secrets import CONNECTIONS, NotPermittedError, secret, sett
 from headgate.config.wording import explained, one_of
 from headgate.databases.address import Options, Target
 from headgate.databases.errors import DatabaseRefusedError
-from headgate.databases.kinds import KINDS, kind_of
+from headgate.databases.kinds import CONNECTED, KINDS, kind_of
 
 
 class Use(StrEnum):
@@ -40,7 +40,7 @@ class Approval(StrEnum):
 
 
 class TlsFiles(Strict):
-    """TLS to a database. With ``ca_file`` the server must prove its name by a certificate that this CA has signed."""
+    """TLS to a server. With ``ca_file`` the server must prove its name by a certificate that this CA has signed."""
 
     ca_file: Path | None = None
     certificate_file: Path | None = None
@@ -57,7 +57,7 @@ class TlsFiles(Strict):
 
 
 class Connection(Strict):
-    """One database: its kind, its address without a password, and what it may be used for."""
+    """One database, or Kafka cluster: its kind, its address without a password, and what it may be used for."""
 
     kind: str
     address: str
@@ -70,19 +70,20 @@ class Connection(Strict):
     @field_validator("kind")
     @classmethod
     def _known(cls, given: str) -> str:
-        if given not in KINDS:
-            raise ValueError(one_of(given, tuple(KINDS)))
+        if given not in CONNECTED:
+            raise ValueError(one_of(given, tuple(CONNECTED)))
         return given
 
     @model_validator(mode="after")
     def _address_of_its_kind(self) -> "Connection":
         if self.approval is Approval.REQUIRED and Use.MIGRATION not in self.use:
             raise ValueError("approval is about schema changes: add migration to use, or leave it out")
+        if self.kind not in KINDS and (others := self.use - {Use.SINK}):
+            raise ValueError(f"a connection of kind {self.kind} can be a sink only: remove {', '.join(sorted(others))}")
         try:
-            is_its = kind_of(self.address, _options("", Use.SINK)).name == self.kind
-            if is_its and KINDS[self.kind].address(self.address, _options("", Use.SINK)).has_password:
+            is_its = kind_of(self.address, _options("", Use.SINK), CONNECTED).name == self.kind
+            if is_its and CONNECTED[self.kind].address(self.dsn(), _options("", Use.SINK)).has_password:
                 raise ValueError("address has a password in it: write it into a file, and name that in password_file")
-            self.dsn()
         except DatabaseRefusedError as error:
             raise ValueError(str(error)) from error
         if not is_its:
@@ -99,7 +100,7 @@ class Connection(Strict):
                 files["key_file"] = str(secret(self.tls.key_file, "tls.key_file"))
             except NotPermittedError as error:
                 raise DatabaseRefusedError(str(error)) from error
-        return KINDS[self.kind].with_tls(self.address, files, _options("", Use.SINK))
+        return CONNECTED[self.kind].with_tls(self.address, files, _options("", Use.SINK))
 
 
 class _File(Strict):

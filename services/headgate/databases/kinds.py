@@ -1,4 +1,4 @@
-"""The kind of database that an address belongs to."""
+"""The kind of database, or of another place that feeds write to, that an address belongs to."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -8,6 +8,7 @@ import msgspec
 from headgate.config.wording import nearest
 from headgate.databases.address import Address, Options
 from headgate.databases.errors import DatabaseRefusedError
+from headgate.databases.kafka import address as kafka
 from headgate.databases.mysql import address as mysql
 from headgate.databases.postgresql import address as postgresql
 
@@ -33,13 +34,18 @@ KINDS: Final = {
     )
 }
 
+"""Databases: what has a catalogue and takes statements."""
 
-def kind_of(dsn: str, options: Options) -> Kind:
+CONNECTED: Final = KINDS | {"kafka": Kind("kafka", kafka.SCHEMES, kafka.address_of, kafka.with_tls)}
+"""What named connections can be."""
+
+
+def kind_of(dsn: str, options: Options, kinds: Mapping[str, Kind] = KINDS) -> Kind:
     """The kind of an address. One without a scheme is a libpq connection string. Raises DatabaseRefusedError."""
     scheme, has_scheme, _ = dsn.partition("://")
     if not has_scheme:
         return KINDS["postgresql"]
-    known = {scheme: kind for kind in KINDS.values() for scheme in kind.schemes}
+    known = {scheme: kind for kind in kinds.values() for scheme in kind.schemes}
     found = known.get(f"{scheme}://")
     if found is not None:
         return found

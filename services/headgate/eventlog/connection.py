@@ -130,6 +130,10 @@ class BrokerUnreachableError(LogError):
     code: ClassVar[str] = "broker-unreachable"
 
 
+class AccessRefusedError(BrokerUnreachableError):
+    """Brokers answer at the address, but do not let this client in, or it does not trust them."""
+
+
 class PropertyRefusedError(LogError):
     """A Kafka property that we fix, or that librdkafka does not know."""
 
@@ -144,6 +148,7 @@ class _Refusals:
 
     def __init__(self) -> None:
         self._last, self._at = "", -math.inf
+        self._denied, self._denied_at = "", -math.inf
         self.fatal = ""
         """The latest reason why a producer accepts nothing any more; a producer reports it once."""
 
@@ -152,16 +157,29 @@ class _Refusals:
             self.fatal = error.str()
         if error.code() in REFUSAL_CODES:
             self._last, self._at = error.str(), time.monotonic()
+        if error.code() in DENIAL_CODES:
+            self._denied, self._denied_at = self._last, self._at
 
     def recent(self) -> str:
         return self._last if time.monotonic() - self._at < REFUSAL_SECONDS_MAX else ""
+
+    def denial(self) -> str:
+        return self._denied if time.monotonic() - self._denied_at < REFUSAL_SECONDS_MAX else ""
 
 
 class KafkaConnection:
     """The address and properties of one Kafka cluster, and its administrative requests."""
 
-    def __init__(self, bootstrap_servers: str, properties: Mapping[str, KafkaProperty] | None = None) -> None:
-        """``bootstrap_servers`` is "host:port,…". Raises PropertyRefusedError. Connects to nothing yet."""
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        properties: Mapping[str, KafkaProperty] | None = None,
+        secrets: Callable[[], Mapping[str, KafkaProperty]] = dict,
+    ) -> None:
+        """``bootstrap_servers`` is "host:port,…". Raises PropertyRefusedError. Connects to nothing yet.
+
+        ``secrets``: further properties, which are read for each client, because they may be replaced.
+        """
         for name in sorted(properties or {}):
             if name in FIXED_PROPERTIES:
                 raise PropertyRefusedError(
@@ -171,6 +189,7 @@ class KafkaConnection:
                 raise PropertyRefusedError(f"{name} is not a property of librdkafka: remove it from the properties")
         self.bootstrap_servers = bootstrap_servers
         self._properties = dict(properties or {})
+        self._secrets = secrets
         self._admin: AdminClient | None = None
         self._refusals = _Refusals()
 
@@ -185,6 +204,7 @@ class KafkaConnection:
             "error_cb": self._refusals.note,
             **named,
             **self._properties,
+            **self._secrets(),
             "bootstrap.servers": self.bootstrap_servers,
         }
         try:
@@ -240,6 +260,12 @@ class KafkaConnection:
         """The error that names the address, and why the last attempt to connect failed, if it was just now."""
         if self._admin is not None:
             self._admin.poll(0)  # it reports only when polled
+        if denial := self._refusals.denial():
+            self.close()  # the next client reads the secrets again
+            return AccessRefusedError(
+                f"Kafka at {self.bootstrap_servers} refused the connection: {what} ({denial}). Check the user, the "
+                "password, the certificates and the other security properties"
+            )
         if refusal := self._refusals.recent():
             what = f"{what} ({refusal})"
         return BrokerUnreachableError(
@@ -274,9 +300,10 @@ UNREACHABLE_CODES: Final = frozenset(
 )
 """librdkafka's own errors for a broker that it cannot talk to."""
 
-REFUSAL_CODES: Final = frozenset(
-    {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE, KafkaError._TRANSPORT}
-)
+DENIAL_CODES: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
+"""A broker that does not let a client in, or that a client does not trust."""
+
+REFUSAL_CODES: Final = DENIAL_CODES | {KafkaError._RESOLVE, KafkaError._TRANSPORT}
 """Why a connection was not established; the caller only sees a timeout."""
 
 _NO_RIGHT: Final = "authorization failed"

@@ -34,6 +34,8 @@ USERS = (
     "stranger",
 )
 
+LISTENERS = ("GUARDED", "SECURED", "PROTECTED")
+
 
 class Papers:
     """Certificates as files: of the authority, of the broker, of a client, with its key in two forms."""
@@ -61,24 +63,27 @@ def _pkcs8(certificate: trustme.LeafCert) -> bytes:
 class GuardedKafka:
     """A broker with an authorizer, where only those without a name may do everything.
 
-    ``by_password`` and ``by_certificate`` are addresses; whoever comes with a certificate is the user agent.
+    ``by_password``, ``by_password_with_tls`` and ``by_certificate`` are addresses; whoever comes with a certificate is
+    the user agent.
     """
 
     def __init__(self, folder: Path) -> None:
         self.papers = Papers(folder)
-        guarded, secured = free_ports(2)
+        guarded, secured, protected = free_ports(3)
         self.by_password, self.by_certificate = f"{HOST}:{guarded}", f"{HOST}:{secured}"
+        self.by_password_with_tls = f"{HOST}:{protected}"
         users = " ".join(f'user_{name}="secret of {name}"' for name in USERS)
         settings = CALM | {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
             "listener.security.protocol.map": (
-                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_PLAINTEXT,SECURED:SSL"
+                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_PLAINTEXT,SECURED:SSL,PROTECTED:SASL_SSL"
             ),
-            "listener.name.guarded.sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.guarded.plain.sasl.jaas.config": (
-                f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
-            ),
+            **_passwords("guarded", users),
+            **_passwords("protected", users),
+            "listener.name.protected.ssl.client.auth": "none",
+            "listener.name.protected.ssl.keystore.type": "PEM",
+            "listener.name.protected.ssl.keystore.location": str(self.papers.broker),
             "listener.name.secured.ssl.client.auth": "required",
             "listener.name.secured.ssl.keystore.type": "PEM",
             "listener.name.secured.ssl.keystore.location": str(self.papers.broker),
@@ -86,8 +91,17 @@ class GuardedKafka:
             "listener.name.secured.ssl.truststore.location": str(self.papers.ca),
             "ssl.principal.mapping.rules": "RULE:^.*$/agent/",
         }
-        further = {"GUARDED": (guarded, guarded), "SECURED": (secured, secured)}
+        further = {name: (port, port) for name, port in zip(LISTENERS, (guarded, secured, protected), strict=True)}
         self.kafka = EmbeddedKafka(folder / "kafka", settings=settings, further_listeners=further)
+
+
+def _passwords(listener: str, users: str) -> dict[str, str]:
+    return {
+        f"listener.name.{listener}.sasl.enabled.mechanisms": "PLAIN",
+        f"listener.name.{listener}.plain.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+        ),
+    }
 
 
 def needed(source: str) -> list[AclBinding]:

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.config.crash_points import ArmedPoints, CrashPoint
+from headgate.databases import address
 from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import ChangeBatch, Claim
@@ -30,6 +31,32 @@ def too_large(offset: int) -> Change:
     return Change(0, offset, Operation.UPSERT, {"other": 1}, {"other": 1, "value": "x" * RECORD_BYTES_MAX}, None, 0)
 
 
+def records_of(
+    bootstrap: str, topic: str, isolation: str = "read_committed"
+) -> list[tuple[int, bytes | None, bytes | None]]:
+    """Every record of a topic, as (partition, key, value), in the order of each partition."""
+    found = []
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "test",
+        "isolation.level": isolation,
+        "enable.partition.eof": True,
+        "enable.auto.commit": False,
+    }
+    with closing(Consumer(settings)) as consumer:
+        partitions = list(consumer.list_topics(topic).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        left = len(partitions)
+        while left:
+            message = consumer.poll(10)
+            assert message is not None, "a transaction is open"
+            if message.error() is not None:
+                left -= 1
+            else:
+                found.append((message.partition() or 0, message.key(), message.value()))
+    return sorted(found, key=lambda record: record[0])
+
+
 class KafkaBench:
     def __init__(self, bootstrap: str, prefix: str, points: Path, partitions: int = 2) -> None:
         self.bootstrap = bootstrap
@@ -44,31 +71,13 @@ class KafkaBench:
 
     def another(self, *, by_key: bool = False) -> KafkaSink:
         """The same sink as another process has it."""
-        self.targets.append(Target(self.bootstrap, self.progress))
-        return KafkaSink(self.bootstrap, by_key=by_key, target=self.targets[-1])
+        at = address.Target(f"kafka://{self.bootstrap}")
+        self.targets.append(Target(at, self.progress))
+        return KafkaSink(lambda: at, by_key=by_key, target=self.targets[-1])
 
     def records(self, isolation: str = "read_committed") -> list[tuple[int, bytes | None, bytes | None]]:
         """Every record of the topic, as (partition, key, value), in the order of each partition."""
-        found = []
-        settings = {
-            "bootstrap.servers": self.bootstrap,
-            "group.id": "test",
-            "isolation.level": isolation,
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-        with closing(Consumer(settings)) as consumer:
-            partitions = list(consumer.list_topics(self.table).topics[self.table].partitions)
-            consumer.assign([TopicPartition(self.table, partition, 0) for partition in partitions])
-            left = len(partitions)
-            while left:
-                message = consumer.poll(10)
-                assert message is not None, "a transaction is open"
-                if message.error() is not None:
-                    left -= 1
-                else:
-                    found.append((message.partition() or 0, message.key(), message.value()))
-        return sorted(found, key=lambda record: record[0])
+        return records_of(self.bootstrap, self.table, isolation)
 
     def rows(self) -> dict[int, str | None]:
         rows: dict[int, str | None] = {}

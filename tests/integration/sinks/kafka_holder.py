@@ -7,6 +7,7 @@ import sys
 
 import msgspec
 
+from headgate.databases.address import Target as At
 from headgate.sinks.contract import ChangeBatch, SinkError
 from headgate.sinks.kafka.sink import KafkaSink
 from headgate.sinks.kafka.target import Target
@@ -14,7 +15,8 @@ from headgate.sinks.kafka.target import Target
 bootstrap, progress, packed = sys.argv[1:]
 batch = msgspec.msgpack.decode(bytes.fromhex(packed), type=ChangeBatch)
 try:
-    KafkaSink(bootstrap, target=Target(bootstrap, progress)).writer().apply(batch)
+    at = At(f"kafka://{bootstrap}")
+    KafkaSink(lambda: at, target=Target(at, progress)).writer().apply(batch)
 except SinkError as error:
     sys.stdout.write(error.code)
 else:

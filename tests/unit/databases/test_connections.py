@@ -197,3 +197,42 @@ def test_an_approval_is_required_where_schema_changes_are_made(file: File) -> No
     assert "approval is about schema changes: add migration to use" in _refused()
     file.write(shop={**SHOP, "approval": "by-bob"})
     assert "connections.shop.approval" in _refused()
+
+
+EVENTS = {
+    "kind": "kafka",
+    "address": "kafka://events:9093?sasl.mechanism=PLAIN&sasl.username=ann",
+    "password_file": "events",
+    "tls": {"ca_file": "/etc/ca.pem"},
+    "use": ["sink"],
+}
+
+
+def test_a_kafka_cluster_can_be_a_sink(file: File) -> None:
+    file.write(events=EVENTS)
+    spec = SinkSpec(type="kafka", connection="events")
+    assert "security.protocol=SASL_SSL" in target_of(spec).dsn
+    assert server_of(spec) == "events:9093"
+    assert same_sink(spec) == spec
+    open_sink(spec).close()
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"use": ["sink", "source"]}, "can be a sink only: remove source"),
+        ({"address": "postgresql://ann@db/shop"}, "address is not one of kind kafka"),
+        ({"address": "kafka://ann@events:9093"}, "has a user before its brokers"),
+        ({"tls": None}, r"sasl\.mechanism, sasl\.username would not be used with security\.protocol=PLAINTEXT"),
+    ],
+)
+def test_what_a_kafka_cluster_cannot_be_is_refused(file: File, changed: dict[str, object], why: str) -> None:
+    file.write(events=EVENTS | changed)
+    with pytest.raises(DatabaseRefusedError, match=why):
+        _target("events")
+
+
+def test_a_cluster_for_a_feed_into_a_database_is_refused(file: File) -> None:
+    file.write(events=EVENTS)
+    with pytest.raises(SinkRefusedError, match=r"events is of kind kafka, and sink\.type is postgresql"):
+        open_sink(SinkSpec(type="postgresql", connection="events"))

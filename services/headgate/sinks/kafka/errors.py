@@ -6,7 +6,14 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from headgate.eventlog.connection import RIGHTS_CODES, BrokerUnreachableError, PropertyRefusedError, code_of
+from headgate.databases.errors import DatabaseRefusedError
+from headgate.eventlog.connection import (
+    RIGHTS_CODES,
+    AccessRefusedError,
+    BrokerUnreachableError,
+    PropertyRefusedError,
+    code_of,
+)
 from headgate.eventlog.log import LogError
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkSilentError, SinkUnavailableError
 
@@ -25,15 +32,22 @@ MISSING_CODES: Final = frozenset(
 
 @contextmanager
 def as_sink_errors(doing: str) -> Iterator[None]:
-    """Raise a LogError as the SinkError that means the same. ``doing`` names what was done for whom."""
+    """Raise a LogError, and what forbids a connection, as the SinkError that means the same.
+
+    ``doing`` names what was done for whom.
+    """
     try:
         yield
+    except DatabaseRefusedError as error:
+        raise SinkRefusedError(str(error)) from error
     except LogError as error:
         raise _sink_error(error, doing) from error
 
 
 def _sink_error(error: LogError, doing: str) -> SinkError:
     text = f"{doing}: {error}"
+    if isinstance(error, AccessRefusedError):
+        return SinkRefusedError(text)
     if isinstance(error, BrokerUnreachableError):
         return SinkSilentError(text)
     if isinstance(error, PropertyRefusedError) or code_of(error) in RIGHTS_CODES:

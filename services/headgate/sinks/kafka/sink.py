@@ -1,16 +1,20 @@
 """Kafka topics as a sink."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from headgate.config.feed import SinkSpec
 from headgate.config.plugs import Writes
-from headgate.eventlog.connection import KafkaConnection
+from headgate.databases import address
+from headgate.databases.errors import DatabaseRefusedError
+from headgate.databases.kafka.address import SCHEME, address_of
+from headgate.databases.kafka.cluster import connect
 from headgate.records.control import Positions
 from headgate.records.source_tables import SourceTable
+from headgate.sinks import registry
 from headgate.sinks.contract import Claim, FeedIdentity, SinkRefusedError, TableShape
-from headgate.sinks.kafka.address import SCHEME, address_of, bootstrap_of
 from headgate.sinks.kafka.claims import Claims, refuse_strangers
 from headgate.sinks.kafka.errors import as_sink_errors
 from headgate.sinks.kafka.names import topic_of
@@ -28,16 +32,21 @@ __all__ = ["SINK", "KafkaSink"]
 class KafkaSink:
     """Topics of one cluster. ``by_key``: the key decides on a record's partition, instead of the source's partition."""
 
-    def __init__(self, bootstrap: str, *, by_key: bool = False, target: Target | None = None) -> None:
-        """``target``: what this process shares about the cluster, if it is not the usual."""
-        self._bootstrap = bootstrap
+    def __init__(
+        self, find: Callable[[], address.Target], *, by_key: bool = False, target: Target | None = None
+    ) -> None:
+        """``find``: the cluster's address, which is asked for again after errors, because a connection may be changed.
+
+        ``target``: what this process shares about the cluster, if it is not the usual.
+        """
+        self._find = find
         self._by_key = by_key
         self._target = target
 
     @property
     def _shared(self) -> Target:
-        target = self._target = self._target or target_of(self._bootstrap)
-        with as_sink_errors(f"using Kafka at {self._bootstrap} as a sink"):
+        with as_sink_errors("using Kafka as a sink"):
+            target = self._target or target_of(self._find())
             _ = target.cluster_id
         return target
 
@@ -74,7 +83,7 @@ class KafkaSink:
             if ids and (found is None or (found.id is not None and found.id not in ids)):
                 what = "does not exist" if found is None else "was deleted and re-created"
                 raise SinkRefusedError(
-                    f"topic {topic} on Kafka at {self._bootstrap} {what}, and the records that Headgate has written "
+                    f"topic {topic} on Kafka at {target.bootstrap} {what}, and the records that Headgate has written "
                     f"to it are missing. Restore it, or pause the feed and run `headgate feed resume "
                     f"{claim.identity.feed} --from earliest`, which writes all changes of the source topic again"
                 )
@@ -82,7 +91,7 @@ class KafkaSink:
                 create(target.connection, topic, BROKERS_DEFAULT if self._by_key else partitions)
             elif found.partitions < partitions and not self._by_key:
                 raise SinkRefusedError(
-                    f"topic {topic} on Kafka at {self._bootstrap} has {found.partitions} partitions, and source topic "
+                    f"topic {topic} on Kafka at {target.bootstrap} has {found.partitions} partitions, and source topic "
                     f"{claim.topic} has {partitions}. Add partitions, or set sink.partitions: by-key"
                 )
 
@@ -119,7 +128,8 @@ class KafkaSink:
 
     def stager(self) -> KafkaStager:
         """See DriverSink."""
-        return KafkaStager(KafkaConnection(self._bootstrap), by_key=self._by_key)
+        with as_sink_errors("using Kafka as a sink"):
+            return KafkaStager(connect(self._find()), by_key=self._by_key)
 
     def committer(self) -> KafkaCommitter:
         """See DriverSink."""
@@ -134,14 +144,22 @@ class KafkaSink:
 
 
 def _open(spec: SinkSpec, _password_file: Path | None, _keeps_session: bool) -> KafkaSink:
-    return KafkaSink(bootstrap_of(spec.dsn or ""), by_key=spec.partitions == "by-key")
+    return KafkaSink(partial(registry.target_of, spec), by_key=spec.partitions == "by-key")
+
+
+def _address(dsn: str) -> address.Address:
+    """As a feed gives it. Raises SinkRefusedError."""
+    try:
+        return address_of(dsn)
+    except DatabaseRefusedError as error:
+        raise SinkRefusedError(str(error)) from error
 
 
 SINK: Final = SinkPlug(
     summary="Kafka topics: flat JSON with tombstones, in transactions (read them with read_committed)",
     writes=Writes.ON_DRIVER,
-    options=frozenset({"partitions"}),
+    options=frozenset({"connection", "partitions", "password_file"}),
     schemes=(SCHEME,),
-    address=address_of,
+    address=_address,
     open=_open,
 )

@@ -18,6 +18,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.config.crash_points import CrashPoint, reach
+from headgate.databases import address
+from headgate.databases.kafka.cluster import connect
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import LogError, Partition
@@ -208,9 +210,10 @@ class Ledger:
 class Target:
     """One target cluster, for all sinks of this process that write to it. Thread-safe."""
 
-    def __init__(self, bootstrap: str, progress: str = PROGRESS_TOPIC) -> None:
-        """``progress``: the topic for it, whose name begins all transactional.ids."""
-        self.connection = KafkaConnection(bootstrap)
+    def __init__(self, at: address.Target, progress: str = PROGRESS_TOPIC) -> None:
+        """``progress``: the topic for it, whose name begins all transactional.ids. Raises DatabaseRefusedError."""
+        self._at = at
+        self.connection = connect(at)
         self.progress = progress
         self.ledger = Ledger(self.connection, progress)
         self.mutex = threading.RLock()
@@ -226,10 +229,15 @@ class Target:
         """The cluster's own id, once it is known that this process may use it. Raises SinkRefusedError, LogError."""
         with self._checking:
             if self._cluster_id is None:
-                cluster_id = check_cluster(self.connection)
+                cluster_id = check_cluster(self.connection, self._at)
                 ensure_progress_topic(self.connection, self.progress)
                 self._cluster_id = cluster_id
             return self._cluster_id
+
+    @property
+    def bootstrap(self) -> str:
+        """Its brokers, for messages."""
+        return self.connection.bootstrap_servers
 
     @property
     def holder(self) -> Holder:
@@ -271,11 +279,17 @@ class Target:
         self.connection.close()
 
 
-_targets: dict[str, Target] = {}
+_targets: dict[address.Target, Target] = {}
 _making = threading.Lock()
 
 
-def target_of(bootstrap: str) -> Target:
-    """The process's one of these brokers. It is kept: its producer is in the rows that this process holds."""
+def target_of(at: address.Target) -> Target:
+    """The process's one of these brokers and this user. Raises DatabaseRefusedError.
+
+    It is kept: its producer is in the rows that this process holds.
+    """
     with _making:
-        return _targets.setdefault(bootstrap, Target(bootstrap))
+        found = _targets.get(at)
+        if found is None:
+            found = _targets[at] = Target(at)
+        return found

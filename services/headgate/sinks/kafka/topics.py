@@ -7,10 +7,11 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
+from headgate.databases.address import Target
+from headgate.databases.kafka.cluster import check_brokers
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
 from headgate.eventlog.log import LogError
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.kafka.address import check_brokers
 from headgate.sinks.kafka.errors import MISSING_CODES
 from headgate.sinks.kafka.progress import PARTITIONS
 
@@ -50,10 +51,13 @@ class Topic(msgspec.Struct, frozen=True):
     partitions: int
 
 
-def check_cluster(connection: KafkaConnection) -> str:
-    """The cluster's id, once all its brokers are hosts that this process may use. Raises SinkRefusedError, LogError."""
+def check_cluster(connection: KafkaConnection, at: Target) -> str:
+    """The cluster's id, once all its brokers are hosts that this process may use.
+
+    Raises DatabaseRefusedError, LogError.
+    """
     found = connection.wait("describing the target cluster", connection.admin.describe_cluster())
-    check_brokers(tuple(sorted({str(node.host) for node in found.nodes})))
+    check_brokers(tuple(sorted({str(node.host) for node in found.nodes})), at)
     return str(found.cluster_id)
 
 

@@ -1,0 +1,1 @@
+"""Kafka clusters as a place that feeds write to: their addresses, and connections to them."""
