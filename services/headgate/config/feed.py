@@ -388,6 +388,8 @@ class SinkSpec(Strict):
     value in one transaction, because rows are applied one after the other."""
     partitions: Literal["as-source", "by-key"] = "as-source"
     """Of a topic: the partition of the source's record, or the one that the key decides on (Kafka's murmur2)."""
+    format: Literal["flat", "debezium"] = "flat"
+    """Of records of a topic: a row as flat JSON, or Debezium's envelope of the event."""
     types: dict[str, str] = Field(default_factory=dict)
     """Column of the sink, as ``schema.table.column`` → its type, where Headgate creates the table."""
     rounding: Literal["refuse", "allow"] = "refuse"
@@ -417,6 +419,7 @@ class SinkSpec(Strict):
             "foreign_keys": self.foreign_keys != "enforce",
             "keyless": self.keyless != "refuse",
             "tables": self.tables in ("create", "evolve"),
+            "format": self.format != "flat",
             "partitions": self.partitions != "as-source",
             "types": bool(self.types),
             "unique_keys": self.unique_keys != "omit",
@@ -429,6 +432,11 @@ class SinkSpec(Strict):
         if self.connection is not None and self.password_file is not None:
             raise ValueError("sink.connection has its own password file. Remove sink.password_file")
         return self
+
+    @property
+    def writes_events(self) -> bool:
+        """Whether the sink needs the events that changes came as."""
+        return self.format == "debezium"
 
     def check_takes(self, option: str, written: str) -> None:
         """Raise ValueError unless sinks of this type take ``option``. ``written``: its whole name in the feed."""
@@ -557,6 +565,16 @@ class FeedSpec(Strict):
         if self.creates_tables and "create" in chosen and self.source.database is None:
             raise ValueError(
                 "unique_keys: create needs source.database, because events do not contain a table's unique keys"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _events_that_can_be_written(self) -> "FeedSpec":
+        if self.sink.writes_events and not FORMATS[self.source.format].has_envelopes:
+            known = ", ".join(name for name in FORMATS.names() if FORMATS[name].has_envelopes)
+            raise ValueError(
+                f"sink.format: {self.sink.format} needs events that are such envelopes already (source.format: "
+                f"{known}). This feed's format is {self.source.format}. Remove sink.format: records are then flat JSON"
             )
         return self
 

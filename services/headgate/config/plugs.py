@@ -41,8 +41,8 @@ class Writes(StrEnum):
 class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What a feed, a command and a page of the documentation need to know of a sink.
 
-    ``options``: which of sink.connection, foreign_keys, keyless, partitions, password_file, rounding, tables, types
-    and unique_keys, and of the feed's snapshot, it takes; others are refused.
+    ``options``: which of sink.connection, foreign_keys, format, keyless, partitions, password_file, rounding, tables,
+    types and unique_keys, and of the feed's snapshot, it takes; others are refused.
     ``schemes``: how its addresses begin, where they have a scheme. ``connectors``: Debezium's names of the connectors
     whose source is such a database, so that it may be its own source.
     """
@@ -62,7 +62,7 @@ class FormatTraits(msgspec.Struct, frozen=True, kw_only=True):
     ``needs_registry``: whether events only name their schema. ``compacted_away``: what of it compaction may take, and
     nothing shows afterwards. ``tells_origin``: whether an event names the database it is from (sources/origin.py reads
     Debezium's JSON). ``tells_types``: whether an event can describe its table's columns (sources/event_schemas.py reads
-    Debezium's schemas).
+    Debezium's schemas). ``has_envelopes``: whether events can be written on as they are (sink.format: debezium).
     """
 
     summary: str
@@ -72,6 +72,7 @@ class FormatTraits(msgspec.Struct, frozen=True, kw_only=True):
     needs_registry: bool = False
     tells_origin: bool = False
     tells_types: bool = False
+    has_envelopes: bool = False
 
 
 T = TypeVar("T")

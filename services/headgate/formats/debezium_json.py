@@ -437,6 +437,7 @@ FORMAT: Final = FormatPlug(
     options=frozenset({"binary_handling_mode", "transaction_topic"}),
     tells_origin=True,
     tells_types=True,
+    has_envelopes=True,
     decoder=lambda needs: Decoder(
         needs.source.unavailable_value,
         keyless=needs.keyless,

@@ -180,6 +180,11 @@ class FeedParts:
         """Whether tasks only stage batches, and the driver commits them."""
         return SINKS[self.spec.sink.type].writes is Writes.ON_DRIVER
 
+    @property
+    def writes_events(self) -> bool:
+        """Whether the sink needs the events that changes came as."""
+        return self.spec.sink.writes_events
+
     def stager(self) -> Stager:
         """What prepares batches in a task, for a sink that commits on the driver."""
         if self._stager is None:

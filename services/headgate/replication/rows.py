@@ -17,7 +17,7 @@ from headgate.records.ts import ts_of_ms
 from headgate.replication.bad_changes import BadChange, Original, SetAside
 from headgate.replication.frames import Chunk
 from headgate.replication.plan import SpanWork, StagedSpan
-from headgate.sinks.contract import ChangeBatch, OffsetRange, Quarantine
+from headgate.sinks.contract import ChangeBatch, Event, Events, OffsetRange, Quarantine
 from headgate.sinks.on_driver import Staged
 
 __all__ = ["SnapshotAfterTargetError", "SpanRows"]
@@ -39,6 +39,8 @@ class SpanRows:
 
     def __init__(self, work: SpanWork) -> None:
         self.work = work
+        self.shapes = False
+        """Whether the feed's options make other changes of the events."""
         self.table = work.known_table
         """The source's table, as the sink has it or as the first event describes it."""
         self.changes: list[Change] = []
@@ -47,7 +49,8 @@ class SpanRows:
         self._settled_rows = self._settled_bytes = 0
         self.bad: list[BadChange] = []
         self.originals: list[Chunk] = []
-        """What its changes came as, where bad ones are set aside; until they are at the sink."""
+        """What its changes came as, where bad ones are set aside or the sink writes events; until they are there."""
+        self._last_found: Chunk | None = None
         self.kept: set[tuple[int, int]] = set()
         self.staged: list[StagedSpan] = []
         """What the driver is to commit, where the sink commits there."""
@@ -90,7 +93,7 @@ class SpanRows:
         part = (self.bytes - self._settled_bytes) * written // max(1, len(self.changes))
         self.rows, self.bytes = self._settled_rows + written, self._settled_bytes + part
         self.next = {**self._settled, **reached}
-        self.changes, self.bad, self.originals, self.waiting_bytes = [], [], [], 0
+        self.changes, self.bad, self.originals, self._last_found, self.waiting_bytes = [], [], [], None, 0
         self.set_aside = []
 
     def stage(self, staged: Staged, met: SourceTable | None) -> None:
@@ -103,14 +106,24 @@ class SpanRows:
         self._settled, self._settled_rows, self._settled_bytes = dict(self.next), self.rows, self.bytes
         expected = {**self.work.expected, **self.next}
         self.work = msgspec.structs.replace(self.work, expected=expected, known_table=self.table)
-        self.changes, self.bad, self.originals, self.waiting_bytes = [], [], [], 0
+        self.changes, self.bad, self.originals, self._last_found, self.waiting_bytes = [], [], [], None, 0
 
     def original(self, partition: int, offset: int) -> Original:
         """What came from the log at that place."""
-        for chunk in self.originals:
+        chunk, row = self._found(partition, offset)
+        return Original(chunk.keys[row], chunk.value_at(row), chunk.headers_at(row), chunk.appended_ms[row])
+
+    def _event(self, partition: int, offset: int) -> Event:
+        chunk, row = self._found(partition, offset)
+        return Event(chunk.keys[row], chunk.values[row], chunk.head)
+
+    def _found(self, partition: int, offset: int) -> tuple[Chunk, int]:
+        """The chunk and the row of a record. Mostly the same chunk as of the last one."""
+        for chunk in (*([] if self._last_found is None else [self._last_found]), *self.originals):
             row = bisect_left(chunk.offsets, offset)
             if chunk.partition == partition and row < len(chunk.offsets) and chunk.offsets[row] == offset:
-                return Original(chunk.keys[row], chunk.value_at(row), chunk.headers_at(row), chunk.appended_ms[row])
+                self._last_found = chunk
+                return chunk, row
         raise AssertionError(f"{self.work.topic}[{partition}]: nothing came at offset {offset}")
 
     @property
@@ -133,7 +146,9 @@ class SpanRows:
         """What is wrong is behind what is wanted."""
         self.error, self.held = None, set()
 
-    def batch_from(self, reached: Positions, quarantine: Quarantine | None) -> ChangeBatch:
+    def batch_from(
+        self, reached: Positions, quarantine: Quarantine | None, *, with_events: bool = False
+    ) -> ChangeBatch:
         """All that is not yet applied, when the sink is at ``reached`` (at the start: what was expected)."""
         expected = self.work.expected | reached
         changes = self.changes
@@ -141,7 +156,8 @@ class SpanRows:
             changes = [change for change in changes if change.offset >= expected[change.partition]]
         ranges = {p: OffsetRange(expected=expected[p], next=end) for p, end in sorted(self.next.items())}
         first_met = None if self.work.known_table is not None else self.table
-        return ChangeBatch(self.work.claim, ranges, changes, quarantine, first_met)
+        events = Events(self._event, self.shapes) if with_events else None
+        return ChangeBatch(self.work.claim, ranges, changes, quarantine, first_met, events)
 
     def result(self, *, rests: bool = False) -> SpanResult:
         """For the driver. ``rests``: what is not settled is not at the sink."""

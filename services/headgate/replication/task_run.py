@@ -157,8 +157,8 @@ class TaskRun:
             )
 
     def _remember(self, rows: SpanRows, chunk: Chunk) -> None:
-        """Where bad changes are set aside, with all that they came with."""
-        if self._quarantine is not None and rows.error is None:
+        """Where bad changes are set aside, with all that they came with, and where the sink writes events."""
+        if (self._quarantine is not None or self._writes_events) and rows.error is None:
             rows.originals.append(chunk)
 
     def _deal(self, works: Sequence[SpanWork], chunk: Chunk) -> None:
@@ -296,6 +296,7 @@ class TaskRun:
         """How a chunk's values become changes as the sink gets them. Raises SaltUnavailableError."""
         decode = self._plain_decoding(decoder, rows, chunk)
         shaping = self._parts().shaping(rows.work.topic, rows.work.source_table)
+        rows.shapes = shaping is not None
         return decode if shaping is None else partial(shaping.decoded, decode)
 
     def _plain_decoding(self, decoder: Decoder, rows: SpanRows, chunk: Chunk) -> Callable[..., list[Change]]:
@@ -370,7 +371,7 @@ class TaskRun:
                 before = {partition: rows.work.expected[partition] for partition in rows.next} | reached
                 aside = None if self._quarantine is None else self._quarantine.of(rows)
                 with silent_sinks.asked(server_of_feed(self._plan.spec)):
-                    applied = self._write(rows, rows.batch_from(reached, aside))
+                    applied = self._write(rows, rows.batch_from(reached, aside, with_events=self._writes_events))
                 reached = {partition: applied.positions[partition] for partition in rows.next}
                 _check_progress(before, reached, rows.next)
             rows.next = reached
@@ -396,6 +397,10 @@ class TaskRun:
         rows.stage(staged, batch.source_table)
         reach(CrashPoint.ROWS_SENT)
         return staged.applied
+
+    @property
+    def _writes_events(self) -> bool:
+        return self._parts().writes_events
 
     def _parts_of(self, rows: SpanRows) -> FeedParts:
         """Those of the table, whose options may differ from the feed's."""

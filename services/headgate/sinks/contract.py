@@ -20,7 +20,7 @@ apply, and whether that epoch is closed. The rules, each one a contract test tha
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -34,6 +34,8 @@ __all__ = [
     "ChangeRefusedError",
     "Claim",
     "ConstraintViolatedError",
+    "Event",
+    "Events",
     "FeedIdentity",
     "OffsetRange",
     "Quarantine",
@@ -109,6 +111,25 @@ class Quarantine(msgspec.Struct, frozen=True):
         return self.only is None or (change.partition, change.offset) in self.only
 
 
+class Event(NamedTuple):
+    """A record as it came from the log. ``head`` is what was cut off the value (formats/debezium_schema.with_head)."""
+
+    key: bytes | None
+    value: bytes | None
+    head: bytes | None
+
+
+class Events(msgspec.Struct, frozen=True):
+    """What a batch's changes came as. ``of``: (partition, offset) → the event.
+
+    ``are_shaped``: the feed's options (columns, where) have made other changes of them, so an event may hold what must
+    not go to the sink.
+    """
+
+    of: "Callable[[int, int], Event]"
+    are_shaped: bool
+
+
 class ChangeBatch(msgspec.Struct, frozen=True):
     """Changes of one table in log order per partition, with the offset ranges they cover (empty ranges count).
 
@@ -116,6 +137,8 @@ class ChangeBatch(msgspec.Struct, frozen=True):
 
     ``source_table``: the table that the topic's events are of, where the sink is not known to have it. It is stored in
     the batch's transaction; if the sink has another one by then, from another partition, SinkMovedError.
+
+    ``events``: for a feed whose sink writes them (``SinkSpec.writes_events``).
     """
 
     claim: Claim
@@ -123,6 +146,7 @@ class ChangeBatch(msgspec.Struct, frozen=True):
     changes: Sequence[Change]
     quarantine: Quarantine | None = None
     source_table: SourceTable | None = None
+    events: Events | None = None
 
 
 class Applied(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from headgate.agent.core.executor import SpanTask
+from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.records.control import SpanPlan
 from support.waiting import eventually
@@ -17,11 +17,13 @@ from .conftest import DEADLINE_SECONDS, Bed
 pytestmark = [pytest.mark.spark, pytest.mark.integration]
 
 
-def into_topic(bed: Bed, plan: SpanPlan, n: int) -> SpanTask:
+SHAPED = {"exclude": ["qty"], "rename": {"name": "title"}}
+
+
+def into_topic(bed: Bed, plan: SpanPlan, n: int, columns: object = SHAPED, **options: object) -> SpanTask:
     target = f"{bed.prefix}copy"
     task = bed.task(msgspec.structs.replace(plan, table=target), n)
-    sink = {"type": "kafka", "dsn": f"kafka://{bed.bootstrap}"}
-    columns = {"exclude": ["qty"], "rename": {"name": "title"}}
+    sink = {"type": "kafka", "dsn": f"kafka://{bed.bootstrap}", **options}
     spec = msgspec.json.decode(task.spec) | {"sink": sink, "columns": columns}
     return msgspec.structs.replace(task, spec=msgspec.json.encode(spec).decode(), feed_id=bed.feed)
 
@@ -66,3 +68,39 @@ def test_shaped_changes_arrive_once_in_their_partitions_though_a_worker_dies(
     found = records(bed, 2)
     rows = [(n % 2, b'{"id":%d}' % n, b'{"id":%d,"title":"%s"}' % (n, b"x" if n < 20 else b"y")) for n in range(40)]
     assert sorted(found, key=str) == sorted([*rows, (1, b'{"id":3}', None)], key=str)
+
+
+def out_of_topic(bed: Bed, plan: SpanPlan) -> SpanTask:
+    """A feed that reads what ``into_topic`` has written, into the table of ``plan``."""
+    task = bed.task(msgspec.structs.replace(plan, topic=f"{bed.prefix}copy"), 1)
+    feed = f"{bed.feed}-back"
+    spec = msgspec.json.decode(task.spec) | {"feed": feed}
+    return msgspec.structs.replace(
+        task, id=SpanId(feed, plan.span), feed_id=feed, spec=msgspec.json.encode(spec).decode()
+    )
+
+
+@pytest.mark.parametrize("columns", [{}, {"exclude": ["qty"]}], ids=["as it came", "shaped"])
+def test_another_feed_reads_the_events_and_its_table_ends_as_the_source(bed: Bed, columns: dict[str, object]) -> None:
+    plan = bed.table("things", 2)
+    executor = bed.executor()
+    executor.add_table(into_topic(bed, plan, 1, columns, format="debezium"), prepare=False)
+    bed.put(plan, {number: {"name": "x", "qty": number} for number in range(20)})
+    bed.put(plan, {number: {"name": "y", "qty": -number} for number in range(5)})
+    bed.put(plan, {7: None, 8: None})
+    bed.put(plan, {8: {"name": "again", "qty": 1}})
+    into = SpanId(bed.feed, plan.span)
+    eventually(lambda: executor.status(into).positions == {0: 15, 1: 13}, "it writes")  # type: ignore[union-attr]
+    back = out_of_topic(bed, plan)
+    executor.add_table(back, prepare=False)
+    expected: dict[int, tuple[str, int | None]] = {number: ("x", number) for number in range(20)}
+    expected |= {number: ("y", -number) for number in range(5)} | {8: ("again", 1)}
+    del expected[7]
+    if columns:
+        expected = {number: (name, None) for number, (name, _) in expected.items()}
+    eventually(lambda: bed.rows(plan) == expected, "the table is as the source")
+    keys = [(key, value is None) for _, key, value in records(bed, 2)]
+    assert keys.count((b'{"id":7}', True)) == 1
+    if not columns:
+        sent = {value for _, _, value in records(bed, 2)}
+        assert all(b'"before"' in value and b'"source"' in value for value in sent if value is not None)

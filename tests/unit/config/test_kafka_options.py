@@ -29,8 +29,6 @@ def test_the_partition_may_be_chosen_by_key() -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("connection", "warehouse"),
-        ("password_file", "secret"),
         ("foreign_keys", "ignore"),
         ("keyless", "append"),
         ("rounding", "allow"),
@@ -43,6 +41,12 @@ def test_the_partition_may_be_chosen_by_key() -> None:
 def test_an_option_of_databases_is_refused(option: str, value: object) -> None:
     with pytest.raises(FeedSpecError, match=rf"sink\.{option} cannot be used with sinks of type kafka"):
         parsed(sink={option: value})
+
+
+def test_events_are_written_on_where_they_are_envelopes_already() -> None:
+    parsed(sink={"format": "debezium"})
+    with pytest.raises(FeedSpecError, match=r"sink\.format: debezium needs .*debezium-json.*format is maxwell-json"):
+        parsed(sink={"format": "debezium"}, source={"format": "maxwell-json"})
 
 
 def test_a_snapshot_is_refused() -> None:

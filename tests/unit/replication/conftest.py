@@ -47,6 +47,7 @@ class RecordingParts:
         self.target_ts: int | None = None
         self.evolves_tables = False
         self.commits_on_driver = False
+        self.writes_events = False
         self.batches: list[ChangeBatch] = []
         self.refuse: dict[str, Exception] = {}
         self.dropped = 0

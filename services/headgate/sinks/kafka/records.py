@@ -1,4 +1,11 @@
-"""Changes as records of a target topic: flat JSON, one object with the row's columns, and a tombstone for a delete."""
+"""Changes as records of a target topic, in two formats.
+
+- ``flat``: JSON, one object with the row's columns, and a tombstone for a delete.
+- ``debezium``: the event as it came, key and value byte for byte, with its schema if it has one. A delete is followed
+  by a tombstone, as Debezium's connectors write it. Where the feed's options shape rows, the envelope is written anew
+  and has no schema: ``after``, ``op`` and the key are the shaped change's, ``source`` and ``ts_ms`` are the event's.
+  ``before``, which may hold what must not go to the sink, is the key of a delete and else null.
+"""
 
 import math
 from decimal import Decimal
@@ -6,40 +13,89 @@ from typing import Final
 
 import msgspec
 
-from headgate.formats.change import ABSENT, Change, ChangeError, Operation
+from headgate.formats.change import ABSENT, Change, ChangeError, Operation, Row
+from headgate.formats.debezium_schema import OPENING
+from headgate.sinks.contract import Events
 
-__all__ = ["BY_KEY", "Record", "encoded", "pack", "unpack"]
+__all__ = ["BY_KEY", "Encoded", "Record", "enveloped", "flat"]
 
 BY_KEY: Final = -1
 """In place of a partition: the producer chooses it, by the key."""
 
-Record = tuple[int, bytes, bytes | None]
+Record = tuple[int, bytes | None, bytes | None]
 """Partition (or BY_KEY), key and value; no value is a tombstone."""
+
+Encoded = tuple[bytes | None, bytes | None, bytes | None]
+"""Key, value, and the value's head if it was cut off (formats/debezium_schema.with_head)."""
 
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
-_decoder: Final = msgspec.msgpack.Decoder(list[Record])
+
+class _Envelope(msgspec.Struct, gc=False):
+    op: str
+    source: msgspec.Raw = msgspec.Raw(b"null")
+    ts_ms: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def encoded(change: Change) -> tuple[bytes, bytes | None]:
-    """Key and value of a change. Raises ChangeError for what a flat record cannot express."""
+class _Wrapped(msgspec.Struct, gc=False):
+    payload: _Envelope
+
+
+_envelope: Final = msgspec.json.Decoder(_Envelope)
+_wrapped: Final = msgspec.json.Decoder(_Wrapped)
+
+
+def flat(change: Change) -> list[Encoded]:
+    """The records of a change. Raises ChangeError for what they cannot express."""
+    _check(change)
+    return [(_json(change.key), None if change.row is None else _json(_whole(change.row)), None)]
+
+
+def enveloped(change: Change, events: Events) -> list[Encoded]:
+    """The same with Debezium's envelopes."""
+    _check(change)
+    key, value, head = events.of(change.partition, change.offset)
+    if events.are_shaped:
+        key = _json(change.key)
+        value, head = None if value is None else _shaped(change, value), None
+    if value is None:
+        return [(key, None, None)]
+    return [(key, value, head), (key, None, None)] if change.row is None else [(key, value, head)]
+
+
+def _shaped(change: Change, value: bytes) -> bytes:
+    event = _wrapped.decode(value).payload if value.startswith(OPENING) else _envelope.decode(value)
+    if change.row is None:
+        before, after, op = _json(change.key), b"null", "d"
+    else:
+        before, after, op = b"null", _json(_whole(change.row)), event.op
+    return b'{"before":%b,"after":%b,"source":%b,"op":"%b","ts_ms":%b,"transaction":null}' % (
+        before,
+        after,
+        bytes(event.source),
+        op.encode(),
+        bytes(event.ts_ms),
+    )
+
+
+def _check(change: Change) -> None:
     if change.operation is Operation.TRUNCATE:
         raise ChangeError(
-            "TRUNCATE cannot be written to a topic as flat JSON. Keep it out of the source topic (Debezium: "
-            "skipped.operations=t)"
+            "TRUNCATE cannot be written to a topic, whose readers know rows only. Keep it out of the source topic "
+            "(Debezium: skipped.operations=t)"
         )
     if not change.key:
         raise ChangeError("the event has no key, and without one readers cannot find the row that a record replaces")
-    key = _json(change.key)
-    if change.row is None:
-        return key, None
-    absent = [column for column, value in change.row.items() if value is ABSENT]
+
+
+def _whole(row: Row) -> Row:
+    absent = [column for column, value in row.items() if value is ABSENT]
     if absent:
         raise ChangeError(
             f"the event leaves out column {absent[0]}, which has not changed, and a topic has no row to take it from. "
             "Let the source send whole rows (PostgreSQL: REPLICA IDENTITY FULL), or exclude the column"
         )
-    return key, _json(change.row)
+    return row
 
 
 def _json(row: dict[str, object]) -> bytes:
@@ -69,13 +125,3 @@ def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return value
-
-
-def pack(records: list[Record]) -> bytes:
-    """As it travels from task to driver."""
-    return msgspec.msgpack.encode(records)
-
-
-def unpack(payload: bytes) -> list[Record]:
-    """What ``pack`` packed."""
-    return _decoder.decode(payload)

@@ -33,7 +33,12 @@ class KafkaSink:
     """Topics of one cluster. ``by_key``: the key decides on a record's partition, instead of the source's partition."""
 
     def __init__(
-        self, find: Callable[[], address.Target], *, by_key: bool = False, target: Target | None = None
+        self,
+        find: Callable[[], address.Target],
+        *,
+        by_key: bool = False,
+        writes_events: bool = False,
+        target: Target | None = None,
     ) -> None:
         """``find``: the cluster's address, which is asked for again after errors, because a connection may be changed.
 
@@ -41,6 +46,7 @@ class KafkaSink:
         """
         self._find = find
         self._by_key = by_key
+        self._writes_events = writes_events
         self._target = target
 
     @property
@@ -129,7 +135,7 @@ class KafkaSink:
     def stager(self) -> KafkaStager:
         """See DriverSink."""
         with as_sink_errors("using Kafka as a sink"):
-            return KafkaStager(connect(self._find()), by_key=self._by_key)
+            return KafkaStager(connect(self._find()), by_key=self._by_key, writes_events=self._writes_events)
 
     def committer(self) -> KafkaCommitter:
         """See DriverSink."""
@@ -144,7 +150,8 @@ class KafkaSink:
 
 
 def _open(spec: SinkSpec, _password_file: Path | None, _keeps_session: bool) -> KafkaSink:
-    return KafkaSink(partial(registry.target_of, spec), by_key=spec.partitions == "by-key")
+    find = partial(registry.target_of, spec)
+    return KafkaSink(find, by_key=spec.partitions == "by-key", writes_events=spec.writes_events)
 
 
 def _address(dsn: str) -> address.Address:
@@ -156,9 +163,9 @@ def _address(dsn: str) -> address.Address:
 
 
 SINK: Final = SinkPlug(
-    summary="Kafka topics: flat JSON with tombstones, in transactions (read them with read_committed)",
+    summary="Kafka topics: flat JSON or Debezium's events, in transactions (read them with read_committed)",
     writes=Writes.ON_DRIVER,
-    options=frozenset({"connection", "partitions", "password_file"}),
+    options=frozenset({"connection", "format", "partitions", "password_file"}),
     schemes=(SCHEME,),
     address=_address,
     open=_open,

@@ -26,10 +26,12 @@ from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.partition_reader import PartitionReader
 from headgate.eventlog.replay import read_on_to
 from headgate.eventlog.transactions import TRANSACTION_TIMEOUT_MS, Transactions
+from headgate.formats.debezium_schema import with_head
 from headgate.sinks.contract import FeedIdentity
 from headgate.sinks.kafka.errors import refusal_of
+from headgate.sinks.kafka.pace import Pace
+from headgate.sinks.kafka.parts import Part
 from headgate.sinks.kafka.progress import PARTITIONS, PROGRESS_TOPIC, Fact, Place, Row, State, View, partition_of
-from headgate.sinks.kafka.records import unpack
 from headgate.sinks.kafka.topics import check_cluster, ensure_progress_topic
 
 __all__ = ["Holder", "Ledger", "Target", "TargetProducer", "target_of"]
@@ -76,11 +78,11 @@ class TargetProducer:
         """Take the id from any other producer, and end its transaction. Raises LogError."""
         self._transactions.init()
 
-    def commit(self, target: str, payloads: Sequence[bytes], facts: Iterable[Fact]) -> None:
+    def commit(self, target: str, parts: Sequence[Part], facts: Iterable[Fact]) -> None:
         """Records and facts in one transaction. Raises LogError, and SinkRefusedError for what the topic refuses."""
         self._refused.clear()
         try:
-            self._transactions.run(partial(self._produce, target, payloads, facts))
+            self._transactions.run(partial(self._produce, target, parts, facts))
         except LogError:
             with suppress(KafkaException):  # a producer that was fenced raises here once more what is raised below
                 self._open().poll(0)  # why is reported to the callback
@@ -89,18 +91,18 @@ class TargetProducer:
                     raise refusal from None
             raise
 
-    def _produce(self, target: str, payloads: Sequence[bytes], facts: Iterable[Fact], deadline: float) -> None:
-        for payload in payloads:
-            for partition, key, value in unpack(payload):
-                self._hand_over(deadline, target, partition, key, value)
-        if payloads:
+    def _produce(self, target: str, parts: Sequence[Part], facts: Iterable[Fact], deadline: float) -> None:
+        for head, _, _, records in parts:
+            for partition, key, value in records:
+                self._hand_over(deadline, target, partition, key, value if head is None else with_head(head, value))
+        if parts:
             reach(CrashPoint.ROWS_SENT)
         for number, key, value in facts:
             self._hand_over(deadline, self._progress, number, key, value)
-        if payloads:
+        if parts:
             reach(CrashPoint.BEFORE_COMMIT)
 
-    def _hand_over(self, deadline: float, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
+    def _hand_over(self, deadline: float, topic: str, partition: int, key: bytes | None, value: bytes | None) -> None:
         """Raises KafkaException; BufferError if the queue stays full."""
         producer = self._open()
         while True:
@@ -218,6 +220,7 @@ class Target:
         self.ledger = Ledger(self.connection, progress)
         self.mutex = threading.RLock()
         """Of the holder: who has it commits, or changes what the holder holds."""
+        self.pace = Pace()
         self._holder: Holder | None = None
         self._cluster_id: str | None = None
         self._checking = threading.Lock()

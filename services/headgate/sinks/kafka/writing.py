@@ -1,7 +1,8 @@
 """The two halves of writing to topics: tasks encode records, and the driver commits them with the positions."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -14,16 +15,20 @@ from headgate.sinks.bisection import bisect_batch
 from headgate.sinks.contract import (
     ChangeBatch,
     ChangeRefusedError,
+    Claim,
+    Events,
     OffsetRange,
     SinkError,
+    SinkRefusedError,
     SinkUnavailableError,
     ValueRefusedError,
 )
 from headgate.sinks.kafka.claims import Claims, check_held
 from headgate.sinks.kafka.errors import as_sink_errors
 from headgate.sinks.kafka.names import topic_of
+from headgate.sinks.kafka.parts import Made, Transaction, pack, transactions
 from headgate.sinks.kafka.progress import Fact, Row, partition_of, place_of, progress_key
-from headgate.sinks.kafka.records import BY_KEY, Record, encoded, pack
+from headgate.sinks.kafka.records import BY_KEY, Encoded, enveloped, flat
 from headgate.sinks.kafka.target import Target
 from headgate.sinks.kafka.topics import record_bytes_max
 from headgate.sinks.on_driver import Commit, Staged
@@ -41,22 +46,22 @@ ATTEMPTS_MAX: Final = 3
 class KafkaStager:
     """Encodes records in a task. Its only connection asks how large they may be."""
 
-    def __init__(self, connection: KafkaConnection, *, by_key: bool) -> None:
+    def __init__(self, connection: KafkaConnection, *, by_key: bool, writes_events: bool = False) -> None:
         self._connection = connection
         self._by_key = by_key
+        self._writes_events = writes_events
         self._limits: dict[str, tuple[float, int]] = {}
 
     def stage(self, batch: ChangeBatch) -> Staged:
         """See Stager."""
         check_ranges(batch)
         topic = topic_of(batch.claim.table)
-        trial = _Trial(batch, self._limit(topic) if batch.changes else 0, by_key=self._by_key)
+        encode = partial(enveloped, events=_events_of(batch)) if self._writes_events else flat
+        trial = _Trial(batch, self._limit(topic) if batch.changes else 0, encode, by_key=self._by_key)
         found = bisect_batch(trial, batch)
         if found.refused and batch.quarantine is not None:
             batch.quarantine.keep(found.refused)
-        upserts = sum(value is not None for _, _, value in trial.records)
-        deletes = len(trial.records) - upserts
-        return Staged(found.ranges, pack(trial.records), upserts, deletes, len(found.refused))
+        return Staged(found.ranges, pack(trial.made), trial.upserts, trial.deletes, len(found.refused))
 
     def _limit(self, topic: str) -> int:
         now = time.monotonic()
@@ -72,6 +77,12 @@ class KafkaStager:
         self._connection.close()
 
 
+def _events_of(batch: ChangeBatch) -> Events:
+    if batch.events is None:
+        raise SinkRefusedError(f"{batch.claim.table}: no events came with the changes, and sink.format writes events")
+    return batch.events
+
+
 class _TooLargeError(ChangeError):
     """A record that the topic does not take."""
 
@@ -79,30 +90,38 @@ class _TooLargeError(ChangeError):
 class _Trial:
     """See bisection: what was tried and taken are records."""
 
-    def __init__(self, batch: ChangeBatch, bytes_max: int, *, by_key: bool) -> None:
+    def __init__(
+        self, batch: ChangeBatch, bytes_max: int, encode: Callable[[Change], list[Encoded]], *, by_key: bool
+    ) -> None:
         self._batch = batch
         self._bytes_max = bytes_max
+        self._encode = encode
         self._by_key = by_key
-        self.records: list[Record] = []
+        self.made: list[Made] = []
+        self.upserts = self.deletes = 0
 
     def attempt(self, parts: Sequence[Sequence[Change]]) -> Exception | None:
         """See Trial."""
-        made: list[Record] = []
+        made: list[Made] = []
+        upserts = deletes = 0
         try:
             for changes in parts:
                 check_truncates(self._batch.claim, changes)
                 for change in changes:
-                    key, value = encoded(change)
-                    size = len(key) + len(value or b"")
-                    if size > self._bytes_max:
-                        raise _TooLargeError(
-                            f"the record has {size} bytes, and the target topic takes {self._bytes_max} "
-                            "(max.message.bytes, less what Kafka adds). Raise it there, or exclude a column"
-                        )
-                    made.append((BY_KEY if self._by_key else change.partition, key, value))
-        except ChangeError as error:
+                    to = BY_KEY if self._by_key else change.partition
+                    for key, value, head in self._encode(change):
+                        size = len(key or b"") + len(value or b"") + len(head or b"")
+                        if size > self._bytes_max:
+                            raise _too_large(size, self._bytes_max)
+                        made.append(Made(change.partition, change.offset, size, head, (to, key, value)))
+                    if change.row is None:
+                        deletes += 1
+                    else:
+                        upserts += 1
+        except (ChangeError, msgspec.MsgspecError) as error:
             return error
-        self.records += made
+        self.made += made
+        self.upserts, self.deletes = self.upserts + upserts, self.deletes + deletes
         return None
 
     def refusal(self, change: Change, error: Exception) -> ChangeRefusedError:
@@ -111,6 +130,13 @@ class _Trial:
         return refused_change(
             ValueRefusedError, claim.table, claim.topic, change, error, column=None, reason=str(error)
         )
+
+
+def _too_large(size: int, bytes_max: int) -> _TooLargeError:
+    return _TooLargeError(
+        f"the record has {size} bytes, and the target topic takes {bytes_max} (max.message.bytes, less what Kafka "
+        "adds). Raise it there, or exclude a column"
+    )
 
 
 class KafkaCommitter:
@@ -127,43 +153,52 @@ class KafkaCommitter:
             self._claims.record_source(claim, topic, commit.ranges, commit.source_table)
         if commit.keep is not None:
             self._claims.take_over(claim, topic, commit.ranges)  # a process that was overtaken keeps nothing
+        keep = commit.keep
+        for transaction in transactions(commit.payloads, commit.ranges, lambda: self._target.pace.bytes_max):
+            self._commit(claim, topic, transaction, keep)
+            keep = None
+
+    def _commit(self, claim: Claim, topic: str, transaction: Transaction, keep: Callable[[], None] | None) -> None:
         for _ in range(ATTEMPTS_MAX):
             with as_sink_errors(f"{topic} under epoch {claim.epoch}"):
-                if self._committed(commit, topic):
+                if self._committed(claim, topic, transaction, keep):
                     return
-            self._claims.take_over(claim, topic, commit.ranges)
+            self._claims.take_over(claim, topic, transaction.ranges)
         raise SinkUnavailableError(
             f"{topic} under epoch {claim.epoch}: {ATTEMPTS_MAX} transactions were ended by other processes' claims. "
             "The batch is read again"
         )
 
-    def _committed(self, commit: Commit, topic: str) -> bool:
+    def _committed(self, claim: Claim, topic: str, transaction: Transaction, keep: Callable[[], None] | None) -> bool:
         """False if this process's producer does not hold the rows, or was fenced."""
-        target, place = self._target, place_of(commit.claim, topic)
+        target, place, ranges = self._target, place_of(claim, topic), transaction.ranges
         with target.mutex:
             holder = target.holder
-            rows = holder.held(place, commit.ranges)
-            if rows.keys() != commit.ranges.keys():
+            rows = holder.held(place, ranges)
+            if rows.keys() != ranges.keys():
                 return False
             try:
-                check_held(commit.claim, topic, commit.ranges, rows)
+                check_held(claim, topic, ranges, rows)
             except SinkError:
                 return False  # by what this process remembers, which may be outdated: taking it over reads why
-            if commit.keep is not None:
-                commit.keep()
-            moved = _moved(rows, commit.ranges)
+            if keep is not None:
+                keep()
+            moved = _moved(rows, ranges)
             facts = [
                 Fact(partition_of(topic), progress_key(place, partition), msgspec.json.encode(row))
                 for partition, row in sorted(moved.items())
             ]
+            began = time.monotonic()
             try:
-                holder.producer.commit(topic, commit.payloads, facts)
+                holder.producer.commit(topic, transaction.parts, facts)
             except FencedError:
                 target.retire()
                 return False
             except BaseException:
+                target.pace.failed()
                 target.retire()  # what became of it is found out by the next claim
                 raise
+            target.pace.took(transaction.size, time.monotonic() - began)
             reach(CrashPoint.COMMITTED)
             holder.keep(place, moved)
             return True

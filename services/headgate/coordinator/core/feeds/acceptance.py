@@ -80,6 +80,7 @@ FIXED: Final = (
     ("sink", "dsn"),
     ("sink", "connection"),
     ("sink", "table"),
+    ("sink", "format"),
     ("sink", "partitions"),
     ("snapshot", "mode"),
 )
