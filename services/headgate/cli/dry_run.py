@@ -65,7 +65,7 @@ def _asked(kind: OperationKind, name: str) -> str:
 
 
 def _show(kind: OperationKind, name: str, result: FeedResolved, output: Output) -> None:
-    rows = [_row(plan, "missing" if plan.table in result.missing else "exists") for plan in result.spans]
+    rows = [_row(plan, "will be created" if plan.table in result.missing else "exists") for plan in result.spans]
     statements = result.statements
     if output is Output.TABLE:
         show_rows(("table", "at_sink", "topic", "partitions", "start"), rows, output)
@@ -73,7 +73,8 @@ def _show(kind: OperationKind, name: str, result: FeedResolved, output: Output) 
             print_plain(f"\n{statements}")
         note(f"{_asked(kind, name)} would be accepted with {len(rows)} tables; nothing was written")
         if result.missing:
-            note(f"{name}: Headgate would create {len(result.missing)} of them by the statements above")
+            how = " by the statements above" if statements else ""
+            note(f"{name}: Headgate would create {len(result.missing)} of them{how}")
         if result.copies:
             note(f"{name}: Headgate would copy the rows of {shown_names(sorted(result.copies))}")
         if result.note:

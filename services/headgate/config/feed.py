@@ -21,6 +21,7 @@ from headgate.config.start_offsets import StartOffsets
 from headgate.config.strict import Strict
 from headgate.config.table_options import AmbiguousPatternsError, TableOptions, most_specific, patterns_of
 from headgate.config.times import parse_ts
+from headgate.config.topic_options import TopicOptions
 from headgate.config.wording import explained, one_of
 from headgate.records.identifiers import parse_identifier, show_identifier
 from headgate.records.places import Place
@@ -390,6 +391,8 @@ class SinkSpec(Strict):
     """Of a topic: the partition of the source's record, or the one that the key decides on (Kafka's murmur2)."""
     format: Literal["flat", "debezium"] = "flat"
     """Of records of a topic: a row as flat JSON, or Debezium's envelope of the event."""
+    topic: TopicOptions = Field(default_factory=TopicOptions)
+    """Of topics that Headgate creates."""
     types: dict[str, str] = Field(default_factory=dict)
     """Column of the sink, as ``schema.table.column`` → its type, where Headgate creates the table."""
     rounding: Literal["refuse", "allow"] = "refuse"
@@ -421,6 +424,7 @@ class SinkSpec(Strict):
             "tables": self.tables in ("create", "evolve"),
             "format": self.format != "flat",
             "partitions": self.partitions != "as-source",
+            "topic": self.topic != TopicOptions(),
             "types": bool(self.types),
             "unique_keys": self.unique_keys != "omit",
             "rounding": self.rounding != "refuse",

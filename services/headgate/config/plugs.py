@@ -42,7 +42,7 @@ class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What a feed, a command and a page of the documentation need to know of a sink.
 
     ``options``: which of sink.connection, foreign_keys, format, keyless, partitions, password_file, rounding, tables,
-    types and unique_keys, and of the feed's snapshot, it takes; others are refused.
+    topic, types and unique_keys, and of the feed's snapshot, it takes; others are refused.
     ``schemes``: how its addresses begin, where they have a scheme. ``connectors``: Debezium's names of the connectors
     whose source is such a database, so that it may be its own source.
     """

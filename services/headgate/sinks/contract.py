@@ -37,6 +37,7 @@ __all__ = [
     "Event",
     "Events",
     "FeedIdentity",
+    "OfTopics",
     "OffsetRange",
     "Quarantine",
     "QuarantineFullError",
@@ -168,7 +169,8 @@ class TableShape(msgspec.Struct, frozen=True):
     """A sink table: column → type as the sink names it, key columns, whether other unique keys exist.
 
     ``fires``: what the sink does by itself on our writes and may make of a row another one, as ``trigger NAME``.
-    ``defaults``: columns that may be NULL and have a default.
+    ``defaults``: columns that may be NULL and have a default. ``is_missing``: it does not exist, and the sink creates
+    it when an agent takes it (``Preparing``).
     """
 
     table: str
@@ -177,6 +179,7 @@ class TableShape(msgspec.Struct, frozen=True):
     secondary_unique: bool
     fires: tuple[str, ...] = ()
     defaults: tuple[str, ...] = ()
+    is_missing: bool = False
 
 
 class SinkError(Exception):
@@ -300,6 +303,15 @@ class SelfAware(Protocol):
 
     def published(self, database: str, tables: Sequence[str]) -> list[str]:
         """Those of ``tables`` that it publishes changes of, if it is the database of that name. Raises SinkError."""
+        ...
+
+
+@runtime_checkable
+class OfTopics(Protocol):
+    """A sink whose tables are topics, which a feed may read as well; asked before a feed is accepted."""
+
+    def check_sources(self, tables: Sequence[str], identity: FeedIdentity, reads: "Callable[[str], bool]") -> None:
+        """Raise SinkRefusedError for one of ``tables`` that the feed reads: its records would come back as changes."""
         ...
 
 

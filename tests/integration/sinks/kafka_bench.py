@@ -6,12 +6,14 @@ import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.config.crash_points import ArmedPoints, CrashPoint
+from headgate.config.feed import SinkSpec
 from headgate.databases import address
 from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch, Positions
@@ -69,11 +71,11 @@ class KafkaBench:
         self.targets: list[Target] = []
         self.sink = self.another()
 
-    def another(self, *, by_key: bool = False) -> KafkaSink:
+    def another(self, **options: Any) -> KafkaSink:
         """The same sink as another process has it."""
         at = address.Target(f"kafka://{self.bootstrap}")
         self.targets.append(Target(at, self.progress))
-        return KafkaSink(lambda: at, by_key=by_key, target=self.targets[-1])
+        return KafkaSink(lambda: at, options=SinkSpec(type="kafka", dsn=at.dsn, **options), target=self.targets[-1])
 
     def records(self, isolation: str = "read_committed") -> list[tuple[int, bytes | None, bytes | None]]:
         """Every record of the topic, as (partition, key, value), in the order of each partition."""

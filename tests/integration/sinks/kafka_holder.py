@@ -7,6 +7,7 @@ import sys
 
 import msgspec
 
+from headgate.config.feed import SinkSpec
 from headgate.databases.address import Target as At
 from headgate.sinks.contract import ChangeBatch, SinkError
 from headgate.sinks.kafka.sink import KafkaSink
@@ -16,7 +17,7 @@ bootstrap, progress, packed = sys.argv[1:]
 batch = msgspec.msgpack.decode(bytes.fromhex(packed), type=ChangeBatch)
 try:
     at = At(f"kafka://{bootstrap}")
-    KafkaSink(lambda: at, target=Target(at, progress)).writer().apply(batch)
+    KafkaSink(lambda: at, options=SinkSpec(type="kafka", dsn=at.dsn), target=Target(at, progress)).writer().apply(batch)
 except SinkError as error:
     sys.stdout.write(error.code)
 else:

@@ -6,8 +6,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import ConfigResource, NewTopic
 
 from headgate.config.crash_points import CrashPoint
+from headgate.eventlog.log import LogError
 from headgate.formats.change import Change, Operation
 from headgate.sinks.contract import (
     ChangeBatch,
@@ -20,9 +22,12 @@ from headgate.sinks.contract import (
     SinkWriter,
     ValueRefusedError,
 )
+from headgate.sinks.kafka import parts, writing
+from headgate.sinks.kafka.target import TargetProducer
 from integration.sinks import contract
 from integration.sinks.contract import SECONDS_MAX, SinkContract, batch_of, claim_of, delete, upsert
 from integration.sinks.kafka_bench import KafkaBench, too_large
+from support.topic_changes import make_topics
 
 pytestmark = pytest.mark.integration
 
@@ -211,7 +216,7 @@ def test_by_key_a_record_is_where_a_java_client_would_have_put_it(
     kafka_bootstrap: str, kafka_prefix: str, tmp_path: Path
 ) -> None:
     with closing(KafkaBench(kafka_bootstrap, kafka_prefix, tmp_path, partitions=3)) as bench:
-        sink, claim = bench.another(by_key=True), claim_of(bench, 1)
+        sink, claim = bench.another(partitions="by-key"), claim_of(bench, 1)
         sink.prepare(claim, 9)
         sink.claim(claim)
         changes = [upsert(5 + number, number, "a") for number in range(30)]
@@ -223,7 +228,7 @@ def test_by_key_a_record_is_where_a_java_client_would_have_put_it(
 
 def test_a_missing_topic_by_key_has_as_many_partitions_as_the_brokers_give(bench: KafkaBench) -> None:
     new = claim_of(bench, 1, table=f"{bench.table}.new")
-    bench.another(by_key=True).prepare(new, 5)
+    bench.another(partitions="by-key").prepare(new, 5)
     assert new.table in bench.admin.list_topics().topics
 
 
@@ -235,7 +240,7 @@ def test_a_reserved_topic_is_refused_when_it_is_claimed(bench: KafkaBench) -> No
 def test_a_topic_into_itself_is_refused(bench: KafkaBench) -> None:
     cluster = f"{bench.sink.own_id()}/headgate."
     identity = contract.FeedIdentity(cluster, "0-7", "shop")
-    with pytest.raises(SinkRefusedError, match="is the source topic itself"):
+    with pytest.raises(SinkRefusedError, match="is one that the feed itself reads"):
         bench.sink.prepare(claim_of(bench, 1, identity=identity, topic=bench.table), 2)
 
 
@@ -254,3 +259,119 @@ def test_records_of_others_on_the_progress_topic_are_named(bench: KafkaBench) ->
     other.flush()
     with pytest.raises(SinkConflictError, match=r"is not a record of Headgate"):
         bench.sink.positions(claim_of(bench, 1))
+
+
+def settings_of(bench: KafkaBench, topic: str) -> dict[str, str]:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    found = bench.admin.describe_configs([resource])[resource].result(10)
+    return {name: str(entry.value) for name, entry in found.items()}
+
+
+def test_a_topic_is_created_as_the_feed_wants_it(bench: KafkaBench) -> None:
+    new = claim_of(bench, 1, table=f"{bench.table}.new")
+    options = {"partitions": 3, "replication_factor": 1, "config": {"retention.ms": 60_000, "cleanup.policy": "delete"}}
+    bench.another(topic=options).prepare(new, 2)
+    assert len(bench.admin.list_topics(new.table).topics[new.table].partitions) == 3
+    settings = settings_of(bench, new.table)
+    assert (settings["retention.ms"], settings["cleanup.policy"]) == ("60000", "delete")
+
+
+@pytest.mark.parametrize(("format_", "policy"), [("flat", "compact"), ("debezium", "delete")])
+def test_a_topic_of_flat_records_is_compacted_unless_it_is_said(bench: KafkaBench, format_: str, policy: str) -> None:
+    new = claim_of(bench, 1, table=f"{bench.table}.{format_}")
+    bench.another(format=format_).prepare(new, 2)
+    assert settings_of(bench, new.table)["cleanup.policy"] == policy
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"config": {"retention.mss": 1}}, "retention.mss"),
+        ({"config": {"retention.ms": "soon"}}, "soon"),
+        ({"replication_factor": 7}, "replication factor"),
+    ],
+)
+def test_a_topic_that_brokers_would_not_create_is_refused_before_a_feed_is_accepted(
+    bench: KafkaBench, options: dict[str, object], why: str
+) -> None:
+    topic = f"{bench.table}.new"
+    with pytest.raises(SinkRefusedError, match=rf"{why}.*Correct sink\.topic"):
+        bench.another(topic=options).check([topic], contract.FeedIdentity("x/headgate.", "", "shop"))
+    assert topic not in bench.admin.list_topics().topics
+
+
+def test_fewer_partitions_than_the_source_has_are_refused_and_nothing_is_created(bench: KafkaBench) -> None:
+    new = claim_of(bench, 1, table=f"{bench.table}.new")
+    with pytest.raises(SinkRefusedError, match=r"would have 2 partitions, and source topic .* has 3.*by-key"):
+        bench.another(topic={"partitions": 2}).prepare(new, 3)
+    assert new.table not in bench.admin.list_topics().topics
+    bench.another(topic={"partitions": 2}, partitions="by-key").prepare(new, 3)
+    assert len(bench.admin.list_topics(new.table).topics[new.table].partitions) == 2
+
+
+def test_a_check_tells_which_topics_are_missing_and_creates_none(bench: KafkaBench) -> None:
+    topic = f"{bench.table}.new"
+    shapes = bench.sink.check([topic, bench.table], contract.FeedIdentity("x/headgate.", "", "shop"))
+    assert {name: shape.is_missing for name, shape in shapes.items()} == {topic: True, bench.table: False}
+    assert topic not in bench.admin.list_topics().topics
+
+
+def test_a_topic_that_is_re_created_between_claims_is_noticed(
+    bench: KafkaBench, writer: SinkWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "CHECK_SECONDS", 0.0)
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+    bench.drop()
+    make_topics(bench.admin, NewTopic(bench.table, 2, 1))
+    with pytest.raises(SinkRefusedError, match=r"was deleted and re-created.*resume shop --from earliest"):
+        writer.apply(batch_of(claim, 6, upsert(6, 2, "b")))
+    assert bench.records() == []
+
+
+@pytest.mark.parametrize("topic", ["copy.orders", "shop.public.orders"])
+def test_a_topic_that_the_feed_reads_is_refused_in_the_same_cluster_only(bench: KafkaBench, topic: str) -> None:
+    here = contract.FeedIdentity(f"{bench.sink.own_id()}/headgate.", "", "shop")
+    elsewhere = contract.FeedIdentity("other/headgate.", "", "shop")
+
+    def reads(name: str) -> bool:
+        return name == "shop.public.orders"
+
+    bench.sink.check_sources([topic], elsewhere, reads)
+    if reads(topic):
+        with pytest.raises(SinkRefusedError, match=r"topic shop\.public\.orders is one that the feed itself reads"):
+            bench.sink.check_sources([topic], here, reads)
+    else:
+        bench.sink.check_sources([topic], here, reads)
+
+
+def test_a_batch_is_divided_into_transactions_that_end_in_time(
+    bench: KafkaBench, writer: SinkWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what was committed before one of them fails is not written again."""
+    monkeypatch.setattr(parts, "PART_BYTES", 100)
+    bench.targets[0].pace.bytes_max = 1
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    taken = TargetProducer.commit
+    sizes: list[int] = []
+
+    def commit(self: TargetProducer, target: str, given: list[parts.Part], facts: object) -> None:
+        sizes.append(sum(len(part.records) for part in given))
+        if len(sizes) == 3:
+            raise LogError("the target has stopped answering")
+        taken(self, target, given, facts)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(TargetProducer, "commit", commit)
+    changes = [upsert(5 + number, number, "x" * 30) for number in range(10)]
+    with pytest.raises(SinkError, match="stopped answering"):
+        writer.apply(ChangeBatch(claim, {0: OffsetRange(5, 15)}, changes))
+    reached = bench.sink.positions(claim)[0]
+    assert 5 < reached < 15
+    assert len(bench.records()) == reached - 5
+    monkeypatch.setattr(TargetProducer, "commit", taken)
+    with pytest.raises(SinkMovedError):
+        writer.apply(ChangeBatch(claim, {0: OffsetRange(5, 15)}, changes))
+    writer.apply(ChangeBatch(claim, {0: OffsetRange(reached, 15)}, changes[reached - 5 :]))
+    assert [key for _, key, _ in bench.records()] == [b'{"id":%d}' % number for number in range(10)]

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, R
 from headgate.config.feed import SinkSpec
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkRefusedError, SinkSilentError
+from headgate.sinks.kafka import target
 from headgate.sinks.registry import open_sink
 from integration.cli.guarded import GuardedKafka, granted
 from integration.sinks.contract import upsert
@@ -44,6 +45,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
 
 @pytest.fixture
 def secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: GuardedKafka) -> Path:
+    monkeypatch.setattr(target, "_targets", {})  # a process keeps its connections, and each test is one
     monkeypatch.setenv("HEADGATE_SECRETS_DIR", str(tmp_path))
     monkeypatch.setenv("HEADGATE_CONNECTIONS", str(tmp_path / "connections.yaml"))
     (tmp_path / "password").write_text(f"secret of {USER}\n", encoding="utf-8")

@@ -26,6 +26,7 @@ CHANGEABLE = {
     ("sink", "unique_keys"),
     ("sink", "not_the_source"),
     ("sink", "unique_keys"),
+    *(("sink", "topic", option) for option in ("partitions", "replication_factor", "config")),
     ("where",),
     ("batch_rows_max",),
     ("batch_interval_seconds",),

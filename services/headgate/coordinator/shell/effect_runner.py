@@ -5,8 +5,10 @@ exist with keys and rights, no two topics go to one table. Problems are refused 
 checked now (Headgate's own broker is down) is reported as failed, and is requested again.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
@@ -39,7 +41,7 @@ from headgate.records.refusals import coded
 from headgate.records.spans import plan_of, table_of, wholes
 from headgate.records.ts import physical_ms
 from headgate.runtime.machine import EffectFailed
-from headgate.sinks.contract import FeedIdentity, SelfAware, SinkError, SinkRefusedError, TableShape
+from headgate.sinks.contract import FeedIdentity, OfTopics, SelfAware, SinkError, SinkRefusedError, TableShape
 from headgate.sinks.registry import open_sink, plug_of, same_sink, server_of
 from headgate.sinks.triggers import trigger_warnings
 from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, reader_of_feed
@@ -183,7 +185,7 @@ class FeedWork:
             checked.sink_id,
             note,
             (*unmatched, *checked.warnings, *warnings),
-            tuple(sorted(checked.missing.lacking)),
+            tuple(sorted(checked.missing.lacking | {name for name, at in checked.shapes.items() if at.is_missing})),
             checked.missing.tables.text,
             snapshot_copies(checked.spec, new),
         )
@@ -393,7 +395,10 @@ class FeedWork:
                 if number == 0 and isinstance(sink, SelfAware):
                     sink_id = sink.own_id()
                     self._check_circle(spec, spans, sink)
-                found = sink.check([plan.table for plan in plans], nobody)
+                tables = [plan.table for plan in plans]
+                if isinstance(sink, OfTopics):
+                    sink.check_sources(tables, nobody, partial(_reads, spec, spans))
+                found = sink.check(tables, nobody)
             fired += trigger_warnings(own.sink, found.values())
             shapes |= found
         return sink_id, shapes, fired
@@ -450,6 +455,12 @@ class FeedWork:
         except (FeedSpecError, SinkError, SourceError) as error:
             return EffectFailed(str(error))
         return FeedForgotten()
+
+
+def _reads(spec: FeedSpec, spans: tuple[SpanPlan, ...], topic: str) -> bool:
+    """Whether the feed reads a topic, or will once it exists."""
+    pattern = spec.source.topic_pattern
+    return any(plan.topic == topic for plan in spans) or (pattern is not None and bool(re.fullmatch(pattern, topic)))
 
 
 def _start_of(text: str) -> _Start:

@@ -17,7 +17,7 @@ from headgate.eventlog.connection import (
 from headgate.eventlog.log import LogError
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkSilentError, SinkUnavailableError
 
-__all__ = ["MISSING_CODES", "as_sink_errors", "refusal_of"]
+__all__ = ["MISSING_CODES", "as_sink_errors", "lost_topic", "refusal_of"]
 
 MISSING_CODES: Final = frozenset(
     {
@@ -28,6 +28,19 @@ MISSING_CODES: Final = frozenset(
     }
 )
 """A topic, or a partition, that does not exist."""
+
+
+CREATION_CODES: Final = frozenset(
+    {
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.INVALID_REQUEST,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.TOPIC_EXCEPTION,
+    }
+)
+"""A topic that brokers do not create as it is wanted."""
 
 
 @contextmanager
@@ -50,9 +63,21 @@ def _sink_error(error: LogError, doing: str) -> SinkError:
         return SinkRefusedError(text)
     if isinstance(error, BrokerUnreachableError):
         return SinkSilentError(text)
+    if code_of(error) in CREATION_CODES:
+        return SinkRefusedError(f"{text}. Correct sink.topic, or create the topic yourself")
     if isinstance(error, PropertyRefusedError) or code_of(error) in RIGHTS_CODES:
         return SinkRefusedError(text)
     return SinkUnavailableError(text)
+
+
+def lost_topic(topic: str, bootstrap: str, feed: str, *, exists: bool) -> SinkRefusedError:
+    """A target topic is not the one that Headgate has written to."""
+    what = "was deleted and re-created" if exists else "does not exist"
+    return SinkRefusedError(
+        f"topic {topic} on Kafka at {bootstrap} {what}, and the records that Headgate has written to it are missing. "
+        f"Restore it, or pause the feed and run `headgate feed resume {feed} --from earliest`, which writes all "
+        "changes of the source topic again"
+    )
 
 
 def refusal_of(error: KafkaError, target: str, bootstrap: str) -> SinkRefusedError | None:

@@ -2,7 +2,7 @@
 
 - ``flat``: JSON, one object with the row's columns, and a tombstone for a delete.
 - ``debezium``: the event as it came, key and value byte for byte, with its schema if it has one. A delete is followed
-  by a tombstone, as Debezium's connectors write it. Where the feed's options shape rows, the envelope is written anew
+  by a tombstone, as Debezium's connectors write it. Where the feed's options shape rows, the envelope is written again
   and has no schema: ``after``, ``op`` and the key are the shaped change's, ``source`` and ``ts_ms`` are the event's.
   ``before``, which may hold what must not go to the sink, is the key of a delete and else null.
 """

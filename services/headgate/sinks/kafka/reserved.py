@@ -1,13 +1,23 @@
-"""Topics that are never written as tables, because Headgate or the brokers keep their own state in them."""
+"""Topics that are never written as tables: with state of Headgate or the brokers, or that the feed itself reads."""
 
+from collections.abc import Callable
 from typing import Final
 
 from headgate.sinks.contract import FeedIdentity, SinkRefusedError
 
-__all__ = ["check_not_reserved"]
+__all__ = ["check_not_read", "check_not_reserved"]
 
 BROKERS_OWN: Final = "__"
 """How the names of the brokers' own topics begin, such as __consumer_offsets."""
+
+
+def check_not_read(topic: str, identity: FeedIdentity, cluster: str, reads: Callable[[str], bool]) -> None:
+    """Raise SinkRefusedError for a topic that the feed reads. ``cluster``: the target's id."""
+    if identity.cluster_id.partition("/")[0] == cluster and reads(topic):
+        raise SinkRefusedError(
+            f"topic {topic} is one that the feed itself reads: every record would come back as a change. Choose "
+            "another name in sink.table, such as copy.{schema}.{table}, which source.topic_pattern does not match"
+        )
 
 
 def check_not_reserved(topic: str, identity: FeedIdentity, cluster: str, progress: str) -> None:

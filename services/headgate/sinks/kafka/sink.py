@@ -16,28 +16,30 @@ from headgate.records.source_tables import SourceTable
 from headgate.sinks import registry
 from headgate.sinks.contract import Claim, FeedIdentity, SinkRefusedError, TableShape
 from headgate.sinks.kafka.claims import Claims, refuse_strangers
-from headgate.sinks.kafka.errors import as_sink_errors
+from headgate.sinks.kafka.errors import as_sink_errors, lost_topic
 from headgate.sinks.kafka.names import topic_of
 from headgate.sinks.kafka.progress import place_of
-from headgate.sinks.kafka.reserved import check_not_reserved
+from headgate.sinks.kafka.reserved import check_not_read, check_not_reserved
 from headgate.sinks.kafka.target import Target, target_of
-from headgate.sinks.kafka.topics import BROKERS_DEFAULT, create, describe
+from headgate.sinks.kafka.topics import BROKERS_DEFAULT, Wanted, create, describe
 from headgate.sinks.kafka.writing import KafkaCommitter, KafkaStager
 from headgate.sinks.on_driver import StagedWriter
 from headgate.sinks.registry import SinkPlug
 
 __all__ = ["SINK", "KafkaSink"]
 
+COMPACTED: Final = {"cleanup.policy": "compact"}
+"""Of topics of flat records: they hold the latest row per key, and no row is lost by its age."""
+
 
 class KafkaSink:
-    """Topics of one cluster. ``by_key``: the key decides on a record's partition, instead of the source's partition."""
+    """Topics of one cluster. ``options``: how records are written, and topics created."""
 
     def __init__(
         self,
         find: Callable[[], address.Target],
         *,
-        by_key: bool = False,
-        writes_events: bool = False,
+        options: SinkSpec,
         target: Target | None = None,
     ) -> None:
         """``find``: the cluster's address, which is asked for again after errors, because a connection may be changed.
@@ -45,8 +47,7 @@ class KafkaSink:
         ``target``: what this process shares about the cluster, if it is not the usual.
         """
         self._find = find
-        self._by_key = by_key
-        self._writes_events = writes_events
+        self._options = options
         self._target = target
 
     @property
@@ -57,6 +58,11 @@ class KafkaSink:
         return target
 
     @property
+    def _by_key(self) -> bool:
+        """Whether the key decides on a record's partition, instead of the source's partition."""
+        return self._options.partitions == "by-key"
+
+    @property
     def _claims(self) -> Claims:
         return Claims(self._shared)
 
@@ -65,41 +71,53 @@ class KafkaSink:
         shapes = {}
         for table in tables:
             topic = topic_of(table)
+            is_missing = False
             if identity is not None:
                 check_not_reserved(topic, identity, self._shared.cluster_id, self._shared.progress)
                 with as_sink_errors(f"checking topic {topic}"):
                     refuse_strangers(self._shared.ledger.read(topic), identity, topic, self._shared.progress)
-            shapes[table] = TableShape(table, {}, (), secondary_unique=False)
+                    is_missing = describe(self._shared.connection, topic) is None
+                    if is_missing:
+                        create(self._shared.connection, topic, self._wanted(None), only_check=True)
+            shapes[table] = TableShape(table, {}, (), secondary_unique=False, is_missing=is_missing)
         _ = self._shared
         return shapes
+
+    def check_sources(self, tables: Sequence[str], identity: FeedIdentity, reads: Callable[[str], bool]) -> None:
+        """See OfTopics."""
+        for table in tables:
+            check_not_read(topic_of(table), identity, self._shared.cluster_id, reads)
+
+    def _wanted(self, partitions: int | None) -> Wanted:
+        """How a missing topic is created. ``partitions``: the source topic's, if they are known."""
+        options = self._options.topic
+        given = options.partitions or (None if self._by_key else partitions)
+        settings = {} if self._options.writes_events else COMPACTED
+        return Wanted(
+            given or BROKERS_DEFAULT, options.replication_factor or BROKERS_DEFAULT, settings | options.config
+        )
 
     def prepare(self, claim: Claim, partitions: int) -> None:
         """See Preparing."""
         topic, target = topic_of(claim.table), self._shared
         check_not_reserved(topic, claim.identity, target.cluster_id, target.progress)
+        check_not_read(topic, claim.identity, target.cluster_id, claim.topic.__eq__)
         with as_sink_errors(f"preparing topic {topic}"):
-            if claim.topic == topic and claim.identity.cluster_id.partition("/")[0] == target.cluster_id:
-                raise SinkRefusedError(
-                    f"topic {topic} is the source topic itself: every record would come back as a change. Choose "
-                    "another name in sink.table, such as copy.{schema}.{table}"
-                )
             found = describe(target.connection, topic)
             rows = target.ledger.read(topic).rows.get(place_of(claim, topic), {})
             ids = {row.target_id for row in rows.values() if row.incarnation >= claim.incarnation} - {None}
             if ids and (found is None or (found.id is not None and found.id not in ids)):
-                what = "does not exist" if found is None else "was deleted and re-created"
+                raise lost_topic(topic, target.bootstrap, claim.identity.feed, exists=found is not None)
+            wanted = self._wanted(partitions)
+            there = wanted.partitions if found is None else found.partitions
+            if there < partitions and not self._by_key:
+                has = "would have" if found is None else "has"
                 raise SinkRefusedError(
-                    f"topic {topic} on Kafka at {target.bootstrap} {what}, and the records that Headgate has written "
-                    f"to it are missing. Restore it, or pause the feed and run `headgate feed resume "
-                    f"{claim.identity.feed} --from earliest`, which writes all changes of the source topic again"
-                )
-            if found is None:
-                create(target.connection, topic, BROKERS_DEFAULT if self._by_key else partitions)
-            elif found.partitions < partitions and not self._by_key:
-                raise SinkRefusedError(
-                    f"topic {topic} on Kafka at {target.bootstrap} has {found.partitions} partitions, and source topic "
+                    f"topic {topic} on Kafka at {target.bootstrap} {has} {there} partitions, and source topic "
                     f"{claim.topic} has {partitions}. Add partitions, or set sink.partitions: by-key"
                 )
+            if found is None:
+                create(target.connection, topic, wanted)
 
     def claim(self, claim: Claim) -> Positions:
         """See Sink."""
@@ -135,7 +153,7 @@ class KafkaSink:
     def stager(self) -> KafkaStager:
         """See DriverSink."""
         with as_sink_errors("using Kafka as a sink"):
-            return KafkaStager(connect(self._find()), by_key=self._by_key, writes_events=self._writes_events)
+            return KafkaStager(connect(self._find()), by_key=self._by_key, writes_events=self._options.writes_events)
 
     def committer(self) -> KafkaCommitter:
         """See DriverSink."""
@@ -150,8 +168,7 @@ class KafkaSink:
 
 
 def _open(spec: SinkSpec, _password_file: Path | None, _keeps_session: bool) -> KafkaSink:
-    find = partial(registry.target_of, spec)
-    return KafkaSink(find, by_key=spec.partitions == "by-key", writes_events=spec.writes_events)
+    return KafkaSink(partial(registry.target_of, spec), options=spec)
 
 
 def _address(dsn: str) -> address.Address:
@@ -165,7 +182,7 @@ def _address(dsn: str) -> address.Address:
 SINK: Final = SinkPlug(
     summary="Kafka topics: flat JSON or Debezium's events, in transactions (read them with read_committed)",
     writes=Writes.ON_DRIVER,
-    options=frozenset({"connection", "format", "partitions", "password_file"}),
+    options=frozenset({"connection", "format", "partitions", "password_file", "topic"}),
     schemes=(SCHEME,),
     address=_address,
     open=_open,

@@ -4,18 +4,18 @@ import time
 from typing import Final
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from headgate.databases.address import Target
 from headgate.databases.kafka.cluster import check_brokers
-from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection, code_of
 from headgate.eventlog.log import LogError
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.kafka.errors import MISSING_CODES
 from headgate.sinks.kafka.progress import PARTITIONS
 
-__all__ = ["Topic", "check_cluster", "create", "describe", "ensure_progress_topic", "record_bytes_max"]
+__all__ = ["Topic", "Wanted", "check_cluster", "create", "describe", "ensure_progress_topic", "record_bytes_max"]
 
 Settings = dict[str, str]
 
@@ -74,16 +74,28 @@ def describe(connection: KafkaConnection, name: str) -> Topic | None:
     return Topic(topic_id, len(found.partitions))
 
 
-def create(connection: KafkaConnection, name: str, partitions: int, settings: Settings | None = None) -> None:
-    """Create a topic, unless another process just has, and wait until it can be described. Raises LogError."""
-    wanted = NewTopic(name, partitions, BROKERS_DEFAULT, config=settings or {})
-    future = connection.admin.create_topics([wanted], request_timeout=ADMIN_SECONDS_MAX)[name]
+class Wanted(msgspec.Struct, frozen=True):
+    """A topic that does not exist, as it must become."""
+
+    partitions: int = BROKERS_DEFAULT
+    copies: int = BROKERS_DEFAULT
+    settings: Settings = {}
+
+
+def create(connection: KafkaConnection, name: str, wanted: Wanted, *, only_check: bool = False) -> None:
+    """Create a topic, unless another process just has, and wait until it can be described. Raises LogError.
+
+    ``only_check``: whether brokers would create it.
+    """
+    topic = NewTopic(name, wanted.partitions, wanted.copies, config=wanted.settings)
+    future = connection.admin.create_topics([topic], request_timeout=ADMIN_SECONDS_MAX, validate_only=only_check)[name]
     try:
         connection.wait(f"creating topic {name}", future)
     except LogError as error:
-        cause = error.__cause__
-        if not (isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS):
+        if code_of(error) != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
+    if only_check:
+        return
     deadline = time.monotonic() + VISIBLE_SECONDS_MAX
     while describe(connection, name) is None:
         if time.monotonic() > deadline:
@@ -95,7 +107,7 @@ def ensure_progress_topic(connection: KafkaConnection, name: str) -> None:
     """Create it if it is missing. Raises SinkRefusedError if it is not what Headgate relies on, LogError."""
     found = describe(connection, name)
     if found is None:
-        create(connection, name, PARTITIONS, PROGRESS_SETTINGS)
+        create(connection, name, Wanted(PARTITIONS, settings=PROGRESS_SETTINGS))
         found = describe(connection, name)
     if found is not None and found.partitions != PARTITIONS:
         raise SinkRefusedError(
@@ -123,5 +135,4 @@ def _setting(connection: KafkaConnection, topic: str, setting: str) -> str:
 
 
 def _is_missing(error: LogError) -> bool:
-    cause = error.__cause__
-    return isinstance(cause, KafkaException) and cause.args[0].code() in MISSING_CODES
+    return code_of(error) in MISSING_CODES

@@ -24,13 +24,13 @@ from headgate.sinks.contract import (
     ValueRefusedError,
 )
 from headgate.sinks.kafka.claims import Claims, check_held
-from headgate.sinks.kafka.errors import as_sink_errors
+from headgate.sinks.kafka.errors import as_sink_errors, lost_topic
 from headgate.sinks.kafka.names import topic_of
 from headgate.sinks.kafka.parts import Made, Transaction, pack, transactions
 from headgate.sinks.kafka.progress import Fact, Row, partition_of, place_of, progress_key
 from headgate.sinks.kafka.records import BY_KEY, Encoded, enveloped, flat
 from headgate.sinks.kafka.target import Target
-from headgate.sinks.kafka.topics import record_bytes_max
+from headgate.sinks.kafka.topics import describe, record_bytes_max
 from headgate.sinks.on_driver import Commit, Staged
 from headgate.sinks.relational.batches import check_ranges, check_truncates, refused_change
 
@@ -38,6 +38,9 @@ __all__ = ["KafkaCommitter", "KafkaStager"]
 
 LIMIT_SECONDS: Final = 60.0
 """How long a topic's max.message.bytes is remembered: asking takes milliseconds, and a batch should not pay them."""
+
+CHECK_SECONDS: Final = 10.0
+"""How often a topic is checked for not being re-created, empty: by a user, or by brokers that create what is named."""
 
 ATTEMPTS_MAX: Final = 3
 """Of a commit: its producer was fenced for another table's sake, or holds the rows no more."""
@@ -145,6 +148,8 @@ class KafkaCommitter:
     def __init__(self, target: Target, claims: Claims) -> None:
         self._target = target
         self._claims = claims
+        self._checked: dict[str, float] = {}
+        """Topic → when it was last seen to be the one that was claimed."""
 
     def commit(self, commit: Commit) -> None:
         """See Committer."""
@@ -181,6 +186,7 @@ class KafkaCommitter:
                 check_held(claim, topic, ranges, rows)
             except SinkError:
                 return False  # by what this process remembers, which may be outdated: taking it over reads why
+            self._check_topic(claim, topic, rows)
             if keep is not None:
                 keep()
             moved = _moved(rows, ranges)
@@ -202,6 +208,17 @@ class KafkaCommitter:
             reach(CrashPoint.COMMITTED)
             holder.keep(place, moved)
             return True
+
+    def _check_topic(self, claim: Claim, topic: str, rows: Mapping[int, Row]) -> None:
+        """Raise SinkRefusedError if the topic was re-created since it was claimed. Raises LogError."""
+        now = time.monotonic()
+        if now - self._checked.get(topic, now - CHECK_SECONDS) < CHECK_SECONDS:
+            return
+        found = describe(self._target.connection, topic)
+        ids = {row.target_id for row in rows.values()} - {None}
+        if ids and (found is None or (found.id is not None and found.id not in ids)):
+            raise lost_topic(topic, self._target.bootstrap, claim.identity.feed, exists=found is not None)
+        self._checked[topic] = now
 
     def close(self) -> None:
         """See Committer. The producer is the process's."""
