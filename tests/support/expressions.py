@@ -1,15 +1,16 @@
 """Expressions drawn with their types, as text, and computed slowly: what compiled ones are compared with."""
 
 from collections.abc import Mapping
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from functools import cache
 from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from headgate.config.expressions import Call, Column, Expression, Kind, Literal
+from headgate.config.expressions import EXTRACTED, TRUNCATED, Call, Column, Expression, Kind, Literal
 from headgate.formats.change import ChangeError
+from headgate.formats.expressions.functions import DATE_FIELDS
 from headgate.formats.expressions.operators import divide_decimals
 
 COLUMNS: Final[Mapping[str, Kind]] = {
@@ -83,6 +84,7 @@ def _composed(kind: Kind, depth: int) -> list[st.SearchStrategy[Expression]]:
         _call("coalesce", below(kind), below(kind)),
         _call("case", condition, below(kind), condition, below(kind), below(kind)),
         _call("case", condition, below(kind), st.just(Literal(Kind.NULL, ""))),
+        _call("nullif", below(kind), below(kind)),
     ]
     number = st.one_of(below(Kind.INTEGER), below(Kind.NUMERIC))
     match kind:
@@ -99,20 +101,39 @@ def _composed(kind: Kind, depth: int) -> list[st.SearchStrategy[Expression]]:
         case Kind.TEXT:
             found += [_call("||", below(kind), below(kind)), _call("lower", below(kind)), _call("upper", below(kind))]
             found += [
-                _call("cast", below(other), to=kind) for other in (Kind.INTEGER, Kind.NUMERIC, Kind.BOOLEAN, Kind.DATE)
+                _call("cast", below(other), to=kind)
+                for other in (Kind.INTEGER, Kind.NUMERIC, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP)
             ]
+            small = st.integers(-5, 5).map(_small)
+            found += [_call(of, below(kind)) for of in ("trim", "ltrim", "rtrim")]
+            found += [_call(of, below(kind), small) for of in ("left", "right", "substr")]
+            found += [_call("substr", below(kind), small, small), _call("replace", *[below(kind)] * 3)]
+            found += [_call("split_part", below(kind), below(kind), small), _call("concat", below(kind), below(kind))]
         case Kind.INTEGER:
             found += [_call(of, below(kind), below(kind)) for of in "+-*/"]
             found += [_call("neg", below(kind))]
             found += [_call("cast", below(other), to=kind) for other in (Kind.NUMERIC, Kind.TEXT)]
             found += [_call("cast", below(Kind.BOOLEAN), to=kind, precision=32)]
+            found += [_call("abs", below(kind)), _call("length", below(Kind.TEXT))]
         case Kind.NUMERIC:
             found += [_call(of, below(kind), number) for of in "+-*/"]
             found += [_call("neg", below(kind)), _call("cast", number, to=kind, precision=6, scale=1)]
-            found += [_call("cast", below(Kind.TEXT), to=kind)]
+            found += [_call("cast", below(Kind.TEXT), to=kind), _call("abs", below(kind))]
+            found += [_call("round", below(kind), st.integers(0, 3).map(lambda n: Literal(Kind.INTEGER, str(n))))]
+            fields = st.sampled_from(EXTRACTED).map(lambda name: Literal(Kind.TEXT, name))
+            found += [_call("extract", fields, below(Kind.TIMESTAMP))]
+            of_dates = st.sampled_from(sorted(DATE_FIELDS)).map(lambda name: Literal(Kind.TEXT, name))
+            found += [_call("extract", of_dates, below(Kind.DATE))]
         case Kind.DATE:
             found += [_call("cast", below(Kind.TIMESTAMP), to=kind)]
+        case Kind.TIMESTAMP:
+            units = st.sampled_from(TRUNCATED).map(lambda name: Literal(Kind.TEXT, name))
+            found += [_call("cast", below(Kind.DATE), to=kind), _call("date_trunc", units, below(kind))]
     return found
+
+
+def _small(number: int) -> Expression:
+    return Literal(Kind.INTEGER, str(number)) if number >= 0 else Call("neg", (Literal(Kind.INTEGER, str(-number)),))
 
 
 def _is_pattern(text: str) -> bool:
@@ -145,10 +166,21 @@ def text_of(expression: Expression, *, at_postgresql: bool = False) -> str:  # n
         case "case":
             pairs = zip(parts[:-1:2], parts[1:-1:2], strict=True)
             return f"CASE {' '.join(f'WHEN {when} THEN {then}' for when, then in pairs)} ELSE {parts[-1]} END"
-        case "coalesce" | "lower" | "upper":
-            return f"{expression.of}({', '.join(parts)})"
         case "cast":
             return _cast_text(expression, parts[0], at_postgresql=at_postgresql)
+        case "left" | "right" | "substr" | "split_part" if at_postgresql:
+            texts = 2 if expression.of == "split_part" else 1
+            return f"{expression.of}({', '.join([*parts[:texts], *(f'{part}::int' for part in parts[texts:])])})"
+        case "length" if at_postgresql:
+            return f"length({parts[0]})::bigint"
+        case "round":
+            return f"round({parts[0]}, {text_of(expression.operands[1])})"
+        case "date_trunc":
+            return f"date_trunc({text_of(expression.operands[0])}, {parts[1]})"
+        case "extract":
+            return f"extract({text_of(expression.operands[0]).strip(chr(39))} FROM {parts[1]})"
+        case name if name.isalpha() or name == "split_part":
+            return f"{name}({', '.join(parts)})"
         case "/" if at_postgresql and kind_of(expression) is Kind.NUMERIC:
             return f"trim_scale({parts[0]}) / trim_scale({parts[1]})"
         case of:
@@ -182,16 +214,26 @@ def _cast_text(call: Call, operand: str, *, at_postgresql: bool) -> str:
     return f"CAST({operand} AS {call.to})"
 
 
-def kind_of(expression: Expression) -> Kind:
+_TEXT_FUNCTIONS: Final = frozenset(
+    {"||", "lower", "upper", "trim", "ltrim", "rtrim", "left", "right", "substr", "replace", "split_part", "concat"}
+)
+_OF_KIND: Final = {
+    "length": Kind.INTEGER, "round": Kind.NUMERIC, "extract": Kind.NUMERIC, "date_trunc": Kind.TIMESTAMP
+}  # fmt: skip
+
+
+def kind_of(expression: Expression) -> Kind:  # noqa: PLR0911 - one case per node
     if isinstance(expression, Column):
         return COLUMNS[expression.name]
     if isinstance(expression, Literal):
         return expression.kind
     if expression.to is not None:
         return expression.to
-    if expression.of in ("||", "lower", "upper"):
+    if expression.of in _TEXT_FUNCTIONS:
         return Kind.TEXT
-    if expression.of in ("+", "-", "*", "/", "neg", "coalesce"):
+    if expression.of in _OF_KIND:
+        return _OF_KIND[expression.of]
+    if expression.of in ("+", "-", "*", "/", "neg", "abs", "coalesce", "nullif"):
         kinds = set(map(kind_of, expression.operands)) - {Kind.NULL}
     elif expression.of == "case":
         kinds = {kind_of(each) for each in (*expression.operands[1::2], expression.operands[-1])} - {Kind.NULL}
@@ -235,6 +277,11 @@ def slowly(expression: Expression, row: Mapping[str, Any]) -> Any:  # noqa: C901
         return True if wanted in [each for each in listed if each is not None] else None if None in listed else False
     if of == "is null":
         return slowly(operands[0], row) is None
+    if of == "nullif":
+        first = slowly(operands[0], row)
+        return None if first is None or first == slowly(operands[1], row) else _as(kind_of(expression), first)
+    if of == "concat":
+        return "".join(text for operand in operands if (text := slowly(operand, row)) is not None)
     values: list[Any] = []
     for operand in operands[:1] if of == "like" else operands:
         values.append(slowly(operand, row))
@@ -288,6 +335,16 @@ def _computed(call: Call, values: list[Any]) -> Any:  # noqa: C901, PLR0911, PLR
         case "lower" | "upper":
             change = str.lower if call.of == "lower" else str.upper
             return "".join(change(each) if len(change(each)) == 1 else each for each in left)
+        case "trim" | "ltrim" | "rtrim" | "left" | "right" | "substr" | "replace" | "split_part" | "length":
+            return _text_value(call.of, *values)
+        case "abs":
+            return _in_64_bits(abs(left)) if kind_of(call) is Kind.INTEGER else left.copy_abs()
+        case "round":
+            with localcontext(prec=500):
+                places = Decimal(1).scaleb(-right)
+                return left.quantize(places, ROUND_HALF_UP)
+        case "extract" | "date_trunc":
+            return _moment_value(call, left, right)
         case "like":
             assert isinstance(call.operands[1], Literal)
             return _is_like(left, call.operands[1].text)
@@ -309,6 +366,67 @@ def _computed(call: Call, values: list[Any]) -> Any:  # noqa: C901, PLR0911, PLR
                 first, second = (Decimal(left), Decimal(right)) if kind_of(call) is Kind.NUMERIC else (left, right)
                 result = first + second if of == "+" else first - second if of == "-" else first * second
             return result if kind_of(call) is Kind.NUMERIC else _in_64_bits(int(result))
+
+
+def _text_value(of: str, text: str, *more: Any) -> Any:  # noqa: PLR0911 - one case per function
+    """Character by character."""
+    match of:
+        case "trim":
+            return _text_value("rtrim", _text_value("ltrim", text))
+        case "ltrim":
+            return _text_value(of, text[1:]) if text[:1] == " " else text
+        case "rtrim":
+            return _text_value(of, text[:-1]) if text[-1:] == " " else text
+        case "length":
+            return sum(1 for _ in text)
+        case "left":
+            last = more[0] if more[0] >= 0 else len(text) + more[0]
+            return "".join(each for place, each in enumerate(text, 1) if place <= last)
+        case "right":
+            skipped = len(text) - more[0] if more[0] >= 0 else -more[0]
+            return "".join(each for place, each in enumerate(text, 1) if place > skipped)
+        case "substr":
+            if len(more) == 2 and more[1] < 0:
+                _refuse()
+            end = more[0] + more[1] if len(more) == 2 else len(text) + 1
+            return "".join(each for place, each in enumerate(text, 1) if more[0] <= place < end)
+        case "replace":
+            return more[1].join(_parts(text, more[0])) if more[0] else text
+    if more[1] == 0:
+        _refuse()
+    parts = _parts(text, more[0]) if more[0] else [text]
+    return dict(enumerate(parts, 1) if more[1] > 0 else enumerate(parts, -len(parts))).get(more[1], "")
+
+
+def _parts(text: str, delimiter: str) -> list[str]:
+    at = next((at for at in range(len(text)) if text[at : at + len(delimiter)] == delimiter), None)
+    return [text] if at is None else [text[:at], *_parts(text[at + len(delimiter) :], delimiter)]
+
+
+def _moment_value(call: Call, name: str, value: int) -> Any:
+    """By the format codes of dates, and by counting days back."""
+    kind = kind_of(call.operands[1])
+    days, micros = (value, 0) if kind is Kind.DATE else divmod(value, 86_400_000_000)
+    day = EPOCH + timedelta(days=days)
+    parts = {"hour": micros // 3_600_000_000, "minute": micros // 60_000_000 % 60, "quarter": -(-day.month // 3)}
+    if call.of == "extract":
+        if name == "second":
+            return Decimal(micros % 60_000_000) / 1_000_000
+        codes = {"year": "%Y", "month": "%m", "week": "%V", "day": "%d", "dow": "%w", "isodow": "%u", "doy": "%j"}
+        return Decimal(day.strftime(codes[name]) if name in codes else parts[name])
+    units = {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000}
+    if name in units:
+        return value - value % units[name]
+    while not _begins(day, name):
+        day -= timedelta(days=1)
+    return (day - EPOCH).days * 86_400_000_000
+
+
+def _begins(day: date, unit: str) -> bool:
+    return {
+        "day": True, "week": day.weekday() == 0, "month": day.day == 1, "year": (day.month, day.day) == (1, 1),
+        "quarter": day.day == 1 and day.month in (1, 4, 7, 10),
+    }[unit]  # fmt: skip
 
 
 def _towards_zero(left: int, right: int) -> int:
@@ -335,18 +453,23 @@ def _is_like(text: str, pattern: str) -> bool:
     return text[:1] == first and _is_like(text[1:], rest)
 
 
-def _cast_value(call: Call, value: Any) -> Any:
+def _cast_value(call: Call, value: Any) -> Any:  # noqa: PLR0911 - one case per type
     kind = kind_of(call.operands[0])
     try:
         match call.to:
             case Kind.TEXT:
                 if kind is Kind.DATE:
                     return (EPOCH + timedelta(days=value)).isoformat()
+                if kind is Kind.TIMESTAMP:
+                    text = str(datetime(1970, 1, 1) + timedelta(microseconds=value))
+                    return text.rstrip("0") if "." in text else text
                 if kind is Kind.NUMERIC:
                     text = f"{value:f}"
                     text = text.rstrip("0").rstrip(".") if "." in text else text
                     return "0" if text in ("-0", "") else text
                 return str(value).lower() if kind is Kind.BOOLEAN else str(value)
+            case Kind.TIMESTAMP:
+                return value * 86_400_000_000
             case Kind.DATE:
                 return value if kind is Kind.DATE else value // 86_400_000_000
             case Kind.INTEGER:

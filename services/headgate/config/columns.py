@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator, model_validator
 
+from headgate.config.expressions import Computed, columns_of, parse_expression
 from headgate.config.strict import Strict
 from headgate.records.name_lists import shown_names
 
@@ -65,6 +66,10 @@ class ColumnOptions(Strict):
     """Source column → its name at the sink."""
     mask: dict[str, Mask] = Field(default_factory=dict)
     """Source column → what its values become."""
+    set: dict[str, Computed] = Field(default_factory=dict)
+    """Column at the sink → the expression of the source's columns that it is computed by.
+
+    A column of the source with that name is replaced, if the expression names it."""
 
     @field_validator("include", "exclude")
     @classmethod
@@ -80,7 +85,7 @@ class ColumnOptions(Strict):
             raise ValueError("a column's name cannot be empty")
         return given
 
-    @field_validator("rename", "mask")
+    @field_validator("rename", "mask", "set")
     @classmethod
     def _mapped(cls, given: dict[str, Any]) -> dict[str, Any]:
         if "" in given or "" in given.values():
@@ -93,6 +98,7 @@ class ColumnOptions(Strict):
             both = [name for name in self.include if name in self.exclude]
             named = f" (both name {shown_names(both)})" if both else ""
             raise ValueError(f"include and exclude cannot be used together{named}. Remove one of them")
+        self._check_computed()
         for option, names in (("rename", self.rename), ("mask", self.mask)):
             gone = [name for name in names if not self.goes(name)]
             if gone:
@@ -106,15 +112,50 @@ class ColumnOptions(Strict):
             raise ValueError(clash)
         return self
 
+    def _check_computed(self) -> None:
+        masked = [name for name in self.set if name in self.mask and name not in self.rename]
+        if masked:
+            raise ValueError(f"set and mask both replace {shown_names(masked)}. Remove it from one of them")
+        twice = [name for name in self.set if name in self.rename.values()]
+        if twice:
+            raise ValueError(f"set and rename both make a column {shown_names(twice)}. Give one of them another name")
+        taken = [name for name in self.include or () if self._is_replaced(name) and not self.computes_from_itself(name)]
+        if taken:
+            raise ValueError(self.taken(taken[0]))
+
+    def _is_replaced(self, column: str) -> bool:
+        """Whether a column of the source has the name of a computed one."""
+        return column in self.set and column not in self.rename
+
+    def computes_from_itself(self, name: str) -> bool:
+        """Whether the expression of a computed column names a column of that name."""
+        return name in columns_of(parse_expression(self.set[name]))
+
+    def taken(self, name: str) -> str:
+        """Why a computed column cannot have the name of a column that the source has."""
+        return (
+            f"set makes a column {name}, and the source's table has a column of that name, which the expression does "
+            f"not use. Give the new column another name, or exclude {name} (columns.exclude)"
+        )
+
+    @property
+    def guarded(self) -> tuple[str, ...]:
+        """Computed columns whose names the source's table must not have."""
+        gone = {*(self.exclude or ()), *self.rename}
+        if self.include is not None:
+            return ()
+        return tuple(name for name in self.set if name not in gone and not self.computes_from_itself(name))
+
     @property
     def shapes(self) -> bool:
         """Whether anything is changed."""
-        return self.include is not None or self.exclude is not None or bool(self.rename or self.mask)
+        return self.include is not None or self.exclude is not None or bool(self.rename or self.mask or self.set)
 
     @property
     def hides(self) -> bool:
         """Whether the sink must not get all values of the source."""
-        return self.include is not None or self.exclude is not None or bool(self.mask)
+        replaces = any(self._is_replaced(name) and self.computes_from_itself(name) for name in self.set)
+        return self.include is not None or self.exclude is not None or bool(self.mask) or replaces
 
     @property
     def named(self) -> frozenset[str]:
@@ -127,7 +168,9 @@ class ColumnOptions(Strict):
         return tuple(dict.fromkeys(mask.sha256 for mask in self.mask.values() if mask.sha256 is not None))
 
     def goes(self, column: str) -> bool:
-        """Whether a column of the source goes to the sink, masked or not."""
+        """Whether a column of the source goes to the sink, masked or not, and not replaced by a computed one."""
+        if self._is_replaced(column):
+            return False
         return column in self.include if self.include is not None else column not in (self.exclude or ())
 
     def target(self, column: str) -> str:
@@ -154,7 +197,8 @@ class ColumnOptions(Strict):
         """Why these columns of a key cannot be shaped like that, None if they can."""
         for column in key:
             if not self.goes(column) or column in self.mask:
-                how = "masked" if column in self.mask else "excluded" if self.include is None else "not included"
+                how = "excluded" if self.include is None else "not included"
+                how = "masked" if column in self.mask else "computed" if self._is_replaced(column) else how
                 return (
                     f"column {column} is part of the key and is {how}. Rows are found by their key at the sink, so "
                     "key columns must go there as they are"

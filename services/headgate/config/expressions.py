@@ -10,14 +10,17 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from pydantic import AfterValidator, StrictStr
+from pydantic import AfterValidator, BeforeValidator, StrictStr
 
 from headgate.config.moments import day_of, micros_of
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-__all__ = ["ALLOWED", "Call", "Column", "Expression", "ExpressionError", "Kind", "Literal", "Where", "parse_expression"]
+__all__ = [
+    "ALLOWED", "Call", "Column", "Computed", "Expression", "ExpressionError", "Kind", "Literal", "Where",
+    "columns_of", "parse_expression",
+]  # fmt: skip
 
 CHARACTERS_MAX: Final = 4_000
 """Of an expression. It is stored with the feed, and read again by each worker."""
@@ -36,7 +39,9 @@ NUMERIC_DIGITS_MAX: Final = 1_000
 
 ALLOWED: Final = (
     "columns, literals, = <> < <= > >=, AND, OR, NOT, IS [NOT] NULL, [NOT] IN (…), [NOT] BETWEEN, [NOT] LIKE 'text', "
-    "+ - * /, ||, COALESCE, LOWER, UPPER, CASE, and CAST to INTEGER, BIGINT, NUMERIC, TEXT, DATE"
+    "+ - * /, ||, CASE, COALESCE, NULLIF, CAST to INTEGER, BIGINT, NUMERIC, TEXT, DATE, TIMESTAMP, and the functions "
+    "ABS, CONCAT, DATE_TRUNC, EXTRACT, LEFT, LENGTH, LOWER, LTRIM, REPLACE, RIGHT, ROUND, RTRIM, SPLIT_PART, SUBSTR, "
+    "TRIM, UPPER"
 )
 
 
@@ -80,7 +85,8 @@ class Call(msgspec.Struct, frozen=True):
     """An operator or a function. ``of``: the name in ALLOWED, in small letters.
 
     ``and`` and ``or`` have two operands or more. ``case`` has pairs of condition and value, then the last value.
-    ``in`` has what is looked for, then the list. ``to``, ``precision`` and ``scale`` are a cast's.
+    ``in`` has what is looked for, then the list. ``date_trunc`` and ``extract`` have a unit first, ``round`` has a
+    number of digits last, which are literals. ``to``, ``precision`` and ``scale`` are a cast's.
     """
 
     of: str
@@ -91,6 +97,15 @@ class Call(msgspec.Struct, frozen=True):
 
 
 Expression = Column | Literal | Call
+
+
+def columns_of(expression: Expression) -> tuple[str, ...]:
+    """The columns that an expression names, in order of first appearance."""
+    if isinstance(expression, Column):
+        return (expression.name,)
+    if isinstance(expression, Literal):
+        return ()
+    return tuple(dict.fromkeys(name for operand in expression.operands for name in columns_of(operand)))
 
 
 @lru_cache(maxsize=CACHED)
@@ -110,9 +125,11 @@ def parse_expression(text: str) -> Expression:
         tree = _Reader().read(parsed[0], 0)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
+        why = str(first.get("description", "?"))
+        if why.startswith("Required keyword"):  # names a class of the parser
+            why = "an operand is missing"
         raise ExpressionError(
-            f"the expression cannot be parsed at character {first.get('col', '?')}: {first.get('description', '?')}. "
-            f"Allowed: {ALLOWED}"
+            f"the expression cannot be parsed at character {first.get('col', '?')}: {why}. Allowed: {ALLOWED}"
         ) from error
     except SqlglotError as error:
         raise ExpressionError(f"the expression cannot be parsed. Check its quotes. Allowed: {ALLOWED}") from error
@@ -128,6 +145,18 @@ def _parsed(text: str) -> str:
 
 Where = Annotated[StrictStr, AfterValidator(_parsed)]
 """A row filter, as an option of a feed or of a table."""
+
+
+def _written(given: object) -> object:
+    if isinstance(given, str):
+        return given
+    raise ValueError(
+        f"{given!r} is not an expression. Put the expression in quotes, and a text in quotes within them: \"'eu'\""
+    )
+
+
+Computed = Annotated[StrictStr, BeforeValidator(_written), AfterValidator(_parsed)]
+"""What a column is computed by, as an option of a feed or of a table."""
 
 
 def _too_deep() -> ExpressionError:
@@ -279,6 +308,47 @@ def _case(reader: _Reader, given: Given, depth: int) -> Expression:
     return Call("case", (*parts, Literal(Kind.NULL, "") if default is None else reader.read(default, depth)))
 
 
+def _function(of: str, *names: str) -> tuple[frozenset[str], Make]:
+    """Of a function whose operands the parser calls ``names``, in their order; those at the end may be missing."""
+
+    def make(reader: _Reader, given: Given, depth: int) -> Expression:
+        written = names[: len(given)]
+        if any(name not in given for name in written):
+            raise _refused(f"{of.upper()} without its first operands")
+        return Call(of, tuple(reader.read(given[name], depth) for name in written))
+
+    return frozenset(names), make
+
+
+def _concat(reader: _Reader, given: Given, depth: int) -> Expression:
+    """Of texts, in which NULL counts as the empty one."""
+    empty = Literal(Kind.TEXT, "")
+    parts = [Call("coalesce", (reader.read(part, depth), empty)) for part in given["expressions"]]
+    return Call("concat", tuple(parts))
+
+
+def _trim(reader: _Reader, given: Given, depth: int) -> Expression:
+    of = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(given.get("position")), "trim")
+    return Call(of, (reader.read(given["this"], depth),))
+
+
+def _round(reader: _Reader, given: Given, depth: int) -> Expression:
+    digits = reader.read(given["decimals"], depth) if "decimals" in given else Literal(Kind.INTEGER, "0")
+    if not isinstance(digits, Literal) or digits.kind is not Kind.INTEGER or int(digits.text) > NUMERIC_DIGITS_MAX:
+        raise ExpressionError(f"ROUND takes a number of digits as 0 to {NUMERIC_DIGITS_MAX} behind the comma")
+    return Call("round", (reader.read(given["this"], depth), digits))
+
+
+def _of_unit(of: str, unit: str, value: str, units: Sequence[str]) -> Make:
+    def make(reader: _Reader, given: Given, depth: int) -> Expression:
+        named = str(given[unit].name).lower()
+        if named not in units:
+            raise ExpressionError(f"{of.upper()} does not take {named[:40]!r}. It takes {', '.join(units)}")
+        return Call(of, (Literal(Kind.TEXT, named), reader.read(given[value], depth)))
+
+    return make
+
+
 def _cast(reader: _Reader, given: Given, depth: int) -> Expression:
     type_ = given["to"]
     name = str(getattr(type_.this, "name", type_.this))
@@ -330,8 +400,12 @@ _OF_TEXTS: Final = {
 """Literals with their type in front: DATE '2026-01-31'."""
 _CASTS: Final = {
     "INT": Kind.INTEGER, "BIGINT": Kind.INTEGER, "DECIMAL": Kind.NUMERIC, "TEXT": Kind.TEXT, "VARCHAR": Kind.TEXT,
-    "DATE": Kind.DATE,
+    "DATE": Kind.DATE, "TIMESTAMP": Kind.TIMESTAMP,
 }  # fmt: skip
+TRUNCATED: Final = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+"""Units of DATE_TRUNC."""
+EXTRACTED: Final = (*TRUNCATED, "dow", "isodow", "doy")
+"""Fields of EXTRACT."""
 
 _TWO: Final = frozenset({"this", "expression"})
 _READ: Final[dict[str, tuple[frozenset[str], Make]]] = {
@@ -358,6 +432,19 @@ _READ: Final[dict[str, tuple[frozenset[str], Make]]] = {
     "Coalesce": (frozenset({"this", "expressions"}), _coalesce),
     "Lower": (frozenset({"this"}), lambda reader, given, depth: Call("lower", (reader.read(given["this"], depth),))),
     "Upper": (frozenset({"this"}), lambda reader, given, depth: Call("upper", (reader.read(given["this"], depth),))),
+    "Abs": _function("abs", "this"),
+    "Concat": (frozenset({"expressions"}), _concat),
+    "Extract": (_TWO, _of_unit("extract", "this", "expression", EXTRACTED)),
+    "Left": _function("left", "this", "expression"),
+    "Length": _function("length", "this"),
+    "Nullif": _function("nullif", "this", "expression"),
+    "Replace": _function("replace", "this", "expression", "replacement"),
+    "Right": _function("right", "this", "expression"),
+    "Round": (frozenset({"this", "decimals"}), _round),
+    "SplitPart": _function("split_part", "this", "delimiter", "part_index"),
+    "Substring": _function("substr", "this", "start", "length"),
+    "TimestampTrunc": (frozenset({"this", "unit"}), _of_unit("date_trunc", "unit", "this", TRUNCATED)),
+    "Trim": (frozenset({"this", "position"}), _trim),
     "Case": (frozenset({"this", "ifs", "default"}), _case),
     "Cast": (frozenset({"this", "to"}), _cast),
 }  # fmt: skip
@@ -365,5 +452,6 @@ _READ: Final[dict[str, tuple[frozenset[str], Make]]] = {
 
 _OF_DIALECT: Final[dict[str, frozenset[str]]] = {
     "Div": frozenset({"typed", "safe"}), "DPipe": frozenset({"safe"}), "Cast": frozenset({"_type"}),
+    "Concat": frozenset({"safe", "coalesce"}),
 }  # fmt: skip
 """What the parser adds to a node of PostgreSQL's dialect and does not change its meaning."""

@@ -1,4 +1,4 @@
-"""Changes as a feed's options let them through: rows filtered, columns chosen, renamed and masked.
+"""Changes as a feed's options let them through: rows filtered, columns chosen, renamed, masked and computed.
 
 The options of a table are written as Python code and compiled: what is known before the first row is not asked per row.
 The code has no text of a feed in it, names and values are constants beside it. A table without such options never comes
@@ -25,6 +25,7 @@ from headgate.formats.change import (
     reason_of,
 )
 from headgate.formats.decoding import UndecodableError
+from headgate.formats.expressions.computed import ComputedColumns
 from headgate.formats.expressions.filters import RowFilter
 
 __all__ = ["SaltUnavailableError", "Shaping", "read_salts"]
@@ -84,6 +85,7 @@ class Shaping:
         self._columns = columns
         self._masks = {column: _masking(column, mask, salts) for column, mask in columns.mask.items()}
         self._meanings: dict[int, tuple[dict[str, str] | None, dict[str, str] | None]] = {}
+        self._computing = ComputedColumns(columns.set).of
         self._shape = _compiled(columns, self._masks)
         self._filter = None if where is None else RowFilter(where)
 
@@ -112,20 +114,26 @@ class Shaping:
             return changes
         done: list[Change] = []
         try:
-            self._shape(changes, done.append, self.meaning)
+            self._shape(changes, done.append, self.meaning, self._computing)
         except DATA_ERRORS as error:
             bad = changes[len(done)]
             before = [each for each in done if (each.partition, each.offset) != (bad.partition, bad.offset)]
             raise UndecodableError(bad.partition, bad.offset, reason_of(error), before) from error
         return done
 
-    def row(self, row: Row, semantics: dict[str, str] | None) -> Row:
-        """One row, which the filter keeps and which is used up. Raises ChangeError."""
+    def row(self, row: Row, semantics: dict[str, str] | None, computed: Row | None = None) -> Row:
+        """One row, which the filter keeps and which is used up. Raises ChangeError.
+
+        ``computed``: the computed columns, as far as they are known. The row does not have what they are computed from.
+        """
         if not self._columns.shapes:
             return row
         done: list[Change] = []
-        self._shape([Change(0, 0, Operation.UPSERT, {}, row, None, 0, semantics)], done.append, self.meaning)
-        return done[0].row or {}
+        changes = [Change(0, 0, Operation.UPSERT, {}, row, None, 0, semantics)]
+        values = [(computed or {}).get(name, ABSENT) for name in self._columns.set]
+        self._shape(changes, done.append, self.meaning, lambda _: lambda _: values)
+        shaped = done[0].row or {}
+        return {name: value for name, value in shaped.items() if value is not ABSENT} if ABSENT in values else shaped
 
     def meaning(self, semantics: dict[str, str] | None) -> dict[str, str] | None:
         """Change.semantics of shaped rows: one dictionary for all that share one. Raises ChangeError."""
@@ -223,23 +231,40 @@ def _refuse_clash(columns: ColumnOptions) -> Callable[[Row], None]:
     return refuse
 
 
-_Shape = Callable[[Sequence[Change], Callable[[Change], None], Callable[[Any], Any]], None]
+def _refuse_taken(columns: ColumnOptions) -> Callable[[str], None]:
+    def refuse(name: str) -> None:
+        raise ChangeError(f"{columns.taken(name)}. Correct columns in the feed")
+
+    return refuse
+
+
+_Computing = Callable[[Any], Callable[[Row], Sequence[object]]]
+"""What values mean → a function of a row: the values of the computed columns, in their order."""
+
+_Shape = Callable[[Sequence[Change], Callable[[Change], None], Callable[[Any], Any], _Computing], None]
 
 
 def _compiled(columns: ColumnOptions, masks: Mapping[str, Callable[[object], object] | None]) -> _Shape:
-    """A function (changes, what takes each shaped change, what gives its meaning). Raises DATA_ERRORS as it runs."""
+    """A function (changes, what takes each shaped change, what gives its meaning, what computes its columns).
+
+    Raises DATA_ERRORS as it runs.
+    """
     code = _Code(columns, masks)
-    code.line("def shape(changes, add, meaning):", 0)
+    computing = "; compute = computing(semantics)" if columns.set else ""
+    code.line("def shape(changes, add, meaning, computing):", 0)
     code.line("last = meant = lacking", 1)
     code.line("for change in changes:", 1)
     code.line("semantics = change.semantics", 2)
-    code.line("if semantics is not last: meant = meaning(semantics); last = semantics", 2)
+    code.line(f"if semantics is not last: meant = meaning(semantics){computing}; last = semantics", 2)
     code.line("row = change.row", 2)
     code.line("if row is not None:", 2)
+    if columns.set:
+        code.line("values = compute(row)", 3)
     if columns.include is not None:
-        code.included(columns.include)
+        code.included(tuple(filter(columns.goes, columns.include)))
     else:
         code.in_place()
+    code.computed()
     code.key()
     code.line(
         "add(Change(change.partition, change.offset, change.operation, key, row, change.source_ms, change.append_ms, "
@@ -261,6 +286,7 @@ class _Code:
             "lacking": _LACKING,
             "refuse_key": _refuse_key(columns),
             "refuse_clash": _refuse_clash(columns),
+            "refuse_taken": _refuse_taken(columns),
         }
 
     def line(self, text: str, depth: int) -> None:
@@ -310,6 +336,9 @@ class _Code:
         """Columns are taken out of the row, replaced in it, and renamed: first all are taken out, then put in."""
         columns = self._columns
         self.line("pass", 3)
+        for name in columns.guarded:
+            here = self._constant(name)
+            self.line(f"if {here} in row: refuse_taken({here})", 3)
         for column in columns.exclude or ():
             self.line(f"row.pop({self._constant(column)}, None)", 3)
         for column in columns.mask:
@@ -325,11 +354,17 @@ class _Code:
         for (name, _), target in zip(renamed, targets, strict=True):
             self.line(f"if {name} is not lacking: row[{target}] = {name}", 3)
 
+    def computed(self) -> None:
+        """Values were computed from the row as it came; they are put into the row that goes to the sink."""
+        for number, name in enumerate(self._columns.set):
+            self.line(f"row[{self._constant(name)}] = values[{number}]", 3)
+
     def key(self) -> None:
         """The key keeps all its columns, under their names at the sink."""
         columns = self._columns
         self.line("key = change.key", 2)
-        hidden = frozenset({*(columns.exclude or ()), *columns.mask})
+        replaced = (name for name in columns.set if not columns.goes(name))
+        hidden = frozenset({*(columns.exclude or ()), *columns.mask, *replaced})
         if columns.include is not None:
             shown = self._constant(frozenset(columns.include) - hidden)
             self.line(f"if not {shown}.issuperset(key): refuse_key(key)", 2)

@@ -313,6 +313,7 @@ def _planned(order: Order, feed: FeedSpec, source: RowSource, said: Callable[[st
         claim=order.claim,
         positions=dict(order.positions),
         columns=tuple(paired.columns),
+        computed=paired.computed,
         key=paired.key,
         source_key=paired.source_key,
         forms=paired.forms,

@@ -24,8 +24,8 @@ from headgate.records.control import Positions
 from headgate.records.row_copies import KEYS_MAX
 from headgate.replication.archives import forget_archives
 from headgate.replication.feed_parts import feed_of
-from headgate.replication.filtered_rows import FilteredRows
 from headgate.replication.row_lines import Failure, ReadFailedError, answer_batch, failed_batch, lines_batch, lines_of
+from headgate.replication.shaped_rows import ShapedRows
 from headgate.sinks.contract import Claim, SinkError
 from headgate.sinks.registry import open_sink, target_of
 from headgate.sinks.row_copying import CopiedRows, CopyMark, RowCopyingWriter, RowsRefusedError
@@ -60,7 +60,8 @@ class TransferRange(msgspec.Struct, frozen=True):
 class Transfer(msgspec.Struct, frozen=True):
     """What the tasks are given. ``columns`` and ``source_key`` have the source's names, ``key`` the sink's.
 
-    ``table`` is the source's. ``rows`` is what to copy: keys, in one transaction, or a range.
+    ``table`` is the source's. ``rows`` is what to copy: keys, in one transaction, or a range. ``computed``: columns of
+    the sink that are computed where rows are read.
     """
 
     spec: str
@@ -75,6 +76,7 @@ class Transfer(msgspec.Struct, frozen=True):
     rows: tuple[tuple[str, ...], ...] | TransferRange
     delete: bool
     semantics: dict[str, str]
+    computed: tuple[str, ...] = ()
 
 
 class TransferAnswer(msgspec.Struct, frozen=True):
@@ -137,20 +139,24 @@ def portions(work: Transfer) -> Iterator[list[bytes]]:
     """The lines of each transaction. Raises RowSourceError, DatabaseError, SourceError."""
     feed = feed_of(work.spec)
     with open_row_source(source_of(feed)) as source:
-        kept = _kept_rows(feed, work, source)
+        shaped = _shaped_rows(feed, work, source, work.computed)
         if not isinstance(work.rows, TransferRange):
-            yield _named_rows(work, kept, work.rows)
+            yield _named_rows(work, shaped, work.rows)
             return
         if work.delete:
+            kept = _shaped_rows(feed, work, source, ())
             with open_row_source(target_of(feed.sink)) as sink:
                 for keys in _only_at_sink(work, kept, sink, work.rows.chunk):
                     yield _ended([msgspec.msgpack.encode(_Line(key)) for key in keys], is_last=False)
-        yield from _rows_of_range(work, kept, work.rows.chunk)
+        yield from _rows_of_range(work, shaped, work.rows.chunk)
 
 
-def _kept_rows(feed: FeedSpec, work: Transfer, source: RowSource) -> RowReader:
-    where = feed.for_table(work.claim.topic, work.among).where
-    return source if where is None else FilteredRows(source, where, connector_of(source_of(feed)), work.table)
+def _shaped_rows(feed: FeedSpec, work: Transfer, source: RowSource, computed: Sequence[str]) -> RowReader:
+    own = feed.for_table(work.claim.topic, work.among)
+    if own.where is None and not computed:
+        return source
+    expressions = {name: own.columns.set[name] for name in computed}
+    return ShapedRows(source, connector_of(source_of(feed)), work.table, own.where, expressions)
 
 
 def _ended(lines: list[bytes], *, is_last: bool) -> list[bytes]:
@@ -248,7 +254,7 @@ def written(work: Transfer, lines: Iterable[bytes]) -> TransferAnswer:
             return TransferAnswer(failure=Failure(f"{table}: rows cannot be copied to this sink"))
         for read, is_last in _portions_read(work, lines):
             try:
-                rows = _shaped(read, shaping)
+                rows = _shaped(work, read, shaping)
             except ChangeError as error:
                 return TransferAnswer(failure=Failure(f"{table}: {error}"))
             mark = _mark(work.rows, upserts + len(rows.upserts), deletes + len(rows.deletes)) if is_last else None
@@ -260,11 +266,22 @@ def written(work: Transfer, lines: Iterable[bytes]) -> TransferAnswer:
     return TransferAnswer(failure=Failure(f"{table}: not all rows came from the source", SOURCE_FAILED))
 
 
-def _shaped(rows: CopiedRows, shaping: Shaping | None) -> CopiedRows:
-    """The rows as the feed's changes are written: renamed, and masked. Raises ChangeError."""
+class _Portion(msgspec.Struct, frozen=True):
+    """The rows of a transaction, and the values of the computed columns of each upsert."""
+
+    rows: CopiedRows
+    computed: Sequence[Sequence[object]]
+
+
+def _shaped(work: Transfer, read: _Portion, shaping: Shaping | None) -> CopiedRows:
+    """The rows as the feed's changes are written: renamed, masked, and with computed columns. Raises ChangeError."""
+    rows = read.rows
     if shaping is None:
         return rows
-    upserts = [shaping.row(row, rows.semantics) for row in rows.upserts]
+    upserts = [
+        shaping.row(row, rows.semantics, dict(zip(work.computed, values, strict=True)))
+        for row, values in zip(rows.upserts, read.computed, strict=True)
+    ]
     return msgspec.structs.replace(rows, upserts=upserts, semantics=shaping.meaning(rows.semantics))
 
 
@@ -282,10 +299,12 @@ def _mark(rows: object, upserts: int, deletes: int) -> CopyMark | None:
     )
 
 
-def _portions_read(work: Transfer, lines: Iterable[bytes]) -> Iterator[tuple[CopiedRows, bool]]:
+def _portions_read(work: Transfer, lines: Iterable[bytes]) -> Iterator[tuple[_Portion, bool]]:
     """The rows of each transaction, and whether it is the last one. Raises ReadFailedError."""
     upserts: list[Row] = []
+    computed: list[Sequence[object]] = []
     deletes: list[Row] = []
+    width = len(work.columns)
     for line in lines:
         # Without types: MessagePack itself distinguishes texts from bytes; msgspec does not within a union of types.
         found = msgspec.msgpack.decode(line)
@@ -294,7 +313,8 @@ def _portions_read(work: Transfer, lines: Iterable[bytes]) -> Iterator[tuple[Cop
             if values is None:
                 deletes.append(dict(zip(work.key, key, strict=True)))
             else:
-                upserts.append(dict(zip(work.columns, values, strict=True)))
+                upserts.append(dict(zip(work.columns, values[:width], strict=True)))
+                computed.append(values[width:])
             continue
         _, count, is_last = found
         if count != len(upserts) + len(deletes):
@@ -307,5 +327,5 @@ def _portions_read(work: Transfer, lines: Iterable[bytes]) -> Iterator[tuple[Cop
             deletes=deletes,
             semantics=work.semantics,
         )
-        yield copied, is_last
-        upserts, deletes = [], []
+        yield _Portion(copied, computed), is_last
+        upserts, computed, deletes = [], [], []

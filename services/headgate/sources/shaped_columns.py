@@ -29,7 +29,7 @@ def shaped_seen(spec: FeedSpec, plans: Iterable[SpanPlan], seen: Mapping[str, Se
 def _shaped(columns: ColumnOptions, told: Seen) -> Seen:
     return replace(
         told,
-        columns=None if told.columns is None else _named(columns, told.columns),
+        columns=None if told.columns is None else _named(columns, told.columns) | columns.set.keys(),
         nulls=_named(columns, told.nulls),
         defaults=None if told.defaults is None else _named(columns, told.defaults - columns.mask.keys()),
         durations=_named(columns, told.durations - columns.mask.keys()),

@@ -3,24 +3,25 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
 
 from headgate.config.columns import ColumnOptions
 from headgate.config.expressions import ExpressionError, Kind
 from headgate.config.feed import FeedSpec, FeedSpecError
+from headgate.config.plugs import SINKS
 from headgate.config.table_options import TablePattern
-from headgate.databases.mysql.catalogue import MysqlColumn
-from headgate.databases.postgresql.catalogue import PostgresColumn
-from headgate.databases.postgresql.types import parse_type
+from headgate.databases.catalogue import Product
+from headgate.formats.expressions.computed import check_computed, check_held
 from headgate.formats.expressions.filters import check_where
-from headgate.formats.expressions.values import kind_at_database
 from headgate.formats.shaping import SaltUnavailableError, read_salts
 from headgate.records.control import SpanPlan
 from headgate.records.name_lists import shown_names
+from headgate.sinks.registry import target_of
+from headgate.sinks.relational.session import as_sink_errors
 from headgate.sources.database import as_source_errors, source_target
 from headgate.sources.table_names import source_table
 from headgate.sources.table_options import pattern_of, spec_of
 from headgate.tables.catalogues import open_catalogue
+from headgate.tables.computed import kinds_of
 from headgate.tables.from_events import definition_from
 from headgate.tables.missing import Said, SchemaOf
 from headgate.tables.shaped import unfit_mask
@@ -32,20 +33,11 @@ _Known = Mapping[str, Definition | None]
 """Table at the sink → as the source has it, None if that is not known."""
 
 
-_CATALOGUE: Final = {
-    "smallint": "int2", "integer": "int4", "bigint": "int8", "boolean": "bool", "character varying": "varchar",
-    "character": "bpchar", "timestamp without time zone": "timestamp", "timestamp with time zone": "timestamptz",
-    "real": "float4", "double precision": "float8", "time without time zone": "time", "time with time zone": "timetz",
-    "bit varying": "varbit",
-}  # fmt: skip
-"""A type as PostgreSQL shows it → its name in the catalogue."""
-
-
 def check_columns(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_of: SchemaOf, *, are_all: bool) -> None:
     """Raise FeedSpecError for columns that tables lack or cannot be shaped like that, and for a salt that is missing.
 
     ``are_all``: whether ``plans`` are all of the feed's tables. Otherwise a column may be that of another one. Raises
-    SourceError.
+    SourceError, SinkError.
     """
     by_pattern: defaultdict[str | None, list[SpanPlan]] = defaultdict(list)
     for plan in plans:
@@ -62,6 +54,7 @@ def check_columns(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_
             _check_salts(columns, option)
             known = {plan.table: read(plan) for plan in shaped}
             _check_each(columns, option, known)
+            _check_at_sink(spec, option, _check_set(columns, option, known))
             if own.where is not None:
                 is_own = pattern is not None and spec.tables[pattern].where is not None
                 _check_where(own.where, f"tables.{pattern}.where" if is_own else "where", known)
@@ -96,19 +89,46 @@ def _check_where(where: str, option: str, known: _Known) -> None:
         if definition is None:
             continue
         try:
-            check_where(where, {column.name: _kind(column) for column in definition.form.columns})
+            check_where(where, kinds_of(definition))
         except ExpressionError as error:
             raise FeedSpecError(f"{option}: table {table}: {error}") from error
 
 
-def _kind(column: PostgresColumn | MysqlColumn) -> Kind:
-    """UNKNOWN where the events decide: a connector may write tinyint(1) as a boolean."""
-    if isinstance(column, PostgresColumn):
-        found = parse_type(column.base)
-        if column.is_enum or found is None:
-            return Kind.TEXT if column.is_enum else Kind.UNKNOWN
-        return Kind.OTHER if found.is_array else kind_at_database("postgresql", _CATALOGUE.get(found.name, found.name))
-    return Kind.UNKNOWN if column.type.startswith("tinyint(1)") else kind_at_database("mysql", column.kind)
+def _check_set(columns: ColumnOptions, option: str, known: _Known) -> dict[str, dict[str, Kind]]:
+    """Table → computed column → the type of its values, of tables that are known. Raises FeedSpecError."""
+    found: dict[str, dict[str, Kind]] = {}
+    for table, definition in known.items():
+        if definition is None:
+            continue
+        kinds = kinds_of(definition)
+        taken = next((name for name in columns.guarded if name in kinds), None)
+        if taken is not None:
+            raise FeedSpecError(f"{option}: table {table}: {columns.taken(taken)}")
+        for name, text in columns.set.items():
+            try:
+                found.setdefault(table, {})[name] = check_computed(text, kinds)
+            except ExpressionError as error:
+                raise FeedSpecError(f"{option}.set.{name}: table {table}: {error}") from error
+    return found
+
+
+def _check_at_sink(spec: FeedSpec, option: str, computed: Mapping[str, Mapping[str, Kind]]) -> None:
+    """Raise FeedSpecError for a column that the sink has and that does not take what is computed. Raises SinkError."""
+    if not computed or "tables" not in SINKS[spec.sink.type].options:
+        return
+    with as_sink_errors(), open_catalogue(target_of(spec.sink)) as at_sink:
+        for table, kinds in computed.items():
+            definition = at_sink.definition(table)
+            if definition is None:
+                continue
+            database = "postgresql" if definition.product is Product.POSTGRESQL else "mysql"
+            types = {column.name: column.kind for column in definition.form.columns}
+            for name, kind in kinds.items():
+                try:
+                    if name in types:
+                        check_held(kind, database, types[name])
+                except ExpressionError as error:
+                    raise FeedSpecError(f"{option}.set.{name}: table {table}: {error}") from error
 
 
 def _check_named(columns: ColumnOptions, option: str, known: _Known) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec
 from headgate.databases.address import Target
 from headgate.databases.faults import Fault
@@ -83,6 +84,13 @@ def add_columns(
     columns. Returns the columns. Raises SinkError, SourceError.
     """
     masks = spec_of(spec, plan).columns
+    computed = [name for name in lacking if name in masks.set]
+    if computed:
+        raise NotAlteredError(
+            f"column {shown_names(computed)} of table {plan.table} was not added: it is computed (columns.set), so the "
+            "source's catalogue does not have what older rows have in it. Add it at the sink yourself, then copy the "
+            f"rows with {_resync_of(spec, plan)}"
+        )
     masked = [name for name in lacking if masks.source(name) in masks.mask]
     if masked:
         raise NotAlteredError(
@@ -116,7 +124,7 @@ def restore_columns(
     for _ in range(TRIES):
         with _both(spec, plan, said, "its columns") as (source, sink, known):
             there = ColumnNames(source)
-            lacking = {name: "" for name in kept.applied if name in there and masks.source(name) not in masks.mask}
+            lacking = {name: "" for name in kept.applied if name in there and _is_plain(masks, name)}
             alteration = plan_alteration(source, sink, lacking, msgspec.structs.replace(known, is_refilled=True))
         if alteration.refusals:
             raise NotAlteredError("; ".join(alteration.refusals))
@@ -162,6 +170,11 @@ def check_replaced(spec: FeedSpec, plan: SpanPlan, replaced: Sequence[str]) -> N
             "of the sink that did not change since have values that the source does not have. "
             f"{_resync_of(spec, plan)} applies what the log has by now, and then copies all rows"
         )
+
+
+def _is_plain(columns: ColumnOptions, name: str) -> bool:
+    """Whether a column of the sink has the source's own values."""
+    return columns.source(name) not in columns.mask and name not in columns.set
 
 
 def _resync_of(spec: FeedSpec, plan: SpanPlan) -> str:

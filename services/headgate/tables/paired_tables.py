@@ -67,9 +67,13 @@ class SinkTable(msgspec.Struct, frozen=True):
 
 
 class PairedTable(msgspec.Struct, frozen=True):
-    """``columns``: the source's name → bare type of each column that goes to the sink. ``key`` has the sink's names."""
+    """``columns``: the source's name → bare type of each column that goes to the sink. ``key`` has the sink's names.
+
+    ``computed``: columns that the feed computes and the sink has.
+    """
 
     columns: dict[str, str]
+    computed: tuple[str, ...]
     key: tuple[str, ...]
     source_key: tuple[str, ...]
     forms: tuple[KeyForm, ...]
@@ -93,7 +97,8 @@ def pair_table(source: RowSource, table: str, sink: SinkTable, shape: ColumnOpti
     forms = source.key_forms(table, source_key)
     if rows.keys is None and rows.delete:
         _check_equality(sink.name, key, forms, source.equality(table, source_key), sink.equality(key))
-    return PairedTable(columns, key, source_key, forms)
+    computed = tuple(name for name in shape.set if name in sink.columns)
+    return PairedTable(columns, computed, key, source_key, forms)
 
 
 def _check_equality(

@@ -10,6 +10,7 @@ from headgate.databases.catalogue import TableForm
 from headgate.databases.mysql.catalogue import MysqlColumn, MysqlDefinition, MysqlKey
 from headgate.databases.postgresql.catalogue import PostgresColumn, PostgresDefinition
 from headgate.databases.postgresql.types import parse_type
+from headgate.tables.computed import computed_mysql, computed_postgresql
 from headgate.tables.statement import Definition
 
 __all__ = ["shaped_definition", "unfit_mask", "with_target_names"]
@@ -46,10 +47,13 @@ def shaped_definition(table: Definition, columns: ColumnOptions) -> Definition:
     comments = with_target_names(table.comments, columns)
     if isinstance(table, PostgresDefinition):
         form = TableForm(
-            tuple(
-                _shaped_column(column, columns, _POSTGRESQL_HASH)
-                for column in table.form.columns
-                if columns.goes(column.name)
+            (
+                *(
+                    _shaped_column(column, columns, _POSTGRESQL_HASH)
+                    for column in table.form.columns
+                    if columns.goes(column.name)
+                ),
+                *computed_postgresql(table, columns),
             ),
             tuple(
                 msgspec.structs.replace(key, columns=tuple(map(columns.target, key.columns)))
@@ -70,8 +74,13 @@ def with_target_names(given: Mapping[str, T], columns: ColumnOptions) -> dict[st
 
 def _mysql_form(table: MysqlDefinition, columns: ColumnOptions) -> TableForm[MysqlColumn, MysqlKey]:
     return TableForm(
-        tuple(
-            _shaped_column(column, columns, _MYSQL_HASH) for column in table.form.columns if columns.goes(column.name)
+        (
+            *(
+                _shaped_column(column, columns, _MYSQL_HASH)
+                for column in table.form.columns
+                if columns.goes(column.name)
+            ),
+            *computed_mysql(table, columns),
         ),
         tuple(
             msgspec.structs.replace(

@@ -320,3 +320,89 @@ def test_a_filter_that_needs_a_value_that_the_event_lacks_sets_the_change_aside(
     ((key, letter),) = letters_on(log).items()
     assert (key.offset, letter.key, letter.value) == (1, None, None)
     assert "where: column bio has a large value that did not change" in letter.error
+
+
+def test_computed_columns_are_the_same_in_changes_copies_and_comparisons(
+    bed: Bed, make: Callable[..., People], log: KafkaLog
+) -> None:
+    people = make(
+        {
+            "exclude": ["secret", "iban"],
+            "rename": {"id": "number"},
+            "mask": {"phone": {"keep_last": 4}},
+            "set": {
+                "email": "LOWER(email)",
+                "domain": "SPLIT_PART(email, '@', 2)",
+                "prefix": "LEFT(iban, 2) || '-' || status",
+                "double": "card * 2",
+                "share": "ROUND(CAST(card AS NUMERIC) / 3, 2)",
+                "has_card": "card IS NOT NULL",
+                "loud": "UPPER(bio)",
+                "region": "'eu'",
+            },
+        }
+    )
+    executor = executor_with_dead_letters(bed, log)
+    people.write("c", 1, row(1, email="P1@Example.com"))
+    people.write("c", 2, row(2, card=None))
+    people.write("c", 3, row(3))
+    executor.add_table(people.task(1), prepare=False)
+    names = "number, email, domain, prefix, double, share::text, has_card, loud, region"
+    first = (1, "p1@example.com", "Example.com", "DE-open", 8002, "1333.67", True, "BIO 1", "eu")
+    second = (2, "p2@example.com", "example.com", "DE-open", None, None, False, "BIO 2", "eu")
+    third = (3, "p3@example.com", "example.com", "DE-open", 8006, "1334.33", True, "BIO 3", "eu")
+    eventually(lambda: people.at_sink(names) == [first, second, third], "the rows of the beginning")
+    assert [column for column in bed.database.execute(COLUMNS).fetchall() if column[0] not in ("phone", "status")] == [
+        ("number", "bigint", True),
+        ("card", "integer", False),
+        ("bio", "text", False),
+        ("email", "text", False),
+        ("domain", "text", False),
+        ("prefix", "text", False),
+        ("double", "bigint", False),
+        ("share", "numeric", False),
+        ("has_card", "boolean", False),
+        ("loud", "text", False),
+        ("region", "text", False),
+    ]
+    people.write("u", 1, row(1, status="paid"), toast=True)  # what is computed of the large value stays
+    people.write("d", 2)
+    people.write("u", 3, row(3, status=None, card=1_500_000_000, bio=None))
+    people.write("c", 4, row(4, card=None, bio="x" * 20_000))
+    left = [
+        (1, "p1@example.com", "example.com", "DE-paid", 8002, "1333.67", True, "BIO 1", "eu"),
+        (3, "p3@example.com", "example.com", None, 3_000_000_000, "500000000.00", True, None, "eu"),
+        (4, "p4@example.com", "example.com", "DE-open", None, None, False, "X" * 20_000, "eu"),
+    ]
+    eventually(lambda: people.at_sink(names) == left, "an update without its large value, a delete, and others")
+    people.database.execute("UPDATE people SET bio = 'bio 1' WHERE id = 1")  # as the source really has it
+    compared = people.compared()
+    assert (compared.rows, compared.differences) == (3, 0)
+    assert {"domain", "double", "share", "has_card", "loud", "region"} <= set(compared.columns)
+
+    bed.database.execute("UPDATE people SET loud = 'wrong', double = 1 WHERE number = 1")
+    bed.database.execute("UPDATE people SET has_card = NULL, domain = '' WHERE number = 4")
+    assert people.compared().differences == 2
+    executor.remove_table(people.id, seal=True)
+    reached(executor, people.id, TaskState.STOPPED)
+    rows = RowCopy(columns=("number",), keys=(("1",), ("4",)), delete=True)
+    executor.add_table(people.task(2, CopyOrder("r2", shown_row_copy(rows))), prepare=False)
+    reached(executor, people.id, TaskState.REPLICATING)
+    assert people.at_sink(names) == left
+    assert people.compared().differences == 0
+
+    bed.database.execute("UPDATE people SET region = 'us', share = 0; DELETE FROM people WHERE number = 3")
+    executor.remove_table(people.id, seal=True)
+    reached(executor, people.id, TaskState.STOPPED)
+    whole = CopyOrder("whole", shown_row_copy(RowCopy(keys=None, delete=True)))
+    executor.add_table(people.task(3, whole), prepare=False)
+    eventually(lambda: people.at_sink(names) == left, "the whole table is copied")
+    assert people.compared().differences == 0
+    assert letters_on(log) == {}
+
+    people.write("u", 1, row(1, bio=5))
+    people.write("u", 3, row(3))
+    eventually(lambda: people.at_sink(names)[1] == third, "it goes on")
+    ((_, letter),) = letters_on(log).items()
+    assert (letter.key, letter.value) == (None, None)
+    assert "columns.set.loud: UPPER needs text, and has integer" in letter.error

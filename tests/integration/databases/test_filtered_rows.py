@@ -1,7 +1,8 @@
-"""A filter decides alike for rows that are compared and rows that are copied, in both databases."""
+"""Expressions have the same results for rows that are compared and rows that are copied, in both databases."""
 
 from collections.abc import Iterator
 from contextlib import closing
+from decimal import Decimal
 
 import psycopg
 import pytest
@@ -15,7 +16,8 @@ from headgate.databases.key_ranges import Chunk
 from headgate.databases.mysql.row_source import open_rows as open_mysql
 from headgate.databases.postgresql.row_source import open_rows as open_postgresql
 from headgate.databases.row_source import RowSource
-from headgate.replication.filtered_rows import FilteredRows
+from headgate.formats.change import Row
+from headgate.replication.shaped_rows import ShapedRows
 from headgate.verify.contract import Side
 from headgate.verify.mysql import MysqlSide
 from headgate.verify.postgresql import PostgresSide
@@ -60,7 +62,7 @@ WHERE = [
 
 def decided(source: RowSource, side: Side, where: str, database: str, table: str) -> list[list[int]]:
     """The ids of rows that are kept: copied by keys, copied in a range, and compared."""
-    filtered = FilteredRows(source, where, database, table)
+    filtered = ShapedRows(source, database, table, where, {})
     shaped = ShapedSide(side, ColumnOptions(), where)
     shaped.shape(table)
     named, ranged = (
@@ -103,3 +105,39 @@ def test_rows_of_postgresql(postgresql: tuple[RowSource, Side], where: str) -> N
 @pytest.mark.parametrize("where", [*WHERE, "flag = 1"])
 def test_rows_of_mariadb(mariadb: tuple[RowSource, Side], where: str) -> None:
     assert decided(*mariadb, where, "mysql", "shop.t") == [[1], [1], [1]]
+
+
+SET = {
+    "a": "n - 1", "b": "d * 2", "c": "UPPER(x) || e", "d2": "day", "w": "wall", "i": "instant", "k": "x = 'Ab'",
+    "m": "DATE_TRUNC('month', wall)", "y": "EXTRACT(year FROM day)", "t": "CAST(wall AS TEXT)", "r": "ROUND(d, 0)",
+}  # fmt: skip
+NULLS = dict.fromkeys(SET)
+
+
+def computed(source: RowSource, side: Side, database: str, table: str) -> tuple[list[Row], list[Row]]:
+    """The computed columns of rows that are copied, and of those that are compared."""
+    rows = ShapedRows(source, database, table, None, SET)
+    shaped = ShapedSide(side, ColumnOptions.model_validate({"set": SET}))
+    shaped.shape(table)
+    copied = list(rows.rows_within(table, ("x",), ("id",), Chunk(None, None)))
+    with shaped.snapshot():
+        compared = list(shaped.rows(table, ("id",), tuple(SET)))
+    return (
+        [dict(zip(SET, row[2:], strict=True)) for row in copied],
+        [dict(zip(SET, row[1:], strict=True)) for row in compared],
+    )
+
+
+def test_computed_columns_are_alike(postgresql: tuple[RowSource, Side], mariadb: tuple[RowSource, Side]) -> None:
+    values = {
+        "a": 9007199254740992, "b": Decimal(3), "c": "ABglad", "d2": "2024-02-29", "w": "2024-02-29 12:00:00.000001",
+        "i": "2024-02-29 10:00:00+00", "k": True, "m": "2024-02-01 00:00:00", "y": Decimal(2024),
+        "t": "2024-02-29 12:00:00.000001", "r": Decimal(2),
+    }  # fmt: skip
+    for found in (computed(*postgresql, "postgresql", "public.t"), computed(*mariadb, "mysql", "shop.t")):
+        copied, compared = found
+        assert copied == [values, NULLS]
+        assert [{**row, "b": row["b"] and float(str(row["b"]))} for row in compared] == [
+            {name: str(value) for name, value in values.items()} | {"b": 3.0, "i": "2024-02-29 10:00:00", "k": "1"},
+            NULLS,
+        ]

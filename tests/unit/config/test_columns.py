@@ -1,5 +1,7 @@
 """Options that shape columns: what they mean, and what is refused."""
 
+import json
+
 import pytest
 
 from headgate.config.columns import ColumnOptions
@@ -97,3 +99,42 @@ def test_columns_may_swap_their_names() -> None:
 def test_a_key_column_goes_to_the_sink_as_it_is(columns: ColumnOptions, why: str | None) -> None:
     found = columns.hidden_key(["id"])
     assert (found is None) if why is None else why in str(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"set": {"a": "first ||"}}, r"set\.a: .*cannot be parsed at character"),
+        ({"set": {"a": "fulname(x)"}}, r"'FULNAME\(x\)' is not allowed in an expression\. Allowed: .*SPLIT_PART"),
+        ({"set": {"a": "LEFT(x)"}}, "an operand is missing"),
+        ({"set": {"a": "'eu"}}, "cannot be parsed. Check its quotes"),
+        (
+            {"set": {"a": 1}},
+            r"set\.a: .*1 is not an expression\. Put the expression in quotes, and a text in quotes wit",
+        ),
+        ({"set": {"a": None}}, "None is not an expression"),
+        ({"set": {"a": ""}}, "the expression is empty"),
+        ({"set": {"": "x"}}, "a column's name cannot be empty"),
+        ({"set": {"a": "now()"}}, "'CURRENT_TIMESTAMP' is not allowed"),
+        ({"set": {"a": "b"}, "rename": {"c": "a"}}, "set and rename both make a column a"),
+        ({"set": {"a": "a || b"}, "mask": {"a": None}}, "set and mask both replace a"),
+        (
+            {"set": {"a": "'eu'"}, "include": ["id", "a"]},
+            "set makes a column a, and the source's table has a column of",
+        ),
+        ({"sett": {"a": "b"}}, "did you mean 'set'"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused(given: dict[str, object], why: str) -> None:
+    with pytest.raises(FeedSpecError, match=why):
+        feed(json.dumps(given))
+
+
+def test_a_replaced_column_hides_what_the_source_has() -> None:
+    assert ColumnOptions.model_validate({"set": {"a": "LOWER(a)"}}).hides
+    added = ColumnOptions.model_validate({"set": {"b": "LOWER(a)"}})
+    assert (added.hides, added.shapes) == (False, True)
+    assert ColumnOptions.model_validate({"set": {"id": "id + 1"}}).hidden_key(["id"]) == (
+        "column id is part of the key and is computed. Rows are found by their key at the sink, so key columns must go "
+        "there as they are"
+    )

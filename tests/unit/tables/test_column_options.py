@@ -16,7 +16,7 @@ from headgate.tables.column_options import check_columns
 from .definitions import postgres_column, postgres_table
 
 TABLES = {
-    "shop.a": postgres_table(postgres_column("id", "bigint"), postgres_column("x", "text"), key=("id",)),
+    "shop.a": postgres_table(postgres_column("id", "bigint"), postgres_column("x", "text", kind="text"), key=("id",)),
     "shop.b": postgres_table(postgres_column("id", "bigint"), postgres_column("y", "date"), key=("id",)),
 }
 
@@ -133,3 +133,37 @@ def test_a_tables_own_filter_takes_the_place_of_the_feeds() -> None:
 
 def test_without_a_definition_the_filter_waits_for_the_first_value() -> None:
     check({}, where="z = 1", database=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (
+            {"n": "xx || 'a'"},
+            r"columns\.set\.n: table shop\.a: the source's table does not have the columns xx\. Its col",
+        ),
+        ({"n": "eu"}, r"columns eu\. .*A text is in quotes: \"'eu'\""),
+        ({"n": "X"}, "does not have the columns X"),
+        ({"n": "x + 1"}, r"\+ needs numbers, and has text"),
+        ({"n": "NULL"}, r"always NULL, so its type is not known\. Write CAST\(NULL AS TEXT\)"),
+        (
+            {"x": "id * 2"},
+            "set makes a column x, and the source's table has a column of that name, which the expression",
+        ),
+        ({"id": "id + 1"}, "column id is part of the key and is computed"),
+    ],
+)
+def test_a_column_that_cannot_be_computed_is_refused(given: dict[str, str], why: str) -> None:
+    with pytest.raises(FeedSpecError, match=why):
+        check({"set": given}, {}, "shop.a")
+    with pytest.raises(FeedSpecError, match=r"tables\.shop\.a\.columns"):
+        check({}, {"shop.a": {"set": given}}, "shop.a")
+
+
+def test_what_is_computed_fits_the_column_that_the_sink_has() -> None:
+    check({"set": {"x": "UPPER(x)", "n": "id * 2"}}, {}, "shop.a")
+    with pytest.raises(
+        FeedSpecError, match=r"set\.x: table shop\.a: the result is of type integer, and the sink's colu"
+    ):
+        check({"set": {"x": "LENGTH(x)"}}, {}, "shop.a")
+    check({"set": {"x": "LENGTH(x)"}}, {}, "shop.a", database=False)

@@ -10,7 +10,7 @@ from headgate.databases.catalogue import Product, TableForm
 from headgate.databases.mysql.catalogue import MysqlKey
 from headgate.databases.postgresql.catalogue import PostgresKey
 from headgate.tables.shaped import shaped_definition, unfit_mask
-from headgate.tables.statement import CreateTable, Definition, table_statement
+from headgate.tables.statement import CreateTable, Definition, RefusedTable, table_statement
 
 from .definitions import MOOD, mysql_column, mysql_table, postgres_column, postgres_table
 
@@ -138,3 +138,60 @@ def test_a_mask_that_is_computed_needs_values_with_one_text(column: object, mask
     found = unfit_mask(make(column), options(mask={"c": mask}))  # type: ignore[operator]
     assert (found is None) is is_fit
     assert found is None or found.startswith("column c is of type ")
+
+
+COMPUTED = options(
+    set={
+        "n": "id * 2", "total": "CAST(id AS NUMERIC) / 3", "cents": "CAST(id AS NUMERIC(12, 2))", "b": "id > 5",
+        "mail": "LOWER(mail)", "day": "DATE '2024-02-29'", "at": "TIMESTAMP '2024-02-29 12:00:00'",
+        "instant": "TIMESTAMPTZ '2024-02-29 12:00:00Z'",
+    },
+)  # fmt: skip
+
+
+def computed_lines(table: Definition, sink: Product) -> list[str]:
+    chosen = {"total": "decimal(20,10)", "secret": "text", "mail": "varchar(200)"}
+    made = table_statement(shaped_definition(table, COMPUTED), sink, chosen)
+    assert isinstance(made, CreateTable), made
+    lines = [line.strip().rstrip(",") for line in made.statements[0].splitlines()]
+    first = next(number for number, line in enumerate(lines) if line[1:].startswith("n"))
+    return [
+        re.sub(r" CHARACTER SET .* NULL| NULL", "", line)[1:].replace('"', "").replace("`", "")
+        for line in lines[first:-2]
+    ]
+
+
+def test_computed_columns_have_the_types_of_their_results() -> None:
+    at_postgresql = [
+        "total numeric(20,10)",
+        "cents numeric(12,2)",
+        "b boolean",
+        "mail character varying(200)",
+        "day date",
+    ]
+    assert computed_lines(postgresql(), Product.POSTGRESQL) == [
+        "n bigint", *at_postgresql, "at timestamp without time zone", "instant timestamp with time zone",
+    ]  # fmt: skip
+    at_mariadb = ["total decimal(20,10)", "cents decimal(12,2)", "b tinyint(1)", "mail varchar(200)", "day date"]
+    assert computed_lines(postgresql(), Product.MARIADB) == [
+        "n bigint", *at_mariadb, "at datetime(6)", "instant datetime(6)",
+    ]  # fmt: skip
+    assert computed_lines(mysql(), Product.MARIADB) == [
+        "n bigint(20)", *at_mariadb, "at datetime(6)", "instant timestamp(6)",
+    ]  # fmt: skip
+    at_postgresql[2] = "b smallint"
+    assert computed_lines(mysql(), Product.POSTGRESQL) == [
+        "n bigint", *at_postgresql, "at timestamp(6) without time zone", "instant timestamp(6) with time zone",
+    ]  # fmt: skip
+
+
+def test_a_result_that_no_type_of_the_sink_holds_asks_for_a_type() -> None:
+    made = table_statement(shaped_definition(postgresql(), options(set={"t": "id / 3.0"})), Product.MARIADB)
+    assert isinstance(made, RefusedTable)
+    assert [(each.column, each.instead) for each in made.refusals if each.column == "t"] == [("t", "decimal(65,30)")]
+    table = mysql_table(
+        mysql_column("id", "bigint(20)", is_nullable=False), mysql_column("flag", "tinyint(1)"), key=("id",)
+    )
+    made = table_statement(shaped_definition(table, options(set={"copy": "COALESCE(flag, flag)"})), Product.MARIADB)
+    assert isinstance(made, RefusedTable)
+    assert made.refusals[0].reason == "a result whose type only events show is not a type that Headgate can create"

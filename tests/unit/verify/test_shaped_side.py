@@ -22,14 +22,14 @@ class Source:
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
         self.found: list[tuple[str | None, ...]] = []
+        self.types = {"id": "int8", "gone": "numeric", "mail": "text"}
 
     def shape(self, table: str) -> Shape | None:
         if table != "t":
             return None
         names = ("id", "a", "b", "mail", "gone")
         kinds = {"id": KeyKind.INTEGER, "mail": KeyKind.TEXT}
-        types = {"id": "int8", "gone": "numeric", "mail": "text"}
-        return Shape(dict.fromkeys(names, Nature.OTHER), ("id",), kinds, types)
+        return Shape(dict.fromkeys(names, Nature.OTHER), ("id",), kinds, self.types)
 
     def rows(self, *asked: Any) -> Iterator[Any]:
         self.asked.append(asked)
@@ -95,3 +95,31 @@ def test_a_table_that_the_filter_does_not_fit_is_not_compared(source: Source) ->
     source.found = [("1", "b1", "Infinity", "y")]
     with pytest.raises(UncomparableError, match=r"where: column gone has a value that expressions cannot read"):
         list(side.rows("t", ["number"], ["a"]))
+
+
+def test_computed_columns_are_read_as_what_they_are_computed_from(source: Source) -> None:
+    options = ColumnOptions.model_validate(
+        {"exclude": ["gone"], "rename": {"id": "number"}, "set": {"a": "a || mail", "big": "gone > 1", "n": "id + 1"}}
+    )
+    source.types = {"id": "int8", "gone": "numeric", "mail": "text", "a": "text"}
+    side = ShapedSide(source, options)  # type: ignore[arg-type]
+    shape = side.shape("t")
+    assert shape is not None
+    assert list(shape.columns.items()) == [
+        ("number", Nature.OTHER), ("b", Nature.OTHER), ("mail", Nature.OTHER), ("a", Nature.OTHER),
+        ("big", Nature.NUMBER), ("n", Nature.NUMBER),
+    ]  # fmt: skip
+    source.found = [("7", "m", "x", "1.5"), ("8", None, "y", "0.5"), ("9", "m", "z", None)]
+    assert list(side.rows("t", ["number"], ["n", "mail", "a", "big"])) == [
+        ("7", "8", "m", "xm", "1"), ("8", "9", None, None, "0"), ("9", "10", "m", "zm", None),
+    ]  # fmt: skip
+    assert source.asked == [("t", ("id",), ("mail", "a", "gone"), None)]
+    assert side.checksum("t", ["number", "n"], KeyRange(("number",), Chunk(None, None))) is None
+    side.checksum("t", ["number", "mail"], KeyRange(("number",), Chunk(None, None)))
+    source.found = [("7", "m", "x", "1e")]
+    with pytest.raises(
+        UncomparableError, match="column gone has a value that expressions cannot read"
+    ):
+        list(side.rows("t", ["number"], ["big"]))
+    with pytest.raises(UncomparableError, match="column n of the target's key is computed"):
+        list(side.rows("t", ["n"], ["mail"]))

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from headgate.config.expressions import Call, Column, Expression, Kind, Literal
 from headgate.formats.change import Row
+from headgate.formats.expressions.functions import FUNCTIONS, extracting, rounding, truncating
 from headgate.formats.expressions.operators import (
     EXACT,
     cast,
@@ -180,10 +181,38 @@ class _Code:
         return self.strict(Call("like", (value,)), f"{matches}({{0}})")
 
     def function(self, call: Call) -> str:
-        return self.strict(call, f"{self._constant(_FUNCTIONS[call.of])}({{0}})")
+        given = ", ".join(f"{{{number}}}" for number in range(len(call.operands)))
+        return self.strict(call, f"{self._constant(_FUNCTIONS[call.of])}({given})")
+
+    def of_literal(self, call: Call) -> str:
+        """A function whose unit, or whose number of digits, is written in the expression."""
+        first, last = call.operands
+        if call.of == "round":
+            made: Callable[..., object] = rounding(int(last.text)) if isinstance(last, Literal) else rounding(0)
+            return self.strict(Call("round", (first,)), f"{self._constant(made)}({{0}})")
+        assert isinstance(first, Literal)  # noqa: S101 - the parser gives it a unit
+        made = truncating(first.text) if call.of == "date_trunc" else extracting(first.text, self._kind(last))
+        return self.strict(Call(call.of, (last,)), f"{self._constant(made)}({{0}})")
+
+    def absolute(self, call: Call) -> str:
+        if self._kind(call) is Kind.NUMERIC:
+            return self.strict(call, "{0}.copy_abs()")
+        return self.strict(call, f"{self._constant(ranged)}(-{{0}} if {{0}} < 0 else {{0}})")
+
+    def nullif(self, call: Call) -> str:
+        held, other = self._name(), self._name()
+        first, second = map(self._text, call.operands)
+        return self._of_kind(
+            call,
+            f"(None if ({held} := {first}) is None else None if ({other} := {second}) is not None and {held} == {other}"
+            f" else {held})",
+        )
+
+    def concatenation(self, call: Call) -> str:
+        return f"({' + '.join(self._text(operand) for operand in call.operands)})"
 
 
-_FUNCTIONS: Final[Mapping[str, Callable[[str], str]]] = {"lower": lowered, "upper": raised}
+_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {**FUNCTIONS, "lower": lowered, "upper": raised}
 
 _WRITTEN: Final[Mapping[str, Callable[[_Code, Call], str]]] = {
     **dict.fromkeys(_COMPARED, _Code.comparison),
@@ -198,5 +227,9 @@ _WRITTEN: Final[Mapping[str, Callable[[_Code, Call], str]]] = {
     "coalesce": _Code.coalesce,
     "case": _Code.case,
     "cast": _Code.casting,
-    **dict.fromkeys(("lower", "upper"), _Code.function),
+    **dict.fromkeys(_FUNCTIONS, _Code.function),
+    **dict.fromkeys(("round", "date_trunc", "extract"), _Code.of_literal),
+    "abs": _Code.absolute,
+    "nullif": _Code.nullif,
+    "concat": _Code.concatenation,
 }

@@ -7,13 +7,13 @@ quotient of two integers is an integer, except that zeros at the end of a decima
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow, localcontext
 from typing import Any, Final
 
 from headgate.config.expressions import NUMERIC_DIGITS_MAX, Kind
-from headgate.config.moments import EPOCH, day_of, micros_of
+from headgate.config.moments import day_of, micros_of
 from headgate.formats.change import ChangeError
+from headgate.formats.expressions.functions import date_text, timestamp_text
 
 __all__ = [
     "EXACT", "cast", "divide_decimals", "divide_integers", "exact", "like", "literal", "lowered", "raised",
@@ -179,18 +179,13 @@ def cast(given: Kind, to: Kind, precision: int | None, scale: int) -> Callable[[
     return _CONVERTED.get((given, to), lambda value: value)
 
 
-def _day_text(days: int) -> str:
-    try:
-        return (EPOCH + timedelta(days=days)).isoformat()
-    except OverflowError:
-        raise ChangeError("the date's year has more than four digits, or is before year 1") from None
-
-
 _CONVERTED: Final[Mapping[tuple[Kind, Kind], Callable[[Any], object]]] = {
     (Kind.BOOLEAN, Kind.TEXT): lambda value: "true" if value else "false",
     (Kind.INTEGER, Kind.TEXT): str,
     (Kind.NUMERIC, Kind.TEXT): lambda value: f"{_short(value):f}",
-    (Kind.DATE, Kind.TEXT): _day_text,
+    (Kind.DATE, Kind.TEXT): date_text,
+    (Kind.TIMESTAMP, Kind.TEXT): timestamp_text,
+    (Kind.DATE, Kind.TIMESTAMP): lambda value: value * MICROS_PER_DAY,
     (Kind.TIMESTAMP, Kind.DATE): lambda value: value // MICROS_PER_DAY,
 }
 

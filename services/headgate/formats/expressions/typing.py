@@ -8,32 +8,29 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from headgate.config.expressions import Call, Column, Expression, ExpressionError, Kind, Literal
+from headgate.formats.expressions.functions import DATE_FIELDS
 
-__all__ = ["check_condition", "columns_of", "kind_of"]
+__all__ = ["check_condition", "check_is_condition", "kind_of"]
 
 _ANY: Final = frozenset({Kind.NULL, Kind.UNKNOWN})
 _NUMBERS: Final = frozenset({Kind.INTEGER, Kind.NUMERIC})
 _CASTS: Final[Mapping[Kind, frozenset[Kind]]] = {
     Kind.INTEGER: frozenset({Kind.INTEGER, Kind.NUMERIC, Kind.TEXT, Kind.BOOLEAN}),
     Kind.NUMERIC: frozenset({Kind.INTEGER, Kind.NUMERIC, Kind.TEXT}),
-    Kind.TEXT: frozenset({Kind.INTEGER, Kind.NUMERIC, Kind.TEXT, Kind.BOOLEAN, Kind.DATE}),
+    Kind.TEXT: frozenset({Kind.INTEGER, Kind.NUMERIC, Kind.TEXT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP}),
     Kind.DATE: frozenset({Kind.DATE, Kind.TIMESTAMP}),
+    Kind.TIMESTAMP: frozenset({Kind.TIMESTAMP, Kind.DATE}),
 }
 """Type → the types that can be cast to it."""
 
 
-def columns_of(expression: Expression) -> tuple[str, ...]:
-    """The columns that an expression names, in order of first appearance."""
-    if isinstance(expression, Column):
-        return (expression.name,)
-    if isinstance(expression, Literal):
-        return ()
-    return tuple(dict.fromkeys(name for operand in expression.operands for name in columns_of(operand)))
-
-
 def check_condition(expression: Expression, kinds: Mapping[str, Kind]) -> None:
     """Raise ExpressionError unless the expression is a condition. ``kinds``: of each column that it names."""
-    found = kind_of(expression, kinds)
+    check_is_condition(kind_of(expression, kinds))
+
+
+def check_is_condition(found: Kind) -> None:
+    """Raise ExpressionError unless an expression of this type is a condition."""
     if found not in (Kind.BOOLEAN, *_ANY):
         raise ExpressionError(f"the expression is of type {found}, and a filter must be a condition, of type boolean")
 
@@ -126,13 +123,64 @@ def _cast(call: Call, given: Sequence[Kind]) -> Kind:
     return call.to
 
 
+def _signature(result: Kind, *wanted: Kind, optional: int = 0) -> Callable[[Call, Sequence[Kind]], Kind]:
+    """A function of operands of these types, of which so many at the end may be missing."""
+
+    def rule(call: Call, given: Sequence[Kind]) -> Kind:
+        of = call.of.upper()
+        if not len(wanted) - optional <= len(given) <= len(wanted):
+            raise ExpressionError(f"{of} needs {len(wanted)} operands, and has {len(given)}")
+        for number, (kind, found) in enumerate(zip(wanted, given, strict=False), 1):
+            if found not in (kind, *_ANY):
+                cast = f". Use CAST(… AS {_CAST_NAMES[kind]})" if found in _CASTS[kind] else ""
+                raise ExpressionError(f"{of} needs {kind} as operand {number}, and has {found}{cast}")
+        return result
+
+    return rule
+
+
+_CAST_NAMES: Final = {Kind.TEXT: "TEXT", Kind.INTEGER: "BIGINT", Kind.TIMESTAMP: "TIMESTAMP"}
+
+
+def _nullif(_call: Call, given: Sequence[Kind]) -> Kind:
+    common = _common("NULLIF", given)
+    return given[0] if given[0] in _ANY else common
+
+
+def _round(call: Call, given: Sequence[Kind]) -> Kind:
+    _arithmetic(call, given[:1])
+    return Kind.NUMERIC
+
+
+def _extract(call: Call, given: Sequence[Kind]) -> Kind:
+    field = call.operands[0]
+    assert isinstance(field, Literal)  # noqa: S101 - the parser gives it a field
+    if given[1] not in (Kind.DATE, Kind.TIMESTAMP, *_ANY):
+        raise ExpressionError(f"EXTRACT needs date or timestamp, and has {given[1]}")
+    if given[1] is Kind.DATE and field.text not in DATE_FIELDS:
+        raise ExpressionError(f"EXTRACT: a date has no {field.text}")
+    return Kind.NUMERIC
+
+
 _RULES: Final[Mapping[str, Callable[[Call, Sequence[Kind]], Kind]]] = {
     **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "in"), _same),
     **dict.fromkeys(("and", "or", "not"), _all(Kind.BOOLEAN, Kind.BOOLEAN)),
     "is null": lambda _call, _given: Kind.BOOLEAN,
     "like": _all(Kind.TEXT, Kind.BOOLEAN),
     **dict.fromkeys(("||", "lower", "upper"), _all(Kind.TEXT, Kind.TEXT)),
-    **dict.fromkeys(("+", "-", "*", "/", "neg"), _arithmetic),
+    **dict.fromkeys(("+", "-", "*", "/", "neg", "abs"), _arithmetic),
+    **dict.fromkeys(("trim", "ltrim", "rtrim"), _all(Kind.TEXT, Kind.TEXT)),
+    "concat": _all(Kind.TEXT, Kind.TEXT),
+    "date_trunc": _signature(Kind.TIMESTAMP, Kind.TEXT, Kind.TIMESTAMP),
+    "extract": _extract,
+    "left": _signature(Kind.TEXT, Kind.TEXT, Kind.INTEGER),
+    "length": _signature(Kind.INTEGER, Kind.TEXT),
+    "nullif": _nullif,
+    "replace": _signature(Kind.TEXT, Kind.TEXT, Kind.TEXT, Kind.TEXT),
+    "right": _signature(Kind.TEXT, Kind.TEXT, Kind.INTEGER),
+    "round": _round,
+    "split_part": _signature(Kind.TEXT, Kind.TEXT, Kind.TEXT, Kind.INTEGER),
+    "substr": _signature(Kind.TEXT, Kind.TEXT, Kind.INTEGER, Kind.INTEGER, optional=1),
     "coalesce": _coalesce,
     "case": _case,
     "cast": _cast,

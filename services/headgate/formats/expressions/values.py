@@ -14,7 +14,7 @@ from headgate.config.moments import day_of, micros_of
 from headgate.formats.change import ABSENT, Absent, ChangeError
 from headgate.formats.meaning import DECIMAL
 
-__all__ = ["Read", "Readable", "kind_at_database", "read_of_database", "read_of_event", "read_of_value"]
+__all__ = ["AbsentError", "Read", "Readable", "kind_at_database", "read_of_database", "read_of_event", "read_of_value"]
 
 Read = Callable[[object], object]
 """A value of a column → the same in an expression, None for NULL."""
@@ -235,8 +235,12 @@ _OF_TEXTS: Final[Mapping[Kind, Callable[[str], object]]] = {
 }
 
 
-def _absent(column: str) -> ChangeError:
-    return ChangeError(
+class AbsentError(ChangeError):
+    """The expression needs a value that the event leaves out."""
+
+
+def _absent(column: str) -> AbsentError:
+    return AbsentError(
         f"column {column} has a large value that did not change, so the event leaves it out, and the expression needs "
         "it. Set REPLICA IDENTITY FULL at the source, or write the expression without the column"
     )
