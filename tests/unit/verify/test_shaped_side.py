@@ -117,9 +117,7 @@ def test_computed_columns_are_read_as_what_they_are_computed_from(source: Source
     assert side.checksum("t", ["number", "n"], KeyRange(("number",), Chunk(None, None))) is None
     side.checksum("t", ["number", "mail"], KeyRange(("number",), Chunk(None, None)))
     source.found = [("7", "m", "x", "1e")]
-    with pytest.raises(
-        UncomparableError, match="column gone has a value that expressions cannot read"
-    ):
+    with pytest.raises(UncomparableError, match="column gone has a value that expressions cannot read"):
         list(side.rows("t", ["number"], ["big"]))
     with pytest.raises(UncomparableError, match="column n of the target's key is computed"):
         list(side.rows("t", ["n"], ["mail"]))
