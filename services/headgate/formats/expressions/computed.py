@@ -72,7 +72,7 @@ def _evaluation(name: str, text: str, forms: Mapping[Kind, Form]) -> Evaluation[
             try:
                 value = compute(row)
             except AbsentError:
-                # What is computed from nothing that changed has not changed. Otherwise nobody knows its value.
+                # What is computed from nothing that changed has not changed. Otherwise its value is not known.
                 if all(row.get(column) is ABSENT for column in names):
                     return ABSENT
                 raise
