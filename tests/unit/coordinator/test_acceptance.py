@@ -33,7 +33,7 @@ CHANGEABLE = {
     ("on_bad_change",),
     ("skip",),
     ("quarantine_per_hour_max",),
-    *(("columns", option) for option in ("include", "exclude", "rename", "mask")),
+    *(("columns", option) for option in ("include", "exclude", "rename", "mask", "set")),
     ("tables",),
     ("deadletter_retention_days",),
     *(("snapshot", option) for option in ("max_rows_per_second", "existing_rows")),
