@@ -97,6 +97,7 @@ def test_every_change_is_one_record_though_the_agent_is_killed(shop: Shop, serve
     shop.put(range(ROWS))
     dry = headgate("feed", "create", str(shop.file), "--dry-run")
     assert dry.exit_code == 0, dry.stderr
+    assert "will be created" in flat(dry.stdout)
     created = headgate("feed", "create", str(shop.file))
     assert created.exit_code == 0, created.stderr
     first = serve("a1", "agent", "--name", "a1")
@@ -139,10 +140,14 @@ def test_what_does_not_apply_to_topics_is_refused(shop: Shop, monkeypatch: pytes
     shop.write(partitions="by-kee")
     assert "by-key" in refused(shop)
     shop.write(dsn="kafka://user:pass@host:9092")
-    assert "has a user or options" in (text := refused(shop))
+    assert "has a user before its brokers" in (text := refused(shop))
     assert "pass@" not in text
     shop.write(table=f"{shop.settings.prefix}{{table}}")
     assert "as the control topics of this Headgate cluster do" in refused(shop)
+    shop.write(table=f'"{shop.settings.cluster}-db".{{schema}}.{{table}}')
+    assert "is one that the feed itself reads" in refused(shop)
+    shop.write(topic={"config": {"retention.mss": 1}})
+    assert "Correct sink.topic" in refused(shop)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
