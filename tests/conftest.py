@@ -21,6 +21,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 # Feeds may name secrets in one folder only, and tests put theirs into folders of their own below this one.
 os.environ["HEADGATE_SECRETS_DIR"] = tempfile.gettempdir()
 
+# The same for the folders that sinks write tables to.
+os.environ["HEADGATE_ALLOWED_FOLDERS"] = tempfile.gettempdir()
+
 # Named connections are described here by the tests of this process (support/connections.py).
 os.environ["HEADGATE_CONNECTIONS"] = str(Path(tempfile.mkdtemp(prefix="headgate-connections-"), "connections.yaml"))
 

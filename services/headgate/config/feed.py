@@ -393,6 +393,8 @@ class SinkSpec(Strict):
     """Of records of a topic: a row as flat JSON, or Debezium's envelope of the event."""
     topic: TopicOptions = Field(default_factory=TopicOptions)
     """Of topics that Headgate creates."""
+    mode: Literal["upsert", "append"] = "upsert"
+    """Of a lake table: ``upsert`` keeps it equal to the source's table, ``append`` adds a row for every change."""
     types: dict[str, str] = Field(default_factory=dict)
     """Column of the sink, as ``schema.table.column`` → its type, where Headgate creates the table."""
     rounding: Literal["refuse", "allow"] = "refuse"
@@ -425,6 +427,7 @@ class SinkSpec(Strict):
             "format": self.format != "flat",
             "partitions": self.partitions != "as-source",
             "topic": self.topic != TopicOptions(),
+            "mode": self.mode != "upsert",
             "types": bool(self.types),
             "unique_keys": self.unique_keys != "omit",
             "rounding": self.rounding != "refuse",

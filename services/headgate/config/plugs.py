@@ -41,8 +41,8 @@ class Writes(StrEnum):
 class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What a feed, a command and a page of the documentation need to know of a sink.
 
-    ``options``: which of sink.connection, foreign_keys, format, keyless, partitions, password_file, rounding, tables,
-    topic, types and unique_keys, and of the feed's snapshot, it takes; others are refused.
+    ``options``: which of sink.connection, foreign_keys, format, keyless, mode, partitions, password_file, rounding,
+    tables, topic, types and unique_keys, and of the feed's snapshot, it takes; others are refused.
     ``schemes``: how its addresses begin, where they have a scheme. ``connectors``: Debezium's names of the connectors
     whose source is such a database, so that it may be its own source.
     """
@@ -140,6 +140,7 @@ SINKS: Final = Plugs(
         "postgresql": "headgate.sinks.relational.postgresql.dialect:SINK",
         "mysql": "headgate.sinks.relational.mysql.dialect:SINK",
         "kafka": "headgate.sinks.kafka.sink:SINK",
+        "delta": "headgate.sinks.delta.sink:SINK",
     },
     SinkTraits,
 )

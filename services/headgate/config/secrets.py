@@ -1,9 +1,10 @@
-"""Which files a process may read as secrets, and which hosts it may connect to.
+"""Which files a process may read as secrets, which folders it may write to, and which hosts it may connect to.
 
 Feeds and migrations are stored on topics. Anyone who can write to those topics chooses the file whose content is sent
 as a password, and the host that it is sent to. So secrets are taken from one folder only, which the operator of the
-process names, and hosts, if the operator wants that, from a list. Both settings are read from the environment of every
-process that opens a database or a registry: coordinators, agents, Spark's workers, the migration service, and commands.
+process names, tables are written only below folders that the operator lists, and hosts, if the operator wants that, are
+taken from a list. The settings are read from the environment of every process that opens a database, a folder of tables
+or a registry: coordinators, agents, Spark's workers, the migration service, and commands.
 """
 
 import os
@@ -13,6 +14,8 @@ from typing import Final
 
 SECRETS_DIR: Final = "HEADGATE_SECRETS_DIR"
 ALLOWED_HOSTS: Final = "HEADGATE_ALLOWED_HOSTS"
+ALLOWED_FOLDERS: Final = "HEADGATE_ALLOWED_FOLDERS"
+"""Folders, separated by commas, below which sinks may write tables. None by default."""
 CONNECTIONS: Final = "HEADGATE_CONNECTIONS"
 """The file of named connections (databases/connections.py)."""
 SECRETS_DIR_DEFAULT: Final = "/run/secrets"
@@ -28,7 +31,9 @@ class NotPermittedError(ValueError):
 
 def rules() -> dict[str, str]:
     """The settings as this process has them, for processes that it starts elsewhere."""
-    return {name: value for name in (SECRETS_DIR, ALLOWED_HOSTS, CONNECTIONS) if (value := setting(name))}
+    return {
+        name: value for name in (SECRETS_DIR, ALLOWED_HOSTS, ALLOWED_FOLDERS, CONNECTIONS) if (value := setting(name))
+    }
 
 
 def setting(name: str) -> str:
@@ -77,3 +82,22 @@ def check_hosts(hosts: Iterable[str], option: str) -> None:
             raise NotPermittedError(
                 f"{option} {what} {ALLOWED_HOSTS}. Add it there for this process, or correct {option}"
             )
+
+
+def check_folder(folder: Path, option: str) -> None:
+    """Raise NotPermittedError unless ``folder``, wherever links lead, is one of the operator's folders or below one."""
+    allowed = [Path(name.strip()) for name in setting(ALLOWED_FOLDERS).split(",") if name.strip()]
+    try:
+        is_inside = any(folder.resolve().is_relative_to(each.resolve()) for each in allowed)
+    except (OSError, RuntimeError):
+        is_inside = False
+    if not is_inside:
+        where = (
+            f"not below a folder in {ALLOWED_FOLDERS} ({', '.join(map(str, allowed))})"
+            if allowed
+            else (f"not permitted, because {ALLOWED_FOLDERS} is not set")
+        )
+        raise NotPermittedError(
+            f"{option}: folder {folder} is {where}. Feeds are on topics, so they may write to folders that the "
+            f"operator lists only. Start this process with {ALLOWED_FOLDERS} naming the folder, or correct {option}"
+        )

@@ -161,6 +161,9 @@ class Settings(_Section, frozen=True):
     allowed_hosts: Annotated[
         str, Meta(description="hosts of sinks and registries that feeds may name, with commas; empty: any")
     ] = ""
+    allowed_folders: Annotated[
+        str, Meta(description="folders below which sinks of type delta may write, with commas; empty: none")
+    ] = ""
     connections: Annotated[
         str, Meta(description="file with named connections to databases (docs/configuration.md); empty: none")
     ] = ""

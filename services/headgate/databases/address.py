@@ -1,11 +1,11 @@
-"""The hosts and files that a database address makes a process use, for every kind of database."""
+"""The hosts, files and folders that a database address makes a process use, for every kind of database."""
 
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from headgate.config.secrets import NotPermittedError, check_hosts, read_secret, secret
+from headgate.config.secrets import NotPermittedError, check_folder, check_hosts, read_secret, secret
 from headgate.databases.errors import DatabaseRefusedError
 
 
@@ -14,7 +14,7 @@ class Address(msgspec.Struct, frozen=True):
 
     ``hosts`` are what it connects to: ``""`` where nothing is named and it is not clear what will be, none if it
     connects to nothing. ``key_file`` is a private key. ``server`` is what all databases on one server have in common,
-    such as host and port; empty if the hosts identify it.
+    such as host and port; empty if the hosts identify it. ``folder`` is a local one that tables are written to.
     """
 
     text: str
@@ -22,6 +22,7 @@ class Address(msgspec.Struct, frozen=True):
     key_file: str | None = None
     has_password: bool = False
     server: str = ""
+    folder: Path | None = None
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -59,11 +60,13 @@ class Target(msgspec.Struct, frozen=True):
     def check(self, address: Address) -> Path | None:
         """The password's file, once all that ``address`` (this one's) names is permitted to this process.
 
-        Raises DatabaseRefusedError for a host that is not allowed, and for a file that is not in the folder for
-        secrets.
+        Raises DatabaseRefusedError for a host or a folder that is not allowed, and for a file that is not in the folder
+        for secrets.
         """
         try:
             check_hosts(address.hosts, self.options.address)
+            if address.folder is not None:
+                check_folder(address.folder, self.options.address)
             if address.key_file is not None:
                 secret(Path(address.key_file).absolute(), f"the private key of {self.options.address},")
             return None if self.password_file is None else secret(self.password_file, self.options.password_file)

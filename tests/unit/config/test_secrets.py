@@ -56,6 +56,7 @@ def test_the_setting_may_stand_in_a_file(folder: Path, tmp_path: Path, monkeypat
     said.write_text(f"{folder}\n", encoding="utf-8")
     monkeypatch.delenv("HEADGATE_SECRETS_DIR")
     monkeypatch.delenv("HEADGATE_CONNECTIONS")
+    monkeypatch.delenv("HEADGATE_ALLOWED_FOLDERS")
     with pytest.raises(NotPermittedError, match="not in /run/secrets"):
         secret(folder / "db", "x")
     monkeypatch.setenv("HEADGATE_SECRETS_DIR_FILE", str(said))

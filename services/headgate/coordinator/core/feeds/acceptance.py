@@ -82,6 +82,7 @@ FIXED: Final = (
     ("sink", "table"),
     ("sink", "format"),
     ("sink", "partitions"),
+    ("sink", "mode"),
     ("snapshot", "mode"),
 )
 """Options that an update may not change: they define the feed, or were used up when it was accepted."""

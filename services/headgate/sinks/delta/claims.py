@@ -1,0 +1,319 @@
+"""Who may write which rows: claims and seals, in the table's ledger and then in the table.
+
+A commit of rows reads the table, then the ledger, and commits on the version of the table that it has read. So it is
+enough that a claim writes the ledger first and then moves the table's version: a process that has read the ledger
+before has read the table before, and is refused.
+
+1. Read the table and the ledger. What the rules of every sink refuse (sinks/fence.py) is refused here.
+2. Write the ledger, on exactly the version that was read, or start over.
+3. Commit the ledger's version into the table (``FENCE``), unless a later claim has. Now the positions are final.
+4. Read the ledger of feeds once more: of a feed that was forgotten in between, nothing may be written.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from headgate.config.times import show_ts
+from headgate.eventlog.clock import wall_ms
+from headgate.records.control import Positions
+from headgate.records.source_tables import SourceTable
+from headgate.records.ts import ts_of_ms
+from headgate.sinks import fence
+from headgate.sinks.contract import (
+    Claim,
+    FeedIdentity,
+    OffsetRange,
+    SinkFencedError,
+    SinkRefusedError,
+    SinkUnavailableError,
+)
+from headgate.sinks.delta.engine import ConflictError, Stamp, Table, as_sink_errors
+from headgate.sinks.delta.lake import FENCE, Lake, feed_key, positions_in
+from headgate.sinks.delta.ledger import Feeds, Holding, Holdings, Row, Source, version_of
+from headgate.sinks.fence import FenceRow
+from headgate.sinks.relational.source_tables import check_same, source_table_of, text_of
+
+__all__ = ["ATTEMPTS_MAX", "Claims"]
+
+ATTEMPTS_MAX: Final = 20
+"""Each is lost to another commit of the same table or ledger, which then has got further."""
+
+Rows = Mapping[int, FenceRow]
+
+
+class Claims:
+    """The claims on tables of one folder."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+
+    def claim(self, claim: Claim) -> Positions:
+        """See Sink."""
+
+        def check(holdings: Holdings, rows: Rows) -> None:
+            self.refuse_strangers(holdings, claim.table, claim.identity)
+            if not fence.is_same_claim(claim, rows):
+                fence.check_claim(claim, claim.table, rows)
+
+        return self._change(claim, check, is_closed=False)
+
+    def seal(self, claim: Claim) -> Positions:
+        """See Sink."""
+        return self._change(claim, lambda _, rows: fence.check_seal(claim, claim.table, rows), is_closed=True)
+
+    def positions(self, claim: Claim) -> Positions:
+        """See Sink."""
+        table, holdings = self._read(claim)
+        return fence.start_or_rows(claim, claim.table, _rows(claim, table, holdings))
+
+    def source_table(self, claim: Claim) -> SourceTable | None:
+        """See Sink."""
+        holding = _holding(claim, self._read(claim)[1])
+        source = None if holding is None else holding.source
+        return None if source is None or source.incarnation != claim.incarnation else source_table_of(source.table)
+
+    def is_new(self, claim: Claim) -> bool:
+        """See Untouched."""
+        table, holdings = self._read(claim)
+        holding = _holding(claim, holdings)
+        feed = feed_key(claim.identity.cluster_id, claim.identity.feed_id)
+        if feed in self._lake.feeds.read()[1].removed_ms:
+            return False
+        if holding is None:
+            return True
+        return table is None and not _table_ids(claim, holding)
+
+    def check_held(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table) -> None:
+        """Raise SinkError unless the claim is the sink's, and at the beginnings of ``ranges``, in this very table.
+
+        ``table`` was read before this is called.
+        """
+        _, holdings = self._lake.ledger(claim.table).read()
+        self._check_rows(claim, ranges, table, holdings)
+
+    def record_source(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, met: SourceTable) -> None:
+        """The same, and store the source table of the topic. Raises SinkMovedError if it is known to be another."""
+        for _ in range(ATTEMPTS_MAX):
+            ledger, holdings = self._lake.ledger(claim.table).read()
+            self._check_rows(claim, ranges, table, holdings)
+            holding = _holding(claim, holdings)
+            assert holding is not None  # noqa: S101 - its rows were checked
+            known = holding.source
+            if known is not None and known.incarnation >= claim.incarnation:
+                check_same(claim, claim.table, met, known.table)
+                return
+            changed = msgspec.structs.replace(holding, source=Source(claim.incarnation, text_of(met)))
+            try:
+                self._lake.ledger(claim.table).write(ledger, holdings.with_(changed))
+            except ConflictError:
+                continue
+            return
+        raise _overtaken(f"{claim.table} under epoch {claim.epoch}")
+
+    def forget(self, identity: FeedIdentity) -> None:
+        """See Sink. A claim that began before may have written the ledger since, so its rows are removed last."""
+        feed = feed_key(identity.cluster_id, identity.feed_id)
+        tables = self._lake.feeds.read()[1].tables.get(feed, ())
+        unsealed = {table for table in tables if self._is_open(table, identity)}
+        if unsealed:
+            raise fence.still_open(identity, unsealed)
+        removed = self._change_feeds(
+            lambda feeds: (
+                feeds
+                if feed in feeds.removed_ms
+                else msgspec.structs.replace(feeds, removed_ms=feeds.removed_ms | {feed: wall_ms()})
+            )
+        )
+        for table in removed.tables.get(feed, ()):
+            self._drop(table, identity)
+
+    def refuse_strangers(self, holdings: Holdings, table: str, identity: FeedIdentity) -> None:
+        """Raise SinkConflictError if another feed holds the table open."""
+        others = [
+            each for each in holdings.all if (each.cluster, each.feed_id) != (identity.cluster_id, identity.feed_id)
+        ]
+        is_open = [each for each in others if each.is_open]
+        if not is_open:
+            return
+        removed = self._lake.feeds.read()[1].removed_ms
+        for each in is_open:
+            if feed_key(each.cluster, each.feed_id) not in removed:
+                theirs = FeedIdentity(each.cluster, each.feed_id, each.feed)
+                raise fence.stranger(identity, table, theirs, f"its ledger below {self._lake.folder}/_headgate/tables")
+
+    def check_is_ours(self, claim: Claim, table: Table | None) -> None:
+        """Raise SinkRefusedError if the table is not the one that the feed has written to."""
+        _, holdings = self._lake.ledger(claim.table).read()
+        holding = _holding(claim, holdings)
+        if holding is not None:
+            _check_same_table(claim, table, _table_ids(claim, holding))
+
+    # --- the procedure ------------------------------------------------------------------------------------------------
+
+    def _change(self, claim: Claim, check: Callable[[Holdings, Rows], None], *, is_closed: bool) -> Positions:
+        with as_sink_errors(f"{claim.table} under epoch {claim.epoch}"):
+            self._register(claim)
+            for _ in range(ATTEMPTS_MAX):
+                table = self._lake.table(claim.table)
+                ledger, holdings = self._lake.ledger(claim.table).read()
+                check(holdings, _rows(claim, table, holdings))
+                raised = _raised(claim, _holding(claim, holdings), table, is_closed=is_closed)
+                number = version_of(ledger)
+                if raised != _holding(claim, holdings):
+                    try:
+                        self._lake.ledger(claim.table).write(ledger, holdings.with_(raised))
+                    except ConflictError:
+                        continue
+                    number += 1
+                table = self._impose(claim.table, number, _about(claim))
+                self._not_removed(claim)
+                incarnations = {partition: raised.rows[partition].incarnation for partition in claim.start}
+                starts = {partition: raised.rows[partition].start for partition in claim.start}
+                return starts | positions_in(table, claim, incarnations)
+        raise _overtaken(f"{claim.table} under epoch {claim.epoch}")
+
+    def _impose(self, name: str, number: int, about: Mapping[str, str]) -> Table | None:
+        """Have the table refuse processes that read an earlier version of its ledger; the table as it is then."""
+        for _ in range(ATTEMPTS_MAX):
+            table = self._lake.table(name)
+            fenced = None if table is None else table.transaction(FENCE)
+            if table is None or (fenced is not None and fenced >= number):
+                return table
+            with suppress(ConflictError):
+                table.mark(Stamp({FENCE: number}, about))
+        raise _overtaken(name)
+
+    def _register(self, claim: Claim) -> None:
+        """Have the feed know its table, so that it can be forgotten. Raises SinkFencedError if it was removed."""
+        feed = feed_key(claim.identity.cluster_id, claim.identity.feed_id)
+
+        def registered(feeds: Feeds) -> Feeds:
+            if feed in feeds.removed_ms:
+                raise self._removed(claim, feeds.removed_ms[feed])
+            tables = feeds.tables.get(feed, ())
+            if claim.table in tables:
+                return feeds
+            return msgspec.structs.replace(feeds, tables=feeds.tables | {feed: (*tables, claim.table)})
+
+        self._change_feeds(registered)
+
+    def _change_feeds(self, change: Callable[[Feeds], Feeds]) -> Feeds:
+        for _ in range(ATTEMPTS_MAX):
+            ledger, feeds = self._lake.feeds.read()
+            changed = change(feeds)
+            if changed == feeds:
+                return feeds
+            try:
+                self._lake.feeds.write(ledger, changed)
+            except ConflictError:
+                continue
+            return changed
+        raise _overtaken(f"changing the ledger of feeds in {self._lake.folder}")
+
+    def _not_removed(self, claim: Claim) -> None:
+        feed = feed_key(claim.identity.cluster_id, claim.identity.feed_id)
+        removed_ms = self._lake.feeds.read()[1].removed_ms.get(feed)
+        if removed_ms is not None:
+            raise self._removed(claim, removed_ms)
+
+    def _removed(self, claim: Claim, at_ms: int) -> SinkFencedError:
+        return fence.removed(claim.identity, claim.table, show_ts(ts_of_ms(at_ms)))
+
+    def _is_open(self, table: str, identity: FeedIdentity) -> bool:
+        holdings = self._lake.ledger(table).read()[1]
+        return any(
+            each.is_open
+            for each in holdings.all
+            if (each.cluster, each.feed_id) == (identity.cluster_id, identity.feed_id)
+        )
+
+    def _drop(self, table: str, identity: FeedIdentity) -> None:
+        """Remove the feed from a table's ledger."""
+        for _ in range(ATTEMPTS_MAX):
+            ledger, holdings = self._lake.ledger(table).read()
+            rest = holdings.without(identity.cluster_id, identity.feed_id)
+            if rest == holdings:
+                return
+            try:
+                self._lake.ledger(table).write(ledger, rest)
+            except ConflictError:
+                continue
+            self._impose(table, version_of(ledger) + 1, {"headgate.feed": identity.feed})
+            return
+
+    def _read(self, claim: Claim) -> tuple[Table | None, Holdings]:
+        with as_sink_errors(f"reading {claim.table}"):
+            return self._lake.table(claim.table), self._lake.ledger(claim.table).read()[1]
+
+    def _check_rows(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, holdings: Holdings) -> None:
+        rows = _rows(claim, table, holdings)
+        mine = [row for p in ranges if (row := rows.get(p)) is not None and row.epoch == claim.epoch and not row.closed]
+        holding = _holding(claim, holdings)
+        if holding is None or len(mine) < len(ranges):
+            fence.check_advance(claim, claim.table, ranges, rows)
+        else:
+            _check_same_table(claim, table, {holding.rows[partition].table_id for partition in ranges})
+        if any(rows[partition].next_offset != span.expected for partition, span in ranges.items()):
+            fence.check_advance(claim, claim.table, ranges, rows)
+
+
+def _about(claim: Claim) -> dict[str, str]:
+    return {"headgate.feed": claim.identity.feed, "headgate.epoch": str(claim.epoch)}
+
+
+def _holding(claim: Claim, holdings: Holdings) -> Holding | None:
+    return holdings.of(claim.identity.cluster_id, claim.identity.feed_id, claim.topic)
+
+
+def _rows(claim: Claim, table: Table | None, holdings: Holdings) -> dict[int, FenceRow]:
+    """The claim's rows, with the positions that the table has."""
+    holding = _holding(claim, holdings)
+    mine = {} if holding is None else {p: row for p, row in holding.rows.items() if p in claim.start}
+    reached = positions_in(table, claim, {partition: row.incarnation for partition, row in mine.items()})
+    return {partition: row.fence_row(reached.get(partition)) for partition, row in mine.items()}
+
+
+def _table_ids(claim: Claim, holding: Holding) -> set[str | None]:
+    """Ids of the table, as the incarnation's claims have met it."""
+    return {row.table_id for row in holding.rows.values() if row.incarnation >= claim.incarnation} - {None}
+
+
+def _check_same_table(claim: Claim, table: Table | None, ids: set[str | None]) -> None:
+    if not ids or (table is not None and table.id in ids):
+        return
+    if ids == {None}:
+        raise SinkRefusedError(f"{claim.table}: the table was created after it was claimed. It is claimed again")
+    what = "does not exist" if table is None else "was deleted and re-created"
+    raise SinkRefusedError(
+        f"table {claim.table} {what}, and the rows that Headgate has written to it are missing. Restore its folder, "
+        f"or pause the feed and run `headgate feed resume {claim.identity.feed} --from earliest`, which applies all "
+        "changes of the source topic again"
+    )
+
+
+def _raised(claim: Claim, holding: Holding | None, table: Table | None, *, is_closed: bool) -> Holding:
+    """The claim's rows at its epoch."""
+    identity = claim.identity
+    rows = {} if holding is None else dict(holding.rows)
+    for partition, start in claim.start.items():
+        old = rows.get(partition)
+        is_new = old is None or old.incarnation < claim.incarnation
+        kept_topic = None if old is None or is_new else old.topic_id
+        kept_table = None if old is None or is_new else old.table_id
+        rows[partition] = Row(
+            epoch=(claim.epoch.owner_rev, claim.epoch.n),
+            incarnation=claim.incarnation if old is None or is_new else old.incarnation,
+            start=start if old is None or is_new else old.start,
+            closed=is_closed,
+            topic_id=kept_topic if is_closed else claim.topic_id or kept_topic,  # who closes reads nothing
+            table_id=kept_table or (None if table is None else table.id),
+        )
+    source = None if holding is None else holding.source
+    return Holding(identity.cluster_id, identity.feed_id, identity.feed, claim.topic, rows, source)
+
+
+def _overtaken(doing: str) -> SinkUnavailableError:
+    return SinkUnavailableError(f"{doing}: {ATTEMPTS_MAX} attempts were overtaken by other commits. It is retried")

@@ -1,0 +1,194 @@
+"""The driver's commit of one table: rows, positions and the fence in one entry of the table's log."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.config.crash_points import CrashPoint, reach
+from headgate.sinks.contract import (
+    ConstraintViolatedError,
+    SinkMovedError,
+    SinkRefusedError,
+    SinkUnavailableError,
+)
+from headgate.sinks.delta.claims import ATTEMPTS_MAX, Claims
+from headgate.sinks.delta.engine import ConflictError, Merge, Stamp, Table, as_sink_errors, quoted
+from headgate.sinks.delta.lake import Lake, position_key
+from headgate.sinks.delta.shape import Shape, shape_of
+from headgate.sinks.delta.staged_rows import GONE, OFFSET, PARTIAL, PARTITION, absent_column, column, unpack
+from headgate.sinks.on_driver import Commit
+
+__all__ = ["DeltaCommitter"]
+
+_NUMBER: Final = "number"
+"""A row's place among all of the commit."""
+
+
+class DeltaCommitter:
+    """Commits to tables of one folder."""
+
+    def __init__(self, lake: Lake, claims: Claims, *, appends: bool) -> None:
+        self._lake = lake
+        self._claims = claims
+        self._appends = appends
+
+    def commit(self, commit: Commit) -> None:
+        """See Committer. A table that was changed by others in between is read, and its claim checked, again."""
+        keep = commit.keep
+        doing = f"{commit.claim.table} under epoch {commit.claim.epoch}"
+        with as_sink_errors(doing):
+            for _ in range(ATTEMPTS_MAX):
+                table = self._lake.table(commit.claim.table)
+                if table is None:
+                    self._claims.check_is_ours(commit.claim, None)
+                    raise SinkRefusedError(f"table {commit.claim.table} does not exist")
+                self._check(commit, table)
+                if keep is not None:
+                    keep()
+                    keep = None
+                reach(CrashPoint.ROWS_SENT)
+                try:
+                    self._write(commit, table)
+                except ConflictError:
+                    continue
+                reach(CrashPoint.COMMITTED)
+                return
+        raise SinkUnavailableError(f"{doing}: {ATTEMPTS_MAX} commits were overtaken by others. The batch is read again")
+
+    def close(self) -> None:
+        """See Committer."""
+
+    def _check(self, commit: Commit, table: Table) -> None:
+        self._claims.check_held(commit.claim, commit.ranges, table)
+        if commit.source_table is not None:
+            self._claims.record_source(commit.claim, commit.ranges, table, commit.source_table)
+
+    def _write(self, commit: Commit, table: Table) -> None:
+        claim = commit.claim
+        transactions = {
+            position_key(claim, claim.incarnation, partition): span.next for partition, span in commit.ranges.items()
+        }
+        positions = {str(partition): span.next for partition, span in sorted(commit.ranges.items())}
+        about = {
+            "headgate.feed": claim.identity.feed,
+            "headgate.epoch": str(claim.epoch),
+            "headgate.positions": msgspec.json.encode({claim.topic: positions}).decode(),
+        }
+        stamp = Stamp(transactions, about)
+        shape = shape_of(table, claim.table, appends=self._appends)
+        rows, key = _joined(commit, shape)
+        if rows is None:
+            table.mark(stamp)
+        elif self._appends:
+            table.append(_named(rows, shape), stamp)
+        else:
+            latest = _latest(rows, shape, key, commit)
+            _check_partial(table, latest, shape, key, commit)
+            _merge(table, shape, latest, key, stamp)
+
+
+def _joined(commit: Commit, shape: Shape) -> tuple[pa.Table | None, tuple[str, ...]]:
+    """All rows that were staged, in their order, and their key."""
+    payloads = [unpack(payload) for payload in commit.payloads if payload]
+    if not payloads:
+        return None, ()
+    for payload in payloads:
+        if payload.about.types != shape.types:
+            raise SinkMovedError(
+                f"{commit.claim.table}: the table was altered while the batch was read. The batch is read again"
+            )
+    keys = {payload.about.key for payload in payloads if payload.about.key}
+    if len(keys) > 1:
+        raise SinkRefusedError(
+            f"{commit.claim.table}: events of topic {commit.claim.topic} have different key columns: "
+            f"{' and '.join(', '.join(key) for key in sorted(keys))}"
+        )
+    return pa.concat_tables([payload.rows for payload in payloads], promote_options="default"), next(iter(keys), ())
+
+
+def _named(rows: pa.Table, shape: Shape) -> pa.Table:
+    """Rows under the table's own names."""
+    return rows.rename_columns(list(shape.columns))
+
+
+def _numbers(shape: Shape, key: Sequence[str]) -> list[str]:
+    names = list(shape.columns)
+    return [column(names.index(name)) for name in key]
+
+
+def _latest(rows: pa.Table, shape: Shape, key: Sequence[str], commit: Commit) -> pa.Table:
+    """The last row per key. Each task has reduced its own, so there is something to do for several tasks only."""
+    by = _numbers(shape, key)
+    numbers = pa.array(range(rows.num_rows), pa.int64())
+    last = rows.select(by).append_column(_NUMBER, numbers).group_by(by).aggregate([(_NUMBER, "max")])
+    if last.num_rows == rows.num_rows:
+        return rows
+    if any(absent_column(number) in rows.column_names for number in range(len(shape.columns))):
+        return _folded(rows, shape, by, commit)
+    return rows.take(last[f"{_NUMBER}_max"])
+
+
+def _folded(rows: pa.Table, shape: Shape, by: Sequence[str], commit: Commit) -> pa.Table:
+    """The same where later rows lack columns, whose values an earlier row of the key may have."""
+    flags = [number for number in range(len(shape.columns)) if absent_column(number) in rows.column_names]
+    folded: dict[tuple[object, ...], dict[str, object]] = {}
+    for row in rows.to_pylist():
+        key = tuple(row[name] for name in by)
+        earlier = folded.pop(key, None)
+        folded[key] = row
+        if earlier is None or row[GONE]:
+            continue
+        if earlier[GONE] and row.get(PARTIAL):
+            raise _orphan(commit, row)
+        for number in flags:
+            if row[absent_column(number)]:
+                row[column(number)] = earlier[column(number)]
+                row[absent_column(number)] = False if earlier[GONE] else earlier[absent_column(number)]
+        if PARTIAL in row:
+            row[PARTIAL] = row[PARTIAL] and earlier[PARTIAL]
+    return pa.Table.from_pylist(list(folded.values()), schema=rows.schema)
+
+
+def _check_partial(table: Table, rows: pa.Table, shape: Shape, key: Sequence[str], commit: Commit) -> None:
+    """Raise ConstraintViolatedError where a row leaves out values and the table does not have it."""
+    if PARTIAL not in rows.column_names:
+        return
+    partial = rows.filter(pc.fill_null(rows[PARTIAL], False))
+    if not partial.num_rows:
+        return
+    by = _numbers(shape, key)
+    known = table.keys(key).rename_columns(by)
+    known = known.cast(partial.select(by).schema)
+    lacking = partial.select([*by, PARTITION, OFFSET]).join(known, by, join_type="left anti")
+    if lacking.num_rows:
+        raise _orphan(commit, lacking.sort_by([(PARTITION, "ascending"), (OFFSET, "ascending")]).to_pylist()[0])
+
+
+def _orphan(commit: Commit, row: Mapping[str, object]) -> ConstraintViolatedError:
+    partition, offset = int(str(row[PARTITION])), int(str(row[OFFSET]))
+    claim = commit.claim
+    return ConstraintViolatedError(
+        f"{claim.table}: the event leaves out unchanged columns, but the table does not have the row. Either the "
+        "connector sends its last changes again and the row's delete follows, or the row was never written or was "
+        "deleted at the sink. In the second case, let the source send whole rows (PostgreSQL: REPLICA IDENTITY FULL) "
+        f"[topic {claim.topic}, partition {partition}, offset {offset}]",
+        partition,
+        offset,
+    )
+
+
+def _merge(table: Table, shape: Shape, rows: pa.Table, key: Sequence[str], stamp: Stamp) -> None:
+    names = list(shape.columns)
+    values = {quoted(name): f"s.{column(number)}" for number, name in enumerate(names)}
+    updates = dict(values)
+    for number, name in enumerate(names):
+        flag = absent_column(number)
+        if flag in rows.column_names:
+            updates[quoted(name)] = (
+                f"CASE WHEN coalesce(s.{flag}, false) THEN t.{quoted(name)} ELSE s.{column(number)} END"
+            )
+    on = " AND ".join(f"t.{quoted(name)} = s.{column(names.index(name))}" for name in key)
+    table.merge(rows, Merge(on, f"s.{GONE}", values, updates), stamp)

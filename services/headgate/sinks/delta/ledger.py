@@ -1,0 +1,133 @@
+"""Ledgers: who may write a table, and which feeds were removed, each the newest version of a Delta log of its own.
+
+The state is one property of that log, so that it stays when old entries of the log are removed. A writer replaces it on
+exactly the version that it has read.
+"""
+
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from headgate.records.control import Epoch
+from headgate.sinks.contract import SinkConflictError
+from headgate.sinks.delta.engine import ConflictError, Table, create, read
+from headgate.sinks.fence import FenceRow
+
+__all__ = ["Feeds", "Holding", "Holdings", "Ledger", "Row", "Source"]
+
+PROPERTY: Final = "headgate.state"
+_SCHEMA: Final = pa.schema([pa.field("nothing", pa.bool_())])
+"""A table has at least one column."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """Who may write a partition's changes. ``start``: its first offset in the incarnation.
+
+    ``table_id``: Delta's id of the table when the incarnation was first claimed with a table.
+    """
+
+    epoch: tuple[int, int]
+    incarnation: int
+    start: int
+    closed: bool
+    topic_id: str | None = None
+    table_id: str | None = None
+
+    def fence_row(self, next_offset: int | None) -> FenceRow:
+        """What the rules of every sink know of it. ``next_offset``: the table's, None if it has none."""
+        position = self.start if next_offset is None else next_offset
+        return FenceRow(Epoch(*self.epoch), self.incarnation, position, self.closed, self.topic_id)
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The source table of a topic's events (sinks/relational/source_tables.py), as met in an incarnation."""
+
+    incarnation: int
+    table: str
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """What a table's ledger has of one topic of one feed."""
+
+    cluster: str
+    feed_id: str
+    feed: str
+    topic: str
+    rows: dict[int, Row]
+    source: Source | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a process may write."""
+        return any(not row.closed for row in self.rows.values())
+
+
+class Holdings(msgspec.Struct, frozen=True):
+    """All about one table."""
+
+    all: tuple[Holding, ...] = ()
+
+    def of(self, cluster: str, feed_id: str, topic: str) -> Holding | None:
+        """The holding of a topic."""
+        return next(
+            (each for each in self.all if (each.cluster, each.feed_id, each.topic) == (cluster, feed_id, topic)), None
+        )
+
+    def with_(self, holding: Holding) -> "Holdings":
+        """The same with this one in the place of the former."""
+        place = holding.cluster, holding.feed_id, holding.topic
+        rest = [each for each in self.all if (each.cluster, each.feed_id, each.topic) != place]
+        return Holdings((*rest, holding))
+
+    def without(self, cluster: str, feed_id: str) -> "Holdings":
+        """The same without the holdings of a feed."""
+        return Holdings(tuple(each for each in self.all if (each.cluster, each.feed_id) != (cluster, feed_id)))
+
+
+class Feeds(msgspec.Struct, frozen=True):
+    """Of all feeds into the folder, as cluster and feed_id in one text: tables claimed, and when it was removed."""
+
+    tables: dict[str, tuple[str, ...]] = {}
+    removed_ms: dict[str, int] = {}
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Ledger(Generic[T]):
+    """One ledger. ``nothing`` is its state before the first write."""
+
+    def __init__(self, folder: Path, nothing: T) -> None:
+        self._folder = folder
+        self._nothing = nothing
+
+    def read(self) -> tuple[Table | None, T]:
+        """Its newest version, None before the first, and the state. Raises SinkError."""
+        table = read(self._folder)
+        if table is None:
+            return None, self._nothing
+        try:
+            return table, msgspec.json.decode(table.properties.get(PROPERTY, ""), type=type(self._nothing))
+        except msgspec.MsgspecError as error:
+            raise SinkConflictError(
+                f"{self._folder} is not a ledger of Headgate, or of a newer version. Only Headgate may write to it. "
+                "Upgrade this process if a newer version has written it"
+            ) from error
+
+    def write(self, on: Table | None, state: T) -> None:
+        """Replace the state of version ``on``, which was read. Raises ConflictError, SinkError."""
+        properties = {PROPERTY: msgspec.json.encode(state).decode()}
+        if on is None:
+            create(self._folder, _SCHEMA, properties)
+        else:
+            on.set_properties(properties)
+
+
+def version_of(ledger: Table | None) -> int:
+    """The number of a ledger's version; -1 before the first."""
+    return -1 if ledger is None else ledger.version
+
+
+__all__ += ["ConflictError", "version_of"]

@@ -1,0 +1,96 @@
+"""What a Delta table is: its columns as Arrow has them, its key, and whether Headgate can write it."""
+
+import json
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.delta.appended import OWN_COLUMNS
+from headgate.sinks.delta.engine import Table
+from headgate.sinks.delta.lake import Lake
+from headgate.sinks.delta.values import is_supported
+
+__all__ = ["KEY", "Shape", "existing", "shape_of"]
+
+KEY: Final = "headgate.key"
+"""The table property with the names of the key's columns, as JSON: Delta has no primary keys."""
+
+_RETENTION: Final = "delta.setTransactionRetentionDuration"
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """``columns``: name → Arrow type. ``key``: empty if the table does not declare it. ``types``: in Delta's words.
+
+    ``appends``: whether the table gets a row for every change, and has Headgate's own columns.
+    """
+
+    table_id: str
+    columns: dict[str, pa.DataType]
+    types: dict[str, str]
+    key: tuple[str, ...]
+    appends: bool
+
+    @property
+    def own_columns(self) -> frozenset[str]:
+        """Those that Headgate writes."""
+        return frozenset(OWN_COLUMNS) if self.appends else frozenset()
+
+
+def existing(lake: Lake, name: str, *, appends: bool) -> Shape:
+    """The shape of a table that exists and can be written. Raises SinkRefusedError, SinkError."""
+    table = lake.table(name)
+    if table is None:
+        raise SinkRefusedError(
+            f"table {name} does not exist: {lake.path(name)} has no Delta table. Create it. If the feed has written to "
+            "it before, restore its folder instead"
+        )
+    return shape_of(table, name, appends=appends)
+
+
+def shape_of(table: Table, name: str, *, appends: bool) -> Shape:
+    """The same of a version that was read."""
+    schema = table.schema
+    found = {field.name: field.type for field in schema}
+    shape = Shape(table.id, found, table.types, _key(table), appends)
+    for column, type_ in found.items():
+        if not is_supported(type_):
+            raise SinkRefusedError(
+                f"table {name}, column {column}: its type {shape.types[column]} cannot be written. Give it the "
+                "type string"
+            )
+    if _RETENTION in table.properties:
+        raise SinkRefusedError(
+            f"table {name} has the property {_RETENTION}, which removes positions from its log after a time. Unset it"
+        )
+    missing = [column for column, type_ in OWN_COLUMNS.items() if appends and found.get(column) != type_]
+    if missing:
+        wanted = ", ".join(f"{column} {_SQL[column]}" for column in OWN_COLUMNS)
+        raise SinkRefusedError(
+            f"table {name} lacks column {missing[0]}, or it has another type. With sink.mode: append a table needs the "
+            f"columns {wanted}"
+        )
+    present = [column for column in OWN_COLUMNS if not appends and column in found]
+    if present and set(OWN_COLUMNS) <= found.keys():
+        raise SinkRefusedError(
+            f"table {name} has the columns of a table with sink.mode: append, and the feed has upsert. Correct "
+            "sink.mode, or choose another name in sink.table"
+        )
+    return shape
+
+
+_SQL: Final = {
+    "_operation": "string",
+    "_topic": "string",
+    "_partition": "int",
+    "_offset": "bigint",
+    "_committed_at": "timestamp",
+}
+
+
+def _key(table: Table) -> tuple[str, ...]:
+    try:
+        return tuple(map(str, json.loads(table.properties.get(KEY, "[]"))))
+    except ValueError:
+        return ()

@@ -1,0 +1,211 @@
+"""Turns the changes of a batch into Arrow rows, in a task.
+
+What is staged travels to the driver with the task's result, so no file of it exists before the driver commits.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from headgate.formats.change import ABSENT, BINARY, CONNECTOR, Change, ChangeError, Operation, Row
+from headgate.formats.reducing import reduce_changes
+from headgate.sinks.bisection import bisect_batch
+from headgate.sinks.contract import (
+    ChangeBatch,
+    ChangeRefusedError,
+    ConstraintViolatedError,
+    SinkColumnMissingError,
+    ValueRefusedError,
+)
+from headgate.sinks.delta.appended import appended_row
+from headgate.sinks.delta.engine import as_sink_errors
+from headgate.sinks.delta.lake import Lake
+from headgate.sinks.delta.shape import Shape, existing
+from headgate.sinks.delta.staged_rows import GONE, Columns, pack
+from headgate.sinks.delta.values import ReadValue, reader_of
+from headgate.sinks.on_driver import Staged
+from headgate.sinks.relational.batches import ORPHANS, check_ranges, check_truncates, refused_change
+from headgate.sinks.relational.grouping import UnwritableError
+from headgate.sinks.relational.times import NotTextError
+
+__all__ = ["DeltaStager"]
+
+
+class _LackingColumnError(ChangeError):
+    """A column of an event that the table does not have."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__(
+            f"the event has column {column}, which the table does not have. Add it (ALTER TABLE … ADD COLUMN), or "
+            "leave it out with columns.exclude. The table then continues by itself"
+        )
+        self.column = column
+
+
+class DeltaStager:
+    """Stages the batches of tables of one folder. It reads their columns, and no rows."""
+
+    def __init__(self, lake: Lake, *, appends: bool) -> None:
+        self._lake = lake
+        self._appends = appends
+
+    def stage(self, batch: ChangeBatch) -> Staged:
+        """See Stager."""
+        check_ranges(batch)
+        if not batch.changes:
+            return Staged(dict(batch.ranges), b"")
+        with as_sink_errors(f"reading table {batch.claim.table}"):
+            shape = existing(self._lake, batch.claim.table, appends=self._appends)
+        trial = _Trial(batch, shape)
+        found = bisect_batch(trial, batch)
+        if found.refused and batch.quarantine is not None:
+            batch.quarantine.keep(found.refused)
+        made = trial.rows()
+        return Staged(found.ranges, made.payload, made.upserts, made.deletes, len(found.refused))
+
+    def close(self) -> None:
+        """See Stager."""
+
+
+class _Made(msgspec.Struct, frozen=True):
+    payload: bytes
+    upserts: int
+    deletes: int
+
+
+class _Trial:
+    """See bisection. Changes are converted to see whether they can be, and once more when all are known."""
+
+    def __init__(self, batch: ChangeBatch, shape: Shape) -> None:
+        self._batch = batch
+        self._shape = shape
+        self._key = shape.key or next((tuple(each.key) for each in batch.changes if each.key), ())
+        self._readers = _Readers(shape)
+        self._taken: list[Change] = []
+
+    def attempt(self, parts: Sequence[Sequence[Change]]) -> Exception | None:
+        """See Trial."""
+        taken = [change for changes in parts for change in changes]
+        try:
+            self._check(taken)
+            for changes in parts:
+                self._converted(changes)
+        except (ChangeError, UnwritableError) as error:
+            return error
+        self._taken += taken
+        return None
+
+    def refusal(self, change: Change, error: Exception) -> ChangeRefusedError:
+        """See Trial."""
+        claim = self._batch.claim
+        kind: type[ChangeRefusedError] = ValueRefusedError
+        column = None
+        if isinstance(error, _LackingColumnError):
+            kind, column = SinkColumnMissingError, error.column
+        elif isinstance(error, ORPHANS):
+            kind = ConstraintViolatedError
+        return refused_change(
+            kind, claim.table, claim.topic, change, error, column=column, reason=str(error), key=self._key
+        )
+
+    def rows(self) -> _Made:
+        """All that was taken."""
+        made = self._converted(self._taken)
+        deletes = sum(made.flags(GONE)) if not self._shape.appends else 0
+        return _Made(pack(made.table(), self._shape, self._key), len(made) - deletes, deletes)
+
+    def _check(self, changes: Sequence[Change]) -> None:
+        check_truncates(self._batch.claim, changes)
+        for change in changes:
+            if change.operation is Operation.TRUNCATE:
+                raise ChangeError(
+                    "TRUNCATE cannot be written to a Delta table. Delete its rows yourself and skip the event (skip), "
+                    "or keep it out of the source topic (Debezium: skipped.operations=t)"
+                )
+            if not self._shape.appends or change.key:
+                self._check_key(change)
+            lacking = next((name for name in change.row or () if name not in self._shape.columns), None)
+            if lacking is not None:
+                raise _LackingColumnError(lacking)
+
+    def _check_key(self, change: Change) -> None:
+        if not change.key:
+            raise ChangeError(
+                "the event has no key, so the row that it changes cannot be found. Add a primary key at the source, or "
+                "set sink.mode: append"
+            )
+        if set(change.key) != set(self._key) or not set(change.key) <= self._shape.columns.keys():
+            raise ChangeError(
+                f"the event's key columns ({', '.join(change.key)}) are not the table's ({', '.join(self._key)}): give "
+                "both the same primary key, or the connector message.key.columns"
+            )
+
+    def _converted(self, changes: Sequence[Change]) -> Columns:
+        found = Columns(self._shape)
+        if self._shape.appends:
+            for change in changes:
+                _check_whole(change)
+                self._add(found, change, appended_row(change, self._batch.claim.topic))
+        elif changes:
+            self._add_latest(found, changes)
+        return found
+
+    def _add_latest(self, found: Columns, changes: Sequence[Change]) -> None:
+        """The last word per key. A row that was deleted and came back keeps nothing of the former."""
+        reduced = reduce_changes(changes, self._key)
+        recreated = {id(change) for change in reduced.deletes if change.operation is Operation.UPSERT}
+        for change in reduced.deletes:
+            if id(change) not in recreated:
+                self._add(found, change, change.key)
+        for change in reduced.upserts:
+            row = change.key | (change.row or {})
+            self._add(found, change, dict.fromkeys(self._shape.columns) | row if id(change) in recreated else row)
+
+    def _add(self, found: Columns, change: Change, row: Row) -> None:
+        readers = self._readers.of(change.semantics)
+        values: list[object] = []
+        for name, read in readers.items():
+            value = row.get(name, ABSENT)
+            if value is ABSENT:
+                values.append(ABSENT)
+                continue
+            try:
+                values.append(read(value))
+            except NotTextError as error:
+                raise UnwritableError(change, name, str(error)) from error
+        is_partial = any(each is ABSENT for each in (change.row or {}).values())
+        found.add(values, change, is_partial=is_partial)
+
+
+def _check_whole(change: Change) -> None:
+    column = next((name for name, value in (change.row or {}).items() if value is ABSENT), None)
+    if column is not None:
+        raise UnwritableError(
+            change,
+            column,
+            "the event leaves the column out because it has not changed, and a row that is appended has nothing to "
+            "take it from. Let the source send whole rows (PostgreSQL: REPLICA IDENTITY FULL), or exclude the column",
+        )
+
+
+class _Readers:
+    """Readers of all columns, by what an event's schema declares. Events of one schema share the object."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._made: dict[int, tuple[Mapping[str, str] | None, dict[str, ReadValue]]] = {}
+
+    def of(self, semantics: Mapping[str, str] | None) -> dict[str, ReadValue]:
+        """Column → its reader."""
+        _, found = self._made.get(id(semantics), (None, None))
+        if found is None:
+            known = semantics or {}
+            own = self._shape.own_columns
+            found = {
+                name: reader_of(
+                    type_, None if name in own else known.get(name), known.get(BINARY), known.get(CONNECTOR)
+                )
+                for name, type_ in self._shape.columns.items()
+            }
+            self._made[id(semantics)] = semantics, found
+        return found

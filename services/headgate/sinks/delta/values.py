@@ -1,0 +1,254 @@
+"""Reads one value of an event for one column of a Delta table, or reports why the column cannot hold it.
+
+Nothing is rounded, cut off or guessed: a value that the column's type cannot hold exactly is refused.
+"""
+
+import math
+import struct
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from functools import partial
+from typing import Final
+
+import numpy
+import pyarrow as pa
+
+from headgate.formats.change import DATA_ERRORS, reason_of
+from headgate.sinks.relational.forms import NUMBERS
+from headgate.sinks.relational.logical import logical_text
+from headgate.sinks.relational.text import (
+    UNSIGNED_DIGITS,
+    bytes_of,
+    decimal_scale,
+    json_text,
+    may_be_wrapped,
+    not_wrapped,
+    numeric,
+    scalar,
+    unreadable,
+)
+from headgate.sinks.relational.times import (
+    DATES,
+    MICROS,
+    OFFSET,
+    PER_SECOND,
+    NotTextError,
+    infinite_date,
+    infinite_timestamp,
+    number_of_units,
+    utc_day,
+    utc_wall,
+)
+
+__all__ = ["DIGITS_MAX", "ReadValue", "is_supported", "reader_of"]
+
+ReadValue = Callable[[object], object]
+
+DIGITS_MAX: Final = 38
+"""Of Delta's decimal."""
+
+_EPOCH: Final = date(1970, 1, 1)
+_EPOCH_TIME: Final = datetime(1970, 1, 1)
+_DAYS: Final = ((date.min - _EPOCH).days, (date.max - _EPOCH).days)
+_MICROS: Final = (_DAYS[0] * 86_400 * MICROS, (_DAYS[1] + 1) * 86_400 * MICROS - 1)
+"""Years 1 to 9999, which all readers have."""
+
+_ZONED: Final = "io.debezium.time.ZonedTimestamp"
+_WORDS: Final = {"NaN": "nan", "NAN": "nan", "Infinity": "inf", "-Infinity": "-inf"} | {
+    "POSITIVE_INFINITY": "inf",
+    "NEGATIVE_INFINITY": "-inf",
+}
+
+
+def is_supported(type_: pa.DataType) -> bool:
+    """Whether columns of the type can be written."""
+    return (
+        pa.types.is_signed_integer(type_)
+        or type_ in (pa.float32(), pa.float64(), pa.bool_(), pa.date32())
+        or pa.types.is_decimal(type_)
+        or _is_text(type_)
+        or _is_binary(type_)
+        or (pa.types.is_timestamp(type_) and type_.unit == "us")
+    )
+
+
+def reader_of(type_: pa.DataType, meaning: str | None, mode: str | None, connector: str | None) -> ReadValue:
+    """Reads the values of one column. ``mode``: how bytes are written as text (formats.change.BINARY).
+
+    ``connector``: formats.change.CONNECTOR. The reader raises NotTextError.
+    """
+    if pa.types.is_decimal(type_):
+        read = partial(_decimal, type_.precision, type_.scale, decimal_scale(meaning))
+        is_wide = type_.precision - type_.scale >= UNSIGNED_DIGITS
+        return partial(_checked, partial(_signed, read) if is_wide and may_be_wrapped(meaning, connector) else read)
+    if _is_binary(type_):
+        return partial(_checked, bytes_of("binary", meaning, mode))
+    return partial(_checked, _reader(type_, meaning))
+
+
+def _checked(read: ReadValue, value: object) -> object:
+    if value is None:
+        return None
+    try:
+        return read(value)
+    except NotTextError:
+        raise
+    except DATA_ERRORS as error:
+        raise NotTextError(f"it cannot be written: {reason_of(error)}") from error
+
+
+def _reader(type_: pa.DataType, meaning: str | None) -> ReadValue:
+    if pa.types.is_signed_integer(type_):
+        return partial(_integer, type_.bit_width)
+    if _is_text(type_):
+        return partial(_text, logical_text(meaning))
+    if pa.types.is_timestamp(type_):
+        return partial(_timestamp, PER_SECOND.get(meaning or ""), meaning, type_.tz is not None)
+    if type_ in (pa.float32(), pa.date32()):
+        return partial(_float if type_ == pa.float32() else _date, meaning)
+    return _double if type_ == pa.float64() else _boolean
+
+
+def _signed(read: ReadValue, value: object) -> object:
+    if type(value) is int and value < 0:
+        not_wrapped(str)(value)
+    return read(value)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_)) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+
+
+def _is_binary(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(type_)) or pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_)
+
+
+def _integer(bits: int, value: object) -> int:
+    if isinstance(value, bool):
+        return int(value)
+    if type(value) is not int:
+        raise unreadable(value, f"integer of {bits} bits")
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise NotTextError(f"the number does not fit into {bits} bits. Give the column a wider type")
+    return value
+
+
+def _decimal(precision: int, places: int, scale: int | None, value: object) -> Decimal:
+    kind = f"decimal({precision},{places})"
+    if isinstance(value, bool | float):
+        raise unreadable(value, kind)
+    text = numeric(scale, value)
+    if text not in _WORDS and not NUMBERS.takes(text):
+        raise NotTextError(f"the text is not a {kind}, which takes {NUMBERS.expected}. {NUMBERS.advice}")
+    found = Decimal(text)
+    if not found.is_finite():
+        raise NotTextError(f"NaN and infinities do not exist in {kind}. Give the column the type double or string")
+    if found and found.adjusted() >= precision - places:
+        raise NotTextError(f"the number has more digits before the point than {kind}. Give the column a wider type")
+    if found and not _fits(found, places):
+        raise NotTextError(f"the number has more digits behind the point than {kind}. Give the column a wider type")
+    return found
+
+
+def _fits(found: Decimal, places: int) -> bool:
+    """Whether no digit is further behind the point, zeros aside."""
+    _, digits, exponent = found.as_tuple()
+    ended = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    return isinstance(exponent, int) and -(exponent + ended) <= places
+
+
+def _text(by_meaning: Callable[[object], str] | None, value: object) -> str:
+    if by_meaning is not None:
+        return by_meaning(value)
+    if isinstance(value, bytes):
+        raise unreadable(value, "string")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = json_text(value) if isinstance(value, dict | list) else scalar("string", value)
+    text.encode()  # half a surrogate pair is not a text
+    return text
+
+
+def _double(value: object) -> float:
+    number = _floating(value, "double")
+    if isinstance(value, Decimal) and Decimal(repr(number)) != value:
+        raise NotTextError("the number has more digits than a double. Give the column a decimal type or string")
+    return number
+
+
+def _float(meaning: str | None, value: object) -> float:
+    number = _floating(value, "float")
+    try:
+        (narrow,) = struct.unpack("f", struct.pack("f", number))
+    except OverflowError:
+        raise NotTextError("the number is larger than a float. Give the column the type double") from None
+    is_same = meaning == "float" or narrow == number or not math.isfinite(number)
+    if not is_same and Decimal(str(numpy.float32(number))) != Decimal(str(value)):
+        raise NotTextError("the number has more digits than a float. Give the column the type double")
+    return number
+
+
+def _floating(value: object, kind: str) -> float:
+    if isinstance(value, str) and value in _WORDS:
+        return float(_WORDS[value])
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise unreadable(value, kind)
+    number = float(value)
+    if isinstance(value, int) and int(number) != value:
+        raise NotTextError(f"the number has more digits than a {kind}. Give the column a decimal type or string")
+    return number
+
+
+def _boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise unreadable(value, "boolean")
+
+
+def _date(meaning: str | None, value: object) -> int:
+    if isinstance(value, str):
+        try:
+            return (date.fromisoformat(utc_day(value)) - _EPOCH).days
+        except ValueError:
+            raise NotTextError("the text is not a date of the years 1 to 9999") from None
+    if type(value) is not int or meaning not in (None, *DATES):
+        raise unreadable(value, "date")
+    if infinite_date(value) is not None or not _DAYS[0] <= value <= _DAYS[1]:
+        raise NotTextError("the date is infinite, or not in the years 1 to 9999. Give the column the type string")
+    return value
+
+
+def _timestamp(per_second: int | None, meaning: str | None, is_zoned: bool, value: object) -> int:
+    if isinstance(value, str):
+        return _time_of(value, meaning, is_zoned=is_zoned)
+    if is_zoned and meaning not in (None, _ZONED):
+        raise NotTextError("a time without a zone is not an instant. Give the column the type timestamp_ntz")
+    number, unit = number_of_units(per_second, value, "timestamp")
+    if infinite_timestamp(number, unit) is not None:
+        raise NotTextError("the timestamp is infinite. Give the column the type string")
+    micros, rest = divmod(number * MICROS, unit)
+    return _in_years(micros, has_rest=rest != 0)
+
+
+def _time_of(text: str, meaning: str | None, *, is_zoned: bool) -> int:
+    if is_zoned and not (text.endswith("Z") or OFFSET.search(text)):
+        raise NotTextError("the text has no offset, so it is not an instant. Give the column the type timestamp_ntz")
+    del meaning
+    wall = utc_wall(text)
+    whole, _, fraction = wall.partition(".")
+    digits = fraction.rstrip("0")
+    try:
+        found = datetime.fromisoformat(whole) - _EPOCH_TIME
+    except ValueError:
+        raise NotTextError("the text is not a time of the years 1 to 9999") from None
+    micros = (found.days * 86_400 + found.seconds) * MICROS + int(digits[:6].ljust(6, "0"))
+    return _in_years(micros, has_rest=len(digits) > 6)
+
+
+def _in_years(micros: int, *, has_rest: bool) -> int:
+    if has_rest:
+        raise NotTextError("the time has nanoseconds, and the column has microseconds. Give it the type string")
+    if not _MICROS[0] <= micros <= _MICROS[1]:
+        raise NotTextError("the time is not in the years 1 to 9999. Give the column the type string")
+    return micros
