@@ -20,7 +20,7 @@ from confluent_kafka.admin import OffsetSpec
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.databases import address
 from headgate.databases.kafka.cluster import connect
-from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.connection import RIGHTS_CODES, KafkaConnection, code_of
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.partition_reader import PartitionReader
@@ -83,12 +83,18 @@ class TargetProducer:
         self._refused.clear()
         try:
             self._transactions.run(partial(self._produce, target, parts, facts))
-        except LogError:
+        except LogError as failed:
             with suppress(KafkaException):  # a producer that was fenced raises here once more what is raised below
                 self._open().poll(0)  # why is reported to the callback
             for error, topic in self._refused:
                 if (refusal := refusal_of(error, topic, self._connection.bootstrap_servers)) is not None:
                     raise refusal from None
+            # librdkafka (2.16) cannot abort a transaction that has no partition yet, which looks like being fenced.
+            why = failed.__cause__
+            if code_of(failed) in RIGHTS_CODES and isinstance(why, KafkaException):
+                refusal = refusal_of(why.args[0], target, self._connection.bootstrap_servers)
+                if refusal is not None:
+                    raise refusal from failed
             raise
 
     def _produce(self, target: str, parts: Sequence[Part], facts: Iterable[Fact], deadline: float) -> None:

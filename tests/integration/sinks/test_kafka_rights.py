@@ -1,0 +1,121 @@
+"""A target cluster with an authorizer: the rights that the page lists suffice, and one that is missing is named."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+
+from headgate.config.feed import SinkSpec
+from headgate.records.control import Epoch
+from headgate.sinks.contract import (
+    ChangeBatch,
+    Claim,
+    FeedIdentity,
+    OffsetRange,
+    SinkRefusedError,
+)
+from headgate.sinks.kafka import target
+from headgate.sinks.registry import open_sink
+from integration.cli.guarded import GuardedKafka, granted, revoked
+from integration.sinks.contract import upsert
+from integration.sinks.kafka_bench import records_of
+
+pytestmark = pytest.mark.integration
+
+USER = "agent"
+SHOP = FeedIdentity("other/headgate.", "0-7", "shop")
+TOPIC = "copy.orders"
+
+
+@pytest.fixture(autouse=True)
+def process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "_targets", {})
+
+
+def claim(n: int, table: str = TOPIC) -> Claim:
+    return Claim(SHOP, table, "shop.public.orders", Epoch(3, n), 0, {0: 0})
+
+
+def batch(of: Claim, first: int, count: int) -> ChangeBatch:
+    changes = [upsert(first + number, first + number, "a") for number in range(count)]
+    return ChangeBatch(of, {0: OffsetRange(first, first + count)}, changes)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
+    guarded = GuardedKafka(tmp_path_factory.mktemp("guarded"))
+    with guarded.kafka:
+        yield guarded
+
+
+def rule(kind: ResourceType, name: str, what: AclOperation) -> AclBinding:
+    pattern = ResourcePatternType.PREFIXED if name.endswith(".") else ResourcePatternType.LITERAL
+    return AclBinding(kind, name, pattern, f"User:{USER}", "*", what, AclPermissionType.ALLOW)
+
+
+TRANSACTIONAL = ResourceType.TRANSACTIONAL_ID
+RIGHTS = [
+    *(rule(ResourceType.TOPIC, "copy.", what) for what in (AclOperation.CREATE, AclOperation.DESCRIBE)),
+    *(rule(ResourceType.TOPIC, "copy.", what) for what in (AclOperation.DESCRIBE_CONFIGS, AclOperation.WRITE)),
+    *(
+        rule(ResourceType.TOPIC, "headgate-sink-progress", what)
+        for what in (
+            AclOperation.CREATE,
+            AclOperation.DESCRIBE,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.READ,
+            AclOperation.WRITE,
+        )
+    ),
+    *(rule(TRANSACTIONAL, "headgate-sink-progress.", what) for what in (AclOperation.DESCRIBE, AclOperation.WRITE)),
+    rule(ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
+]
+"""As docs/howto/kafka-sink.md lists them."""
+
+
+@pytest.fixture
+def spec(guarded: GuardedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SinkSpec:
+    monkeypatch.setenv("HEADGATE_SECRETS_DIR", str(tmp_path))
+    (tmp_path / "password").write_text(f"secret of {USER}", encoding="utf-8")
+    granted(guarded.kafka, RIGHTS)
+    login = f"security.protocol=SASL_PLAINTEXT&sasl.mechanism=PLAIN&sasl.username={USER}"
+    return SinkSpec(type="kafka", dsn=f"kafka://{guarded.by_password}?{login}", password_file=tmp_path / "password")
+
+
+def write(spec: SinkSpec, mine: Claim) -> None:
+    """Three records, from the check of a new feed on."""
+    with closing(open_sink(spec)) as sink:
+        sink.check([mine.table], SHOP)
+        sink.prepare(mine, 1)  # type: ignore[attr-defined]
+        assert sink.claim(mine) == {0: 0}
+        with closing(sink.writer()) as writer:
+            writer.apply(batch(mine, 0, 3))
+
+
+def test_the_rights_of_the_page_suffice(guarded: GuardedKafka, spec: SinkSpec) -> None:
+    table = "copy.allowed"
+    write(spec, claim(1, table))
+    assert len(records_of(guarded.kafka.bootstrap, table)) == 3
+
+
+@pytest.mark.parametrize(
+    ("lacking", "why"),
+    [
+        (rule(ResourceType.TOPIC, "copy.", AclOperation.CREATE), r"creating topic copy\.create"),
+        (rule(ResourceType.TOPIC, "copy.", AclOperation.WRITE), r"copy\.write"),
+        (rule(TRANSACTIONAL, "headgate-sink-progress.", AclOperation.WRITE), r"transactional\.id"),
+    ],
+    ids=["create", "write", "transactional-id"],
+)
+def test_a_right_that_is_missing_is_named_and_nothing_is_written(
+    guarded: GuardedKafka, spec: SinkSpec, lacking: AclBinding, why: str, request: pytest.FixtureRequest
+) -> None:
+    table = f"copy.{request.node.callspec.id}"
+    revoked(guarded.kafka, lacking)
+    with pytest.raises(SinkRefusedError, match=rf"{why}.*Give this user the right"):
+        write(spec, claim(1, table))
+    granted(guarded.kafka, [lacking])
+    write(spec, claim(2, table))
+    assert len(records_of(guarded.kafka.bootstrap, table)) == 3
