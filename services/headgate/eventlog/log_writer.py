@@ -14,12 +14,10 @@ from headgate.eventlog.codec import Codec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.headers import Header, cloud_event, plain
 from headgate.eventlog.log import LogError, Partition, Placed
+from headgate.eventlog.producing import Delivered, hand_over
 from headgate.eventlog.topics import CONTROL_TOPICS, MESSAGE_BYTES_MAX, clock_advice, topic_name
 
 __all__ = ["Check", "LogWriter"]
-
-QUEUE_FULL_POLL_SECONDS: Final = 0.05
-"""How long to serve deliveries before a produce is retried on a full local queue."""
 
 ACK_POLL_SECONDS: Final = 0.1
 """An acknowledgement may be served to a thread that polls the same producer: look again so often."""
@@ -96,31 +94,21 @@ class LogWriter:
                 )
         return [self._codec.encode(each.fact) for each in placed]
 
-    def _produce(
-        self, placed: Placed, message: tuple[bytes, bytes | None], report: Callable[..., None], deadline: float
-    ) -> None:
+    def _produce(self, placed: Placed, message: tuple[bytes, bytes | None], report: Delivered, deadline: float) -> None:
         """Hand one message to librdkafka. Raises KafkaException; BufferError if the queue stays full."""
-        producer = self._open()
         if self._clock is not None and placed.partition.topic in _TELL_TIME:
             report = partial(_report_time, self._clock, time.monotonic(), report)
         key, value = message
-        headers = self._headers(placed)
-        while True:
-            try:
-                producer.produce(
-                    topic_name(self._cluster, placed.partition.topic),
-                    partition=placed.partition.number,
-                    key=key,
-                    value=value,
-                    headers=headers,
-                    on_delivery=report,
-                )
-            except BufferError:
-                if time.monotonic() >= deadline:
-                    raise
-                producer.poll(QUEUE_FULL_POLL_SECONDS)
-            else:
-                return
+        hand_over(
+            self._open(),
+            deadline,
+            topic_name(self._cluster, placed.partition.topic),
+            partition=placed.partition.number,
+            key=key,
+            value=value,
+            headers=self._headers(placed),
+            on_delivery=report,
+        )
 
     def _headers(self, placed: Placed) -> list[Header]:
         headers = plain(self._name, placed)

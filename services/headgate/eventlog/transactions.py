@@ -1,4 +1,4 @@
-"""Transactions of one producer, and what their errors mean: an owner's on control topics, a sink's on its targets.
+"""Transactions of one producer, and what their errors mean: an owner's, a Kafka sink's, a change log's writer's.
 
 See writers.py for what the broker and librdkafka were seen to do, on which this relies.
 """
@@ -35,12 +35,20 @@ class Transactions:
     """What one producer with a transactional.id does. ``name`` is who it is, for people."""
 
     def __init__(
-        self, connection: KafkaConnection, name: str, transactional_id: str, producer: Callable[[], Producer]
+        self,
+        connection: KafkaConnection,
+        name: str,
+        transactional_id: str,
+        producer: Callable[[], Producer],
+        *,
+        seconds: float = COMMIT_SECONDS_MAX,
     ) -> None:
+        """``seconds``: how long each may take, its commit included; less than the producer's transaction timeout."""
         self._connection = connection
         self._name = name
         self._transactional_id = transactional_id
         self._producer = producer
+        self._seconds = seconds
 
     def init(self) -> None:
         """Fence the others. Raises FencedError, BrokerUnreachableError or LogError."""
@@ -63,7 +71,7 @@ class Transactions:
         It hands over one record at least. Raises FencedError, CommitRefusedError or CommitUncertainError.
         """
         producer = self._producer()
-        deadline = time.monotonic() + COMMIT_SECONDS_MAX
+        deadline = time.monotonic() + self._seconds
         try:
             producer.begin_transaction()
             produce(deadline)

@@ -7,7 +7,6 @@ transaction is found out by the next claim of the row, as it would be by another
 """
 
 import threading
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -24,6 +23,7 @@ from headgate.eventlog.connection import RIGHTS_CODES, KafkaConnection, code_of
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.partition_reader import PartitionReader
+from headgate.eventlog.producing import hand_over
 from headgate.eventlog.replay import read_on_to
 from headgate.eventlog.transactions import TRANSACTION_TIMEOUT_MS, Transactions
 from headgate.formats.debezium_schema import with_head
@@ -42,8 +42,6 @@ ends it (10 s), and a margin."""
 
 BATCH_BYTES: Final = 1_000_000
 """Of one request to one partition, before compression; topics take 1 048 588 by default."""
-
-QUEUE_FULL_POLL_SECONDS: Final = 0.1
 
 RECORD_BYTES_MAX: Final = 512 << 20
 """librdkafka's own limit must not be lower than a topic's, by which changes are refused in tasks."""
@@ -110,16 +108,7 @@ class TargetProducer:
 
     def _hand_over(self, deadline: float, topic: str, partition: int, key: bytes | None, value: bytes | None) -> None:
         """Raises KafkaException; BufferError if the queue stays full."""
-        producer = self._open()
-        while True:
-            try:
-                producer.produce(topic, value, key, partition, on_delivery=self._note)
-            except BufferError:
-                if time.monotonic() >= deadline:
-                    raise
-                producer.poll(QUEUE_FULL_POLL_SECONDS)
-            else:
-                return
+        hand_over(self._open(), deadline, topic, partition=partition, key=key, value=value, on_delivery=self._note)
 
     def _note(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and len(self._refused) < PARTITIONS:

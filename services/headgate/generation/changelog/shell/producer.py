@@ -7,17 +7,19 @@ guessed: the id is taken again, and then the position on the log shows it.
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from functools import partial
 from typing import ClassVar, Final
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import OffsetSpec
 
-from headgate.eventlog.connection import KafkaConnection, is_fenced
+from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.leaders import offsets_of
-from headgate.eventlog.log import FencedError, LogError, Partition
+from headgate.eventlog.log import CommitRefusedError, CommitUncertainError, LogError, Partition
 from headgate.eventlog.partition_reader import PartitionReader, read_to
+from headgate.eventlog.producing import hand_over
+from headgate.eventlog.transactions import Transactions
 from headgate.generation.changelog.core.outbox import Written
 from headgate.generation.changelog.core.pacing import COMMIT_SECONDS, COMMIT_SECONDS_MAX
 from headgate.generation.changelog.shell.wire import (
@@ -41,12 +43,6 @@ TRANSACTION_GRACE_SECONDS: Final = 1.0
 
 BATCH_SIZE_BYTES: Final = 1_000_000
 """librdkafka's default. A topic that takes less would refuse small records that are sent together."""
-
-INIT_SECONDS_MAX: Final = 10.0
-"""Taking an id takes 0.05 to 1 s."""
-
-ABORT_SECONDS_MAX: Final = 1.0
-"""Aborting takes some 10 ms."""
 
 BROKER_CHECK_SECONDS: Final = 10.0
 """How often a broker looks for transactions to end (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
@@ -132,18 +128,11 @@ class WriterProducer:
             linger_ms=5,
         )
         self._sizes = _RefusedSizes()
+        self._transactions = Transactions(connection, self._id, self._id, lambda: self._producer, seconds=seconds)
 
     def init(self) -> None:
         """Take the id: every earlier holder can write no more, and its open transaction is ended. Raises LogError."""
-        deadline = time.monotonic() + INIT_SECONDS_MAX
-        while True:
-            try:
-                self._producer.init_transactions(max(0.1, deadline - time.monotonic()))
-            except KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() >= deadline:
-                    raise self._told("taking its transactional.id", error) from error
-            else:
-                return
+        self._transactions.init()
 
     def commit(self, records: Sequence[Outgoing]) -> None:
         """Write all in one transaction.
@@ -153,59 +142,41 @@ class WriterProducer:
         """
         deadline = time.monotonic() + self._seconds
         try:
-            self._producer.begin_transaction()
-            for record in records:
-                self._produce(record, deadline)
-            self._producer.commit_transaction(max(0.1, deadline - time.monotonic()))
-        except (KafkaException, BufferError) as error:
+            self._transactions.run(partial(self._produce, records))
+        except (CommitRefusedError, CommitUncertainError) as error:
             if self._sizes.are_refused:
-                self._abort()
                 raise RecordTooLargeError(
                     f"{self._id}: Kafka refused a record for {records[0].topic} because of its size"
                 ) from error
-            if time.monotonic() >= deadline or isinstance(error, BufferError):
+            if time.monotonic() >= deadline:
                 size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
                 raise CommitTimedOutError(
                     f"{self._id}: a transaction of {len(records)} records, {size} bytes, took longer than "
                     f"{self._seconds:g} s and was given up. The next one is smaller. Check that Kafka at "
                     f"{self._connection.bootstrap_servers} answers, and how fast the link to it is"
                 ) from error
-            raise self._told("writing a transaction", error) from error
-
-    def _abort(self) -> None:
-        """End the transaction now, which its readers wait for; if that fails, the next holder or the broker does."""
-        with suppress(KafkaException):
-            self._producer.abort_transaction(ABORT_SECONDS_MAX)
+            raise
 
     def close(self) -> None:
         """Let go; an open transaction is ended by the next holder or by the broker."""
         self._producer.purge()
 
-    def _produce(self, record: Outgoing, deadline: float) -> None:
-        while True:
-            try:
-                self._producer.produce(
+    def _produce(self, records: Sequence[Outgoing], deadline: float) -> None:
+        try:
+            for record in records:
+                hand_over(
+                    self._producer,
+                    deadline,
                     record.topic,
                     partition=record.partition,
                     key=record.key,
                     value=record.value,
-                    headers=list(record.headers),
+                    headers=record.headers,
                     on_delivery=self._sizes.note,
                 )
-            except KafkaException as error:
-                self._sizes.note(error.args[0], None)
-                raise
-            except BufferError:
-                if time.monotonic() >= deadline:
-                    raise
-                self._producer.poll(0.05)
-            else:
-                return
-
-    def _told(self, what: str, error: KafkaException) -> LogError:
-        if is_fenced(error):
-            return FencedError(f"{self._id} was fenced: another process has taken it, or it paused for too long")
-        return self._connection.failed(f"{self._id}: {what}", error)
+        except KafkaException as error:
+            self._sizes.note(error.args[0], None)
+            raise
 
 
 def read_written(connection: KafkaConnection, topic: str, writer: str) -> Written:
