@@ -8,7 +8,7 @@ from headgate.cli.requests import CLIENT, ask, operation
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.records.control import FeedRecorded, OperationKind, OperationRequested, OutcomeStatus, RequestSettled
+from headgate.records.control import FeedRecorded, OperationKind, OperationRequested, RequestSettled, is_open
 from headgate.records.keys import FeedKey, OutcomeKey, RequestKey
 from headgate.records.row_copies import RowCopy, is_whole, shown_row_copy
 from headgate.runtime.requests import withdraw
@@ -64,5 +64,4 @@ def _copies(snapshot: Snapshot, feed: str, table: str) -> Iterator[str]:
 
 
 def _is_under_way(snapshot: Snapshot, request: str) -> bool:
-    outcome = snapshot.get(OutcomeKey(request), RequestSettled)
-    return outcome is None or outcome.status is OutcomeStatus.ACCEPTED
+    return is_open(snapshot.get(OutcomeKey(request), RequestSettled))

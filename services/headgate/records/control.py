@@ -341,6 +341,11 @@ class RequestSettled(msgspec.Struct, frozen=True):
     settled_ms: int
 
 
+def is_open(outcome: RequestSettled | None) -> bool:
+    """Whether a request with this outcome is still to be settled."""
+    return outcome is None or outcome.status is OutcomeStatus.ACCEPTED
+
+
 class PausedTable(msgspec.Struct, frozen=True):
     """A table of a running feed that an operator has paused. ``by`` and ``since_ms`` are for people.
 

@@ -20,7 +20,7 @@ from headgate_lab.chaos.world import Options, World, running_world
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.ending import await_drained
 from headgate_lab.demo.processes import Fate
-from headgate_lab.demo.tables import all_replicate
+from headgate_lab.demo.tables import all_replicate, copies
 from headgate_lab.demo.watch import Chronicle, WatchError
 
 QUIET_SECONDS: Final = 2.0
@@ -51,7 +51,7 @@ class _Campaign:
         self._display = display
         self._random = Random(f"{options.seed}/faults")  # noqa: S311 - a choice, not a secret
         self._blame = Blame(options.lease_seconds)
-        self._operator = Operator(world.services, options.seed)
+        self._operator = Operator(world.services, world.columns, options.seed)
         self._began = time.monotonic()
         self._rounds = Rounds(self._random)
         self._suffered: list[Suffered] = []
@@ -73,6 +73,7 @@ class _Campaign:
         self._operator.stop()
         self._operator.leave_running()
         self._await_convergence()
+        self._wait_for("every copy of a table is done", lambda seen: not copies(seen.snapshot), PEACE_SECONDS_MAX)
         world.load.stop()
         drain_seconds = await_drained(
             world.watch,
@@ -86,7 +87,7 @@ class _Campaign:
         world.capture.drain()  # not before: the last rows by which the end is known are changes too
         lost = self._false_losses()
         display.say("comparing source and target row by row, all columns, and examining the audit")
-        comparisons, audited = world.target.examine(world.source_dsn)
+        comparisons, audited = world.target.examine(world.source_dsn, world.columns.tables)
         return ChaosReport(
             sink=self._options.sink,
             seed=self._options.seed,

@@ -17,7 +17,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from headgate.eventlog.connection import KafkaConnection
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate_lab.demo.schema import SCHEMA, TABLES, VERSION, Column
+from headgate_lab.demo.schema import SCHEMA, TABLES, VERSION, Column, Table
 from headgate_lab.demo.stack import TOPIC_PREFIX
 from headgate_lab.embedded.clients import postgres_client
 
@@ -34,7 +34,7 @@ CREATE TABLE capture.outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 """
 
 _FUNCTION: Final = """
-CREATE FUNCTION capture.{name}() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION capture.{name}() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF TG_OP = 'DELETE' OR (TG_OP = 'UPDATE' AND {old_key} <> {new_key}) THEN
     INSERT INTO capture.outbox ("table", key) VALUES ({label}, {old_key});
@@ -57,23 +57,29 @@ class CaptureError(Exception):
 
 
 def install_outbox(source: Connection) -> None:
-    """Note all changes from now on; before the first row."""
+    """Note all changes from now on."""
     source.execute(_OUTBOX)
     for table in TABLES:
-        parts = {
-            "name": Identifier(table.name),
-            "label": Literal(table.full_name),
-            "old_key": _object("OLD", [column for column in table.columns if column.name in table.key]),
-            "new_key": _object("NEW", [column for column in table.columns if column.name in table.key]),
-            "row": _object("NEW", [*table.columns, Column(VERSION, "bigint", lambda _random, _serial: None)]),
-        }
-        source.execute(SQL(_FUNCTION).format(**parts))
+        capture_columns(source, table)
         source.execute(
             SQL(
                 "CREATE TRIGGER capture AFTER INSERT OR UPDATE OR DELETE ON {table} "
                 "FOR EACH ROW EXECUTE FUNCTION capture.{name}()"
             ).format(table=Identifier(SCHEMA, table.name), name=Identifier(table.name))
         )
+
+
+def capture_columns(source: Connection, table: Table) -> None:
+    """Have events carry the columns that the table has now. Call it in the transaction that alters the table."""
+    key = [column for column in table.columns if column.name in table.key]
+    parts = {
+        "name": Identifier(table.name),
+        "label": Literal(table.full_name),
+        "old_key": _object("OLD", key),
+        "new_key": _object("NEW", key),
+        "row": _object("NEW", [*table.columns, Column(VERSION, "bigint", lambda _random, _serial: None)]),
+    }
+    source.execute(SQL(_FUNCTION).format(**parts))
 
 
 def _object(record: str, columns: list[Column]) -> Composed:

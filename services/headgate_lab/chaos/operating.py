@@ -1,4 +1,4 @@
-"""What people do during a campaign, by the commands they type: pause, resume, move tables, drain agents, rebalance.
+"""What people do during a campaign: pause, resume, move and copy tables, drain agents, rebalance, alter the source.
 
 While everything is under fire a request may be refused or not be settled in time; that is counted, not judged. What
 must hold is that none of it loses or doubles anything, and that the feed runs when the operator has gone.
@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from headgate.provisioning.time_scale import scaled_seconds
+from headgate_lab.chaos.columns import Columns
 from headgate_lab.demo.processes import ServiceError
 from headgate_lab.demo.schema import TABLES
 from headgate_lab.demo.services import Services, run_command
@@ -40,9 +41,10 @@ class Operation(msgspec.Struct, frozen=True):
 class Operator:
     """A thread with a seed of its own."""
 
-    def __init__(self, services: Services, seed: int) -> None:
+    def __init__(self, services: Services, columns: Columns, seed: int) -> None:
         self.done: list[Operation] = []
         self._services = services
+        self._columns = columns
         self._random = Random(f"{seed}/operator")  # noqa: S311 - a choice, not a secret
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="chaos-operator", daemon=True)
@@ -69,10 +71,14 @@ class Operator:
 
     def outcomes(self) -> dict[str, int]:
         """How often what came to what."""
-        return dict(sorted(Counter(f"{one.what.split()[1]} {_short(one.outcome)}" for one in self.done).items()))
+        return dict(
+            sorted(Counter(f"{one.what.split()[1].rstrip(':')} {_short(one.outcome)}" for one in self.done).items())
+        )
 
     def _run(self) -> None:
-        steps: list[Callable[[], None]] = [self._pause, self._move, self._move, self._drain, self._rebalance]
+        steps: list[Callable[[], None]] = [
+            self._pause, self._move, self._move, self._drain, self._rebalance, self._copy, self._alter, self._alter,
+        ]  # fmt: skip
         while not self._stopping.wait(self._random.uniform(*REST_SECONDS)):
             self._random.choice(steps)()
 
@@ -90,6 +96,17 @@ class Operator:
 
     def _rebalance(self) -> None:
         self._type("feed", "rebalance", FEED, "--timeout", REQUEST_SECONDS)
+
+    def _copy(self) -> None:
+        """Outlives the command, which may give up waiting for it."""
+        table = self._random.choice(TABLES).full_name
+        self._type("table", "resync", FEED, table, "--timeout", REQUEST_SECONDS)
+
+    def _alter(self) -> None:
+        began = time.monotonic()
+        statement = self._columns.alter(self._random)
+        if statement is not None:
+            self.done.append(Operation(f"source alter: {statement}", began, time.monotonic(), "done"))
 
     def _type(self, *arguments: str) -> str:
         began = time.monotonic()

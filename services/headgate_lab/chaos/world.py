@@ -19,6 +19,7 @@ from headgate.eventlog.kafka import open_log
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate_lab.chaos.capture import Capture, install_outbox
+from headgate_lab.chaos.columns import Columns
 from headgate_lab.chaos.proxy import Proxies, Proxy
 from headgate_lab.chaos.targets import SinkType, Target, make_target
 from headgate_lab.demo.audit_triggers import install_source_audit
@@ -26,8 +27,9 @@ from headgate_lab.demo.display import Display
 from headgate_lab.demo.folder import ClusterAt, Scratch, scratch_parts
 from headgate_lab.demo.load import Load, fill
 from headgate_lab.demo.processes import stop_all
+from headgate_lab.demo.roles import create_source_role
 from headgate_lab.demo.schema import TABLES, create_source
-from headgate_lab.demo.services import COORDINATORS, Services, create_feed
+from headgate_lab.demo.services import COORDINATORS, DatabaseAddress, Services, create_feed, postgresql_address
 from headgate_lab.demo.stack import TOPIC_PREFIX, make_database
 from headgate_lab.demo.tables import all_replicate
 from headgate_lab.demo.watch import Watch
@@ -44,6 +46,10 @@ UP_SECONDS_MAX: Final = 400.0
 
 TOPICS_SECONDS_MAX: Final = 60.0
 """For a broker that has just started to create topics: librdkafka's own limit."""
+
+
+SNAPSHOT: Final[Mapping[str, object]] = {"mode": "initial", "max_rows_per_second": 100}
+"""So slow that the first faults strike tables that are being copied: the largest takes 40 s."""
 
 
 class Server(StrEnum):
@@ -74,10 +80,12 @@ class World(msgspec.Struct, frozen=True):
     kafka: EmbeddedKafka
     target: Target
     source_dsn: str
+    source: DatabaseAddress
     services: Services
     watch: Watch
     load: Load
     capture: Capture
+    columns: Columns
     proxies: Proxies
     links: Mapping[tuple[str, Server], Proxy]
     points: Mapping[str, ArmedPoints]
@@ -102,7 +110,7 @@ def running_world(options: Options, display: Display, left_over: list[str]) -> I
         target.prepare()
         source = parts.enter_context(EmbeddedPostgres(folder / "source"))
         source_dsn = make_database(source)
-        keys = _fill_source(source_dsn, options.seed)
+        keys, reader = _fill_source(source_dsn, options.seed)
         proxies = Proxies()
         parts.callback(proxies.close)
         names = (*COORDINATORS, *(f"agent-{number}" for number in range(1, AGENTS + 1)))
@@ -146,8 +154,8 @@ def running_world(options: Options, display: Display, left_over: list[str]) -> I
         parts.callback(load.stop)
         parts.enter_context(display.status(watch, load))
         world = World(
-            kafka, target, source_dsn, services, watch, load, capture, proxies, links, points, options.lease_seconds,
-            scratch,
+            kafka, target, source_dsn, reader, services, watch, load, capture, Columns(source_dsn, load), proxies,
+            links, points, options.lease_seconds, scratch,
         )  # fmt: skip
         _begin(world, display, folder)
         yield world
@@ -162,7 +170,7 @@ def _begin(world: World, display: Display, folder: Path) -> None:
     world.load.start()
     what = "an owner announces itself"
     world.watch.wait_for(what, lambda seen: bool(seen.terms), UP_SECONDS_MAX, world.check)
-    create_feed(world.target.sink, services, folder)
+    create_feed(world.target.sink, services, folder, source=world.source, snapshot=SNAPSHOT)
     world.watch.wait_for(
         "every agent announces itself",
         lambda seen: all(agent in seen.sessions for agent in services.agents),
@@ -187,12 +195,15 @@ def _homes(folder: Path, names: Iterable[str]) -> dict[str, Path]:
     return homes
 
 
-def _fill_source(source_dsn: str, seed: int) -> dict[str, list[tuple[object, ...]]]:
+def _fill_source(source_dsn: str, seed: int) -> tuple[dict[str, list[tuple[object, ...]]], DatabaseAddress]:
+    """Rows that no event will ever have: the feed has to copy them. Their keys, and the source for Headgate's user."""
     with postgres_client(source_dsn) as source:
         create_source(source)
+        reader = postgresql_address(create_source_role(source, source_dsn))
         install_source_audit(source)
+        keys = fill(source, seed)
         install_outbox(source)
-        return fill(source, seed)
+        return keys, reader
 
 
 def _create_source_topics(bootstrap: str) -> None:

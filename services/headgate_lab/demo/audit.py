@@ -8,9 +8,13 @@ the design):
 
 - was anything changed under an epoch after a higher one had claimed or written the table, or after it was sealed?
 - did a row's version ever stay the same (a change applied twice) or decrease (applied late)?
+- did a copy of the source's rows (a snapshot, `table resync`) set a row back behind what the log had made of it?
 - was a row deleted that the source did not delete at that point of its history (a delete applied twice, or late)?
 - was anything changed by a session that does not name the assignment it writes for?
 - does the last version seen agree with the row in the table, that is: was the audit itself complete?
+
+A copy reads rows as they are at the source, ahead of the log, which is then applied over them. So the versions that the
+log brings are judged among themselves, as if nothing had been copied.
 
 Each finding counts as one double write. The audit can fail: ``tests/integration/demo/test_audit.py`` makes it.
 """
@@ -46,6 +50,7 @@ class FindingKind(StrEnum):
     SEALED_EPOCH = "sealed_epoch"
     VERSION_REPEATED = "version_repeated"
     VERSION_BACK = "version_back"
+    COPIED_BACK = "copied_back"
     DELETE_UNEXPLAINED = "delete_unexplained"
     UNLABELLED = "unlabelled"
     UNSEEN = "unseen"
@@ -62,7 +67,10 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One line of the record: a change of a row, or of a table's holder (CLAIM or SEAL, ``label`` is the epoch)."""
+    """One line of the record: a change of a row, or of a table's holder (CLAIM or SEAL, ``label`` is the epoch).
+
+    ``is_copied``: the row was read at the source, not in the log.
+    """
 
     id: int
     label: str
@@ -71,15 +79,20 @@ class Entry(msgspec.Struct, frozen=True):
     key: Key
     old_version: int | None
     new_version: int | None
+    is_copied: bool = False
 
 
 class AuditReport(msgspec.Struct, frozen=True):
-    """What the audit saw: changes of rows, claims and seals, and findings (the first few with details)."""
+    """What the audit saw: changes of rows (``copies`` of them copied), claims and seals, and findings.
+
+    The first few findings have details.
+    """
 
     changes: int
     claims: int
     counts: dict[FindingKind, int]
     findings: tuple[Finding, ...]
+    copies: int = 0
 
     @property
     def double_writes(self) -> int:
@@ -100,10 +113,14 @@ class _Examiner:
         self.counts: Counter[FindingKind] = Counter()
         self.findings: list[Finding] = []
         self.changes = 0
+        self.copies = 0
         self.claims = 0
         self.epochs: dict[str, Epoch] = {}
         self.sealed: dict[str, Epoch] = {}
         self.versions: dict[tuple[str, Key], int] = {}
+        """What each row was left at, by whatever wrote it."""
+        self.logged: dict[tuple[str, Key], int] = {}
+        """The highest version that the log has brought."""
         self.open_deletes: dict[tuple[str, Key], Entry] = {}
 
     def find(self, kind: FindingKind, entry: Entry, detail: str) -> None:
@@ -125,13 +142,22 @@ class _Examiner:
         version = entry.new_version
         if version is None:
             raise ValueError(f"audit entry {entry.id}: {entry.operation} without a version")
-        known = self.versions.get(where)
-        if known is not None and version <= known:
-            kind = FindingKind.VERSION_REPEATED if version == known else FindingKind.VERSION_BACK
-            self.find(kind, entry, f"version {version} after version {known}")
+        self._check_version(entry, version)
         if (deleted := self.open_deletes.pop(where, None)) is not None:
             self._check_delete(deleted, version)
-        self.versions[where] = max(version, known or version)
+        self.versions[where] = version
+        if not entry.is_copied:
+            self.logged[where] = max(version, self.logged.get(where, version))
+
+    def _check_version(self, entry: Entry, version: int) -> None:
+        known = self.logged.get((entry.table, entry.key))
+        if entry.is_copied:
+            self.copies += 1
+            if known is not None and version < known:
+                self.find(FindingKind.COPIED_BACK, entry, f"version {version} copied after version {known}")
+        elif known is not None and version <= known:
+            kind = FindingKind.VERSION_REPEATED if version == known else FindingKind.VERSION_BACK
+            self.find(kind, entry, f"version {version} after version {known}")
 
     def _hold(self, entry: Entry) -> None:
         self.claims += 1
@@ -161,8 +187,10 @@ class _Examiner:
 
     def _check_delete(self, entry: Entry, next_version: int | None) -> None:
         """Between the version that was deleted here and the next one here, the source must have deleted the row too."""
-        versions = self.deletions.get((entry.table, entry.key), [])
-        place = bisect_left(versions, entry.old_version or 0)
+        where = (entry.table, entry.key)
+        versions = self.deletions.get(where, [])
+        # A copied row may be newer than the deletion, which is then older in the log than what was copied.
+        place = bisect_left(versions, min(entry.old_version or 0, self.logged.get(where, 0)))
         explained = place < len(versions) and (next_version is None or versions[place] < next_version)
         if not explained:
             self.find(
@@ -179,7 +207,7 @@ class _Examiner:
                 detail = f"is at version {version}, the last change seen gave {known}"
                 if len(self.findings) < FINDINGS_SHOWN_MAX:
                     self.findings.append(Finding(FindingKind.UNSEEN, table, key, None, detail))
-        return AuditReport(self.changes, self.claims, dict(self.counts), tuple(self.findings))
+        return AuditReport(self.changes, self.claims, dict(self.counts), tuple(self.findings), self.copies)
 
 
 def examine(
@@ -217,10 +245,11 @@ def _entries(target: Connection) -> Iterator[Entry]:
     with target.cursor("audit_entries") as cursor:
         cursor.itersize = ENTRIES_PER_FETCH
         cursor.execute(
-            'SELECT id, label, "table", operation, key, old_version, new_version FROM audit.entries ORDER BY id'
+            'SELECT id, label, "table", operation, key, old_version, new_version, is_copied '
+            "FROM audit.entries ORDER BY id"
         )
-        for number, label, table, operation, key, old_version, new_version in cursor:
-            yield Entry(number, label, table, operation, tuple(key), old_version, new_version)
+        for number, label, table, operation, key, *rest in cursor:
+            yield Entry(number, label, table, operation, tuple(key), *rest)
 
 
 def _standing(target: Connection) -> Iterator[tuple[str, Key, int]]:

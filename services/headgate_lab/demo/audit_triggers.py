@@ -40,9 +40,15 @@ CREATE TABLE audit.entries (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   at timestamptz NOT NULL DEFAULT clock_timestamp(),
   label text NOT NULL, transaction xid8 NOT NULL DEFAULT pg_current_xact_id(),
-  "table" text NOT NULL, operation text NOT NULL, key text[] NOT NULL, old_version bigint, new_version bigint);
+  "table" text NOT NULL, operation text NOT NULL, key text[] NOT NULL, old_version bigint, new_version bigint,
+  is_copied boolean NOT NULL DEFAULT false);
 CREATE FUNCTION audit.key_of(row_json jsonb, columns text[]) RETURNS text[] LANGUAGE sql IMMUTABLE AS
 $$ SELECT array_agg(row_json ->> name ORDER BY place) FROM unnest(columns) WITH ORDINALITY AS c(name, place) $$;
+CREATE FUNCTION audit.is_copy() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+  RETURN to_regclass('headgate.row_copies') IS NOT NULL
+         AND EXISTS (SELECT FROM headgate.row_copies WHERE xmin = pg_current_xact_id()::xid);
+END $$;
 CREATE FUNCTION audit.note_change() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
   called text := current_setting('application_name');
@@ -51,8 +57,8 @@ DECLARE
   new_key text[] := CASE WHEN TG_OP <> 'DELETE' THEN audit.key_of(to_jsonb(NEW), TG_ARGV) END;
 BEGIN
   IF TG_OP = 'UPDATE' AND old_key = new_key THEN
-    INSERT INTO audit.entries (label, "table", operation, key, old_version, new_version)
-    VALUES (called, named, 'UPDATE', new_key, OLD.version, NEW.version);
+    INSERT INTO audit.entries (label, "table", operation, key, old_version, new_version, is_copied)
+    VALUES (called, named, 'UPDATE', new_key, OLD.version, NEW.version, audit.is_copy());
     RETURN NULL;
   END IF;
   IF TG_OP <> 'INSERT' THEN
@@ -60,12 +66,14 @@ BEGIN
     VALUES (called, named, 'DELETE', old_key, OLD.version);
   END IF;
   IF TG_OP <> 'DELETE' THEN
-    INSERT INTO audit.entries (label, "table", operation, key, new_version)
-    VALUES (called, named, 'INSERT', new_key, NEW.version);
+    INSERT INTO audit.entries (label, "table", operation, key, new_version, is_copied)
+    VALUES (called, named, 'INSERT', new_key, NEW.version, audit.is_copy());
   END IF;
   RETURN NULL;
 END $$
 """
+
+# A transaction that copies rows from the source also keeps how far the copy is (docs/adr/0114).
 
 _NEW_TABLES: Final = """
 CREATE TABLE audit.keys (table_name text PRIMARY KEY, columns text[] NOT NULL);

@@ -1,7 +1,7 @@
 """The end of a run: everything that was written has been applied, and source and target are compared and audited."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import psycopg
@@ -73,13 +73,12 @@ def row_stands(target: psycopg.Connection, table: Table, key: Row) -> bool:
 
 
 def examine_all(
-    source_dsn: str, target_dsn: str, altered: Table | None = None
+    source_dsn: str, target_dsn: str, tables: Sequence[Table] = TABLES
 ) -> tuple[tuple[Comparison, ...], AuditReport]:
     """Every table compared row by row, and the whole record of the audit examined. Both sides must be at rest.
 
-    ``altered``: a table as it is now.
+    ``tables`` as they are now.
     """
-    tables = [altered if altered is not None and table.name == altered.name else table for table in TABLES]
     with (
         postgres_client(source_dsn) as source,
         postgres_client(target_dsn) as target,

@@ -19,7 +19,7 @@ from psycopg import Connection
 from psycopg.sql import SQL, Composed, Identifier, Placeholder
 
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate_lab.demo.schema import TABLES, Row, Table
+from headgate_lab.demo.schema import TABLES, Row, Table, with_altered
 from headgate_lab.embedded.clients import postgres_client
 
 OPERATIONS_PER_TRANSACTION_MAX: Final = 4
@@ -113,7 +113,7 @@ class Writer:
 
     def use(self, altered: Table) -> None:
         """Write the columns that a table has now. May be called from any thread."""
-        self._tables = tuple(altered if table.name == altered.name else table for table in self._tables)
+        self._tables = with_altered(self._tables, altered)
 
     def start(self) -> None:
         """Start writing."""

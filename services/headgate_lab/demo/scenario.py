@@ -24,7 +24,7 @@ from headgate_lab.demo.new_column import add_column
 from headgate_lab.demo.pauses import longest_pauses
 from headgate_lab.demo.processes import stop_all
 from headgate_lab.demo.report import Report, Verified
-from headgate_lab.demo.schema import NEW_COLUMN, TABLE_WITH_NEW_COLUMN
+from headgate_lab.demo.schema import NEW_COLUMN, TABLE_WITH_NEW_COLUMN, TABLES, with_altered
 from headgate_lab.demo.services import LEASE_SECONDS, Services, create_feed, postgresql_address, run_command
 from headgate_lab.demo.stack import FEED, Stack, running_stack
 from headgate_lab.demo.tables import all_apply, all_replicate, views
@@ -175,7 +175,9 @@ def _play(shop: Shop, options: Options, display: Display) -> Report:
         )
     false_losses = shop.faults.false_losses()
     display.say("comparing source and target row by row, all columns, and examining the audit")
-    comparisons, audited = examine_all(shop.stack.source_dsn, shop.stack.target_dsn, TABLE_WITH_NEW_COLUMN)
+    comparisons, audited = examine_all(
+        shop.stack.source_dsn, shop.stack.target_dsn, with_altered(TABLES, TABLE_WITH_NEW_COLUMN)
+    )
     with postgres_client(shop.stack.target_dsn) as target:
         pauses = {one.fault: longest_pauses(target, one.tables, one.begin, one.end) for one in takeovers}
     return Report(

@@ -8,7 +8,7 @@ audit (``audit.py``) detect that a change was applied twice, or late.
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from random import Random
@@ -217,6 +217,12 @@ TABLES: Final[tuple[Table, ...]] = (
     ),
 )
 """In the order in which they are shown; two of them have composite keys."""
+
+
+def with_altered(tables: Sequence[Table], altered: Table) -> tuple[Table, ...]:
+    """``tables`` with one of them as it is now."""
+    return tuple(altered if table.name == altered.name else table for table in tables)
+
 
 NEW_COLUMN: Final = Column(
     "channel", "text DEFAULT 'shop'", lambda random, _: random.choice(("app", "fax", "Börse")), 0.5

@@ -185,7 +185,9 @@ def connections_text(databases: Mapping[str, DatabaseAddress]) -> str:
     return yaml.safe_dump({"connections": described}, sort_keys=False)
 
 
-def feed_text(sink: DatabaseAddress, source: DatabaseAddress | None) -> str:
+def feed_text(
+    sink: DatabaseAddress, source: DatabaseAddress | None, snapshot: Mapping[str, object] | None = None
+) -> str:
     """The feed over all tables, as a user would write it: it names connections. With a source it makes the tables."""
     topics = [f"{TOPIC_PREFIX}.{table.full_name}" for table in TABLES]
     read: dict[str, object] = {"topics": topics, "format": "debezium-json"}
@@ -193,11 +195,17 @@ def feed_text(sink: DatabaseAddress, source: DatabaseAddress | None) -> str:
     if source is not None:
         read["database"] = {"connection": SOURCE_CONNECTION}
         written |= {"tables": "evolve", "unique_keys": "create"}
-    return yaml.safe_dump({"feed": FEED, "source": read, "sink": written}, sort_keys=False)
+    copied = {} if snapshot is None else {"snapshot": dict(snapshot)}
+    return yaml.safe_dump({"feed": FEED, "source": read, "sink": written, **copied}, sort_keys=False)
 
 
 def create_feed(
-    sink: DatabaseAddress, services: Services, folder: Path, *, source: DatabaseAddress | None = None
+    sink: DatabaseAddress,
+    services: Services,
+    folder: Path,
+    *,
+    source: DatabaseAddress | None = None,
+    snapshot: Mapping[str, object] | None = None,
 ) -> Path:
     """Write the feed's file and run ``headgate feed create`` on it; the file. Raises ServiceError."""
     databases = {CONNECTION: sink} if source is None else {CONNECTION: sink, SOURCE_CONNECTION: source}
@@ -207,7 +215,7 @@ def create_feed(
         password_file.write_text(database.password, encoding="utf-8")
     file = folder / f"{FEED}.yaml"
     (folder / CONNECTIONS_FILE).write_text(connections_text(databases), encoding="utf-8")
-    file.write_text(feed_text(sink, source), encoding="utf-8")
+    file.write_text(feed_text(sink, source, snapshot), encoding="utf-8")
     try:
         timeout = f"{scaled_seconds(OUTCOME_SECONDS_MAX):g}"
         answer = run_command(services.settings, "feed", "create", str(file), "-o", "json", "--timeout", timeout)

@@ -6,8 +6,18 @@ from collections import Counter
 import msgspec
 
 from headgate.eventlog.snapshot import Snapshot
-from headgate.records.control import Assignment, FeedProgressed, FeedRecorded, ReplicationState, TaskState
-from headgate.records.keys import FeedKey, FeedProgressKey
+from headgate.records.control import (
+    Assignment,
+    FeedProgressed,
+    FeedRecorded,
+    OperationKind,
+    OperationRequested,
+    ReplicationState,
+    RequestSettled,
+    TaskState,
+    is_open,
+)
+from headgate.records.keys import FeedKey, FeedProgressKey, OutcomeKey, RequestKey
 from headgate_lab.demo.stack import FEED
 
 
@@ -100,3 +110,14 @@ class RowRate:
         rate = (rows - self._rows) / max(now - self._at, 1e-3)
         self._rows, self._at = rows, now
         return max(0.0, rate)
+
+
+def copies(snapshot: Snapshot) -> frozenset[str]:
+    """Tables that are being copied from the source, or are to be."""
+    return frozenset(
+        request.table
+        for key, request in snapshot.each(RequestKey, OperationRequested)
+        if request.kind is OperationKind.RESYNC_TABLE
+        and request.table is not None
+        and is_open(snapshot.get(OutcomeKey(key.request), RequestSettled))
+    )

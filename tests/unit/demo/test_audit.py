@@ -10,7 +10,9 @@ TABLE = "shop.orders"
 KEY = ("7",)
 
 
-def change(number: int, operation: str, version: int, *, epoch: str = "10.1", old: int | None = None) -> Entry:
+def change(
+    number: int, operation: str, version: int, *, epoch: str = "10.1", old: int | None = None, is_copied: bool = False
+) -> Entry:
     deleted = operation == "DELETE"
     return Entry(
         id=number,
@@ -20,7 +22,12 @@ def change(number: int, operation: str, version: int, *, epoch: str = "10.1", ol
         key=KEY,
         old_version=version if deleted else old,
         new_version=None if deleted else version,
+        is_copied=is_copied,
     )
+
+
+def copied(number: int, operation: str, version: int) -> Entry:
+    return change(number, operation, version, is_copied=True)
 
 
 def holder(number: int, operation: str, epoch: str) -> Entry:
@@ -105,6 +112,55 @@ def test_a_life_with_deletes_skipped_versions_and_a_move_is_clean() -> None:
     ],
 )
 def test_a_double_write_is_found(entries: list[Entry], deletions: list[int], expected: FindingKind) -> None:
+    assert expected in kinds(entries, deletions)
+
+
+def test_the_log_follows_behind_copied_rows() -> None:
+    found = report(
+        [
+            copied(1, "INSERT", 9),
+            change(2, "UPDATE", 3, old=9),
+            change(3, "DELETE", 3),
+            change(4, "INSERT", 7),
+            copied(5, "UPDATE", 9),
+            change(6, "DELETE", 9),
+            change(7, "INSERT", 9),
+            copied(8, "UPDATE", 9),
+        ],
+        deletions=[4, 8],
+        rows=[(TABLE, KEY, 9)],
+    )
+    assert found.double_writes == 0, found.findings
+    assert (found.changes, found.copies) == (8, 3)
+
+
+@pytest.mark.parametrize(
+    ("entries", "deletions", "expected"),
+    [
+        pytest.param(
+            [change(1, "INSERT", 3), copied(2, "UPDATE", 2)], [], FindingKind.COPIED_BACK, id="a copy of an old row"
+        ),
+        pytest.param(
+            [change(1, "INSERT", 3), copied(2, "UPDATE", 5), change(3, "UPDATE", 3)],
+            [],
+            FindingKind.VERSION_REPEATED,
+            id="a change applied again over a copied row",
+        ),
+        pytest.param(
+            [change(1, "INSERT", 3), copied(2, "UPDATE", 5), change(3, "UPDATE", 2)],
+            [],
+            FindingKind.VERSION_BACK,
+            id="a late change over a copied row",
+        ),
+        pytest.param(
+            [change(1, "INSERT", 3), copied(2, "UPDATE", 5), change(3, "DELETE", 5)],
+            [2],
+            FindingKind.DELETE_UNEXPLAINED,
+            id="an old delete of a copied row",
+        ),
+    ],
+)
+def test_a_copy_hides_no_double_write(entries: list[Entry], deletions: list[int], expected: FindingKind) -> None:
     assert expected in kinds(entries, deletions)
 
 

@@ -63,7 +63,7 @@ class MysqlTarget:
         self._password = secrets.token_hex(16)
         self._execute(
             f"CREATE USER {SINK_USER} IDENTIFIED BY '{self._password}'",
-            f"GRANT SELECT, INSERT, UPDATE, DELETE ON {quoted(SCHEMA)}.* TO {SINK_USER}",
+            f"GRANT SELECT, INSERT, UPDATE, DELETE, ALTER ON {quoted(SCHEMA)}.* TO {SINK_USER}",
             f"GRANT {BOOKKEEPING_RIGHTS} ON headgate.* TO {SINK_USER}",
         )
         with closing(mariadb_client(self._server.dsn(), in_database=False)) as target:
@@ -125,9 +125,9 @@ class MysqlTarget:
             )
             return cursor.fetchone() is not None
 
-    def examine(self, source_dsn: str) -> tuple[tuple[Comparison, ...], AuditReport]:
+    def examine(self, source_dsn: str, tables: Sequence[Table]) -> tuple[tuple[Comparison, ...], AuditReport]:
         """See Target."""
-        return compare_shop(source_dsn, self._server.dsn()), audit_shop(source_dsn, self._server.dsn())
+        return compare_shop(source_dsn, self._server.dsn(), tables), audit_shop(source_dsn, self._server.dsn())
 
     def longest_pauses(self, spans: Sequence[Span]) -> list[dict[str, float]]:
         """See Target."""
@@ -145,19 +145,21 @@ def _rows(target: "Connection[Cursor]", statement: str) -> Sequence[Sequence[Any
 def make_shop(dsn: str) -> None:
     """The shop's empty tables, the sink's bookkeeping and the audit of both, on a server that has none of them."""
     with connect(RelationalSettings(dsn)) as session:
-        MysqlProgress(session).ensure()
+        progress = MysqlProgress(session)
+        progress.ensure()
+        progress.tables.create_row_copies()
     with closing(mariadb_client(dsn, in_database=False)) as target:
         create_tables(target)
         install_audit(target)
 
 
-def compare_shop(source_dsn: str, target_dsn: str) -> tuple[Comparison, ...]:
+def compare_shop(source_dsn: str, target_dsn: str, tables: Sequence[Table] = TABLES) -> tuple[Comparison, ...]:
     """The shop in a PostgreSQL compared with that in a MariaDB."""
     with (
         closing(PostgresSide(Target(source_dsn))) as ours,
         closing(MysqlSide(Target(target_dsn))) as theirs,
     ):
-        return tuple(compare_across(ours, theirs, table) for table in TABLES)
+        return tuple(compare_across(ours, theirs, table) for table in tables)
 
 
 def audit_shop(source_dsn: str, target_dsn: str) -> AuditReport:

@@ -52,6 +52,9 @@ _HOLDS: Final = (
     "INSERT INTO audit.entries (label, table_name, operation, row_key) VALUES "
     "(CONCAT(NEW.owner_rev, '.', NEW.n), NEW.table_name, IF(NEW.closed, 'SEAL', 'CLAIM'), '[]');"
 )
+COPY: Final = "COPY"
+"""A transaction that copies rows from the source also keeps how far the copy is (docs/adr/0114)."""
+
 _HOLDERS: Final = (
     f"CREATE TRIGGER headgate.note_claim AFTER INSERT ON headgate.progress FOR EACH ROW BEGIN {_SAYS} {_HOLDS} END",
     f"""
@@ -61,8 +64,23 @@ _HOLDERS: Final = (
     """,
 )
 
+_COPIES: Final = tuple(
+    f"CREATE TRIGGER headgate.note_copy_{event.lower()} AFTER {event} ON headgate.row_copies FOR EACH ROW "  # noqa: S608
+    "INSERT INTO audit.entries (label, table_name, operation, row_key) "
+    f"VALUES (COALESCE(@audit_label, ''), NEW.table_name, '{COPY}', '[]')"
+    for event in ("INSERT", "UPDATE")
+)
+
 _COMMITTED: Final = "audit.entries e LEFT JOIN mysql.transaction_registry r ON r.transaction_id = e.written_by"
 
+
+_READ: Final = f"""
+SELECT e.id, e.label, e.table_name, e.operation, e.row_key, e.old_version, e.new_version, c.written_by IS NOT NULL,
+       r.commit_id
+FROM {_COMMITTED} LEFT JOIN (SELECT DISTINCT written_by FROM audit.entries WHERE operation = '{COPY}') c
+    ON c.written_by = e.written_by
+WHERE e.operation <> '{COPY}' ORDER BY r.commit_id, e.id
+"""  # noqa: S608 - constants
 
 _TIMES: Final = f"""
 SELECT DISTINCT e.table_name, r.commit_id, UNIX_TIMESTAMP(r.commit_timestamp) FROM {_COMMITTED}
@@ -77,7 +95,7 @@ class AuditError(Exception):
 def install_audit(target: "Connection[Cursor]") -> None:
     """Write down changes, claims and seals: the shop's tables and the sink's bookkeeping are there, and empty."""
     with target.cursor() as cursor:
-        for statement in (*_ENTRIES, *_HOLDERS):
+        for statement in (*_ENTRIES, *_HOLDERS, *_COPIES):
             cursor.execute(statement)
         for table in TABLES:
             for statement in _triggers(table):
@@ -104,12 +122,11 @@ def _key(table: Table, prefix: str = "") -> str:
 
 def read_entries(target: "Connection[Cursor]") -> Iterator[Entry]:
     """The record in the order of the commits. Raises AuditError if the server has not noted one of them."""
-    columns = "e.id, e.label, e.table_name, e.operation, e.row_key, e.old_version, e.new_version, r.commit_id"
-    for *entry, commit in _stream(target, f"SELECT {columns} FROM {_COMMITTED} ORDER BY r.commit_id, e.id"):  # noqa: S608
+    for *entry, is_copied, commit in _stream(target, _READ):
         number, label, table, operation, key, old_version, new_version = entry
         if commit is None:
             raise AuditError(f"audit entry {number}: mysql.transaction_registry does not know its transaction")
-        yield Entry(number, label, table, operation, _decoded(key), old_version, new_version)
+        yield Entry(number, label, table, operation, _decoded(key), old_version, new_version, bool(is_copied))
 
 
 def read_standing(target: "Connection[Cursor]") -> Iterator[tuple[str, Key, int]]:

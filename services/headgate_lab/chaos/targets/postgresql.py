@@ -15,7 +15,7 @@ from headgate_lab.demo.compare import Comparison
 from headgate_lab.demo.ending import examine_all, row_stands
 from headgate_lab.demo.pauses import longest_pauses
 from headgate_lab.demo.roles import SINK_ROLE, create_sink_role, set_password
-from headgate_lab.demo.schema import TABLES, Row, Table, create_target
+from headgate_lab.demo.schema import TABLES, Row, Table
 from headgate_lab.demo.services import DatabaseAddress, postgresql_address
 from headgate_lab.demo.stack import DATABASE, make_database
 from headgate_lab.embedded.clients import postgres_client
@@ -37,8 +37,7 @@ class PostgresTarget:
         self._server.start()
         with postgres_client(make_database(self._server)) as target:
             install_target_audit(target)
-            create_target(target)
-            self._sink_dsn = create_sink_role(target, self._dsn)
+            self._sink_dsn = create_sink_role(target, self._dsn, creates_tables=True)
             plant(lambda statement: _rows(target, statement))
             target.execute(put_first(SINK_ROLE).encode())
 
@@ -90,9 +89,9 @@ class PostgresTarget:
         with postgres_client(self._dsn) as target:
             return row_stands(target, table, key)
 
-    def examine(self, source_dsn: str) -> tuple[tuple[Comparison, ...], AuditReport]:
+    def examine(self, source_dsn: str, tables: Sequence[Table]) -> tuple[tuple[Comparison, ...], AuditReport]:
         """See Target."""
-        return examine_all(source_dsn, self._dsn)
+        return examine_all(source_dsn, self._dsn, tables)
 
     def longest_pauses(self, spans: Sequence[Span]) -> list[dict[str, float]]:
         """See Target."""

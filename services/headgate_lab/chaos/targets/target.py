@@ -44,7 +44,7 @@ class Target(Protocol):
     """What people call it."""
 
     def prepare(self) -> None:
-        """Start it the first time, with empty tables and the audit."""
+        """Start it the first time, with the audit, and with empty tables unless the feed can make them there."""
         ...
 
     def start(self) -> object:
@@ -96,8 +96,11 @@ class Target(Protocol):
         """Whether the table has a row of this key."""
         ...
 
-    def examine(self, source_dsn: str) -> tuple[tuple[Comparison, ...], AuditReport]:
-        """Every table compared with the source's, row by row, and the audit's record examined. Both must be at rest."""
+    def examine(self, source_dsn: str, tables: Sequence[Table]) -> tuple[tuple[Comparison, ...], AuditReport]:
+        """Every table compared with the source's, row by row, and the audit's record examined. Both must be at rest.
+
+        ``tables`` as they are at the source now.
+        """
         ...
 
     def longest_pauses(self, spans: Sequence[Span]) -> list[dict[str, float]]:
