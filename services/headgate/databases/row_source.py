@@ -114,9 +114,21 @@ class RowSource(RowReader, Protocol):
         ...
 
     def next_bound(
-        self, table: str, key: Sequence[str], above: Sequence[str] | None, rows: int
+        self,
+        table: str,
+        key: Sequence[str],
+        above: Sequence[str] | None,
+        rows: int,
+        last: Sequence[str] | None = None,
     ) -> tuple[str, ...] | None:
-        """The key that ends a range of so many rows above a key, by the server's own order; None if fewer are left."""
+        """The key that ends a range of so many rows above a key, by the server's own order, and not above ``last``.
+
+        None if fewer rows are left.
+        """
+        ...
+
+    def last_key(self, table: str, key: Sequence[str]) -> tuple[str, ...] | None:
+        """The last key of all rows, by the server's own order; None if there are no rows."""
         ...
 
     def has_rows(self, table: str) -> bool:

@@ -210,7 +210,8 @@ class _Turn:
         """Copy the next range; whether there is another one in this turn. Raises RowCopyError, SinkError."""
         begun = time.monotonic()
         rows_before = self.mark.rows
-        work = replace(self._work, rows=TransferRange(self._next(), self.mark))
+        chunk = self._next()
+        work = replace(self._work, rows=TransferRange(chunk, self.mark))
         answer = _transferred(numbers, work, may_pass=self._is_begun)
         if answer.mark is None:
             raise RuntimeError(f"a range was written without its mark: {answer}")
@@ -226,9 +227,18 @@ class _Turn:
         return time.monotonic() - self._begun < self._seconds
 
     def _next(self) -> Chunk:
+        """The next range; the first one also decides where the copy ends.
+
+        A row behind the last key of now joins the table later, so the log has all of it (docs/adr/0114). A copy that
+        deletes goes on to the end, because rows that only the sink has may be there.
+        """
         table, above = self._work.table, self.mark.upto
         try:
-            return Chunk(above, self._source.next_bound(table, self._work.source_key, above, self._range_rows))
+            if above is None and self.mark.end is None and not self._work.delete:
+                self.mark = replace(self.mark, end=self._source.last_key(table, self._work.source_key))
+            end = self.mark.end
+            upto = self._source.next_bound(table, self._work.source_key, above, self._range_rows, end)
+            return Chunk(above, end if upto is None else upto)
         except DatabaseError as error:
             raise RowCopyError(f"{self._work.claim.table}: {error}", may_pass=self._is_begun) from error
 

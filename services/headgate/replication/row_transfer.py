@@ -293,9 +293,10 @@ def _mark(rows: object, upserts: int, deletes: int) -> CopyMark | None:
     return CopyMark(
         request=before.request,
         upto=before.upto if upto is None else upto,
+        end=before.end,
         rows=before.rows + upserts,
         deleted=before.deleted + deletes,
-        is_done=upto is None,
+        is_done=upto is None or upto == before.end,
     )
 
 

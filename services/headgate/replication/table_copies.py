@@ -40,10 +40,12 @@ class TableCopies:
         self._clock = clock
         self._stuck: dict[SpanId, _Stuck] = {}
         self._begun: dict[SpanId, _Begun] = {}
+        self._shown: dict[SpanId, CopyMark] = {}
 
     def shown(self, span: SpanId, reached: CopyReached) -> str:
         """How far a copy is, for people. The time left is by its speed at this agent, catching up included."""
         mark, about = reached.mark, reached.rows_about
+        self._shown[span] = mark
         rows_about = None if not about else max(about, mark.rows)
         return CopyProgress(
             rows=mark.rows, rows_about=rows_about, deleted=mark.deleted, seconds_left=self._left(span, mark, rows_about)
@@ -72,11 +74,14 @@ class TableCopies:
             reached = CopyReached(mark, None) if mark.is_done else copy(mark)
         except RowCopyError as error:
             if error.may_pass and self._clock() - stuck.since < GIVE_UP_SECONDS:
-                return f"{self.shown(span, CopyReached(mark, None))}; the copy continues after an error: {error}"
+                last = self._shown.get(span, mark)
+                latest = last if last.request == mark.request and last.rows > mark.rows else mark
+                return f"{self.shown(span, CopyReached(latest, None))}; the copy continues after an error: {error}"
             del self._stuck[span]
             raise
         if reached.mark.is_done:
             del self._stuck[span], self._begun[span]
+            self._shown.pop(span, None)
             return None
         return self.shown(span, reached)
 

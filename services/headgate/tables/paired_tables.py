@@ -35,7 +35,8 @@ TAKEN_BY: Final[Mapping[str, frozenset[str]]] = {
     "timestamptz": frozenset({"datetime"}),
     "bytea": frozenset({"longblob"}),
     "jsonb": frozenset({"json"}),
-    **dict.fromkeys(("uuid", "inet", "cidr", "macaddr", "macaddr8"), _TEXTS),
+    "uuid": _TEXTS | {"char"},  # MariaDB's char drops spaces at the end, which none of these has
+    **dict.fromkeys(("inet", "cidr", "macaddr", "macaddr8"), _TEXTS),
     **dict.fromkeys(("int4range", "int8range", "daterange", "tsrange", "tstzrange", "numrange"), _TEXTS),
     "bigint": frozenset({"numeric"}),
     "decimal": frozenset({"numeric"}),

@@ -77,7 +77,7 @@ class Operator:
 
     def _run(self) -> None:
         steps: list[Callable[[], None]] = [
-            self._pause, self._move, self._move, self._drain, self._rebalance, self._copy, self._alter, self._alter,
+            self._pause, self._move, self._move, self._drain, self._rebalance, self._copy, self._copy, self._alter,
         ]  # fmt: skip
         while not self._stopping.wait(self._random.uniform(*REST_SECONDS)):
             self._random.choice(steps)()

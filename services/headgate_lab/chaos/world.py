@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 from confluent_kafka.admin import NewTopic
+from psycopg.conninfo import make_conninfo
 
 from headgate.config.crash_points import ArmedPoints
 from headgate.eventlog.connection import KafkaConnection
@@ -199,7 +200,8 @@ def _fill_source(source_dsn: str, seed: int) -> tuple[dict[str, list[tuple[objec
     """Rows that no event will ever have: the feed has to copy them. Their keys, and the source for Headgate's user."""
     with postgres_client(source_dsn) as source:
         create_source(source)
-        reader = postgresql_address(create_source_role(source, source_dsn))
+        # PGHOSTADDR sends a service's libpq to its own way to the target; the source is not reached by it.
+        reader = postgresql_address(make_conninfo(create_source_role(source, source_dsn), hostaddr=HOST))
         install_source_audit(source)
         keys = fill(source, seed)
         install_outbox(source)

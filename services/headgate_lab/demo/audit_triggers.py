@@ -46,8 +46,10 @@ CREATE FUNCTION audit.key_of(row_json jsonb, columns text[]) RETURNS text[] LANG
 $$ SELECT array_agg(row_json ->> name ORDER BY place) FROM unnest(columns) WITH ORDINALITY AS c(name, place) $$;
 CREATE FUNCTION audit.is_copy() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-  RETURN to_regclass('headgate.row_copies') IS NOT NULL
-         AND EXISTS (SELECT FROM headgate.row_copies WHERE xmin = pg_current_xact_id()::xid);
+  IF to_regclass('headgate.row_copies') IS NULL THEN
+    RETURN false;
+  END IF;
+  RETURN EXISTS (SELECT FROM headgate.row_copies WHERE xmin = pg_current_xact_id()::xid);
 END $$;
 CREATE FUNCTION audit.note_change() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE

@@ -256,7 +256,7 @@ def test_each_service_comes_to_the_one_address_by_a_link_of_its_own(
 
 
 def test_a_record_whose_commits_are_not_noted_is_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    noted = (1, "1.1", "shop.customers", "CLAIM", "[]", None, None, 17)
+    noted = (1, "1.1", "shop.customers", "CLAIM", "[]", None, None, 0, 17)
     monkeypatch.setattr(mysql_audit, "_stream", lambda *_: iter([noted, (2, *noted[1:-1], None)]))
     with pytest.raises(AuditError, match="transaction_registry does not know its transaction"):
         list(read_entries(None))  # type: ignore[arg-type]

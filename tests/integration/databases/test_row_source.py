@@ -219,6 +219,7 @@ def test_ranges_of_a_key_have_every_row_once(
         with open_postgresql(Target(postgres_server.dsn())) as rows:
             _check_ranges(_walked(rows, "r", size), wanted, size)
             assert rows.rows_about("r") == len(KEYS)
+            _check_end(rows, "r", size)
             assert rows.equality("r", KEY) == (None, None)
     with mariadb_connect(mariadb_server.dsn()) as owner:
         _run(owner, "CREATE DATABASE IF NOT EXISTS ranges")
@@ -228,7 +229,17 @@ def test_ranges_of_a_key_have_every_row_once(
     with open_mysql(Target(mariadb_server.dsn("ranges"))) as rows:
         _check_ranges(_walked(rows, "ranges.r", size), wanted, size)
         assert rows.rows_about("ranges.r") is not None
+        _check_end(rows, "ranges.r", size)
         assert [collation is None for collation in rows.equality("ranges.r", KEY)] == [False, True]
+
+
+def _check_end(rows: RowSource, table: str, size: int) -> None:
+    last = ("é", "1") if rows.last_key(table, KEY) == ("é", "1") else ("z", "0")  # by the server's own order
+    assert rows.last_key(table, KEY) == last
+    assert rows.next_bound(table, KEY, None, len(KEYS), last) == last
+    assert rows.next_bound(table, KEY, None, len(KEYS) + 1, last) is None
+    assert rows.next_bound(table, KEY, None, size, ("", "1")) == (("", "1") if size == 1 else None)
+    assert rows.next_bound(table, KEY, last, 1, last) is None
 
 
 def _check_ranges(ranges: list[list[tuple[Any, ...]]], wanted: list[tuple[str, ...]], size: int) -> None:

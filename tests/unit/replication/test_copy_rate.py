@@ -4,6 +4,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from headgate.databases.key_ranges import Chunk
@@ -32,11 +33,24 @@ class Time:
 
 
 class Source:
-    """A table of TABLE_ROWS rows with the keys 1, 2, 3…"""
+    """A table of TABLE_ROWS rows with the keys 1, 2, 3…, or of more of them."""
 
-    def next_bound(self, _table: str, _key: object, above: tuple[str, ...] | None, rows: int) -> tuple[str, ...] | None:
+    def __init__(self) -> None:
+        self.rows = TABLE_ROWS
+
+    def next_bound(
+        self,
+        _table: str,
+        _key: object,
+        above: tuple[str, ...] | None,
+        rows: int,
+        last: tuple[str, ...] | None,
+    ) -> tuple[str, ...] | None:
         upto = (0 if above is None else int(above[0])) + rows
-        return (str(upto),) if upto < TABLE_ROWS else None
+        return (str(upto),) if upto <= min(self.rows, self.rows if last is None else int(last[0])) else None
+
+    def last_key(self, _table: str, _key: object) -> tuple[str, ...] | None:
+        return (str(self.rows),) if self.rows else None
 
     def rows_about(self, _table: str) -> int:
         return TABLE_ROWS
@@ -58,6 +72,8 @@ def turn(
     is_over: Callable[[], bool] = lambda: False,
     reached: Callable[[row_copy.CopyReached], None] = lambda _: None,
     is_first: bool = False,
+    source: Source | None = None,
+    delete: bool = False,
 ) -> tuple[row_copy._Turn, list[Chunk]]:
     """A turn whose ranges take so long to copy, and the ranges that it has copied."""
     chunks: list[Chunk] = []
@@ -68,7 +84,8 @@ def turn(
         chunk, before = work.rows.chunk, work.rows.mark
         chunks.append(chunk)
         rows = TABLE_ROWS if chunk.upto is None else int(chunk.upto[0])
-        mark = CopyMark(request="r1", upto=chunk.upto or before.upto, rows=rows, is_done=chunk.upto is None)
+        is_done = chunk.upto in (None, before.end)
+        mark = msgspec.structs.replace(before, upto=chunk.upto or before.upto, rows=rows, is_done=is_done)
         return TransferAnswer(rows - before.rows, 0, mark)
 
     monkeypatch.setattr(row_copy, "_transferred", transferred)
@@ -84,10 +101,11 @@ def turn(
         source_key=("id",),
         forms=(),
         rows=TransferRange(Chunk(None, None), mark),
-        delete=False,
+        delete=delete,
         semantics={},
     )
-    return row_copy._Turn(work, cast("Any", Source()), mark, limit, is_over, reached=reached, is_first=is_first), chunks
+    rows = cast("Any", source or Source())
+    return row_copy._Turn(work, rows, mark, limit, is_over, reached=reached, is_first=is_first), chunks
 
 
 def serve(made: row_copy._Turn) -> bool:
@@ -103,6 +121,30 @@ def test_a_limited_copy_waits_until_its_rows_fit_the_rate(clock: Time, monkeypat
     assert sizes == {100}, "a range is what one second may have"
     assert not serve(made), "the table is copied"
     assert clock.now == pytest.approx(9), "nothing follows that would have to wait"
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_rows_that_join_behind_the_last_key_are_left_to_the_log(
+    clock: Time, monkeypatch: pytest.MonkeyPatch, *, delete: bool
+) -> None:
+    """Otherwise the copy of a table that grows as fast as it is copied would never end."""
+    source = Source()
+    made, chunks = turn(clock, monkeypatch, 100, source=source, delete=delete)
+    ranges = 0
+    while ranges < 50 and serve(made):
+        source.rows += 100
+        ranges += 1
+    assert made.mark.is_done is not delete
+    if not delete:
+        assert chunks[-1].upto == (str(TABLE_ROWS),)
+
+
+def test_a_table_without_rows_is_copied_at_once(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source()
+    source.rows = 0
+    made, chunks = turn(clock, monkeypatch, 100, source=source)
+    assert not serve(made)
+    assert (made.mark.is_done, chunks) == (True, [Chunk(None, None)])
 
 
 def test_the_time_that_a_range_takes_counts(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,16 @@ def test_words_tell_how_far_it_is_until_it_is_done() -> None:
     assert copies.turn(SPAN, mark(80, is_done=True), failing(may_pass=False)) is None, "what is done is not begun again"
 
 
+def test_an_error_within_a_turn_does_not_take_back_what_was_told() -> None:
+    copies = TableCopies(lambda: 0.0)
+
+    def copy(_: CopyMark) -> CopyReached:
+        copies.shown(SPAN, CopyReached(mark(40), None))
+        raise RowCopyError("gone", may_pass=True)
+
+    assert copies.turn(SPAN, mark(10), copy) == "40 rows are copied; the copy continues after an error: gone"
+
+
 def test_an_error_that_may_pass_is_borne_for_as_long_as_ranges_are_copied_now_and_then() -> None:
     now = 0.0
     copies = TableCopies(lambda: now)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.mysql.sql import quoted
 
-__all__ = ["among", "bound_query", "within"]
+__all__ = ["among", "bound_query", "last_query", "within"]
 
 
 def within(columns: Sequence[str], chunk: Chunk, prefix: str = "") -> tuple[str, tuple[object, ...]]:
@@ -45,16 +45,27 @@ def among(columns: Sequence[str], keys: Sequence[tuple[str, ...]], prefix: str =
 
 
 def bound_query(
-    table: str, columns: Sequence[str], above: tuple[object, ...] | None, rows: int
+    table: str,
+    columns: Sequence[str],
+    above: tuple[object, ...] | None,
+    rows: int,
+    last: tuple[object, ...] | None = None,
 ) -> tuple[str, tuple[object, ...]]:
-    """The query for the key that ends a range of so many rows above a key, and its parameters.
+    """The query for the key that ends a range of so many rows above a key, and not above ``last``; its parameters.
 
     It finds nothing if fewer rows are left.
     """
-    where, parameters = _beyond(columns, above, ">", ">")
+    where, parameters = within(columns, Chunk(above, last))
     names = ", ".join(_doubled(quoted(column)) for column in columns)
     query = f"SELECT {names} FROM {_doubled(table)} WHERE {where} ORDER BY {names} LIMIT 1 OFFSET {int(rows) - 1}"  # noqa: S608
     return query, parameters
+
+
+def last_query(table: str, columns: Sequence[str]) -> str:
+    """The query for a table's last key, without parameters."""
+    names = [quoted(column) for column in columns]
+    order = ", ".join(f"{name} DESC" for name in names)
+    return f"SELECT {', '.join(names)} FROM {table} ORDER BY {order} LIMIT 1"  # noqa: S608 - quoted names
 
 
 def _doubled(name: str) -> str:

@@ -10,7 +10,7 @@ from headgate.databases.faults import Fault
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.mysql.catalogue import MysqlColumn, read_form
 from headgate.databases.mysql.errors import MysqlError, fault_of, message
-from headgate.databases.mysql.key_ranges import bound_query, within
+from headgate.databases.mysql.key_ranges import bound_query, last_query, within
 from headgate.databases.mysql.reading import READ_ONLY
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import quoted
@@ -181,12 +181,23 @@ class MysqlRows:
         return self._select(table, columns, key, condition, parameters)
 
     def next_bound(
-        self, table: str, key: Sequence[str], above: Sequence[str] | None, rows: int
+        self,
+        table: str,
+        key: Sequence[str],
+        above: Sequence[str] | None,
+        rows: int,
+        last: Sequence[str] | None = None,
     ) -> tuple[str, ...] | None:
         """See RowSource."""
-        bound = typed_bound(self.key_forms(table, key), above)
-        query, parameters = bound_query(_place_of(table), key, bound, rows)
+        forms = self.key_forms(table, key)
+        place, bounds = _place_of(table), (typed_bound(forms, above), typed_bound(forms, last))
+        query, parameters = bound_query(place, key, bounds[0], rows, bounds[1])
         found = self._session.execute(query, parameters)
+        return tuple(map(str, found[0])) if found else None
+
+    def last_key(self, table: str, key: Sequence[str]) -> tuple[str, ...] | None:
+        """See RowSource."""
+        found = self._session.execute(last_query(_place_of(table), key))
         return tuple(map(str, found[0])) if found else None
 
     def rows_within(

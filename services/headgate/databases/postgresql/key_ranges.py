@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier, Literal
 
-__all__ = ["bound_query", "listed", "within"]
+__all__ = ["bound_query", "last_query", "listed", "within"]
 
 
 def listed(columns: Sequence[str]) -> Composed:
@@ -24,9 +24,24 @@ def within(columns: Sequence[str], chunk: Chunk) -> Composable:
     return SQL(" AND ").join(conditions) if conditions else SQL("TRUE")
 
 
-def bound_query(table: Composable, columns: Sequence[str], above: tuple[object, ...] | None, rows: int) -> Composed:
-    """The query for the key that ends a range of so many rows above a key. It finds nothing if fewer rows are left."""
+def bound_query(
+    table: Composable,
+    columns: Sequence[str],
+    above: tuple[object, ...] | None,
+    rows: int,
+    last: tuple[object, ...] | None = None,
+) -> Composed:
+    """The query for the key that ends a range of so many rows above a key, and not above ``last``.
+
+    It finds nothing if fewer rows are left.
+    """
     names = listed(columns)
     return SQL("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT 1 OFFSET {}").format(
-        names, table, within(columns, Chunk(above, None)), names, Literal(rows - 1)
+        names, table, within(columns, Chunk(above, last)), names, Literal(rows - 1)
     )
+
+
+def last_query(table: Composable, columns: Sequence[str]) -> Composed:
+    """The query for a table's last key."""
+    names = SQL(", ").join(SQL("{} DESC").format(Identifier(column)) for column in columns)
+    return SQL("SELECT {} FROM {} ORDER BY {} LIMIT 1").format(listed(columns), table, names)

@@ -11,7 +11,7 @@ from headgate.databases.address import Target
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.postgresql.catalogue import read_form
 from headgate.databases.postgresql.errors import PostgresError, message
-from headgate.databases.postgresql.key_ranges import bound_query, within
+from headgate.databases.postgresql.key_ranges import bound_query, last_query, within
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession, open_connection
 from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier, Literal
@@ -140,11 +140,22 @@ class PostgresRows:
         return self._select(table, columns, key, _condition(key, self.key_forms(table, key), keys))
 
     def next_bound(
-        self, table: str, key: Sequence[str], above: Sequence[str] | None, rows: int
+        self,
+        table: str,
+        key: Sequence[str],
+        above: Sequence[str] | None,
+        rows: int,
+        last: Sequence[str] | None = None,
     ) -> tuple[str, ...] | None:
         """See RowSource."""
-        bound = typed_bound(self.key_forms(table, key), above)
-        found = self._session.execute(bound_query(self._existing(table).name, key, bound, rows))
+        forms = self.key_forms(table, key)
+        name = self._existing(table).name
+        found = self._session.execute(bound_query(name, key, typed_bound(forms, above), rows, typed_bound(forms, last)))
+        return tuple(map(str, found[0])) if found else None
+
+    def last_key(self, table: str, key: Sequence[str]) -> tuple[str, ...] | None:
+        """See RowSource."""
+        found = self._session.execute(last_query(self._existing(table).name, key))
         return tuple(map(str, found[0])) if found else None
 
     def rows_within(
