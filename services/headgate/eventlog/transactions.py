@@ -41,9 +41,12 @@ class Transactions:
         transactional_id: str,
         producer: Callable[[], Producer],
         *,
-        seconds: float = COMMIT_SECONDS_MAX,
+        seconds: float | None = None,
     ) -> None:
-        """``seconds``: how long each may take, its commit included; less than the producer's transaction timeout."""
+        """``seconds``: how long each may take with its commit, if not COMMIT_SECONDS_MAX.
+
+        It must be less than the producer's transaction timeout.
+        """
         self._connection = connection
         self._name = name
         self._transactional_id = transactional_id
@@ -71,7 +74,7 @@ class Transactions:
         It hands over one record at least. Raises FencedError, CommitRefusedError or CommitUncertainError.
         """
         producer = self._producer()
-        deadline = time.monotonic() + self._seconds
+        deadline = time.monotonic() + (COMMIT_SECONDS_MAX if self._seconds is None else self._seconds)
         try:
             producer.begin_transaction()
             produce(deadline)

@@ -21,12 +21,13 @@ from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.mysql.connection import connect
 from headgate.sinks.relational.mysql.progress import MysqlProgress
 from headgate.sinks.relational.session import RelationalSettings
+from headgate.sinks.row_copying import CopiedRows, CopyMark
 from headgate_lab.chaos.capture import install_outbox
 from headgate_lab.chaos.proxy import Link, Proxies
 from headgate_lab.chaos.targets import mysql_audit, mysql_schema
 from headgate_lab.chaos.targets.mysql import MysqlTarget, audit_shop, compare_shop, make_shop
 from headgate_lab.chaos.targets.mysql_audit import AuditError, commit_times, read_entries
-from headgate_lab.demo.audit import FindingKind
+from headgate_lab.demo.audit import Entry, FindingKind
 from headgate_lab.demo.audit_triggers import install_source_audit
 from headgate_lab.demo.load import Writer
 from headgate_lab.demo.schema import TABLES, Column, Table, create_source
@@ -194,6 +195,38 @@ def test_a_transaction_that_commits_after_its_successors_claim_is_found(shop: Sh
     assert shop.findings() == {FindingKind.STALE_EPOCH: 1}
 
 
+def test_rows_that_were_copied_are_seen_as_such(shop: Shop) -> None:
+    claim = shop.claim(FIRST)
+    rows = shop.source.execute(
+        "SELECT DISTINCT ON (key) o.row::text FROM capture.outbox o "
+        "JOIN shop.customers c ON (o.key->>'id')::bigint = c.id "
+        "WHERE o.row IS NOT NULL AND o.\"table\" = 'shop.customers' ORDER BY key, o.id DESC LIMIT 5"
+    ).fetchall()
+    upserts = [msgspec.json.decode(row) for (row,) in rows]
+    before = len(list(entries(shop)))
+    with closing(shop.sink.writer()) as writer:
+        for request in ("r1", "r2"):
+            for row in upserts:
+                row["name"] = f"copied by {request}"
+            writer.copy(
+                CopiedRows(
+                    claim=claim,
+                    positions=shop.sink.claim(claim),
+                    key=("id",),
+                    upserts=upserts,
+                    deletes=[],
+                    mark=CopyMark(request=request, upto=("9",)),
+                )
+            )
+    assert [one.is_copied for one in list(entries(shop))[before:]] == [True] * 10
+    assert shop.findings() == {}
+
+
+def entries(shop: Shop) -> Iterator[Entry]:
+    with closing(mariadb_connect(shop.target_url)) as target:
+        yield from read_entries(target)
+
+
 def test_a_writer_that_does_not_ask_the_fence_gives_itself_away(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sink broken on purpose: whom a session works for is what it says itself, not what the row says."""
 
@@ -255,10 +288,17 @@ def test_each_service_comes_to_the_one_address_by_a_link_of_its_own(
             connect(address)
 
 
-def test_a_record_whose_commits_are_not_noted_is_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    noted = (1, "1.1", "shop.customers", "CLAIM", "[]", None, None, 0, 17)
-    monkeypatch.setattr(mysql_audit, "_stream", lambda *_: iter([noted, (2, *noted[1:-1], None)]))
-    with pytest.raises(AuditError, match="transaction_registry does not know its transaction"):
+@pytest.mark.parametrize(("unnoted", "is_taken"), [(None, True), (1, True), (2, False), (100, False)])
+def test_a_record_whose_commits_are_not_noted_is_no_record(
+    monkeypatch: pytest.MonkeyPatch, unnoted: int | None, *, is_taken: bool
+) -> None:
+    noted = (1, "1.1", "shop.customers", "CLAIM", "[]", None, None, 0)
+    answers = iter([[(100, unnoted)], [noted]])
+    monkeypatch.setattr(mysql_audit, "_stream", lambda *_: iter(next(answers)))
+    if is_taken:
+        assert [one.id for one in read_entries(None)] == [1]  # type: ignore[arg-type]
+        return
+    with pytest.raises(AuditError, match="transaction_registry does not know"):
         list(read_entries(None))  # type: ignore[arg-type]
 
 

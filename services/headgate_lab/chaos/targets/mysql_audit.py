@@ -7,6 +7,10 @@ the writing: a holder frozen in a transaction, which commits behind its successo
 ``audit.entries`` is a table with transaction-precise history: in ``mysql.transaction_registry`` the server itself
 records when each transaction that wrote to it was committed, and as which.
 
+MariaDB 10.11 leaves out a few transactions, seen of some that were rolled back to a savepoint on the way (why is not
+known). They are taken in the order of their beginnings: one of them that commits behind its successor's claim might not
+be found. Where it leaves out more than UNNOTED_SHARE_MAX of all, the record is refused.
+
 *Who writes.* A session has no name in this protocol. It identifies its assignment by what it writes into the row that
 it locks (docs/adr/0011). The trigger on that table keeps this text in a variable of the session, where it stays, as an
 application name would, until the session writes another. A session that never wrote one is unlabelled.
@@ -74,17 +78,24 @@ _COPIES: Final = tuple(
 _COMMITTED: Final = "audit.entries e LEFT JOIN mysql.transaction_registry r ON r.transaction_id = e.written_by"
 
 
+UNNOTED_SHARE_MAX: Final = 0.01
+"""One in a few hundred was seen."""
+
+_UNNOTED: Final = f"""
+SELECT COUNT(*), SUM(noted IS NULL)
+FROM (SELECT e.written_by, MAX(r.commit_id) noted FROM {_COMMITTED} GROUP BY e.written_by) t
+"""  # noqa: S608 - constants
+
 _READ: Final = f"""
-SELECT e.id, e.label, e.table_name, e.operation, e.row_key, e.old_version, e.new_version, c.written_by IS NOT NULL,
-       r.commit_id
+SELECT e.id, e.label, e.table_name, e.operation, e.row_key, e.old_version, e.new_version, c.written_by IS NOT NULL
 FROM {_COMMITTED} LEFT JOIN (SELECT DISTINCT written_by FROM audit.entries WHERE operation = '{COPY}') c
     ON c.written_by = e.written_by
-WHERE e.operation <> '{COPY}' ORDER BY r.commit_id, e.id
+WHERE e.operation <> '{COPY}' ORDER BY COALESCE(r.commit_id, e.written_by), e.id
 """  # noqa: S608 - constants
 
 _TIMES: Final = f"""
 SELECT DISTINCT e.table_name, r.commit_id, UNIX_TIMESTAMP(r.commit_timestamp) FROM {_COMMITTED}
-WHERE e.operation IN ('INSERT', 'UPDATE', 'DELETE') ORDER BY r.commit_id
+WHERE e.operation IN ('INSERT', 'UPDATE', 'DELETE') AND r.commit_id IS NOT NULL ORDER BY r.commit_id
 """  # noqa: S608 - no value in it
 
 
@@ -122,10 +133,11 @@ def _key(table: Table, prefix: str = "") -> str:
 
 def read_entries(target: "Connection[Cursor]") -> Iterator[Entry]:
     """The record in the order of the commits. Raises AuditError if the server has not noted one of them."""
-    for *entry, is_copied, commit in _stream(target, _READ):
+    ((transactions, unnoted),) = _stream(target, _UNNOTED)
+    if int(unnoted or 0) > UNNOTED_SHARE_MAX * transactions:
+        raise AuditError(f"mysql.transaction_registry does not know {unnoted} of {transactions} transactions")
+    for *entry, is_copied in _stream(target, _READ):
         number, label, table, operation, key, old_version, new_version = entry
-        if commit is None:
-            raise AuditError(f"audit entry {number}: mysql.transaction_registry does not know its transaction")
         yield Entry(number, label, table, operation, _decoded(key), old_version, new_version, bool(is_copied))
 
 
