@@ -128,7 +128,7 @@ class RowSource(RowReader, Protocol):
         ...
 
     def last_key(self, table: str, key: Sequence[str]) -> tuple[str, ...] | None:
-        """The last key of all rows, by the server's own order; None if there are no rows."""
+        """The last key of all rows, by the server's own order; None if the table is empty."""
         ...
 
     def has_rows(self, table: str) -> bool:

@@ -230,7 +230,7 @@ class _Turn:
         """The next range; the first one also decides where the copy ends.
 
         A row behind the last key of now joins the table later, so the log has all of it (docs/adr/0114). A copy that
-        deletes goes on to the end, because rows that only the sink has may be there.
+        deletes runs on to the end, because rows that only the sink has may be there.
         """
         table, above = self._work.table, self.mark.upto
         try:

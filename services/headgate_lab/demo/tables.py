@@ -113,7 +113,7 @@ class RowRate:
 
 
 def copies(snapshot: Snapshot) -> frozenset[str]:
-    """Tables that are being copied from the source, or are to be."""
+    """Tables that are being copied from the source, or will be."""
     return frozenset(
         request.table
         for key, request in snapshot.each(RequestKey, OperationRequested)
