@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -163,6 +164,33 @@ def test_a_users_own_job_in_the_middle_of_a_commit_does_not_stop_the_feed(
         said, _ = frozen.communicate(timeout=SECONDS_MAX)
     assert said == "applied"
     assert bench.rows() == dict.fromkeys(range(5, 9), "a")
+
+
+def test_a_table_that_was_set_back_is_not_written_until_the_feed_begins_again(
+    bench: DeltaBench, writer: SinkWriter
+) -> None:
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    writer.apply(batch_of(claim, 5, upsert(5, 5, "a")))
+    first = bench.version()
+    writer.apply(batch_of(claim, 6, upsert(6, 6, "a")))
+    second = bench.version()
+    DeltaTable(bench.path).restore(first)
+    with pytest.raises(SinkRefusedError, match="set back to an earlier version"):
+        writer.apply(batch_of(claim, 7, upsert(7, 7, "a")))
+    with pytest.raises(SinkRefusedError, match="set back to an earlier version"):
+        bench.sink.claim(claim_of(bench, 2))
+    assert bench.rows() == {5: "a"}
+    DeltaTable(bench.path).restore(second)
+    writer.apply(batch_of(claim, 7, upsert(7, 7, "a")))
+    assert bench.rows() == dict.fromkeys(range(5, 8), "a")
+    DeltaTable(bench.path).restore(first)
+    bench.sink.seal(claim)  # the feed can be paused
+    again = msgspec.structs.replace(claim_of(bench, 3), incarnation=claim.incarnation + 1)
+    assert bench.sink.claim(again)[0] == again.start[0]
+    for offset in (5, 6):
+        bench.sink.writer().apply(batch_of(again, offset, upsert(offset, offset, "b")))
+    assert [row["value"] for row in bench.records()].count("b") == 2
 
 
 def test_a_batch_that_changes_no_row_moves_the_positions(tmp_path: Path) -> None:

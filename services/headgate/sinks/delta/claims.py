@@ -31,7 +31,7 @@ from headgate.sinks.contract import (
     SinkUnavailableError,
 )
 from headgate.sinks.delta.engine import ConflictError, Stamp, Table, as_sink_errors
-from headgate.sinks.delta.lake import FENCE, Lake, feed_key, positions_in
+from headgate.sinks.delta.lake import FENCE, POSITIONS, Lake, feed_key, positions_in
 from headgate.sinks.delta.ledger import Feeds, Holding, Holdings, Row, Source, version_of
 from headgate.sinks.fence import FenceRow
 from headgate.sinks.relational.source_tables import check_same, source_table_of, text_of
@@ -55,6 +55,7 @@ class Claims:
 
         def check(holdings: Holdings, rows: Rows) -> None:
             self.refuse_strangers(holdings, claim.table, claim.identity)
+            _check_not_restored(claim, self._lake.table(claim.table), holdings)
             if not fence.is_same_claim(claim, rows):
                 fence.check_claim(claim, claim.table, rows)
 
@@ -93,6 +94,7 @@ class Claims:
         """
         _, holdings = self._lake.ledger(claim.table).read()
         self._check_rows(claim, ranges, table, holdings)
+        _check_not_restored(claim, table, holdings)
 
     def record_source(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, met: SourceTable) -> None:
         """The same, and store the source table of the topic. Raises SinkMovedError if it is known to be another."""
@@ -291,6 +293,24 @@ def _check_same_table(claim: Claim, table: Table | None, ids: set[str | None]) -
         f"table {claim.table} {what}, and the rows that Headgate has written to it are missing. Restore its folder, "
         f"or pause the feed and run `headgate feed resume {claim.identity.feed} --from earliest`, which applies all "
         "changes of the source topic again"
+    )
+
+
+def _check_not_restored(claim: Claim, table: Table | None, holdings: Holdings) -> None:
+    """Raise SinkRefusedError if changes that the positions cover are not in the table any more.
+
+    A new incarnation has no positions yet, so it begins with the table as it is.
+    """
+    holding = _holding(claim, holdings)
+    rows = {} if holding is None else {p: r.incarnation for p, r in holding.rows.items() if p in claim.start}
+    current = {partition: number for partition, number in rows.items() if number >= claim.incarnation}
+    if table is None or not positions_in(table, claim, current) or not table.is_set_back_behind(POSITIONS):
+        return
+    raise SinkRefusedError(
+        f"table {claim.table} was set back to an earlier version, so changes that Headgate has written are missing. "
+        "Restore the version before that, or pause the feed and run "
+        f"`headgate feed resume {claim.identity.feed} "
+        "--from earliest`, which applies all changes of the source topic again"
     )
 
 

@@ -16,7 +16,7 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.delta.claims import ATTEMPTS_MAX, Claims
 from headgate.sinks.delta.engine import ConflictError, Merge, Stamp, Table, as_sink_errors, quoted
-from headgate.sinks.delta.lake import Lake, position_key
+from headgate.sinks.delta.lake import POSITIONS, Lake, position_key
 from headgate.sinks.delta.shape import Shape, shape_of
 from headgate.sinks.delta.staged_rows import GONE, OFFSET, PARTIAL, PARTITION, absent_column, column, unpack
 from headgate.sinks.on_driver import Commit
@@ -75,7 +75,7 @@ class DeltaCommitter:
         about = {
             "headgate.feed": claim.identity.feed,
             "headgate.epoch": str(claim.epoch),
-            "headgate.positions": msgspec.json.encode({claim.topic: positions}).decode(),
+            POSITIONS: msgspec.json.encode({claim.topic: positions}).decode(),
         }
         stamp = Stamp(transactions, about)
         shape = shape_of(table, claim.table, appends=self._appends)

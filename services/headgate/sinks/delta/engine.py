@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -23,6 +23,10 @@ ERROR_LENGTH_MAX: Final = 500
 """An error of the library may contain a plan of a query."""
 
 _NO_RIGHT: Final = ("Permission denied", "Read-only file system", "os error 13", "os error 30")
+HISTORY_GROWS: Final = 16
+"""The last commit is mostly Headgate's own, so one entry is read first, and then so many times more."""
+
+_RESTORE: Final = "RESTORE"
 _EXISTS: Final = "already exists"
 
 
@@ -81,6 +85,24 @@ class Table:
         """The latest version of the application's own transaction."""
         return self._handle.transaction_version(app_id)
 
+    def is_set_back_behind(self, written: str) -> bool:
+        """Whether the table was restored to a version before its last commit whose entry has ``written``.
+
+        Application transactions stay as they are then. Raises SinkError.
+        """
+        restored: dict[int, int | None] = {}
+        count = 1
+        while True:
+            entries = self._handle.history(count)
+            for entry in entries:
+                if written in entry:
+                    return not _leads_to(int(entry["version"]), self.version, restored)
+                if entry.get("operation") == _RESTORE:
+                    restored[int(entry["version"])] = _restored_version(entry)
+            if len(entries) < count:
+                return bool(restored)
+            count *= HISTORY_GROWS
+
     def keys(self, columns: Sequence[str]) -> pa.Table:
         """These columns of all rows."""
         return pa.table(self._handle.scan(columns=list(columns)))
@@ -114,6 +136,20 @@ class Table:
             self._handle.alter.set_table_properties(
                 dict(properties), raise_if_not_exists=False, commit_properties=_properties(Stamp())
             )
+
+
+def _restored_version(entry: Mapping[str, Any]) -> int | None:
+    """The version that a restore went back to; None if it named a time."""
+    version = entry.get("operationParameters", {}).get("version")
+    return None if version is None else int(version)
+
+
+def _leads_to(version: int, newest: int, restored: Mapping[int, int | None]) -> bool:
+    """Whether the rows of the newest version follow from ``version``, through all restores since."""
+    at: int | None = newest
+    while at is not None and at > version:
+        at = restored[at] if at in restored else at - 1
+    return at == version
 
 
 def read(folder: Path) -> Table | None:

@@ -39,6 +39,10 @@ class Lake:
         return Ledger(self.folder / LEDGERS / "feeds", Feeds())
 
 
+POSITIONS: Final = "headgate.positions"
+"""The entry that a commit of changes has in the table's history."""
+
+
 def feed_key(cluster: str, feed_id: str) -> str:
     """A feed as one text."""
     return f"{cluster}/{feed_id}"
