@@ -4,7 +4,7 @@ It runs the owners' own code against brokers and sink, so this machine needs the
 owners' rules to the current state of the control topics. Exit codes are those of the command without ``--dry-run``.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of_refusal
 from headgate.cli.output import Output, note, show_rows, show_value
@@ -56,6 +56,9 @@ def rehearsed(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpe
     return result
 
 
+_FOR_PEOPLE: Final = {"missing": "will be created"}
+
+
 def _refused(kind: OperationKind, name: str, reason: str) -> CommandError:
     return CommandError(exit_code_of_refusal(reason), f"{_asked(kind, name)} would be refused: {reason}")
 
@@ -65,10 +68,11 @@ def _asked(kind: OperationKind, name: str) -> str:
 
 
 def _show(kind: OperationKind, name: str, result: FeedResolved, output: Output) -> None:
-    rows = [_row(plan, "will be created" if plan.table in result.missing else "exists") for plan in result.spans]
+    rows = [_row(plan, "missing" if plan.table in result.missing else "exists") for plan in result.spans]
     statements = result.statements
     if output is Output.TABLE:
-        show_rows(("table", "at_sink", "topic", "partitions", "start"), rows, output)
+        shown = [row | {"at_sink": _FOR_PEOPLE.get(row["at_sink"], row["at_sink"])} for row in rows]
+        show_rows(("table", "at_sink", "topic", "partitions", "start"), shown, output)
         if statements:
             print_plain(f"\n{statements}")
         note(f"{_asked(kind, name)} would be accepted with {len(rows)} tables; nothing was written")

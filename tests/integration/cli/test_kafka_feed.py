@@ -110,7 +110,7 @@ def test_every_change_is_one_record_though_the_agent_is_killed(shop: Shop, serve
     assert tables.exit_code == 0, tables.stderr
     (row,) = json.loads(tables.stdout)
     assert (row["agent"], row["error"]) == ("a1", None)
-    assert headgate("why", "shop").exit_code == 0
+    eventually(lambda: headgate("why", "shop").exit_code == 0, "the agent has reported what it has written")
 
     verified = headgate("verify", "shop", "--source-dsn", "postgresql://reader@db/shop")
     assert verified.exit_code == ExitCode.DATABASE, verified.output
