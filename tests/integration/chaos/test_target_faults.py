@@ -20,7 +20,7 @@ from headgate.sinks.relational.session import RelationalSettings
 from headgate_lab.chaos.targets import SinkType, make_target
 from headgate_lab.chaos.targets.mysql import SOCKET
 from headgate_lab.chaos.targets.target import Target
-from headgate_lab.demo.schema import TABLES
+from headgate_lab.demo.schema import TABLES, create_target
 from headgate_lab.demo.services import DatabaseAddress
 from support import build
 from support.waiting import eventually
@@ -37,9 +37,18 @@ def target(request: pytest.FixtureRequest) -> Iterator[Target]:
         target = make_target(request.param, Path(folder, "target"))
         try:
             target.prepare()
+            if request.param is SinkType.POSTGRESQL:  # there a campaign's feed makes the tables
+                make_tables(target.sink)
             yield target
         finally:
             target.stop()
+
+
+def make_tables(address: DatabaseAddress) -> None:
+    """As Headgate's user, but not by its search path, on which a hostile schema is first."""
+    dsn = make_conninfo(address.dsn, password=address.password, options="-c search_path=pg_catalog")
+    with psycopg.connect(dsn, autocommit=True) as sink:
+        create_target(sink)
 
 
 def sink_of(target: Target, password: Path) -> Sink:

@@ -492,7 +492,7 @@ def test_a_writer_without_its_transactional_id_says_so_and_not_that_it_was_repla
     assert log.cluster_id, "the topics are there"
     with closing(KafkaConnection(guarded.by_password, _as("reader"))) as connection:
         producer = WriterProducer(connection, CLUSTER, CHANGE_LOG, "w")
-        with pytest.raises(LogError, match=r"taking its transactional.id.*Give this user the right") as refused:
+        with pytest.raises(LogError, match=r"taking transactional.id.*Give this user the right") as refused:
             producer.init()
         assert not isinstance(refused.value, FencedError)
 
