@@ -151,6 +151,8 @@ def _settings(bootstrap: str, scratch: Path, secrets_dir: Path, lease_seconds: f
         "HEADGATE_SPARK__SCRATCH": str(scratch),
         "HEADGATE_SECRETS_DIR": str(secrets_dir),
         "HEADGATE_CONNECTIONS": str(secrets_dir / CONNECTIONS_FILE),
+        # A feed of a user at `headgate up` may write to the folders that the user allows.
+        "HEADGATE_ALLOWED_FOLDERS": os.environ.get("HEADGATE_ALLOWED_FOLDERS", ""),
         "JAVA_HOME": str(java_home_for_spark()),
         "JAVA_TOOL_OPTIONS": f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {JAVA_OPTIONS}".strip(),
     }
