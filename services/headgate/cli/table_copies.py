@@ -8,7 +8,7 @@ from headgate.cli.requests import CLIENT, ask, operation
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.records.control import FeedRecorded, OperationKind, OperationRequested, RequestSettled, is_open
+from headgate.records.control import FeedRecorded, OperationKind, OperationRequested, RequestSettled, is_unsettled
 from headgate.records.keys import FeedKey, OutcomeKey, RequestKey
 from headgate.records.row_copies import RowCopy, is_whole, shown_row_copy
 from headgate.runtime.requests import withdraw
@@ -64,4 +64,4 @@ def _copies(snapshot: Snapshot, feed: str, table: str) -> Iterator[str]:
 
 
 def _is_under_way(snapshot: Snapshot, request: str) -> bool:
-    return is_open(snapshot.get(OutcomeKey(request), RequestSettled))
+    return is_unsettled(snapshot.get(OutcomeKey(request), RequestSettled))

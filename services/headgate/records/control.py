@@ -341,7 +341,7 @@ class RequestSettled(msgspec.Struct, frozen=True):
     settled_ms: int
 
 
-def is_open(outcome: RequestSettled | None) -> bool:
+def is_unsettled(outcome: RequestSettled | None) -> bool:
     """Whether a request with this outcome is still to be settled."""
     return outcome is None or outcome.status is OutcomeStatus.ACCEPTED
 

@@ -15,7 +15,7 @@ from headgate.records.control import (
     ReplicationState,
     RequestSettled,
     TaskState,
-    is_open,
+    is_unsettled,
 )
 from headgate.records.keys import FeedKey, FeedProgressKey, OutcomeKey, RequestKey
 from headgate_lab.demo.stack import FEED
@@ -119,5 +119,5 @@ def copies(snapshot: Snapshot) -> frozenset[str]:
         for key, request in snapshot.each(RequestKey, OperationRequested)
         if request.kind is OperationKind.RESYNC_TABLE
         and request.table is not None
-        and is_open(snapshot.get(OutcomeKey(key.request), RequestSettled))
+        and is_unsettled(snapshot.get(OutcomeKey(key.request), RequestSettled))
     )

@@ -12,7 +12,7 @@ from headgate.records.control import (
     SpanPlan,
     TaskState,
     WantedState,
-    is_open,
+    is_unsettled,
 )
 from headgate.records.keys import SpanKey
 from headgate.records.row_copies import is_snapshot
@@ -36,7 +36,7 @@ def what_is_missing(world: "World") -> list[str]:
             outcome, feed_of_it = state.outcomes.get(name), state.feeds.get(placed.request.feed)
             if is_snapshot(name) and feed_of_it is not None and feed_of_it.wanted is WantedState.STOPPED:
                 continue  # its rows are copied when the feed is resumed
-            if is_open(outcome):
+            if is_unsettled(outcome):
                 missing.append(f"{name} {placed.request.kind} {placed.request.feed} has {outcome}")
         for name, feed in sorted(state.feeds.items()):
             missing += _missing_of_feed(world, state, name, feed, agents)

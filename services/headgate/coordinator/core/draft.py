@@ -14,7 +14,7 @@ from headgate.coordinator.core.span_predicates import (
 )
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.coordinator.core.term import SessionId, TermMemory, TimerPurpose
-from headgate.records.control import FeedRecorded, Liveness, OutcomeStatus, RequestSettled, SpanDispatched
+from headgate.records.control import FeedRecorded, Liveness, OutcomeStatus, RequestSettled, SpanDispatched, is_unsettled
 from headgate.records.keys import FeedKey, OutcomeKey, ProgressKey, SessionKey, SpanKey, TaskKey
 from headgate.runtime import draft
 from headgate.runtime.draft import timer_name
@@ -197,7 +197,7 @@ class Draft(draft.Draft[CoordinatorState, TermMemory]):
                 self.put(OutcomeKey(request), None)
             return
         known = self.outcome(request)
-        if known is not None and known.status is not OutcomeStatus.ACCEPTED:
+        if not is_unsettled(known):
             # A request withdrawn and made again has an outcome of its own; what the first one started may end later.
             return
         self.put_outcome(OutcomeKey(request), status, reason)

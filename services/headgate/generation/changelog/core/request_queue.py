@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from headgate.generation.core.draft import Draft
 from headgate.generation.core.effects import LogSeen
 from headgate.generation.core.splitmix import Splitmix
-from headgate.records.control import OutcomeStatus, is_open
+from headgate.records.control import OutcomeStatus, is_unsettled
 from headgate.records.generation import (
     GenerationOutcomeKey,
     GenerationRequested,
@@ -26,7 +26,7 @@ def waiting_of(draft: Draft, name: str, kind: GenerationRequestKind = Generation
     for key, placed in sorted(draft.state.requests.items(), key=lambda each: each[1].offset):
         outcome = GenerationOutcomeKey(key.set, key.request)
         settled = draft.outcome(outcome)
-        if key.set == name and placed.request.kind is kind and is_open(settled) and key.request not in taken:
+        if key.set == name and placed.request.kind is kind and is_unsettled(settled) and key.request not in taken:
             found.append((outcome, placed.request))
     return found
 

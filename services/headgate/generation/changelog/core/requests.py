@@ -24,7 +24,7 @@ from headgate.generation.core.effects import EffectRefused, LogSeen, LookAtLog
 from headgate.generation.core.ranges import LogMap, MapError, Recut, check_switch
 from headgate.generation.core.state import current_of, open_switch_of
 from headgate.generation.core.stream_id import StreamId, StreamIdError
-from headgate.records.control import OutcomeStatus
+from headgate.records.control import OutcomeStatus, is_unsettled
 from headgate.records.generation import (
     GenerationOutcomeKey,
     GenerationPhase,
@@ -52,7 +52,7 @@ def answer(draft: Draft, key: GenerationRequestKey, request: GenerationRequested
     """A request has come, or a new owner has found it."""
     outcome = GenerationOutcomeKey(key.set, key.request)
     settled = draft.outcome(outcome)
-    if settled is not None and settled.status is not OutcomeStatus.ACCEPTED:
+    if not is_unsettled(settled):
         return
     record = draft.find(key.set)
     if request.kind is GenerationRequestKind.CREATE:
@@ -82,8 +82,7 @@ def forget_settled(draft: Draft) -> None:
     for key in sorted(draft.state.requests):
         outcome = GenerationOutcomeKey(key.set, key.request)
         settled = draft.outcome(outcome)
-        is_over = settled is not None and settled.status is not OutcomeStatus.ACCEPTED
-        if settled is not None and is_over and draft.now.wall_ms - settled.settled_ms > FORGOTTEN_MS:
+        if settled is not None and not is_unsettled(settled) and draft.now.wall_ms - settled.settled_ms > FORGOTTEN_MS:
             draft.delete(key)
             draft.delete(outcome)
 

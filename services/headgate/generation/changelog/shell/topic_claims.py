@@ -13,7 +13,7 @@ import msgspec
 from headgate.eventlog.log import Log
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.generation.changelog.shell.wire import positions_topic
-from headgate.records.control import RequestSettled, is_open
+from headgate.records.control import RequestSettled, is_unsettled
 from headgate.records.generation import (
     GenerationOutcomeKey,
     GenerationRequested,
@@ -59,7 +59,7 @@ def read_claims(log: Log) -> TopicClaims:
     requests: dict[str, tuple[Rival, ...]] = {}
     for asked, request in snapshot.each(GenerationRequestKey, GenerationRequested):
         outcome = snapshot.get(GenerationOutcomeKey(asked.set, asked.request), RequestSettled)
-        if not is_open(outcome) or request.kind is not GenerationRequestKind.CREATE:
+        if not is_unsettled(outcome) or request.kind is not GenerationRequestKind.CREATE:
             continue
         for topic in _both(request.topic):
             requests[topic] = (*requests.get(topic, ()), Rival(asked.request, asked.set))

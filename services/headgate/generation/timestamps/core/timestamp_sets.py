@@ -18,7 +18,7 @@ from headgate.generation.core.timestamp_records import removal_of
 from headgate.generation.timestamps.core.rings import RingError, chunks_of_ring, owners_of, same_ring
 from headgate.generation.timestamps.core.timeline import GenerationError, next_generation_ms
 from headgate.generation.timestamps.core.timestamp_publishing import about, advance, heal, publish
-from headgate.records.control import OutcomeStatus
+from headgate.records.control import OutcomeStatus, is_unsettled
 from headgate.records.fitting import fitted_text
 from headgate.records.generation import GenerationOutcomeKey
 from headgate.records.timestamps import (
@@ -61,7 +61,7 @@ def answer(draft: Draft, key: TimestampsRequestKey, request: TimestampsRequested
     """A request has come, or a new owner has found it."""
     outcome = GenerationOutcomeKey(key.set, key.request)
     settled = draft.outcome(outcome)
-    if settled is not None and settled.status is not OutcomeStatus.ACCEPTED:
+    if not is_unsettled(settled):
         return
     record = draft.timestamp_set(key.set)
     if record is not None and any(key.request in each.requests for each in record.generations):
