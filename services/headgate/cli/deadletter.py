@@ -33,6 +33,7 @@ from headgate.generation.changelog.shell.wire import WRITER
 from headgate.records.control import WITHHELD_HEADER, ChangeQuarantined, FeedRecorded
 from headgate.records.identifiers import normal_table
 from headgate.records.keys import DeadLetterKey
+from headgate.records.name_lists import number_of
 from headgate.replication.feed_parts import FeedParts
 from headgate.sources.resend import Original, Verdict, look, resend, why_not_alone
 from headgate.sources.topics import source_tables
@@ -149,13 +150,17 @@ def replay(
         replaying = _Replaying(log, record, FeedParts(record.spec), FeedChangeLogs(log).names_by_topic())
         judged = [_judged(replaying, key, letter) for key, letter in in_order]
         free = sum(found.verdict is Verdict.FREE for _, found in judged)
-        permit = agreed(change, f"send {free} changes of feed {feed} to their source topics again") if free else None
+        permit = (
+            agreed(change, f"send {number_of(free, 'change')} of feed {feed} to their source topics again")
+            if free
+            else None
+        )
         if permit is not None:
             judged = [(original, _sent(log, original, found, permit)) for original, found in judged]
     rows = [_row(key, found) for (key, _), (_, found) in zip(in_order, judged, strict=True)]
     show_rows(("table", "place", "verdict", "detail"), rows, output)
     if change.dry_run and free:
-        note(f"would send {free} changes; nothing was sent")
+        note(f"would send {number_of(free, 'change')}; nothing was sent")
     refused = sum(row["verdict"] in (Verdict.TOUCHED, Verdict.UNKNOWN) for row in rows)
     if refused:
         raise CommandError(

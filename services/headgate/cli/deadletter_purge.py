@@ -19,6 +19,7 @@ from headgate.eventlog.log import Log
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.eventlog.topics import TopicNotCompactedError, why_not_removable
+from headgate.records.name_lists import number_of
 
 OlderThan = Annotated[
     str | None,
@@ -55,7 +56,7 @@ def purge(
         if oldest_ms is not None:
             letters = {key: letter for key, letter in letters.items() if letter.quarantined_ms < oldest_ms}
         chosen = chosen_of(letters, feed, places, table=table, topic=topic, code=code)
-        permit = agreed(change, f"remove {len(chosen)} dead letters of feed {feed}") if chosen else None
+        permit = agreed(change, f"remove {number_of(len(chosen), 'dead letter')} of feed {feed}") if chosen else None
         if permit is not None:
             _remove(log, found, chosen, permit)
     _show(feed, chosen, output, is_done=permit is not None)
@@ -95,8 +96,8 @@ def _show(feed: str, chosen: Letters, output: Output, *, is_done: bool) -> None:
     if output is not Output.TABLE:
         return
     if is_done:
-        note(f"removed {len(rows)} dead letters of feed {feed}")
+        note(f"removed {number_of(len(rows), 'dead letter')} of feed {feed}")
     elif rows:
-        note(f"would remove {len(rows)} dead letters of feed {feed}; nothing was changed")
+        note(f"would remove {number_of(len(rows), 'dead letter')} of feed {feed}; nothing was changed")
     else:
         note(f"feed {feed} has no matching dead letters; nothing was changed")

@@ -27,6 +27,7 @@ from headgate.databases.connections import Use
 from headgate.databases.errors import DatabaseError
 from headgate.eventlog.log import LogError
 from headgate.records.control import OperationKind
+from headgate.records.name_lists import number_of
 
 _OPTIONS: Final = Options("--source", "--source-password-file", "source")
 _GRANTS: Final = ". Run as an administrator: "
@@ -105,6 +106,6 @@ def _feed(file: Path, cluster: ClusterOptions) -> Iterator[Finding]:
         fix = tuple(f"{statement};" for statement in statements.split("; ") if statement)
         yield Finding("feed", State.WRONG, says, spec.feed, fix=fix)
         return
-    yield Finding("feed", State.OK, f"would be accepted with {len(result.spans)} tables", spec.feed)
+    yield Finding("feed", State.OK, f"would be accepted with {number_of(len(result.spans), 'table')}", spec.feed)
     for warning in result.warnings:
         yield Finding("feed", State.WARNING, warning.removeprefix("warning: "), spec.feed)

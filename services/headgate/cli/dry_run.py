@@ -20,7 +20,7 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.records.control import FeedRecorded, OperationKind, SpanPlan
 from headgate.records.keys import FeedKey
-from headgate.records.name_lists import shown_names
+from headgate.records.name_lists import number_of, shown_names
 from headgate.runtime.machine import EffectFailed
 
 __all__ = ["rehearse", "rehearsed"]
@@ -75,7 +75,7 @@ def _show(kind: OperationKind, name: str, result: FeedResolved, output: Output) 
         show_rows(("table", "at_sink", "topic", "partitions", "start"), shown, output)
         if statements:
             print_plain(f"\n{statements}")
-        note(f"{_asked(kind, name)} would be accepted with {len(rows)} tables; nothing was written")
+        note(f"{_asked(kind, name)} would be accepted with {number_of(len(rows), 'table')}; nothing was written")
         if result.missing:
             how = " by the statements above" if statements else ""
             note(f"{name}: Headgate would create {len(result.missing)} of them{how}")

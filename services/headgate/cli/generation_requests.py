@@ -35,6 +35,7 @@ from headgate.records.generation import (
     SetRecorded,
     StreamsRecut,
 )
+from headgate.records.name_lists import number_of
 from headgate.records.timestamps import (
     RingNode,
     TimestampReaderKey,
@@ -127,7 +128,7 @@ def switch(
     current = current_of(record_of(tail, name))
     epoch = 0 if current is None else current.epoch
     request = request_of(GenerationRequestKind.SWITCH, epoch=epoch, changes=asked)
-    settle(log, name, request, f"close {closed} streams and open {opened}", change, outcome=outcome)
+    settle(log, name, request, f"close {number_of(closed, 'stream')} and open {opened}", change, outcome=outcome)
 
 
 def delete_reader(

@@ -23,6 +23,7 @@ from headgate.generation.core.topology import Topology, TopologyError
 from headgate.generation.shell.tail import GenerationTail
 from headgate.generation.timestamps.core.descriptions import described_topology
 from headgate.generation.timestamps.core.rings import owners_of, same_ring
+from headgate.records.name_lists import number_of
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.timestamps import (
     RingNode,
@@ -354,7 +355,8 @@ def _would(present: tuple[RingNode, ...], wanted: tuple[RingNode, ...]) -> str:
 
 def _described(ring: tuple[RingNode, ...]) -> str:
     owners = owners_of(ring)
-    return f"{len(owners)} ranges and {sum(sharding.shards for sharding in owners.values())} streams"
+    streams = sum(sharding.shards for sharding in owners.values())
+    return f"{number_of(len(owners), 'range')} and {number_of(streams, 'stream')}"
 
 
 def record_of(tail: GenerationTail, name: str) -> TimestampSetRecorded:

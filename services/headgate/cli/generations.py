@@ -41,6 +41,7 @@ from headgate.generation.core.tokens import token_of_key
 from headgate.records.control import FeedRecorded
 from headgate.records.generation import GenerationRequestKind, ReaderKey, SetKey, SetRecorded
 from headgate.records.keys import FeedKey
+from headgate.records.name_lists import number_of
 from headgate.records.names import InvalidNameError, check_name
 from headgate.sources.change_logs import reader_of_feed
 
@@ -103,7 +104,8 @@ def create(
         raise CommandError(ExitCode.SETTING, str(error)) from error
     with connected(cluster) as (_, log):
         request = request_of(GenerationRequestKind.CREATE, topic=topic or name, partitions=partitions, streams=streams)
-        what = f"create change log {name} on topic {topic or name} with {partitions} partitions and {streams} streams"
+        cut = f"{number_of(partitions, 'partition')} and {number_of(streams, 'stream')}"
+        what = f"create change log {name} on topic {topic or name} with {cut}"
         settle(log, name, request, what, change, outcome=outcome)
 
 
@@ -123,7 +125,7 @@ def grow(
     """
     with opened(name, cluster) as (log, tail):
         record = record_of(tail, name)
-        what = f"grow topic {record.topic} from {record.partitions} to {partitions} partitions"
+        what = f"grow topic {record.topic} from {record.partitions} to {number_of(partitions, 'partition')}"
         request = request_of(GenerationRequestKind.GROW, partitions=partitions)
         settle(log, name, request, what, change, outcome=outcome)
 

@@ -19,6 +19,7 @@ from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import FeedRecorded, OperationKind, OperationRequested
 from headgate.records.keys import FeedKey
+from headgate.records.name_lists import number_of
 from headgate.records.row_copies import RowCopy
 from headgate.views.rows import table_rows
 
@@ -141,7 +142,7 @@ def resync(
         raise typer.BadParameter("--max-rows-per-second limits the copy of a whole table. Leave out --key")
     keys = tuple(map(_key, key)) if key else None
     rows = RowCopy(keys=keys, delete=delete, rows_per_second=max_rows_per_second)
-    count = "all rows" if keys is None else f"{len(keys)} rows"
+    count = "all rows" if keys is None else number_of(len(keys), "row")
     what = f"overwrite {count} of table {table} of feed {feed} with those of the source"
     if keys is None and delete:
         what += ", and delete the others"

@@ -22,6 +22,7 @@ from headgate.config.wording import one_of
 from headgate.eventlog.log import Delivery, Garbage, Log, Partition
 from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.eventlog.topics import create_topics
+from headgate.records.name_lists import number_of
 from headgate.records.registry import KEY_FORMS
 
 app = CommandGroup(help="Create, inspect and delete the control topics.", no_args_is_help=True)
@@ -165,12 +166,13 @@ def create(
     settings = cluster_settings(flags)
     facts = {"prefix": settings.prefix, "bootstrap": settings.bootstrap, "shards": settings.shards}
     what = f"create the control topics {settings.prefix}… that are missing on {settings.bootstrap}"
-    permit = permitted(change, f"{what}, for {settings.shards} shards", output, facts)
+    permit = permitted(change, f"{what}, for {number_of(settings.shards, 'shard')}", output, facts)
     if permit is None:
         return
     created = _created(settings, permit)
     if output is Output.TABLE:
-        note(f"the control topics {settings.prefix}… exist on {settings.bootstrap}, {settings.shards} shards")
+        count = number_of(settings.shards, "shard")
+        note(f"the control topics {settings.prefix}… exist on {settings.bootstrap}, {count}")
     else:
         show_value(output, {**facts, "status": "done", "created": created})
 

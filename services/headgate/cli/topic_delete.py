@@ -15,7 +15,7 @@ from headgate.records.control import AgentAnnounced, ChangeQuarantined, FeedReco
 from headgate.records.generation import SetKey, SetRecorded
 from headgate.records.keys import AgentKey, DeadLetterKey, FeedKey, MemberKey
 from headgate.records.migration import MigrationKey, MigrationRecorded
-from headgate.records.name_lists import shown_names
+from headgate.records.name_lists import number_of, shown_names
 from headgate.records.registry import KEY_FORMS
 
 
@@ -34,7 +34,7 @@ def delete(*, change: Destruction, output: Format = Output.TABLE, cluster: Clust
         topics = [topic_name(settings.cluster, topic.name) for topic in CONTROL_TOPICS]
         letters = sum(1 for _ in snapshot.each(DeadLetterKey, ChangeQuarantined))
         facts = {"topics": topics, "deadletters": letters}
-        lost = f" with {letters} changes that were set aside" if letters else ""
+        lost = f" with {number_of(letters, 'dead letter')}" if letters else ""
         permit = permitted(change, f"delete the control topics {settings.prefix}…{lost}", output, facts)
         if permit is None:
             return

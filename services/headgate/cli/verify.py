@@ -26,6 +26,7 @@ from headgate.databases.kinds import KINDS
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
+from headgate.records.name_lists import number_of
 from headgate.records.spans import wholes
 from headgate.sinks.registry import target_of
 from headgate.sources.database import source_target
@@ -152,7 +153,7 @@ def verify(
     elif would:
         note(f"would {repairs}; nothing was changed")
     for name, rows in repaired.items():
-        note(f"{name}: {rows} rows repaired")
+        note(f"{name}: {number_of(rows, 'row')} repaired")
     _end(compared, skipped, sum(repaired.values()))
 
 
@@ -281,7 +282,8 @@ def _show(compared: Sequence[TableCompared]) -> None:
             note(f"{table.target}: {table.unsettled} rows could not be settled: {table.unsettled_reason}")
     totals = _totals(compared)
     unsettled = f", {totals['unsettled']} could not be settled" if totals["unsettled"] else ""
-    note(f"{totals['rows']} rows compared in {len(compared)} tables, {totals['differences']} differ{unsettled}")
+    done = f"{number_of(totals['rows'], 'row')} compared in {number_of(len(compared), 'table')}"
+    note(f"{done}, {totals['differences']} differ{unsettled}")
 
 
 def _described(table: TableCompared, example: Difference) -> str:

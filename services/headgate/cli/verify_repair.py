@@ -7,6 +7,7 @@ from headgate.cli.changes import Destruction, agreed
 from headgate.cli.output import note
 from headgate.cli.row_copies import copy_rows
 from headgate.eventlog.kafka import KafkaLog
+from headgate.records.name_lists import number_of
 from headgate.records.row_copies import RowCopy
 from headgate.runtime.requests import RequestError
 from headgate.verify.comparing import Difference
@@ -40,7 +41,7 @@ class Repairs:
         return {table: len(keys) for table, keys in self._keys.items()}
 
     def __str__(self) -> str:
-        rows = ", ".join(f"{count} rows of {table}" for table, count in self.counts.items())
+        rows = ", ".join(f"{number_of(count, 'row')} of {table}" for table, count in self.counts.items())
         return f"overwrite {rows} with those of the source"
 
     def make(self, log: KafkaLog, feed: str, change: Destruction) -> Mapping[str, int]:

@@ -33,6 +33,7 @@ from headgate.records.control import FeedRecorded, FeedState, OwnerAnnounced, Wa
 from headgate.records.keys import FeedKey
 from headgate.records.migration import MigrationKey, MigrationOwnerKey, MigrationRecorded
 from headgate.records.migration_standing import waits_for
+from headgate.records.name_lists import number_of
 
 MIGRATIONS: Final = (Partition(MigrationKey.topic, 0),)
 """Read by itself: a feed is explained to users without a right on it, too."""
@@ -67,10 +68,10 @@ def why_feed(log: KafkaLog, snapshot: Snapshot, feed: str, output: Output) -> bo
     _show_reasons(explanation.reasons, output)
     shown = len({reason.span for reason in explanation.reasons})
     if explanation.held_count > shown:
-        note(f"and {explanation.held_count - shown} more tables")
+        note(f"and {number_of(explanation.held_count - shown, 'more table')}")
     if not held:
         doing = "finished" if explanation.state is FeedState.FINISHED else "replicating"
-        note(f"{feed}: nothing holds it, all of its {explanation.table_count} tables are {doing}")
+        note(f"{feed}: nothing holds it ({number_of(explanation.table_count, 'table')}, {doing})")
     for name, (relation, each) in beside.items():
         doing = ", ".join(filter(None, (each.stage or each.state.value, waits_for(name, each, wall_ms()))))
         note(f"{feed}: migration {name} changes {each.table}, {_RELATIONS[relation]} ({doing}): `headgate why {name}`")

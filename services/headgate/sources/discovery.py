@@ -14,6 +14,7 @@ from headgate.config.feed import FeedSpec, FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.identifiers import normal_table
+from headgate.records.name_lists import number_of
 from headgate.records.spans import SpanName, wholes
 from headgate.sources.change_logs import ChangeLogs
 from headgate.sources.offsets import SourceError, start_offsets
@@ -53,7 +54,7 @@ def look_again(connection: KafkaConnection, spec: FeedSpec, spans: Sequence[Span
     replaced = _replaced(connection, known)
     is_fixed = spec.source.change_log is None  # streams of a change log define their own order
     grown = [
-        f"{topic} has {present[topic]} partitions, the feed started with {len(plan.start)}"
+        f"{topic} has {number_of(present[topic], 'partition')}, the feed started with {len(plan.start)}"
         for topic, plan in sorted(known.items())
         if is_fixed and present.get(topic, 0) > len(plan.start) and topic not in replaced
     ]

@@ -20,6 +20,7 @@ from headgate.eventlog.connection import KafkaConnection, code_of
 from headgate.eventlog.leaders import ask_offsets
 from headgate.eventlog.log import LogError
 from headgate.records.control import Positions
+from headgate.records.name_lists import number_of
 from headgate.records.ts import physical_ms, ts_of_ms
 
 REQUEST_SECONDS_MAX: Final = 10.0
@@ -110,8 +111,8 @@ def given_offsets(
     for topic, count in sorted(topics.items()):
         if len(given[topic]) != count:
             raise StartPartitionsError(
-                f"source.start_offsets names {len(given[topic])} partitions of topic {topic}, which has {count}. "
-                "Give an offset for each"
+                f"source.start_offsets names {number_of(len(given[topic]), 'partition')} of topic {topic}, which has "
+                f"{count}. Give an offset for each"
             )
         check_retention(connection, topic, given[topic])
     return {topic: dict(sorted(given[topic].items())) for topic in sorted(topics)}

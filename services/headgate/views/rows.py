@@ -25,6 +25,7 @@ from headgate.records.control import (
 from headgate.records.copy_progress import read_copy_progress
 from headgate.records.error_codes import COPYING_CODES
 from headgate.records.keys import AgentKey, FeedKey, FeedProgressKey, MemberKey, SpanKey
+from headgate.records.name_lists import number_of
 from headgate.records.spans import paused_table, table_of
 
 HEARD_LEASES_MAX: Final = 2.0
@@ -310,7 +311,9 @@ def _passed_over(tables: list[TableRow]) -> str | None:
     most = max(tables, key=lambda row: row.passed_over or 0, default=None)
     if most is None or not most.passed_over:
         return None
-    return f"{most.passed_over} changes of tables not in source.tables, the last of {most.passed_over_table}"
+    return (
+        f"{number_of(most.passed_over, 'change')} of tables not in source.tables, the last of {most.passed_over_table}"
+    )
 
 
 def _table_row(snapshot: Snapshot, feed: str, plan: SpanPlan) -> TableRow:

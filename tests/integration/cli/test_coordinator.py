@@ -410,7 +410,7 @@ def test_a_topic_of_several_tables(
     tables = ["public.more", "public.orders", "public.items"]
     grown = headgate("feed", "update", shop.file("shop", source={"tables": tables}))
     assert grown.exit_code == 0, grown.stderr
-    assert "1 tables join: public.more" in grown.stderr
+    assert "1 table added: public.more" in grown.stderr
 
 
 STRAY = (

@@ -102,7 +102,7 @@ def test_a_plan_is_made_of_what_writers_report(log: KafkaLog, cluster: Cluster, 
         eventually(lambda: has_loads(operator, "w1", 1), "it reports")
         words = (
             *("writer w1: ", "writer w2: 0.0 changes/s"),
-            *(f"cut behind {token - 1}, {token}", "would close 1 streams and open 3"),
+            *(f"cut behind {token - 1}, {token}", "would close 1 stream and open 3"),
         )
 
         def is_planned() -> bool:

@@ -31,7 +31,7 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
-from headgate.sinks.relational.source_tables import text_of
+from headgate.sinks.source_tables import text_of
 from headgate_lab.embedded.postgres import EmbeddedPostgres
 from support import build
 

@@ -6,12 +6,11 @@ from typing import Final
 
 import headgate
 from headgate.config.wording import nearest
-from headgate.records.name_lists import NAMES_SHOWN_MAX, shown_names
+from headgate.records.name_lists import NAMES_SHOWN_MAX, number_of, shown_names
 
 CUT: Final = re.compile(r"and \{[^}]*\} more|\bjoin\(\w+\[:\w+\]\)")
 
 NOT_NAMES: Final = {
-    "cli/why_answers.py": "reasons, of which the core lists a number of its own",
     "sinks/relational/rights.py": "statements that somebody has to run",
     "sources/discovery.py": "sentences, a notice each",
 }
@@ -30,6 +29,10 @@ def test_a_message_has_a_bounded_number_of_names() -> None:
     assert shown_names(["t"] * (NAMES_SHOWN_MAX + 5)).endswith("t and 5 more")
     assert shown_names(["a", "b"], "; ") == "a; b"
     assert shown_names([]) == ""
+
+
+def test_a_noun_agrees_with_its_number() -> None:
+    assert [number_of(count, "table") for count in (0, 1, 2)] == ["0 tables", "1 table", "2 tables"]
 
 
 def test_no_other_module_cuts_lists_of_names() -> None:

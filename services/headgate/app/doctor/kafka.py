@@ -15,6 +15,7 @@ from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
 from headgate.eventlog.log import LogError
 from headgate.eventlog.reachable import check_takes_connections
 from headgate.eventlog.topics import CONTROL_TOPICS, TopicMissingError, topic_name, topic_problems
+from headgate.records.name_lists import number_of
 from headgate.sources.offsets import SourceError
 
 __all__ = ["kafka_findings", "lacking"]
@@ -65,7 +66,7 @@ def _broker(settings: Settings) -> Iterator[Finding]:
 
 def _topics(settings: Settings, problems: Sequence[LogError]) -> Iterator[Finding]:
     if not problems:
-        yield Finding("control topics", State.OK, f"{settings.prefix}…, {settings.shards} shards")
+        yield Finding("control topics", State.OK, f"{settings.prefix}…, {number_of(settings.shards, 'shard')}")
     missing = [problem for problem in problems if isinstance(problem, TopicMissingError)]
     if missing:
         yield Finding(

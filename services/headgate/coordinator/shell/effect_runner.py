@@ -36,6 +36,7 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.decoding import SchemasUnavailableError
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import normal_table, split_table
+from headgate.records.name_lists import number_of
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded
 from headgate.records.spans import plan_of, table_of, wholes
@@ -316,8 +317,8 @@ class FeedWork:
             count = present.get(plan.topic, 0) if plan.topic in replaced else len(plan.start)
             if count != len(plan.start) and plan.table in divided:
                 raise TopicReplacedError(
-                    f"topic {plan.topic} was made again with {count} partitions instead of {len(plan.start)}, by which "
-                    f"table {plan.table} is divided: remove the feed and make it again"
+                    f"topic {plan.topic} was made again with {number_of(count, 'partition')} instead of "
+                    f"{len(plan.start)}, by which table {plan.table} is divided: remove the feed and make it again"
                 )
             start = plan.start if count == len(plan.start) else dict.fromkeys(range(count), 0)
             found.append(replace(plan, start=start, topic_id=ids[plan.topic]))

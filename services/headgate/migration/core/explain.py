@@ -29,7 +29,7 @@ from headgate.records.migration_standing import (
     throttled_by,
     wait_of,
 )
-from headgate.records.name_lists import shown_names
+from headgate.records.name_lists import number_of, shown_names
 
 QUIET_SECONDS: Final = 60.0
 """A stage without news for this long is worth a line; most ranges and batches take less."""
@@ -230,7 +230,7 @@ def _of_stage(record: MigrationRecorded, feed: str, now_ms: int) -> list[Hold]:
     if record.is_immediate or now_ms - heard_ms < QUIET_SECONDS * 1_000:
         return []
     why_feed = f"`headgate why {feed}`, and " if feed else ""
-    detail = f"{record.stage}: nothing new is recorded ({record.rows_copied} rows so far)"
+    detail = f"{record.stage}: nothing new is recorded ({number_of(record.rows_copied, 'row')} so far)"
     advice = f"see {why_feed}the owner's log. Without progress it is ended after {STALE_SECONDS:.0f} s"
     return [Hold(HoldKind.STAGE, heard_ms, detail, advice)]
 

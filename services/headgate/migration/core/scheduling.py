@@ -14,6 +14,7 @@ from headgate.migration.core.state import PENDING, TERMINAL
 from headgate.migration.core.transitions import Signal
 from headgate.migration.core.turns import broken_before, held_off_by, is_same_database, pending_before
 from headgate.records.migration import FEED, MigrationRecorded, MigrationState
+from headgate.records.name_lists import number_of
 
 STALE_SECONDS: Final = 600.0
 """A running migration without any progress for so long is ended. The seed's number; Vitess has gone to 180 minutes,
@@ -153,7 +154,7 @@ def _look_after(draft: Draft, name: str, record: MigrationRecorded) -> None:
         return
     silent = draft.now.monotonic - draft.term.live_at.setdefault(name, draft.now.monotonic)
     if silent >= STALE_SECONDS:
-        where = f"stage {record.stage}, {record.rows_copied} rows" if record.stage else "no stage yet"
+        where = f"stage {record.stage}, {number_of(record.rows_copied, 'row')}" if record.stage else "no stage yet"
         draft.signal(name, Signal.STALE, draft.cause(f"stale: no progress for {silent:.0f} s ({where})"))
         stop(draft, name, is_forced=True)
     else:

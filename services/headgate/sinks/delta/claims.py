@@ -34,7 +34,7 @@ from headgate.sinks.delta.engine import ConflictError, Stamp, Table, as_sink_err
 from headgate.sinks.delta.lake import FENCE, POSITIONS, Lake, feed_key, positions_in
 from headgate.sinks.delta.ledger import Feeds, Holding, Holdings, Row, Source, version_of
 from headgate.sinks.fence import FenceRow
-from headgate.sinks.relational.source_tables import check_same, source_table_of, text_of
+from headgate.sinks.source_tables import check_same, source_table_of, text_of
 
 __all__ = ["ATTEMPTS_MAX", "Claims"]
 

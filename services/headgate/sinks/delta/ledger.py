@@ -42,7 +42,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The source table of a topic's events (sinks/relational/source_tables.py), as met in an incarnation."""
+    """The source table of a topic's events (sinks/source_tables.py), as met in an incarnation."""
 
     incarnation: int
     table: str

@@ -39,7 +39,7 @@ from headgate.sinks.kafka.progress import (
     source_key,
 )
 from headgate.sinks.kafka.target import Target, TargetProducer
-from headgate.sinks.relational.source_tables import check_same, source_table_of, text_of
+from headgate.sinks.source_tables import check_same, source_table_of, text_of
 
 __all__ = ["Claims", "check_held", "refuse_strangers"]
 

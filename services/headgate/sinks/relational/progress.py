@@ -32,8 +32,8 @@ from headgate.sinks.fence import (
 )
 from headgate.sinks.known_columns import KnownColumns
 from headgate.sinks.relational.session import Session
-from headgate.sinks.relational.source_tables import check_same, source_table_of, text_of
 from headgate.sinks.row_copying import CopyMark
+from headgate.sinks.source_tables import check_same, source_table_of, text_of
 
 __all__ = ["Progress", "claimed_rows", "moves_of"]
 

@@ -46,7 +46,7 @@ from headgate.records.fitting import is_name, why_unwritable
 from headgate.records.identifiers import normal_table
 from headgate.records.keys import FeedKey
 from headgate.records.levels import withheld
-from headgate.records.name_lists import shown_names
+from headgate.records.name_lists import number_of, shown_names
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded, is_warning
 from headgate.records.spans import table_of
@@ -225,7 +225,7 @@ def _record(draft: Draft, effect: ResolveFeed, result: FeedResolved, offset: int
         draft.feeds_touched.add(effect.feed)  # no span will, and its checkpoint must be written
     note = f": {result.note}; it is looked for every {DISCOVER_SECONDS:.0f} s" if result.note else ""
     copied = f"; the rows of {len(result.copies)} are copied from the source" if result.copies else ""
-    said = "; ".join((f"created with {len(record.spans)} tables{copied}{note}", *result.warnings))
+    said = "; ".join((f"created with {number_of(len(record.spans), 'table')}{copied}{note}", *result.warnings))
     draft.settle(effect.request, OutcomeStatus.DONE, said)
     draft.set_timer("schedule", "", 0.0)
     return None
@@ -280,7 +280,7 @@ def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
     draft.put(FeedKey(effect.feed), withheld(changed, draft.state.level))
     copies = {table: rows for table, rows in result.copies.items() if table in joined}
     copying.begin_snapshots(draft, effect.feed, feed.feed_id, copies)
-    more = f"; {len(joined)} tables join: {shown_names(joined)}" if joined else ""
+    more = f"; {number_of(len(joined), 'table')} added: {shown_names(joined)}" if joined else ""
     said = "; ".join((f"updated, and still stopped: resume it{more}", *result.warnings))
     draft.settle(effect.request, OutcomeStatus.DONE, said)
     return None

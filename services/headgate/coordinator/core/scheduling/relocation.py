@@ -25,7 +25,7 @@ from headgate.coordinator.schedulers.contract import Move, View
 from headgate.coordinator.schedulers.rebalance import spread
 from headgate.records.control import Liveness, OperationRequested, OutcomeStatus, WantedState
 from headgate.records.keys import SpanKey
-from headgate.records.name_lists import shown_names
+from headgate.records.name_lists import number_of, shown_names
 
 DRAINED_SECONDS: Final = 60.0
 """How long an emptied agent is assigned nothing once its request is gone: time to stop it, and a limit if it stays."""
@@ -235,7 +235,7 @@ def _end_spread(draft: Draft, name: str, task: Rebalance, reason: str) -> None:
     if spread.waiting:
         return
     del draft.term.spreads[task.request]
-    moved, failed = f"{spread.moved_count} tables moved", spread.failed
+    moved, failed = f"{number_of(spread.moved_count, 'table')} moved", spread.failed
     if not failed:
         draft.settle(task.request, OutcomeStatus.DONE, f"{moved}, the numbers are even")
         return

@@ -31,6 +31,7 @@ from headgate.records.generation import (
     GenerationRequestKind,
     SetRecorded,
 )
+from headgate.records.name_lists import number_of
 
 __all__ = ["check", "create", "delete", "exists", "grow", "note_failure", "take_created", "take_deleted", "take_grown"]
 
@@ -107,7 +108,9 @@ def take_grown(draft: Draft, name: str, result: LogSeen | EffectRefused) -> None
         return
     adopt_partitions(draft, name, result)
     record = draft.record(name)
-    said = f"topic {record.topic} has {record.partitions} partitions, and the next switch can use all of them"
+    said = (
+        f"topic {record.topic} has {number_of(record.partitions, 'partition')}, and the next switch can use all of them"
+    )
     settle_all(draft, waiting, OutcomeStatus.DONE, said)
 
 
@@ -173,4 +176,4 @@ def _accept(draft: Draft, outcome: GenerationOutcomeKey, said: str) -> None:
 
 def exists(name: str, record: SetRecorded) -> str:
     """The message for a change log that exists already."""
-    return f"change log {name!r} already exists: topic {record.topic}, {record.partitions} partitions"
+    return f"change log {name!r} already exists: topic {record.topic}, {number_of(record.partitions, 'partition')}"

@@ -37,6 +37,7 @@ from headgate.generation.changelog.shell.wire import NotOursError
 from headgate.generation.changelog.shell.writer_acts import ChangeRefusedError, WriterActs
 from headgate.generation.core.ranges import MapError
 from headgate.generation.shell.own_log import WithOwnLog
+from headgate.records.name_lists import number_of
 from headgate.supervision.threads import BackgroundThread
 
 __all__ = [
@@ -250,7 +251,11 @@ class ChangeWriter(WithOwnLog):
 
     def _stalled(self) -> str:
         first = self._outbox.first_waiting
-        waiting = "" if first is None else f", {len(self._outbox)} changes wait, the first at position {first}"
+        waiting = (
+            ""
+            if first is None
+            else f", {number_of(len(self._outbox), 'change')} unwritten, the first at position {first}"
+        )
         reason = self._last_error or "a switch of generations holds its changes back"
         if self._name not in self._tail.state.sets:
             reason = (
