@@ -12,8 +12,8 @@ import pytest
 from headgate.agent.core.executor import SpanTask
 from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.records.control import SpanPlan
-from headgate.sinks.delta.appended import OWN_COLUMNS
 from headgate.sinks.delta.engine import create
+from headgate.sinks.lake.appended import OWN_COLUMNS
 from support.waiting import eventually
 
 from .conftest import DEADLINE_SECONDS, Bed

@@ -3,10 +3,11 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 from confluent_kafka import Consumer, TopicPartition
@@ -15,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.config.feed import SinkSpec
 from headgate.databases import address
+from headgate.eventlog import transactions
 from headgate.formats.change import Change, Operation
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import ChangeBatch, Claim
@@ -132,6 +134,15 @@ class KafkaBench:
 
     def freeze_while_applying(self, batch: ChangeBatch) -> "subprocess.Popen[str]":
         return self.freeze_at(CrashPoint.ROWS_SENT, batch)
+
+    def size(self) -> int:
+        return len(self.records())
+
+    @contextmanager
+    def answers_lost(self) -> Iterator[None]:
+        """Whether the commit was made is not known either."""
+        with patch.object(transactions, "COMMIT_SECONDS_MAX", 0.0):
+            yield
 
     def close(self) -> None:
         for target in self.targets:

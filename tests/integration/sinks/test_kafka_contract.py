@@ -1,6 +1,5 @@
-"""Kafka topics keep the contract of every sink, and what is their own: other processes, frozen or killed."""
+"""Kafka topics keep the contract of sinks that commit on the driver, and what is their own."""
 
-import signal
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -8,9 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import ConfigResource, NewTopic
 
-from headgate.config.crash_points import CrashPoint
 from headgate.eventlog.log import LogError
-from headgate.formats.change import Change, Operation
 from headgate.sinks.contract import (
     ChangeBatch,
     OffsetRange,
@@ -20,13 +17,13 @@ from headgate.sinks.contract import (
     SinkMovedError,
     SinkRefusedError,
     SinkWriter,
-    ValueRefusedError,
 )
 from headgate.sinks.kafka import parts, writing
 from headgate.sinks.kafka.target import TargetProducer
 from integration.sinks import contract
-from integration.sinks.contract import SECONDS_MAX, SinkContract, batch_of, claim_of, delete, upsert
+from integration.sinks.contract import batch_of, claim_of, delete, upsert
 from integration.sinks.kafka_bench import KafkaBench, too_large
+from integration.sinks.on_driver_contract import OnDriverContract
 from support.topic_changes import make_topics
 
 pytestmark = pytest.mark.integration
@@ -49,25 +46,12 @@ def writer(bench: KafkaBench) -> Iterator[SinkWriter]:
     made.close()
 
 
-class TestKafka(SinkContract):
-    FROZEN_ENDS_AS = SinkFencedError.code  # it holds no session, and finds out when it commits
+class TestKafka(OnDriverContract):
+    TRUNCATE_REFUSED = "TRUNCATE cannot be written to a topic"  # a flat record cannot express it
 
     @pytest.fixture
     def bench(self, bench: KafkaBench) -> KafkaBench:
         return bench
-
-    @pytest.mark.skip(reason="there is no earlier version of this sink")
-    def test_a_sink_of_before_source_tables_were_kept_is_taken_on(self) -> None: ...
-
-    def test_a_truncate_is_refused_by_whoever_has_a_part_of_the_table(
-        self, bench: KafkaBench, writer: SinkWriter
-    ) -> None:
-        """And by a topic of one partition, too: a flat record cannot express it."""
-        alone = claim_of(bench, 4, topic="shop.public.alone", start={0: 0})
-        bench.sink.claim(alone)
-        truncate = Change(0, 0, Operation.TRUNCATE, {}, None, None, 0)
-        with pytest.raises(ValueRefusedError, match=r"TRUNCATE cannot be written to a topic.*offset 0"):
-            writer.apply(ChangeBatch(alone, {0: OffsetRange(0, 1)}, [truncate]))
 
 
 def test_every_change_is_a_record_in_its_sources_partition(bench: KafkaBench, writer: SinkWriter) -> None:
@@ -81,38 +65,6 @@ def test_every_change_is_a_record_in_its_sources_partition(bench: KafkaBench, wr
         (0, b'{"id":1}', None),
         (1, b'{"id":2}', b'{"id":2,"value":"c"}'),
     ]
-
-
-@pytest.mark.parametrize("point", [CrashPoint.ROWS_SENT, CrashPoint.BEFORE_COMMIT, CrashPoint.COMMITTED])
-def test_a_process_that_was_overtaken_while_frozen_finds_out_and_nothing_is_doubled(
-    bench: KafkaBench, writer: SinkWriter, point: CrashPoint
-) -> None:
-    old = claim_of(bench, 1)
-    bench.sink.claim(old)
-    with bench.freeze_at(point, batch_of(old, 5, upsert(5, 1, "frozen"))) as frozen:
-        other = bench.another()
-        new = claim_of(bench, 2)
-        position = other.claim(new)[0]
-        assert position == (6 if point is CrashPoint.COMMITTED else 5)
-        other.writer().apply(batch_of(new, position, upsert(position, 2, "new")))
-        frozen.send_signal(signal.SIGCONT)
-        said, _ = frozen.communicate(timeout=SECONDS_MAX)
-    assert said == ("applied" if point is CrashPoint.COMMITTED else "sink_fenced")
-    assert bench.rows() == ({1: "frozen", 2: "new"} if point is CrashPoint.COMMITTED else {2: "new"})
-    with pytest.raises(SinkFencedError, match=r"claimed since under epoch 3\.2"):
-        writer.apply(batch_of(old, 6, upsert(6, 3, "zombie")))
-
-
-@pytest.mark.parametrize("point", [CrashPoint.ROWS_SENT, CrashPoint.BEFORE_COMMIT, CrashPoint.COMMITTED])
-def test_what_a_killed_process_has_not_committed_is_written_by_the_next(bench: KafkaBench, point: CrashPoint) -> None:
-    old = claim_of(bench, 1)
-    bench.sink.claim(old)
-    with bench.freeze_at(point, batch_of(old, 5, upsert(5, 1, "killed"))) as killed:
-        killed.kill()
-    new = claim_of(bench, 2)
-    position = bench.sink.claim(new)[0]
-    bench.sink.writer().apply(batch_of(new, position, upsert(position, 2, "new")))
-    assert bench.rows() == ({1: "killed", 2: "new"} if point is CrashPoint.COMMITTED else {2: "new"})
 
 
 def test_tables_of_a_process_whose_producer_was_taken_for_another_table_go_on(
@@ -149,26 +101,6 @@ def test_a_claim_that_is_refused_disturbs_nobody(bench: KafkaBench, writer: Sink
         bench.another().claim(claim_of(bench, 1))
     writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
     assert bench.targets[0].holder.id == held
-
-
-def test_a_lost_answer_is_found_out_by_the_next_batch(
-    bench: KafkaBench, writer: SinkWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from headgate.eventlog import transactions
-
-    claim = claim_of(bench, 1)
-    bench.sink.claim(claim)
-    writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
-    with monkeypatch.context() as hurried:
-        hurried.setattr(transactions, "COMMIT_SECONDS_MAX", 0.0)
-        with pytest.raises(SinkError) as refused:
-            writer.apply(batch_of(claim, 6, upsert(6, 2, "b")))
-    assert refused.value.retryable
-    try:
-        writer.apply(batch_of(claim, 6, upsert(6, 2, "b")))
-    except SinkMovedError:
-        assert bench.sink.positions(claim) == {0: 7, 1: 0}
-    assert [key for _, key, _ in bench.records()] == [b'{"id":1}', b'{"id":2}']
 
 
 def test_a_topic_that_is_gone_is_named_and_not_made_again(bench: KafkaBench, writer: SinkWriter) -> None:

@@ -8,7 +8,7 @@ from headgate.config.feed import SinkSpec
 from headgate.config.secrets import ALLOWED_FOLDERS
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.delta.address import address_of
-from headgate.sinks.delta.names import path_of
+from headgate.sinks.lake.names import path_of
 from headgate.sinks.registry import open_sink
 
 

@@ -4,20 +4,23 @@ A commit is made on exactly the version that was read: it is tried once, and a f
 delta-rs would do by itself (retry on a newer version, or skip a commit that changes no row) is turned off or noticed.
 """
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.lake.shape import KEY
+from headgate.sinks.lake.staged_rows import GONE, absent_column, column
+from headgate.sinks.lake.tables import ConflictError, Stamp, Upserts
 
-__all__ = ["ConflictError", "Merge", "Stamp", "Table", "as_sink_errors", "create", "quoted", "read"]
+__all__ = ["Table", "as_sink_errors", "create", "read"]
 
 ERROR_LENGTH_MAX: Final = 500
 """An error of the library may contain a plan of a query."""
@@ -28,30 +31,7 @@ HISTORY_GROWS: Final = 16
 
 _RESTORE: Final = "RESTORE"
 _EXISTS: Final = "already exists"
-
-
-class ConflictError(Exception):
-    """The table is not at the version that was read any more. Nothing was committed."""
-
-
-class Stamp(msgspec.Struct, frozen=True):
-    """What a commit has besides rows: versions of application transactions, and texts for people."""
-
-    transactions: Mapping[str, int] = {}
-    about: Mapping[str, str] = {}
-
-
-class Merge(msgspec.Struct, frozen=True):
-    """How rows, named ``s``, change a table, named ``t``.
-
-    ``on``, ``deletes``: conditions for which target row is meant, and whether it goes. ``values`` and ``updates``:
-    column, quoted → expression, of rows that are new and that exist.
-    """
-
-    on: str
-    deletes: str
-    values: Mapping[str, str]
-    updates: Mapping[str, str]
+_RETENTION: Final = "delta.setTransactionRetentionDuration"
 
 
 class Table:
@@ -80,6 +60,22 @@ class Table:
     def types(self) -> dict[str, str]:
         """Column → type, in Delta's words."""
         return {field.name: _type_name(field.type) for field in self._handle.schema().fields}
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Its key, as a property has it: Delta has no primary keys."""
+        try:
+            return tuple(map(str, json.loads(self.properties.get(KEY, "[]"))))
+        except ValueError:
+            return ()
+
+    def check(self, name: str) -> None:
+        """See Table of sinks/lake/tables.py."""
+        if _RETENTION in self.properties:
+            raise SinkRefusedError(
+                f"table {name} has the property {_RETENTION}, which removes positions from its log after a time. "
+                "Unset it"
+            )
 
     def transaction(self, app_id: str) -> int | None:
         """The latest version of the application's own transaction."""
@@ -119,14 +115,24 @@ class Table:
         with _committing():
             write_deltalake(self._handle, rows, mode="append", commit_properties=_properties(stamp))
 
-    def merge(self, rows: pa.Table, how: Merge, stamp: Stamp) -> None:
+    def upsert(self, upserts: Upserts, stamp: Stamp) -> None:
         """Delete, update and insert. Raises ConflictError, SinkError."""
+        names = list(upserts.columns)
+        values = {_quoted(name): f"s.{column(number)}" for number, name in enumerate(names)}
+        updates = dict(values)
+        for number, name in enumerate(names):
+            flag = absent_column(number)
+            if flag in upserts.rows.column_names:
+                updates[_quoted(name)] = (
+                    f"CASE WHEN coalesce(s.{flag}, false) THEN t.{_quoted(name)} ELSE s.{column(number)} END"
+                )
+        on = " AND ".join(f"t.{_quoted(name)} = s.{column(names.index(name))}" for name in upserts.key)
         with _committing():
             merger = self._handle.merge(
-                rows, how.on, source_alias="s", target_alias="t", commit_properties=_properties(stamp)
+                upserts.rows, on, source_alias="s", target_alias="t", commit_properties=_properties(stamp)
             )
-            merger = merger.when_matched_delete(how.deletes).when_matched_update(dict(how.updates))
-            merger.when_not_matched_insert(dict(how.values), f"NOT ({how.deletes})").execute()
+            merger = merger.when_matched_delete(f"s.{GONE}").when_matched_update(updates)
+            merger.when_not_matched_insert(values, f"NOT (s.{GONE})").execute()
         if self._handle.version() == self.version:  # no row was changed, so the library has committed nothing
             self.mark(stamp)
 
@@ -184,7 +190,7 @@ def create(folder: Path, schema: pa.Schema, properties: Mapping[str, str]) -> No
             raise
 
 
-def quoted(name: str) -> str:
+def _quoted(name: str) -> str:
     """A column's name in an expression."""
     return '"' + name.replace('"', '""') + '"'
 

@@ -1,27 +1,23 @@
-"""What a Delta table is: its columns as Arrow has them, its key, and whether Headgate can write it."""
+"""What a lake table is: its columns as Arrow has them, its key, and whether Headgate can write it."""
 
-import json
 from typing import Final
 
 import msgspec
 import pyarrow as pa
 
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.delta.appended import OWN_COLUMNS
-from headgate.sinks.delta.engine import Table
-from headgate.sinks.delta.lake import Lake
-from headgate.sinks.delta.values import is_supported
+from headgate.sinks.lake.appended import OWN_COLUMNS
+from headgate.sinks.lake.tables import Lake, Table
+from headgate.sinks.lake.values import is_supported
 
 __all__ = ["KEY", "Shape", "existing", "shape_of"]
 
 KEY: Final = "headgate.key"
-"""The table property with the names of the key's columns, as JSON: Delta has no primary keys."""
-
-_RETENTION: Final = "delta.setTransactionRetentionDuration"
+"""The table property with the names of the key's columns, as JSON."""
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """``columns``: name → Arrow type. ``key``: empty if the table does not declare it. ``types``: in Delta's words.
+    """``columns``: name → Arrow type. ``key``: empty if the table does not declare it. ``types``: in its kind's words.
 
     ``appends``: whether the table gets a row for every change, and has Headgate's own columns.
     """
@@ -43,8 +39,8 @@ def existing(lake: Lake, name: str, *, appends: bool) -> Shape:
     table = lake.table(name)
     if table is None:
         raise SinkRefusedError(
-            f"table {name} does not exist: {lake.path(name)} has no Delta table. Create it. If the feed has written to "
-            "it before, restore its folder instead"
+            f"table {name} does not exist: {lake.where(name)} has no {lake.kind} table. Create it. If the feed has "
+            "written to it before, restore it instead"
         )
     return shape_of(table, name, appends=appends)
 
@@ -53,17 +49,14 @@ def shape_of(table: Table, name: str, *, appends: bool) -> Shape:
     """The same of a version that was read."""
     schema = table.schema
     found = {field.name: field.type for field in schema}
-    shape = Shape(table.id, found, table.types, _key(table), appends)
+    shape = Shape(table.id, found, table.types, table.key, appends)
     for column, type_ in found.items():
         if not is_supported(type_):
             raise SinkRefusedError(
                 f"table {name}, column {column}: its type {shape.types[column]} cannot be written. Give it the "
                 "type string"
             )
-    if _RETENTION in table.properties:
-        raise SinkRefusedError(
-            f"table {name} has the property {_RETENTION}, which removes positions from its log after a time. Unset it"
-        )
+    table.check(name)
     missing = [column for column, type_ in OWN_COLUMNS.items() if appends and found.get(column) != type_]
     if missing:
         wanted = ", ".join(f"{column} {_SQL[column]}" for column in OWN_COLUMNS)
@@ -87,10 +80,3 @@ _SQL: Final = {
     "_offset": "bigint",
     "_committed_at": "timestamp",
 }
-
-
-def _key(table: Table) -> tuple[str, ...]:
-    try:
-        return tuple(map(str, json.loads(table.properties.get(KEY, "[]"))))
-    except ValueError:
-        return ()

@@ -1,31 +1,27 @@
-"""Ledgers: who may write a table, and which feeds were removed, each the newest version of a Delta log of its own.
+"""Ledgers: who may write a table, and which feeds were removed, each the newest version of a log of its own.
 
 The state is one property of that log, so that it stays when old entries of the log are removed. A writer replaces it on
 exactly the version that it has read.
 """
 
-from pathlib import Path
-from typing import Final, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
-import pyarrow as pa
 
 from headgate.records.control import Epoch
 from headgate.sinks.contract import SinkConflictError
-from headgate.sinks.delta.engine import ConflictError, Table, create, read
 from headgate.sinks.fence import FenceRow
 
-__all__ = ["Feeds", "Holding", "Holdings", "Ledger", "Row", "Source"]
+__all__ = ["Entry", "Feeds", "Holding", "Holdings", "Ledger", "Log", "Row", "Source", "version_of"]
 
 PROPERTY: Final = "headgate.state"
-_SCHEMA: Final = pa.schema([pa.field("nothing", pa.bool_())])
-"""A table has at least one column."""
 
 
 class Row(msgspec.Struct, frozen=True):
     """Who may write a partition's changes. ``start``: its first offset in the incarnation.
 
-    ``table_id``: Delta's id of the table when the incarnation was first claimed with a table.
+    ``table_id``: the table's id when the incarnation was first claimed with a table.
     """
 
     epoch: tuple[int, int]
@@ -93,41 +89,78 @@ class Feeds(msgspec.Struct, frozen=True):
     removed_ms: dict[str, int] = {}
 
 
+class Entry(Protocol):
+    """One version of a ledger's log."""
+
+    @property
+    def version(self) -> int:
+        """The first is 0, and each next one more."""
+        ...
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What the version has."""
+        ...
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Write the next version, on exactly this one. Raises ConflictError, SinkError."""
+        ...
+
+
+class Log(Protocol):
+    """What a ledger is stored in."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        ...
+
+    def read(self) -> Entry | None:
+        """The newest version; None before the first. Raises SinkError."""
+        ...
+
+    def create(self, properties: dict[str, str]) -> None:
+        """Write the first version. Raises ConflictError if there is one, SinkError."""
+        ...
+
+
 T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Ledger(Generic[T]):
     """One ledger. ``nothing`` is its state before the first write."""
 
-    def __init__(self, folder: Path, nothing: T) -> None:
-        self._folder = folder
+    def __init__(self, log: Log, nothing: T) -> None:
+        self._log = log
         self._nothing = nothing
 
-    def read(self) -> tuple[Table | None, T]:
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return self._log.place
+
+    def read(self) -> tuple[Entry | None, T]:
         """Its newest version, None before the first, and the state. Raises SinkError."""
-        table = read(self._folder)
-        if table is None:
+        entry = self._log.read()
+        if entry is None:
             return None, self._nothing
         try:
-            return table, msgspec.json.decode(table.properties.get(PROPERTY, ""), type=type(self._nothing))
+            return entry, msgspec.json.decode(entry.properties.get(PROPERTY, ""), type=type(self._nothing))
         except msgspec.MsgspecError as error:
             raise SinkConflictError(
-                f"{self._folder} is not a ledger of Headgate, or of a newer version. Only Headgate may write to it. "
+                f"{self.place} is not a ledger of Headgate, or of a newer version. Only Headgate may write to it. "
                 "Upgrade this process if a newer version has written it"
             ) from error
 
-    def write(self, on: Table | None, state: T) -> None:
+    def write(self, on: Entry | None, state: T) -> None:
         """Replace the state of version ``on``, which was read. Raises ConflictError, SinkError."""
         properties = {PROPERTY: msgspec.json.encode(state).decode()}
         if on is None:
-            create(self._folder, _SCHEMA, properties)
+            self._log.create(properties)
         else:
             on.set_properties(properties)
 
 
-def version_of(ledger: Table | None) -> int:
+def version_of(entry: Entry | None) -> int:
     """The number of a ledger's version; -1 before the first."""
-    return -1 if ledger is None else ledger.version
-
-
-__all__ += ["ConflictError", "version_of"]
+    return -1 if entry is None else entry.version

@@ -30,10 +30,9 @@ from headgate.sinks.contract import (
     SinkRefusedError,
     SinkUnavailableError,
 )
-from headgate.sinks.delta.engine import ConflictError, Stamp, Table, as_sink_errors
-from headgate.sinks.delta.lake import FENCE, POSITIONS, Lake, feed_key, positions_in
-from headgate.sinks.delta.ledger import Feeds, Holding, Holdings, Row, Source, version_of
 from headgate.sinks.fence import FenceRow
+from headgate.sinks.lake.ledger import Feeds, Holding, Holdings, Row, Source, version_of
+from headgate.sinks.lake.tables import FENCE, POSITIONS, ConflictError, Lake, Stamp, Table, feed_key, positions_in
 from headgate.sinks.source_tables import check_same, source_table_of, text_of
 
 __all__ = ["ATTEMPTS_MAX", "Claims"]
@@ -45,7 +44,7 @@ Rows = Mapping[int, FenceRow]
 
 
 class Claims:
-    """The claims on tables of one folder."""
+    """The claims on tables of one lake."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -144,7 +143,7 @@ class Claims:
         for each in is_open:
             if feed_key(each.cluster, each.feed_id) not in removed:
                 theirs = FeedIdentity(each.cluster, each.feed_id, each.feed)
-                raise fence.stranger(identity, table, theirs, f"its ledger below {self._lake.folder}/_headgate/tables")
+                raise fence.stranger(identity, table, theirs, f"its ledger, {self._lake.ledger(table).place}")
 
     def check_is_ours(self, claim: Claim, table: Table | None) -> None:
         """Raise SinkRefusedError if the table is not the one that the feed has written to."""
@@ -156,7 +155,7 @@ class Claims:
     # --- the procedure ------------------------------------------------------------------------------------------------
 
     def _change(self, claim: Claim, check: Callable[[Holdings, Rows], None], *, is_closed: bool) -> Positions:
-        with as_sink_errors(f"{claim.table} under epoch {claim.epoch}"):
+        with self._lake.as_sink_errors(f"{claim.table} under epoch {claim.epoch}"):
             self._register(claim)
             for _ in range(ATTEMPTS_MAX):
                 table = self._lake.table(claim.table)
@@ -213,7 +212,7 @@ class Claims:
             except ConflictError:
                 continue
             return changed
-        raise _overtaken(f"changing the ledger of feeds in {self._lake.folder}")
+        raise _overtaken(f"changing the ledger of feeds, {self._lake.feeds.place}")
 
     def _not_removed(self, claim: Claim) -> None:
         feed = feed_key(claim.identity.cluster_id, claim.identity.feed_id)
@@ -247,7 +246,7 @@ class Claims:
             return
 
     def _read(self, claim: Claim) -> tuple[Table | None, Holdings]:
-        with as_sink_errors(f"reading {claim.table}"):
+        with self._lake.as_sink_errors(f"reading {claim.table}"):
             return self._lake.table(claim.table), self._lake.ledger(claim.table).read()[1]
 
     def _check_rows(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, holdings: Holdings) -> None:
@@ -290,7 +289,7 @@ def _check_same_table(claim: Claim, table: Table | None, ids: set[str | None]) -
         raise SinkRefusedError(f"{claim.table}: the table was created after it was claimed. It is claimed again")
     what = "does not exist" if table is None else "was deleted and re-created"
     raise SinkRefusedError(
-        f"table {claim.table} {what}, and the rows that Headgate has written to it are missing. Restore its folder, "
+        f"table {claim.table} {what}, and the rows that Headgate has written to it are missing. Restore it, "
         f"or pause the feed and run `headgate feed resume {claim.identity.feed} --from earliest`, which applies all "
         "changes of the source topic again"
     )

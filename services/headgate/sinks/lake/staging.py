@@ -17,18 +17,17 @@ from headgate.sinks.contract import (
     SinkColumnMissingError,
     ValueRefusedError,
 )
-from headgate.sinks.delta.appended import appended_row
-from headgate.sinks.delta.engine import as_sink_errors
-from headgate.sinks.delta.lake import Lake
-from headgate.sinks.delta.shape import Shape, existing
-from headgate.sinks.delta.staged_rows import GONE, Columns, pack
-from headgate.sinks.delta.values import ReadValue, reader_of
+from headgate.sinks.lake.appended import appended_row
+from headgate.sinks.lake.shape import Shape, existing
+from headgate.sinks.lake.staged_rows import GONE, Columns, pack
+from headgate.sinks.lake.tables import Lake
+from headgate.sinks.lake.values import ReadValue, reader_of
 from headgate.sinks.on_driver import Staged
 from headgate.sinks.relational.batches import ORPHANS, check_ranges, check_truncates, refused_change
 from headgate.sinks.relational.grouping import UnwritableError
 from headgate.sinks.relational.times import NotTextError
 
-__all__ = ["DeltaStager"]
+__all__ = ["LakeStager"]
 
 
 class _LackingColumnError(ChangeError):
@@ -42,8 +41,8 @@ class _LackingColumnError(ChangeError):
         self.column = column
 
 
-class DeltaStager:
-    """Stages the batches of tables of one folder. It reads their columns, and no rows."""
+class LakeStager:
+    """Stages the batches of tables of one lake. It reads their columns, and no rows."""
 
     def __init__(self, lake: Lake, *, appends: bool) -> None:
         self._lake = lake
@@ -54,9 +53,9 @@ class DeltaStager:
         check_ranges(batch)
         if not batch.changes:
             return Staged(dict(batch.ranges), b"")
-        with as_sink_errors(f"reading table {batch.claim.table}"):
+        with self._lake.as_sink_errors(f"reading table {batch.claim.table}"):
             shape = existing(self._lake, batch.claim.table, appends=self._appends)
-        trial = _Trial(batch, shape)
+        trial = _Trial(batch, shape, self._lake.kind)
         found = bisect_batch(trial, batch)
         if found.refused and batch.quarantine is not None:
             batch.quarantine.keep(found.refused)
@@ -76,8 +75,9 @@ class _Made(msgspec.Struct, frozen=True):
 class _Trial:
     """See bisection. Changes are converted to see whether they can be, and once more when all are known."""
 
-    def __init__(self, batch: ChangeBatch, shape: Shape) -> None:
+    def __init__(self, batch: ChangeBatch, shape: Shape, kind: str) -> None:
         self._batch = batch
+        self._kind = kind
         self._shape = shape
         self._key = shape.key or next((tuple(each.key) for each in batch.changes if each.key), ())
         self._readers = _Readers(shape)
@@ -119,8 +119,8 @@ class _Trial:
         for change in changes:
             if change.operation is Operation.TRUNCATE:
                 raise ChangeError(
-                    "TRUNCATE cannot be written to a Delta table. Delete its rows yourself and skip the event (skip), "
-                    "or keep it out of the source topic (Debezium: skipped.operations=t)"
+                    f"TRUNCATE cannot be written to {self._kind} tables. Delete its rows yourself and skip the event "
+                    "(skip), or keep it out of the source topic (Debezium: skipped.operations=t)"
                 )
             if not self._shape.appends or change.key:
                 self._check_key(change)

@@ -1,4 +1,4 @@
-"""Folders of a sink's tables and ledgers below its own folder."""
+"""Names of tables as folders, which they and their ledgers are in."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ def path_of(table: str) -> Path:
     parts = parse_identifier(table)
     if not all(map(_is_legal, parts)):
         raise SinkRefusedError(
-            f"{table} is not a valid name of a folder of Delta tables: each part begins with a letter or digit "
+            f"{table} is not a valid name of a table in a lake: each part begins with a letter or digit "
             f"and has up to {PART_LENGTH_MAX} letters, digits, underscores, points, spaces and hyphens. Choose another "
             "name in sink.table"
         )

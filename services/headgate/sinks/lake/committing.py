@@ -14,21 +14,20 @@ from headgate.sinks.contract import (
     SinkRefusedError,
     SinkUnavailableError,
 )
-from headgate.sinks.delta.claims import ATTEMPTS_MAX, Claims
-from headgate.sinks.delta.engine import ConflictError, Merge, Stamp, Table, as_sink_errors, quoted
-from headgate.sinks.delta.lake import POSITIONS, Lake, position_key
-from headgate.sinks.delta.shape import Shape, shape_of
-from headgate.sinks.delta.staged_rows import GONE, OFFSET, PARTIAL, PARTITION, absent_column, column, unpack
+from headgate.sinks.lake.claims import ATTEMPTS_MAX, Claims
+from headgate.sinks.lake.shape import Shape, shape_of
+from headgate.sinks.lake.staged_rows import GONE, OFFSET, PARTIAL, PARTITION, absent_column, column, unpack
+from headgate.sinks.lake.tables import POSITIONS, ConflictError, Lake, Stamp, Table, Upserts, position_key
 from headgate.sinks.on_driver import Commit
 
-__all__ = ["DeltaCommitter"]
+__all__ = ["LakeCommitter"]
 
 _NUMBER: Final = "number"
 """A row's place among all of the commit."""
 
 
-class DeltaCommitter:
-    """Commits to tables of one folder."""
+class LakeCommitter:
+    """Commits to tables of one lake."""
 
     def __init__(self, lake: Lake, claims: Claims, *, appends: bool) -> None:
         self._lake = lake
@@ -39,7 +38,7 @@ class DeltaCommitter:
         """See Committer. A table that was changed by others in between is read, and its claim checked, again."""
         keep = commit.keep
         doing = f"{commit.claim.table} under epoch {commit.claim.epoch}"
-        with as_sink_errors(doing):
+        with self._lake.as_sink_errors(doing):
             for _ in range(ATTEMPTS_MAX):
                 table = self._lake.table(commit.claim.table)
                 if table is None:
@@ -87,7 +86,7 @@ class DeltaCommitter:
         else:
             latest = _latest(rows, shape, key, commit)
             _check_partial(table, latest, shape, key, commit)
-            _merge(table, shape, latest, key, stamp)
+            table.upsert(Upserts(latest, tuple(shape.columns), key), stamp)
 
 
 def _joined(commit: Commit, shape: Shape) -> tuple[pa.Table | None, tuple[str, ...]]:
@@ -178,17 +177,3 @@ def _orphan(commit: Commit, row: Mapping[str, object]) -> ConstraintViolatedErro
         partition,
         offset,
     )
-
-
-def _merge(table: Table, shape: Shape, rows: pa.Table, key: Sequence[str], stamp: Stamp) -> None:
-    names = list(shape.columns)
-    values = {quoted(name): f"s.{column(number)}" for number, name in enumerate(names)}
-    updates = dict(values)
-    for number, name in enumerate(names):
-        flag = absent_column(number)
-        if flag in rows.column_names:
-            updates[quoted(name)] = (
-                f"CASE WHEN coalesce(s.{flag}, false) THEN t.{quoted(name)} ELSE s.{column(number)} END"
-            )
-    on = " AND ".join(f"t.{quoted(name)} = s.{column(names.index(name))}" for name in key)
-    table.merge(rows, Merge(on, f"s.{GONE}", values, updates), stamp)

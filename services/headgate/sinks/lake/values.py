@@ -1,4 +1,4 @@
-"""Reads one value of an event for one column of a Delta table, or reports why the column cannot hold it.
+"""Reads one value of an event for one column of a lake table, or reports why the column cannot hold it.
 
 Nothing is rounded, cut off or guessed: a value that the column's type cannot hold exactly is refused.
 """
@@ -46,7 +46,7 @@ __all__ = ["DIGITS_MAX", "ReadValue", "is_supported", "reader_of"]
 ReadValue = Callable[[object], object]
 
 DIGITS_MAX: Final = 38
-"""Of Delta's decimal."""
+"""Of a decimal, in Delta and in Iceberg."""
 
 _EPOCH: Final = date(1970, 1, 1)
 _EPOCH_TIME: Final = datetime(1970, 1, 1)
@@ -223,7 +223,7 @@ def _timestamp(per_second: int | None, meaning: str | None, is_zoned: bool, valu
     if isinstance(value, str):
         return _time_of(value, meaning, is_zoned=is_zoned)
     if is_zoned and meaning not in (None, _ZONED):
-        raise NotTextError("a time without a zone is not an instant. Give the column the type timestamp_ntz")
+        raise NotTextError("a time without a zone is not an instant. Give the column a timestamp type without zone")
     number, unit = number_of_units(per_second, value, "timestamp")
     if infinite_timestamp(number, unit) is not None:
         raise NotTextError("the timestamp is infinite. Give the column the type string")
@@ -233,7 +233,9 @@ def _timestamp(per_second: int | None, meaning: str | None, is_zoned: bool, valu
 
 def _time_of(text: str, meaning: str | None, *, is_zoned: bool) -> int:
     if is_zoned and not (text.endswith("Z") or OFFSET.search(text)):
-        raise NotTextError("the text has no offset, so it is not an instant. Give the column the type timestamp_ntz")
+        raise NotTextError(
+            "the text has no offset, so it is not an instant. Give the column a timestamp type without zone"
+        )
     del meaning
     wall = utc_wall(text)
     whole, _, fraction = wall.partition(".")

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from headgate.formats.change import ABSENT, Change, Operation
-from headgate.sinks.delta.shape import Shape
+from headgate.sinks.lake.shape import Shape
 
 __all__ = ["GONE", "PARTIAL", "Columns", "Payload", "absent_column", "column", "pack", "unpack"]
 

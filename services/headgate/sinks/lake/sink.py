@@ -1,0 +1,104 @@
+"""A sink of lake tables. What it needs of libraries is imported when it is used: every command imports this module."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from headgate.records.control import Positions
+from headgate.records.source_tables import SourceTable
+from headgate.sinks.contract import Claim, FeedIdentity, SinkRefusedError, TableShape
+from headgate.sinks.on_driver import Committer, StagedWriter, Stager
+
+if TYPE_CHECKING:
+    from headgate.sinks.lake.claims import Claims
+    from headgate.sinks.lake.tables import Lake
+
+__all__ = ["LakeSink", "not_installed"]
+
+
+class LakeSink:
+    """All tables of one lake. ``appends``: each change becomes a row, instead of changing one.
+
+    ``open_lake`` raises SinkRefusedError if its library is not installed.
+    """
+
+    def __init__(self, open_lake: "Callable[[], Lake]", *, appends: bool = False) -> None:
+        self._open_lake = open_lake
+        self._appends = appends
+
+    @cached_property
+    def _lake(self) -> "Lake":
+        return self._open_lake()
+
+    @cached_property
+    def _claims(self) -> "Claims":
+        from headgate.sinks.lake.claims import Claims  # noqa: PLC0415 - see above
+
+        return Claims(self._lake)
+
+    def check(self, tables: Sequence[str], identity: FeedIdentity | None = None) -> dict[str, TableShape]:
+        """See Sink."""
+        from headgate.sinks.lake.shape import existing  # noqa: PLC0415 - see above
+
+        shapes = {}
+        for name in tables:
+            found = existing(self._lake, name, appends=self._appends)
+            if identity is not None:
+                self._claims.refuse_strangers(self._lake.ledger(name).read()[1], name, identity)
+            shapes[name] = TableShape(name, found.types, found.key, secondary_unique=False)
+        return shapes
+
+    def prepare(self, claim: Claim, partitions: int) -> None:  # noqa: ARG002
+        """See Preparing."""
+        self._claims.check_is_ours(claim, self._lake.table(claim.table))
+
+    def is_new(self, claim: Claim) -> bool:
+        """See Untouched."""
+        return self._claims.is_new(claim)
+
+    def claim(self, claim: Claim) -> Positions:
+        """See Sink."""
+        return self._claims.claim(claim)
+
+    def seal(self, claim: Claim) -> Positions:
+        """See Sink."""
+        return self._claims.seal(claim)
+
+    def positions(self, claim: Claim) -> Positions:
+        """See Sink."""
+        return self._claims.positions(claim)
+
+    def source_table(self, claim: Claim) -> SourceTable | None:
+        """See Sink."""
+        return self._claims.source_table(claim)
+
+    def forget(self, identity: FeedIdentity) -> None:
+        """See Sink."""
+        self._claims.forget(identity)
+
+    def stager(self) -> Stager:
+        """See DriverSink."""
+        from headgate.sinks.lake.staging import LakeStager  # noqa: PLC0415 - see above
+
+        return LakeStager(self._lake, appends=self._appends)
+
+    def committer(self) -> Committer:
+        """See DriverSink."""
+        from headgate.sinks.lake.committing import LakeCommitter  # noqa: PLC0415 - see above
+
+        return LakeCommitter(self._lake, self._claims, appends=self._appends)
+
+    def writer(self) -> StagedWriter:
+        """See Sink."""
+        return StagedWriter(self)
+
+    def close(self) -> None:
+        """See Sink. It has no connections."""
+
+
+def not_installed(type_: str, package: str) -> SinkRefusedError:
+    """The library of a sink is not here. The extra has the name of ``sink.type``."""
+    return SinkRefusedError(
+        f"sinks of type {type_} need the package {package}, which is not installed here. Install headgate[{type_}] on "
+        "coordinators and agents"
+    )

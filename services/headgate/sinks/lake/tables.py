@@ -1,0 +1,165 @@
+"""What a kind of lake tables provides to the fence and the commit that all kinds share.
+
+A table is read at its newest version. Each commit is made on exactly that version, tried once, or raises ConflictError.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from headgate.records.control import Positions
+from headgate.sinks.contract import Claim
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
+
+__all__ = [
+    "FENCE",
+    "POSITIONS",
+    "ConflictError",
+    "Lake",
+    "Stamp",
+    "Table",
+    "Upserts",
+    "feed_key",
+    "position_key",
+    "positions_in",
+]
+
+FENCE: Final = "headgate/fence"
+"""The transaction of a table that has the version of its ledger which no earlier writer may write under."""
+
+POSITIONS: Final = "headgate.positions"
+"""The entry that a commit of changes has in the table's history."""
+
+
+class ConflictError(Exception):
+    """The table is not at the version that was read any more. Nothing was committed."""
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """What a commit has besides rows: versions of application transactions, and texts for people."""
+
+    transactions: Mapping[str, int] = {}
+    about: Mapping[str, str] = {}
+
+
+class Upserts(msgspec.Struct, frozen=True):
+    """Rows that change a table, one for each key, as ``staged_rows`` has them: columns are numbered.
+
+    ``columns``: the table's. ``key``: those of them that find a row.
+    """
+
+    rows: "pa.Table"
+    columns: Sequence[str]
+    key: Sequence[str]
+
+
+class Table(Protocol):
+    """One version of a table. Each commit is made on it, and then it is used no more."""
+
+    @property
+    def version(self) -> int:
+        """Grows with each commit."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """The id that the table got when it was created."""
+        ...
+
+    @property
+    def schema(self) -> "pa.Schema":
+        """Its columns."""
+        ...
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Column → type, in the words of its kind."""
+        ...
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Its key, as far as it declares one."""
+        ...
+
+    def check(self, name: str) -> None:
+        """Raise SinkRefusedError for properties under which the table cannot be written."""
+        ...
+
+    def transaction(self, app_id: str) -> int | None:
+        """The latest version of the application's own transaction."""
+        ...
+
+    def is_set_back_behind(self, written: str) -> bool:
+        """Whether the table was set back to a version before its last commit whose entry has ``written``."""
+        ...
+
+    def keys(self, columns: Sequence[str]) -> "pa.Table":
+        """These columns of all rows."""
+        ...
+
+    def mark(self, stamp: Stamp) -> None:
+        """Commit without rows. Raises ConflictError, SinkError."""
+        ...
+
+    def append(self, rows: "pa.Table", stamp: Stamp) -> None:
+        """Add rows. Raises ConflictError, SinkError."""
+        ...
+
+    def upsert(self, upserts: Upserts, stamp: Stamp) -> None:
+        """Delete, update and insert. Raises ConflictError, SinkError."""
+        ...
+
+
+class Lake(Protocol):
+    """All tables of one sink, and their ledgers."""
+
+    @property
+    def kind(self) -> str:
+        """What its tables are called."""
+        ...
+
+    def where(self, table: str) -> str:
+        """The place of a table, for people. Raises SinkRefusedError."""
+        ...
+
+    def table(self, table: str) -> Table | None:
+        """A table at its newest version; None if it does not exist. Raises SinkError."""
+        ...
+
+    def ledger(self, table: str) -> "Ledger[Holdings]":
+        """A table's ledger. Raises SinkRefusedError."""
+        ...
+
+    @property
+    def feeds(self) -> "Ledger[Feeds]":
+        """The ledger of feeds."""
+        ...
+
+    def as_sink_errors(self, doing: str) -> AbstractContextManager[None]:
+        """Raise errors of the library, and of files, as the SinkError that means the same."""
+        ...
+
+
+def feed_key(cluster: str, feed_id: str) -> str:
+    """A feed as one text."""
+    return f"{cluster}/{feed_id}"
+
+
+def position_key(claim: Claim, incarnation: int, partition: int) -> str:
+    """The application transaction whose version is the next offset of a partition."""
+    identity = claim.identity
+    return f"headgate/{identity.cluster_id}/{identity.feed_id}/{incarnation}/{claim.topic}/{partition}"
+
+
+def positions_in(table: Table | None, claim: Claim, incarnations: dict[int, int]) -> Positions:
+    """The next offsets that the table has. ``incarnations``: of each partition."""
+    if table is None:
+        return {}
+    found = {p: table.transaction(position_key(claim, number, p)) for p, number in incarnations.items()}
+    return {partition: offset for partition, offset in found.items() if offset is not None}
