@@ -362,6 +362,13 @@ class SourceSpec(Strict):
 _OF_EVERY_SINK: Final = frozenset({"table"})
 
 
+COMMIT_SECONDS_MIN: Final = 1.0
+"""Less is a commit at once, which needs no interval."""
+
+COMMIT_SECONDS_MAX: Final = 900.0
+"""A table is behind its source by as much, and its changes must be on the topic for as long."""
+
+
 class SinkSpec(Strict):
     """Where changes go: to ``dsn``, an address in the form of its ``type``, or to ``connection``, a named one.
 
@@ -395,6 +402,8 @@ class SinkSpec(Strict):
     """Of topics that Headgate creates."""
     mode: Literal["upsert", "append"] = "upsert"
     """Of a lake table: ``upsert`` keeps it equal to the source's table, ``append`` adds a row for every change."""
+    commit_interval_seconds: Annotated[float, Field(ge=COMMIT_SECONDS_MIN, le=COMMIT_SECONDS_MAX)] | None = None
+    """From one commit of a table to the next, at least; by default what the sink's plug names."""
     types: dict[str, str] = Field(default_factory=dict)
     """Column of the sink, as ``schema.table.column`` → its type, where Headgate creates the table."""
     rounding: Literal["refuse", "allow"] = "refuse"
@@ -428,6 +437,7 @@ class SinkSpec(Strict):
             "partitions": self.partitions != "as-source",
             "topic": self.topic != TopicOptions(),
             "mode": self.mode != "upsert",
+            "commit_interval_seconds": self.commit_interval_seconds is not None,
             "types": bool(self.types),
             "unique_keys": self.unique_keys != "omit",
             "rounding": self.rounding != "refuse",
@@ -630,6 +640,12 @@ class FeedSpec(Strict):
                         "changes come from in source.database, with sink.tables: create, or remove the option"
                     )
         return self
+
+    @property
+    def commit_interval_seconds(self) -> float:
+        """From one commit of a table to the next, at least; 0 for sinks that are committed to at once."""
+        chosen = self.sink.commit_interval_seconds
+        return SINKS[self.sink.type].commit_interval_seconds if chosen is None else chosen
 
     def name_of(self, topic: str, source_table: str | None = None) -> tuple[str, ...]:
         """A table's name at the source, in its parts: as the feed names it, or else as its topic is named.

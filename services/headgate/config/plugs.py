@@ -41,8 +41,9 @@ class Writes(StrEnum):
 class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What a feed, a command and a page of the documentation need to know of a sink.
 
-    ``options``: which of sink.connection, foreign_keys, format, keyless, mode, partitions, password_file, rounding,
-    tables, topic, types and unique_keys, and of the feed's snapshot, it takes; others are refused.
+    ``options``: which of sink.commit_interval_seconds, connection, foreign_keys, format, keyless, mode, partitions,
+    password_file, rounding, tables, topic, types and unique_keys, and of the feed's snapshot, it takes; others are
+    refused. ``commit_interval_seconds``: between two commits of a table, if the feed does not name it; 0: at once.
     ``schemes``: how its addresses begin, where they have a scheme. ``connectors``: Debezium's names of the connectors
     whose source is such a database, so that it may be its own source.
     """
@@ -50,6 +51,7 @@ class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     writes: Writes = Writes.IN_TASK
     options: frozenset[str] = frozenset()
+    commit_interval_seconds: float = 0.0
     schemes: tuple[str, ...] = ()
     connectors: frozenset[str] = frozenset()
 

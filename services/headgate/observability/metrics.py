@@ -117,7 +117,8 @@ class AgentFeeds(Collector):
             "headgate_feed_lag_seconds",
             "lag of the worst table that is claimed here, by the broker's clock: age of the oldest change "
             "that a batch failed to apply, or of the batch that waits to be applied, otherwise of the last "
-            "batch's oldest change when it became visible; 0 when everything is read, none while no table is claimed",
+            "batch's oldest change when it became visible, without the sink's commit interval; 0 when everything is "
+            "read, none while no table is claimed",
             labels=["feed"],
         )
         for feed, lag_ms in sorted(now.lag_ms.items()):

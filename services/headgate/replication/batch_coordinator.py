@@ -149,6 +149,11 @@ class LaneBatchCoordinator:
         """Whether the lane's sink is known not to answer: its tasks would only hold their places."""
         return self._why_silent(lane) is not None
 
+    def is_awaited(self, lane: Lane) -> bool:
+        """Whether something waits for what one of its members reads next."""
+        now_ms = self._now_ms()
+        return any(span.is_awaited(now_ms) for span in self._members(lane))
+
     def _why_silent(self, lane: Lane) -> str | None:
         return self._lifecycle.silent_sinks.why(server_of_feed(lane.feed.spec))
 

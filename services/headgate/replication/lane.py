@@ -24,6 +24,7 @@ from headgate.agent.core.span.states import Span
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.replication.arrow_map import map_column
 from headgate.replication.causes import cause_of
+from headgate.replication.commit_interval import CommitInterval
 from headgate.replication.commits import commit_staged
 from headgate.replication.feed_parts import FeedIncarnation, server_of_feed
 from headgate.replication.frames import HEAD
@@ -32,7 +33,7 @@ from headgate.replication.plan import BatchPlan, TaskResult
 from headgate.replication.poll_size import POLL_RECORDS_MAX
 from headgate.replication.progress import LaneProgress, ProgressReader
 from headgate.replication.spark import end_of_jvm
-from headgate.replication.stream import NOTES, Ends, LaneSource, batch_ends, polling_delay, rows_of
+from headgate.replication.stream import NOTES, Ends, LaneSource, batch_ends, log_ends, polling_delay, rows_of
 from headgate.replication.task import applying, set_plan
 from headgate.replication.task_slots import TaskSlots
 
@@ -90,6 +91,10 @@ class BatchCoordinator(Protocol):
         """Whether the sink is known not to answer, so that a batch that has waited for its turn is not run."""
         ...
 
+    def is_awaited(self, lane: "Lane") -> bool:
+        """Whether something waits for what the lane reads next, so that it is not held back for the sink's interval."""
+        ...
+
 
 class Lane:
     """One query over the partitions of ``starts``, for spans of one incarnation of one feed.
@@ -136,6 +141,7 @@ class Lane:
         self._functions: dict[bool, Column] = {}
         self._latest_rows = 0
         self._rests = False
+        self._interval = CommitInterval()
         self._began_at = float("-inf")
         """When its latest batch began that it may have rested after."""
         self._is_generated = False
@@ -176,6 +182,7 @@ class Lane:
     def start(self, session: SparkSession, source: LaneSource, slots: TaskSlots, scratch: Path) -> None:
         """Start reading. Raises RefusedOptionError, PySparkException, Py4JError or OSError; 0.3 to 0.6 s."""
         self._slots, self._rows_max, self._rests = slots, source.rows_max, source.rests
+        self._interval.seconds = source.commit_seconds
         self._folder = Path(tempfile.mkdtemp(prefix="lane-", dir=scratch))
         stream = rows_of(session, source, self._starts).writeStream.queryName(self.name)
         stream = stream.options(checkpointLocation=self._folder.as_uri(), **NOTES).foreachBatch(self._on_batch)
@@ -218,7 +225,8 @@ class Lane:
     def is_idle(self) -> bool:
         """Whether the query has found nothing to read for a while: what it has delivered is then all there is."""
         ended = self._batch_ended_at
-        return not self._serving and ended is not None and time.monotonic() - ended > IDLE_SECONDS
+        is_still = not self._serving and not self._interval.rows_waiting
+        return is_still and ended is not None and time.monotonic() - ended > IDLE_SECONDS
 
     def has_caught_up(self) -> bool:
         """Whether it reads what comes, and no backlog: its last batch was not as large as one may be."""
@@ -259,7 +267,7 @@ class Lane:
         self._serving, self._served_batch = True, batch
         try:
             self._is_known.wait(BORDER_SECONDS_MAX)  # a first batch may come before start() is through
-            self._serve(rows, batch_ends(self._execution, self._starts))
+            self._serve(rows, batch_ends(self._execution, self._starts), began)
         except Exception as error:  # noqa: BLE001 (whatever it is, the spans must not wait for a query that is over)
             self._broken = _why(error)
             if not isinstance(error, PySparkException | Py4JError | OSError):
@@ -270,6 +278,29 @@ class Lane:
                 self._serving = False
                 self._border.notify_all()
         self._rest(batch, began)
+        self._await_interval(rows.sparkSession, batch)
+
+    def _await_interval(self, session: SparkSession, batch: int) -> None:
+        """Hold the next batch back until the sink may be committed to again. Spark takes it for a part of this one."""
+        waits = time.monotonic()
+        try:
+            has_waited = self._broken is None and self._interval.wait(
+                self.stopping,
+                rows_max=self._rows_max,
+                waiting=lambda: self._rows_waiting(session),
+                is_awaited=lambda: self._batch_coordinator.is_awaited(self),
+            )
+        except (PySparkException, Py4JError, OSError) as error:  # the query meets the same, and reports it
+            _log.info("lane %s: looking for rows: %s", self.name, _why(error))
+            has_waited = True
+        if has_waited:
+            self._batch_ended_at = time.monotonic()
+            waited_ms = round((self._batch_ended_at - waits) * 1000)
+            self.progress.rested_ms[batch] = self.progress.rested_ms.get(batch, 0) + waited_ms
+
+    def _rows_waiting(self, session: SparkSession) -> int:
+        ends = log_ends(session, self._execution, self._starts)
+        return sum(end - self.delivered[place] for place, end in ends.items())
 
     def _rest(self, batch: int, began: float) -> None:
         """Between two batches, though Spark takes it for a part of the first one."""
@@ -283,7 +314,7 @@ class Lane:
             self._batch_ended_at = time.monotonic()
             self.progress.rested_ms[batch] = round((self._batch_ended_at - resting) * 1000)
 
-    def _serve(self, rows: DataFrame, ends: Ends) -> None:
+    def _serve(self, rows: DataFrame, ends: Ends, began: float) -> None:
         is_over = False
         counts = [end - self.delivered[place] for place, end in ends.items()]
         self._latest_rows = sum(counts)
@@ -296,6 +327,8 @@ class Lane:
                 results = self._run(rows, plan)
                 results = None if results is None else commit_staged(plan, results)
                 if plan.works:
+                    spans = [span for task in results or () for span in task.spans]
+                    self._interval.committed(began, sum(s.rows for s in spans), sum(s.bytes for s in spans))
                     reach(CrashPoint.BEFORE_CHECKPOINT)
             except (PySparkException, Py4JError, OSError) as error:
                 self._broken = _why(error)  # the batch coordinator reports why the answer is missing

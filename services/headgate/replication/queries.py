@@ -204,6 +204,7 @@ class Queries:
             rows_max=feed.batch_rows_max,
             interval_seconds=0.0 if feed.batch_interval_seconds == "auto" else feed.batch_interval_seconds,
             rests=feed.batch_interval_seconds == "auto",
+            commit_seconds=feed.commit_interval_seconds,
             options=settings.lane_options,
             headers=feed.may_set_aside,
             marks=feed.source.change_log is not None,

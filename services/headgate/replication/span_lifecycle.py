@@ -226,6 +226,7 @@ class SpanLifecycle:
             topic_id=seen,
             known_table=known_table,
             target_ts=feed_of(span.task.spec).source.target_ts,
+            commit_interval_seconds=feed_of(span.task.spec).commit_interval_seconds,
             firsts=limits.firsts,
             limits=limits.limits,
             limits_at=limits.limits_at,

@@ -68,6 +68,7 @@ class LaneSource(msgspec.Struct, frozen=True):
     ``group`` tells apart lanes that must not share what Spark's consumers have polled (consumer_groups.py).
 
     ``interval_seconds``: from the begin of one batch to that of the next, at least. ``rests``: longer, where few come.
+    ``commit_seconds``: from one commit to that of the next, at least, if the sink asks for that (commit_interval.py).
     ``headers``: they are read too, so that bad changes are set aside with them. ``marks``: the topic is a change log,
     whose record headers contain the kind of record (frames.Mark). ``poll_records``: how many records a consumer hands
     over at a time (poll_size.py).
@@ -78,6 +79,7 @@ class LaneSource(msgspec.Struct, frozen=True):
     rows_max: int
     interval_seconds: float = 0.0
     rests: bool = False
+    commit_seconds: float = 0.0
     options: Mapping[str, str] = {}
     headers: bool = False
     marks: bool = False
@@ -142,6 +144,19 @@ def batch_ends(execution: Any, places: Iterable[tuple[str, int]]) -> dict[tuple[
 
     Raises Py4JError.
     """
-    offsets = execution.availableOffsets().values().head().json()  # a lane has one source
-    ends = msgspec.json.decode(offsets, type=dict[str, dict[int, int]])
+    return _of_places(execution.availableOffsets().values().head(), places)  # a lane has one source
+
+
+def log_ends(session: SparkSession, execution: Any, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Up to where the log goes now, of each of ``places``, while no batch is under way. Raises Py4JError.
+
+    Spark's source is asked, as Spark asks it before each batch. So no other client is needed.
+    """
+    source, reached = execution.sources().head(), execution.availableOffsets().values().head()
+    everything = session._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit.allAvailable()
+    return _of_places(source.latestOffset(reached, everything), places)
+
+
+def _of_places(offsets: Any, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    ends = msgspec.json.decode(offsets.json(), type=dict[str, dict[int, int]])
     return {(topic, partition): ends[topic][partition] for topic, partition in places}

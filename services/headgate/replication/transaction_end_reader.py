@@ -190,7 +190,7 @@ class TransactionTopic:
             )
 
     def _lag_ms(self, span: Span) -> int:
-        return 0 if self._is_idle(span) else span.progress.lag_ms
+        return 0 if self._is_idle(span) else span.batch_lag_ms
 
     def _part(self, spans: Sequence[Span]) -> None:
         present = {span.id for span in spans}

@@ -12,6 +12,7 @@ import pytest
 from headgate.agent.core.executor import SpanTask
 from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.records.control import SpanPlan
+from headgate.replication.executor import SparkExecutor
 from headgate.sinks.delta.engine import create
 from headgate.sinks.lake.appended import OWN_COLUMNS
 from support.waiting import eventually
@@ -23,10 +24,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.integration]
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string()), ("qty", pa.int32())])
 
 
-def into_lake(bed: Bed, plan: SpanPlan, n: int, folder: Path, mode: str) -> SpanTask:
+def into_lake(
+    bed: Bed, plan: SpanPlan, n: int, folder: Path, mode: str, *, interval: int = 1, **feed: object
+) -> SpanTask:
     task = bed.task(plan, n)
-    sink = {"type": "delta", "dsn": f"file://{folder}", "mode": mode}
-    spec = msgspec.json.decode(task.spec) | {"sink": sink}
+    sink = {"type": "delta", "dsn": f"file://{folder}", "mode": mode, "commit_interval_seconds": interval}
+    spec = msgspec.json.decode(task.spec) | {"sink": sink, **feed}
     return msgspec.structs.replace(task, spec=msgspec.json.encode(spec).decode(), feed_id=bed.feed)
 
 
@@ -59,3 +62,41 @@ def test_changes_arrive_once_though_a_worker_dies(
     assert places == [(0, offset) for offset in range(25)] + [(1, offset) for offset in range(26)]
     (gone,) = (row for row in found.to_dicts() if row["_operation"] == "delete")
     assert (gone["id"], gone["name"], gone["_topic"]) == (3, None, plan.topic)
+
+
+def positions(executor: SparkExecutor, task: SpanTask) -> dict[int, int]:
+    status = executor.status(task.id)
+    assert status is not None
+    return status.positions
+
+
+def rows_waiting(executor: SparkExecutor) -> int:
+    """Offsets behind the last batch, on lanes that hold their next one back."""
+    return sum(lane._interval.rows_waiting for lane in executor._queries.lanes.values())
+
+
+def test_a_batch_is_held_back_until_it_is_full_and_holds_up_nobody(bed: Bed, tmp_path: Path) -> None:
+    plan = bed.table("held", 1)
+    create(tmp_path.joinpath(*plan.table.split(".")), COLUMNS, {})
+    first, task = bed.executor(), into_lake(bed, plan, 1, tmp_path, "upsert", interval=900, batch_rows_max=50)
+    bed.put(plan, {number: {"name": "x", "qty": number} for number in range(5)})
+    first.add_table(task, prepare=False)
+    eventually(lambda: positions(first, task) == {0: 5}, "the first batch is committed at once")
+    bed.put(plan, {number: {"name": "x", "qty": number} for number in range(5, 20)})
+    eventually(lambda: rows_waiting(first) == 15, "the next one waits")
+    assert (positions(first, task), first.status(task.id).lag_ms) == ({0: 5}, 0)  # type: ignore[union-attr]
+    bed.put(plan, {number: {"name": "x", "qty": number} for number in range(20, 55)})
+    eventually(lambda: positions(first, task) == {0: 55}, "it is full")
+    bed.put(plan, {1: None})
+    eventually(lambda: rows_waiting(first) == 1, "the next one waits again")
+
+    first.remove_table(task.id, seal=True)
+    eventually(lambda: first.is_remove_table_finished(task.id) == {0: 55}, "the table leaves without that batch")
+    second, moved = bed.executor(), into_lake(bed, plan, 2, tmp_path, "upsert", interval=900, batch_rows_max=50)
+    second.add_table(moved, prepare=False)
+    eventually(lambda: positions(second, moved) == {0: 56}, "the next agent writes it at once")
+    bed.put(plan, {2: None})
+    eventually(lambda: rows_waiting(second) == 1, "and waits as well")
+    second.close()
+    found = polars.read_delta(str(tmp_path.joinpath(*plan.table.split("."))))
+    assert sorted(found["id"].to_list()) == [0, *range(2, 55)]

@@ -380,6 +380,38 @@ def test_a_lag_grows_while_a_change_is_not_applied_whether_or_not_the_lane_reads
     assert adopted(stuck.progress, result(), 0.0).unapplied_ms is None, "it was applied"
 
 
+def test_a_batch_that_was_held_back_for_the_sinks_interval_is_not_late() -> None:
+    held = written(lag_ms=59_000)
+    assert [replace(held, commit_interval_seconds=s).status(0, 0.0).lag_ms for s in (0, 50, 60)] == [59_000, 9_000, 0]
+    refused = replace(result(), positions={}, error_code="e", oldest_append_ms=1_000)
+    stuck = replace(held, commit_interval_seconds=60, progress=adopted(held.progress, refused, 0.0))
+    assert stuck.status(31_000, 0.0).lag_ms == 30_000, "what a batch could not apply waits for something else"
+
+
+def test_a_claimed_span_knows_its_sinks_interval() -> None:
+    opened = Opened(Epoch(1, 1), primary=True, positions={0: 5}, commit_interval_seconds=60)
+    claimed = go_on(replace(written(), phase=Phase.CLAIMING), opened, 0.0).span
+    assert claimed is not None
+    assert claimed.commit_interval_seconds == 60
+
+
+def test_somebody_waits_for_the_end_of_a_feed_of_a_stream_and_of_a_copy() -> None:
+    noon_ms = 1_795_262_400_000
+    span = replace(written(positions={0: 3, 1: 9}), target_ts=None)
+    ends = replace(span, target_ts=noon_ms << 18)
+    assert [each.is_awaited(now) for each in (span, ends) for now in (noon_ms - 1, noon_ms)] == [0, 0, 0, 1]
+    there = replace(ends, progress=replace(ends.progress, resolved={0: noon_ms << 18, 1: noon_ms << 18}))
+    assert not there.is_awaited(noon_ms), "it has all that the feed wants"
+    limits = [{0: 4}, {0: 3}, {1: 8}, {}]
+    assert [replace(span, progress=replace(span.progress, limits=each)).is_awaited(0) for each in limits] == [
+        1,
+        0,
+        0,
+        0,
+    ]
+    assert replace(span, copying="some rows").is_awaited(0)
+
+
 def test_a_lag_grows_while_a_batch_waits_for_its_sink() -> None:
     planned = decide(written(lag_ms=9), Planned(), 10.0).span
     assert planned is not None

@@ -22,6 +22,7 @@ CHANGEABLE = {
     ("sink", "keyless"),
     ("sink", "rounding"),
     ("sink", "tables"),
+    ("sink", "commit_interval_seconds"),
     ("sink", "types"),
     ("sink", "unique_keys"),
     ("sink", "not_the_source"),

@@ -300,3 +300,12 @@ def test_nobody_leaves_when_all_take_their_share(table: SpanTable, lifecycle: Re
     planned(queries, lane)
     ended(queries, lane, *(result_of(span, wall_ms=5000) for span in spans))
     assert (len(lane.members), lifecycle.restarted) == (3, [])
+
+
+def test_a_lane_is_awaited_as_soon_as_one_of_its_spans_is(table: SpanTable, queries: Queries) -> None:
+    lane = lane_of(queries, "a", {0: 5})
+    is_on(table, lane, {0: 5}, "s")
+    is_on(table, lane, {0: 5}, "later", target_ts=(NOW_MS + 1) << 18)
+    assert not queries.batch_coordinator.is_awaited(lane)
+    is_on(table, lane, {0: 5}, "now", target_ts=NOW_MS << 18)
+    assert queries.batch_coordinator.is_awaited(lane)

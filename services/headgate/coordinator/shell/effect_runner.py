@@ -84,11 +84,17 @@ def crashed(effect: Any, reason: str) -> FeedRefused | EffectFailed:
 
 
 LATE_MS: Final = 10_000
-"""A change that has waited for less is on its way."""
+"""A change that has waited for less, beyond the sink's commit interval, is on its way."""
 
 LATE_MS_SHARED: Final = 30_000
 """The same where a table's position follows late: in a topic of several tables it may be behind others' changes for ten
 seconds, in a change log behind records that no longer belong to any stream."""
+
+
+def late_ms(spec: FeedSpec) -> int:
+    """How old a change of the feed is at least that is late."""
+    follows_late = bool(spec.source.tables) or spec.source.change_log is not None
+    return (LATE_MS_SHARED if follows_late else LATE_MS) + round(spec.commit_interval_seconds * 1000)
 
 
 _Start = Literal["earliest", "latest"] | int | dict[str, StartOffsets]
@@ -257,10 +263,8 @@ class FeedWork:
             found = self._watch.look(effect.feed_id, effect.spans, effect.reached)
         except SourceError:  # problems with the source are reported by its reader, and by the check itself
             return told
-        source = spec.source
-        follows_late = bool(source.tables) or source.change_log is not None
-        before_ms = self._now_ms() - (LATE_MS_SHARED if follows_late else LATE_MS)
-        last_ms = before_ms if source.target_ts is None else min(before_ms, physical_ms(source.target_ts))
+        before_ms, target_ts = self._now_ms() - late_ms(spec), spec.source.target_ts
+        last_ms = before_ms if target_ts is None else min(before_ms, physical_ms(target_ts))
         unapplied = {span: append_ms for span, append_ms in found.unapplied.items() if append_ms <= last_ms}
         return replace(told, unapplied=unapplied, complete=found.complete, looked_ms=looked_ms)
 

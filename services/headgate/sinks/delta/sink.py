@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SINK", "DeltaSink"]
 
+COMMIT_SECONDS: Final = 60.0
+"""Each commit is a file or more, and a version that readers list: at one a second, 86 400 a day."""
+
 
 class DeltaSink(LakeSink):
     """Tables below one folder."""
@@ -39,7 +42,8 @@ def _open(spec: SinkSpec, _password_file: Path | None, _keeps_session: bool) -> 
 SINK: Final = SinkPlug(
     summary="Delta tables in a folder, equal to the source's tables or with a row for every change",
     writes=Writes.ON_DRIVER,
-    options=frozenset({"mode"}),
+    options=frozenset({"commit_interval_seconds", "mode"}),
+    commit_interval_seconds=COMMIT_SECONDS,
     schemes=(SCHEME,),
     address=address_of,
     open=_open,

@@ -134,7 +134,8 @@ class Forget(msgspec.Struct, frozen=True):
 class Opened(msgspec.Struct, frozen=True):
     """Source and sink were looked at under ``epoch``; claimed there, if ``primary``. ``backlog`` in offsets.
 
-    ``target_ts`` is where the feed ends, if it does. ``firsts``, ``limits`` and ``limits_at`` as in Limited.
+    ``target_ts`` is where the feed ends, if it does; ``commit_interval_seconds`` its sink's. ``firsts``, ``limits``
+    and ``limits_at`` as in Limited.
     ``copying``: how far the whole table is copied that the task names, in words; None once it is.
     """
 
@@ -145,6 +146,7 @@ class Opened(msgspec.Struct, frozen=True):
     topic_id: str | None = None
     known_table: SourceTable | None = None
     target_ts: int | None = None
+    commit_interval_seconds: float = 0.0
     firsts: Positions = {}
     limits: Positions = {}
     limits_at: int = 0

@@ -11,7 +11,7 @@ from headgate.agent.core.span.failures import FAILURES_MAX, Failures
 from headgate.agent.core.span.progress import SpanProgress
 from headgate.records.control import Positions, TaskState
 from headgate.records.error_codes import COPYING, COPYING_HELD
-from headgate.records.ts import ts_of_ms
+from headgate.records.ts import physical_ms, ts_of_ms
 
 __all__ = ["ENDING", "OVER", "Phase", "Span", "Stop"]
 
@@ -83,7 +83,8 @@ class Span(msgspec.Struct, frozen=True):
     replicating): a failure that is retried does not take that back. ``lane`` is the name of its lane. ``since`` is
     when it came to its phase, ``retry_at`` when it is retried, ``alone_until`` how long it shares no lane, being
     slow (monotonic seconds). ``losses``: how often in a row its lane was lost under it, nothing of it applied between.
-    ``error``: code, text, whether trying again may help. ``target_ts`` is where the feed ends, if it does.
+    ``error``: code, text, whether trying again may help. ``target_ts`` is where the feed ends, if it does;
+    ``commit_interval_seconds`` how long the sink's next commit is held back.
     ``lacking``: columns that the sink's table lacked for its last batch (see SpanResult), until it is opened again.
     ``copying``: how far the whole table is copied, in words, while rows are left; the latest were copied at
     ``copied_at`` (monotonic seconds).
@@ -95,6 +96,7 @@ class Span(msgspec.Struct, frozen=True):
     phase: Phase
     since: float
     target_ts: int | None = None
+    commit_interval_seconds: float = 0.0
     served: TaskState = TaskState.PREPARING
     claimed: bool = False
     stop: Stop = Stop.NOT
@@ -185,14 +187,31 @@ class Span(msgspec.Struct, frozen=True):
         progress = self.progress
         return any(progress.positions[p] < limit <= progress.reached(p) for p, limit in progress.limits.items())
 
+    @property
+    def batch_lag_ms(self) -> int:
+        """By how much the last batch was late: its lag without the sink's commit interval."""
+        return max(0, self.progress.lag_ms - round(self.commit_interval_seconds * 1000))
+
+    def is_awaited(self, now_ms: int) -> bool:
+        """Whether something waits for its next changes to be at the sink.
+
+        That is the feed's end, if it is due; the rest of its copy; another stream of its change log.
+        """
+        is_due = self.target_ts is not None and physical_ms(self.target_ts) <= now_ms and not self.is_at_target
+        limits = self.progress.limits
+        is_ending = any(
+            self.reached(partition) < limits[partition] for partition in self.positions if partition in limits
+        )
+        return is_due or is_ending or self.copying is not None
+
     def lag_ms(self, now_ms: int, now: float, *, lane_is_idle: bool = False) -> int:
         """The age of the oldest change that a batch has, or has failed to apply, as far as it is known.
 
-        Without such a change it is the lag of the last batch, and none while the lane finds nothing to read.
+        Without such a change it is ``batch_lag_ms``, and none while the lane finds nothing to read.
         ``now_ms``: by the clock of the change's append time, the broker's. ``now``: in monotonic seconds.
         """
         progress = self.progress
-        lags = [0 if lane_is_idle else progress.lag_ms]
+        lags = [0 if lane_is_idle else self.batch_lag_ms]
         if progress.unapplied_ms is not None:
             lags.append(now_ms - progress.unapplied_ms)
         if progress.waits_since is not None:

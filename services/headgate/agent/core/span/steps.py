@@ -146,6 +146,7 @@ def go_on(span: Span, given: Opened, now: float) -> Step:
 def _seen(span: Span, given: Opened) -> dict[str, Any]:
     progress = opened(span.progress, given)
     seen: dict[str, Any] = {"claimed": given.primary, "target_ts": given.target_ts, "lacking": {}}
+    seen["commit_interval_seconds"] = given.commit_interval_seconds
     seen["copying"] = given.copying if span.task.copy is not None else None
     if given.backlog:
         return {**seen, "progress": progress}

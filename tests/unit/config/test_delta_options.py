@@ -1,0 +1,47 @@
+"""What a feed into Delta tables may say, and what is refused with a reason."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from headgate.config.feed import FeedSpec, FeedSpecError, parse_feed
+
+
+def parsed(type_: str = "delta", **sink: Any) -> FeedSpec:
+    dsn = {"delta": "file:///lake", "kafka": "kafka://broker:9092", "postgresql": "host=db dbname=shop"}[type_]
+    spec = {"feed": "shop", "source": {"topics": ["shop.public.orders"]}, "sink": {"type": type_, "dsn": dsn, **sink}}
+    return parse_feed(msgspec.json.encode(spec).decode())
+
+
+def test_a_table_is_committed_to_once_a_minute_by_default() -> None:
+    assert parsed().commit_interval_seconds == 60
+    assert "commit_interval_seconds" not in parsed().to_json()
+
+
+@pytest.mark.parametrize("seconds", [1, 12.5, 900])
+def test_the_interval_can_be_chosen(seconds: float) -> None:
+    given = parsed(commit_interval_seconds=seconds)
+    assert given.commit_interval_seconds == seconds
+    assert parse_feed(given.to_json()).commit_interval_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "why"),
+    [(0, "at least 1"), (0.5, "at least 1"), (-1, "at least 1"), (901, "at most 900"), ("soon", "write a number")],
+)
+def test_another_interval_is_refused(seconds: object, why: str) -> None:
+    with pytest.raises(FeedSpecError, match=rf"sink\.commit_interval_seconds: .* is not allowed: .*{why}"):
+        parsed(commit_interval_seconds=seconds)
+
+
+@pytest.mark.parametrize("type_", ["postgresql", "kafka"])
+def test_sinks_that_are_committed_to_at_once_have_none(type_: str) -> None:
+    assert parsed(type_).commit_interval_seconds == 0
+    with pytest.raises(FeedSpecError, match=rf"commit_interval_seconds cannot be used with sinks of type {type_}"):
+        parsed(type_, commit_interval_seconds=60)
+
+
+def test_a_typing_error_names_the_option() -> None:
+    with pytest.raises(FeedSpecError, match="commit_interval_seconds"):
+        parsed(commit_interval_second=60)
