@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of
 from headgate.cli.changes import Permit
 from headgate.cli.options import Format, OptionGroup, Timeout
@@ -84,7 +86,7 @@ def ask_while_paused(
 ) -> RequestSettled:
     """Ask for what only a paused feed can be given: pause it if it runs, and resume it whatever comes of the request.
 
-    Returns the last outcome. Raises RequestError, LogError.
+    Returns the request's outcome, whose reason also says what the feed does now. Raises RequestError, LogError.
     """
     was_running = feed.wanted is WantedState.RUNNING
     if was_running:
@@ -93,8 +95,9 @@ def ask_while_paused(
         outcome = ask(log, request, timeout_seconds, permit)
     finally:
         if was_running:
-            outcome = ask(log, operation(OperationKind.RESUME_FEED, request.feed), timeout_seconds, permit)
-    return outcome
+            resumed = ask(log, operation(OperationKind.RESUME_FEED, request.feed), timeout_seconds, permit)
+    now = resumed.reason if was_running else f"still {feed.wanted.value}: see headgate feed resume"
+    return replace(outcome, reason=f"{outcome.reason}; {now}")
 
 
 def ask_shards(

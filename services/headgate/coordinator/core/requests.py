@@ -39,6 +39,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.keys import OutcomeKey, SpanKey
+from headgate.records.name_lists import number_of
 from headgate.runtime.machine import ResignOwner
 
 
@@ -147,7 +148,8 @@ def _resume(draft: Draft, request: str, requested: OperationRequested) -> None:
         draft.term.retry_due.put(key)
     supersede(draft, feed, request)
     change_wish(draft, requested.feed, feed, WantedState.RUNNING, request)
-    draft.settle(request, OutcomeStatus.DONE, f"running; {len(failed)} failed tables are retried now")
+    retries = f"; retries {number_of(len(failed), 'failed table')} now" if failed else ""
+    draft.settle(request, OutcomeStatus.DONE, f"running{retries}")
     return None
 
 

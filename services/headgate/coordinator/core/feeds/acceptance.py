@@ -280,8 +280,8 @@ def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
     draft.put(FeedKey(effect.feed), withheld(changed, draft.state.level))
     copies = {table: rows for table, rows in result.copies.items() if table in joined}
     copying.begin_snapshots(draft, effect.feed, feed.feed_id, copies)
-    more = f"; {number_of(len(joined), 'table')} added: {shown_names(joined)}" if joined else ""
-    said = "; ".join((f"updated, and still stopped: resume it{more}", *result.warnings))
+    more = (f"{number_of(len(joined), 'table')} added: {shown_names(joined)}",) if joined else ()
+    said = "; ".join(("updated", *more, *result.warnings))
     draft.settle(effect.request, OutcomeStatus.DONE, said)
     return None
 
