@@ -86,7 +86,7 @@ def ask_while_paused(
 ) -> RequestSettled:
     """Ask for what only a paused feed can be given: pause it if it runs, and resume it whatever comes of the request.
 
-    Returns the request's outcome, whose reason also says what the feed does now. Raises RequestError, LogError.
+    Returns the request's outcome, whose reason also shows what the feed does now. Raises RequestError, LogError.
     """
     was_running = feed.wanted is WantedState.RUNNING
     if was_running:

@@ -10,7 +10,7 @@ from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.records.control import FeedRecorded, OperationKind, OperationRequested, RequestSettled, is_unsettled
 from headgate.records.keys import FeedKey, OutcomeKey, RequestKey
-from headgate.records.row_copies import RowCopy, is_whole, shown_row_copy
+from headgate.records.row_copies import RowCopy, is_by_ranges, shown_row_copy
 from headgate.runtime.requests import withdraw
 
 __all__ = ["cancel_copy", "check_is_copied", "check_takes_copies", "copy_table"]
@@ -59,7 +59,7 @@ def cancel_copy(log: KafkaLog, feed: str, table: str, _permit: Permit) -> None:
 def _copies(snapshot: Snapshot, feed: str, table: str) -> Iterator[str]:
     for key, request in snapshot.each(RequestKey, OperationRequested):
         is_of_table = (request.kind, request.feed, request.table) == (OperationKind.RESYNC_TABLE, feed, table)
-        if is_of_table and is_whole(request.spec):
+        if is_of_table and is_by_ranges(request.spec):
             yield key.request
 
 

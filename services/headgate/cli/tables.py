@@ -115,6 +115,14 @@ def resync(
     max_rows_per_second: Annotated[
         int | None, typer.Option(min=1, help="limit the copy of the whole table to this rate")
     ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where",
+            metavar="CONDITION",
+            help="only rows of the source for which this is true, such as \"status = 'open'\" (docs/expressions.md)",
+        ),
+    ] = None,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="end the copy of the whole table; rows that are copied stay")
     ] = False,
@@ -128,25 +136,30 @@ def resync(
     """Copy one table, or some of its rows, from the source database to the target.
 
     Without --key the whole table is copied in ranges of its primary key, while its changes are applied. The copy
-    continues if this command ends first, and survives restarts. With --key the table is paused until the rows are
+    continues if this command ends first, and survives restarts. --where has it read whole, too, and writes only the
+    rows that the condition keeps. With --key the table is paused until the rows are
     copied. The other tables of the feed continue. The feed must name its source database (source.database). Done when
     the table replicates and every row is copied.
 
     Example: headgate table resync shop public.orders --key 17 --key 18
     """
     if cancel:
-        if key or delete or max_rows_per_second is not None:
+        if key or where is not None or delete or max_rows_per_second is not None:
             raise typer.BadParameter("--cancel ends a copy that runs, and takes no other option of a copy")
         return _cancel(feed, table, change, outcome, cluster)
     if key and max_rows_per_second is not None:
         raise typer.BadParameter("--max-rows-per-second limits the copy of a whole table. Leave out --key")
     keys = tuple(map(_key, key)) if key else None
-    rows = RowCopy(keys=keys, delete=delete, rows_per_second=max_rows_per_second)
+    rows = RowCopy(keys=keys, delete=delete, rows_per_second=max_rows_per_second, where=_condition(where, key, delete))
     count = "all rows" if keys is None else number_of(len(keys), "row")
     what = f"overwrite {count} of table {table} of feed {feed} with those of the source"
+    if where is not None:
+        what += f" for which {where} is true"
     if keys is None and delete:
         what += ", and delete the others"
     facts = {"feed": feed, "table": table, "rows": None if keys is None else len(keys), "delete": delete}
+    if where is not None:
+        facts["where"] = where
     with connected(cluster) as (_, log):
         check_takes_copies(read_snapshot(log), feed)
         permit = permitted(
@@ -177,6 +190,22 @@ def _cancel(feed: str, table: str, change: Destruction, outcome: OutcomeOptions,
         note(f"{feed}/{table}: {reason}")
     else:
         show_value(outcome.output, {**facts, "status": "done", "reason": reason})
+
+
+def _condition(where: str | None, keys: list[str] | None, delete: bool) -> str | None:
+    if where is None:
+        return None
+    if keys:
+        raise typer.BadParameter("--where chooses among all rows of the table. Leave out --key")
+    if delete:
+        raise typer.BadParameter("--delete is about all rows of the table. Leave out --where")
+    from headgate.config.expressions import ExpressionError, parse_expression  # noqa: PLC0415 - only for conditions
+
+    try:
+        parse_expression(where)
+    except ExpressionError as error:
+        raise typer.BadParameter(str(error), param_hint="--where") from error
+    return where
 
 
 def _key(text: str) -> tuple[str, ...]:

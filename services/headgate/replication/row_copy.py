@@ -329,5 +329,6 @@ def _planned(order: Order, feed: FeedSpec, source: RowSource, said: Callable[[st
         forms=paired.forms,
         rows=() if rows.keys is None else tuple(sorted({spelled(paired.forms, one) for one in rows.keys})),
         delete=rows.delete,
+        where=rows.where,
         semantics={CONNECTOR: connector, **dict.fromkeys(bits, "string")},
     )

@@ -61,7 +61,7 @@ class Transfer(msgspec.Struct, frozen=True):
     """What the tasks are given. ``columns`` and ``source_key`` have the source's names, ``key`` the sink's.
 
     ``table`` is the source's. ``rows`` is what to copy: keys, in one transaction, or a range. ``computed``: columns of
-    the sink that are computed where rows are read.
+    the sink that are computed where rows are read. ``where``: the request's own condition, beside the feed's.
     """
 
     spec: str
@@ -77,6 +77,7 @@ class Transfer(msgspec.Struct, frozen=True):
     delete: bool
     semantics: dict[str, str]
     computed: tuple[str, ...] = ()
+    where: str | None = None
 
 
 class TransferAnswer(msgspec.Struct, frozen=True):
@@ -153,10 +154,11 @@ def portions(work: Transfer) -> Iterator[list[bytes]]:
 
 def _shaped_rows(feed: FeedSpec, work: Transfer, source: RowSource, computed: Sequence[str]) -> RowReader:
     own = feed.for_table(work.claim.topic, work.among)
-    if own.where is None and not computed:
+    wheres = [where for where in (own.where, work.where) if where is not None]
+    if not wheres and not computed:
         return source
     expressions = {name: own.columns.set[name] for name in computed}
-    return ShapedRows(source, connector_of(source_of(feed)), work.table, own.where, expressions)
+    return ShapedRows(source, connector_of(source_of(feed)), work.table, wheres, expressions)
 
 
 def _ended(lines: list[bytes], *, is_last: bool) -> list[bytes]:

@@ -1,8 +1,9 @@
-"""Rows of a source's table as a feed copies them: those that ``where`` keeps, with the columns that it computes.
+"""Rows of a source's table as a feed copies them: those that all conditions keep, with the columns it computes.
 
 To a copy the other rows do not exist. Columns are chosen, renamed and masked where rows are written.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,14 +24,14 @@ class ShapedRows:
     Behind the columns of a row are its computed ones.
     """
 
-    def __init__(self, source: RowSource, database: str, table: str, where: str | None, computed: Given) -> None:
+    def __init__(self, source: RowSource, database: str, table: str, wheres: Sequence[str], computed: Given) -> None:
         """``database``: the source's kind. ``computed``: name at the sink → expression. Raises RowSourceError."""
         self._source = source
-        asked = (*(() if where is None else filtered_columns(where)), *needed_columns(computed))
+        asked = itertools.chain(*map(filtered_columns, wheres), needed_columns(computed))
         self._asked = tuple(dict.fromkeys(asked))
         types = source.columns(table)
         try:
-            self._keeps: Keeps | None = None if where is None else filter_at_database(where, database, types)
+            self._conditions: list[Keeps] = [filter_at_database(where, database, types) for where in wheres]
             self._computed: tuple[Callable[[Row], Any], ...] = tuple(
                 computed_at_database(computed, database, types, SENT_FORMS).values()
             )
@@ -50,12 +51,12 @@ class ShapedRows:
         return self._kept(self._source.rows_within(table, (*columns, *self._asked), key, chunk))
 
     def _kept(self, rows: Iterator[tuple[Value, ...]]) -> Iterator[tuple[Value, ...]]:
-        asked, keeps = len(self._asked), self._keeps
+        asked = len(self._asked)
         for row in rows:
             wanted = len(row) - asked
             needed: Row = dict(zip(self._asked, row[wanted:], strict=True))
             try:
-                if keeps is None or keeps(needed):
+                if all(keeps(needed) for keeps in self._conditions):
                     yield (*row[:wanted], *[compute(needed) for compute in self._computed])
             except ChangeError as error:
                 raise RowSourceError(str(error)) from error

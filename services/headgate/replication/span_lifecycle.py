@@ -35,7 +35,7 @@ from headgate.config.feed import FeedSpecError
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import Log
 from headgate.records.control import Positions, TaskState
-from headgate.records.row_copies import is_whole
+from headgate.records.row_copies import is_by_ranges
 from headgate.replication.altered_tables import AlteredTables
 from headgate.replication.change_logs import ChangeLogFollower
 from headgate.replication.feed_parts import FeedIncarnation, FeedParts, feed_of, server_of_feed
@@ -256,7 +256,7 @@ class SpanLifecycle:
             rows=order.rows,
         )
         copying = None
-        if is_whole(order.rows):
+        if is_by_ranges(order.rows):
             waits = self._altered.why_not_copied(span, positions)
             if waits is not None:
                 return waits

@@ -19,7 +19,7 @@ from headgate.records.control import OperationKind, OperationRequested, OutcomeS
 from headgate.records.fitting import fitted, fitted_text
 from headgate.records.keys import OutcomeKey, OwnerKey, RequestKey
 from headgate.records.refusals import NOT_FOUND, coded
-from headgate.records.row_copies import is_whole
+from headgate.records.row_copies import is_by_ranges
 
 WRITE_SECONDS_MAX: Final = 10.0
 """For the broker to acknowledge one small record."""
@@ -78,10 +78,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 def feed_request(record: OperationRequested, shard: int, request: str) -> Request:
     """A request to the coordinator that owns ``shard``, under the id ``request``."""
-    is_whole_copy = record.kind is OperationKind.RESYNC_TABLE and is_whole(record.spec)
+    is_copy_by_ranges = record.kind is OperationKind.RESYNC_TABLE and is_by_ranges(record.spec)
     if record.kind in (OperationKind.DRAIN_AGENT, OperationKind.REBALANCE_FEED):
         advice = "it was taken back: no other table moves; ask again with a longer --timeout"
-    elif is_whole_copy:
+    elif is_copy_by_ranges:
         advice = (
             f"it continues; `headgate why {record.feed}` shows how far it is, and "
             f"`headgate table resync {record.feed} {record.table} --cancel` ends it"
@@ -99,7 +99,7 @@ def feed_request(record: OperationRequested, shard: int, request: str) -> Reques
         owner=OwnerKey(shard),
         service="coordinator",
         if_unfinished=advice,
-        stays=is_whole_copy,
+        stays=is_copy_by_ranges,
     )
 
 

@@ -305,6 +305,16 @@ def test_rows_enter_and_leave_a_filter_and_are_compared_and_copied_as_it_says(
     executor.add_table(people.task(3, whole), prepare=False)
     eventually(lambda: people.at_sink("number, phone, bio") == arrived, "the whole table is copied, filtered")
 
+    bed.database.execute("UPDATE people SET phone = 'wrong'")
+    executor.remove_table(people.id, seal=True)
+    reached(executor, people.id, TaskState.STOPPED)
+    some = CopyOrder("some", shown_row_copy(RowCopy(keys=None, where="email = 'p4@example.com' OR status = 'closed'")))
+    executor.add_table(people.task(4, some), prepare=False)
+    chosen = [(2, "wrong", "bio 2"), (4, "+4917000004", "whole"), (5, "wrong", "bio 5")]
+    eventually(lambda: people.at_sink("number, phone, bio") == chosen, "of the rows that the feed has, one is chosen")
+    eventually(lambda: executor.status(people.id).error_code is None, "the copy has ended")  # type: ignore[union-attr]
+    assert people.at_sink("number, phone, bio") == chosen
+
 
 def test_a_filter_that_needs_a_value_that_the_event_lacks_sets_the_change_aside(
     bed: Bed, make: Callable[..., People], log: KafkaLog

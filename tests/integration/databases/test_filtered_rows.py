@@ -62,7 +62,7 @@ WHERE = [
 
 def decided(source: RowSource, side: Side, where: str, database: str, table: str) -> list[list[int]]:
     """The ids of rows that are kept: copied by keys, copied in a range, and compared."""
-    filtered = ShapedRows(source, database, table, where, {})
+    filtered = ShapedRows(source, database, table, [where], {})
     shaped = ShapedSide(side, ColumnOptions(), where)
     shaped.shape(table)
     named, ranged = (
@@ -116,7 +116,7 @@ NULLS = dict.fromkeys(SET)
 
 def computed(source: RowSource, side: Side, database: str, table: str) -> tuple[list[Row], list[Row]]:
     """The computed columns of rows that are copied, and of those that are compared."""
-    rows = ShapedRows(source, database, table, None, SET)
+    rows = ShapedRows(source, database, table, [], SET)
     shaped = ShapedSide(side, ColumnOptions.model_validate({"set": SET}))
     shaped.shape(table)
     copied = list(rows.rows_within(table, ("x",), ("id",), Chunk(None, None)))

@@ -67,6 +67,34 @@ def test_the_whole_table_is_asked_for_and_the_request_stays_until_it_is_done(own
     assert json.loads(done.stdout)["rows"] is None
 
 
+def test_rows_can_be_chosen_by_a_condition(owners: Owners) -> None:
+    owners.outcome = RequestSettled(1, OutcomeStatus.DONE, "the rows are copied", 1)
+    result = resync("--where", "qty > 3", "--yes", "-o", "json")
+    assert result.exit_code == ExitCode.DONE, result.output
+    (request,) = owners.requested(OperationRequested)
+    assert read_row_copy(request.spec) == RowCopy(keys=None, where="qty > 3")
+    assert json.loads(result.stdout)["where"] == "qty > 3"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--where", "qty >"), "an operand is missing"),
+        (("--where", ""), "the expression is empty"),
+        (("--where", "qty > 3", "--key", "1"), "Leave out --key"),
+        (("--where", "qty > 3", "--delete"), "Leave out --where"),
+        (("--where", "qty > 3", "--cancel"), "takes no other option"),
+    ],
+)
+def test_a_condition_that_cannot_be_used_is_refused_at_once(
+    owners: Owners, options: tuple[str, ...], words: str
+) -> None:
+    result = resync(*options, "--yes")
+    assert result.exit_code == 2
+    assert words in said(result)
+    assert owners.requested(OperationRequested) == []
+
+
 def test_a_copy_that_is_over_is_withdrawn_before_the_next_one(owners: Owners) -> None:
     add_copy(owners, "over", OutcomeStatus.FAILED, WHOLE)
     owners.outcome = RequestSettled(1, OutcomeStatus.DONE, "all rows are copied", 1)

@@ -3,7 +3,15 @@
 import pytest
 
 from headgate.cli.row_copies import portions
-from headgate.records.row_copies import KEY_BYTES_MAX, KEYS_MAX, RowCopy, is_whole, read_row_copy, shown_row_copy
+from headgate.records.row_copies import (
+    KEY_BYTES_MAX,
+    KEYS_MAX,
+    RowCopy,
+    is_by_ranges,
+    is_whole,
+    read_row_copy,
+    shown_row_copy,
+)
 
 
 def test_rows_are_read_as_they_were_written() -> None:
@@ -16,7 +24,9 @@ def test_rows_are_read_as_they_were_written() -> None:
     [
         (None, "not valid"),
         ('{"keys": []}', "no rows"),
-        ('{"keys": [["1"]], "where": "x"}', "not valid"),
+        ('{"keys": [["1"]], "among": "x"}', "not valid"),
+        ('{"keys": [["1"]], "where": "x"}', "not by both"),
+        ('{"keys": null, "where": "x", "delete": true}', "Leave out the condition"),
         ('{"keys": [["1", "2"]], "columns": ["a"]}', "must have 1 values"),
         ('{"keys": null, "columns": ["a"]}', "Name no columns"),
         ('{"keys": null, "rows_per_second": 0}', "at least 1"),
@@ -46,3 +56,11 @@ def test_a_whole_table_is_named_by_no_keys() -> None:
     assert is_whole(shown_row_copy(rows))
     assert not is_whole(shown_row_copy(RowCopy(keys=(("1",),))))
     assert not is_whole("{}")
+
+
+def test_a_copy_with_a_condition_is_by_ranges_and_not_of_the_whole_table() -> None:
+    rows = RowCopy(keys=None, where="x > 1")
+    text = shown_row_copy(rows)
+    assert read_row_copy(text) == rows
+    assert (is_by_ranges(text), is_whole(text)) == (True, False)
+    assert "where" not in shown_row_copy(RowCopy(keys=None)), "an older agent does not know the field"
