@@ -16,6 +16,7 @@ _RESOURCES: Final = {
     Resource.TOPIC: ResourceType.TOPIC,
     Resource.GROUP: ResourceType.GROUP,
     Resource.TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
+    Resource.CLUSTER: ResourceType.BROKER,  # librdkafka's name for Kafka's resource "cluster"
 }
 
 _OPERATIONS: Final = {

@@ -53,6 +53,10 @@ class RightsOptions(OptionGroup, frozen=True):
         list[str] | None,
         typer.Option("--copied-topic", help="a topic that ingest copies", autocompletion=complete_broker_topics),
     ] = None
+    target_topic: Annotated[
+        list[str] | None,
+        typer.Option("--target-topic", help="a topic that a Kafka sink writes, or a prefix that ends with a dot"),
+    ] = None
 
 
 def rights(
@@ -96,6 +100,7 @@ def _needed(settings: Settings, who: list[str] | None, options: RightsOptions) -
         Topics.FEEDS: options.feed_topic or [],
         Topics.CHANGE_LOGS: [*logs, *map(positions_topic, logs)],
         Topics.COPIED: options.copied_topic or [],
+        Topics.TARGETS: options.target_topic or [],
     }
     return list(grants(settings.cluster, topics, who or ()))
 

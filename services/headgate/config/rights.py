@@ -17,6 +17,7 @@ class Resource(StrEnum):
     TOPIC = "topic"
     GROUP = "group"
     TRANSACTIONAL_ID = "transactional id"
+    CLUSTER = "cluster"
 
 
 class Topics(StrEnum):
@@ -25,6 +26,7 @@ class Topics(StrEnum):
     FEEDS = "the feeds' topics"
     CHANGE_LOGS = "the change logs' topics"
     COPIED = "the copied topics"
+    TARGETS = "the target topics"
 
 
 class Right(NamedTuple):
@@ -49,6 +51,7 @@ class Grant(NamedTuple):
 _LOOK: Final = ("Describe", "DescribeConfigs", "Read")
 _CONTROL: Final = ("{cluster}.",)
 _DECIDED: Final = ("__transaction_state",)
+_PROGRESS: Final = "headgate-sink-progress"
 
 
 def _topic(who: str, names: tuple[str, ...] | Topics, *operations: str) -> Right:
@@ -89,13 +92,21 @@ RIGHTS: Final[tuple[Right, ...]] = (
     _topic("writer", _CONTROL, *_LOOK),
     _writes("writer", "generation"),
     _transactions("writer", "{cluster}.generation."),
+    _topic("writer", _DECIDED, "Describe", "Read"),
     _topic("writer", Topics.CHANGE_LOGS, *_LOOK, "Write"),
     _topic("ingest", _CONTROL, *_LOOK),
     _writes("ingest", "generation"),
     _transactions("ingest", "{cluster}.generation."),
+    _topic("ingest", _DECIDED, "Describe", "Read"),
     _topic("ingest", Topics.CHANGE_LOGS, *_LOOK, "Write"),
     _topic("ingest", Topics.COPIED, "Describe", "Read"),
     Right("ingest", Resource.GROUP, ("{cluster}.ingest.",), ("Read",)),
+    # The user of a Kafka sink's address, in the cluster of the target topics.
+    _topic("sink", Topics.TARGETS, "Create", "Describe", "DescribeConfigs", "Write"),
+    _topic("sink", (_PROGRESS,), "Create", *_LOOK, "Write"),
+    _transactions("sink", f"{_PROGRESS}."),
+    _topic("sink", _DECIDED, "Describe", "Read"),
+    Right("sink", Resource.CLUSTER, ("kafka-cluster",), ("Describe",)),
     _topic("reader", _CONTROL, *_LOOK),
     _writes("reader", "generation"),
     _topic("reader", Topics.CHANGE_LOGS, "Describe", "Read"),

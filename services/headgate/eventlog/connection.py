@@ -214,6 +214,10 @@ class KafkaConnection:
                 f"Kafka property refused: {reason_of(error)}. Check its name and value"
             ) from error
 
+    def properties(self) -> dict[str, KafkaProperty]:
+        """The operator's properties with the secrets, for a client that is not librdkafka's. Raises as secrets do."""
+        return {**self._properties, **self._secrets()}
+
     def note(self, error: KafkaError) -> None:
         """Record an error that a client with an ``error_cb`` of its own received, for errors to come."""
         self._refusals.note(error)

@@ -1,16 +1,16 @@
-"""The outcome of an owner's last transaction, from the broker's own log of transactions.
+"""The outcome of a transaction, from the broker's own log of transactions.
 
 A broker of Kafka 4 may lose the end of a transaction: it decides, writes the decision down, and then leaves out the
 markers of partitions that have no leader at that moment (a broker that is restarted, KAFKA-20734). Readers of committed
 records never get past such a transaction, and ``init`` finds nothing to end. The decision is still stored in
 ``__transaction_state``, a compacted topic whose last minutes are not compacted yet. So a successor can look it up, and
-end the transaction as it was decided (``writers.KafkaTransactionalWriter.end_hanging``).
+end the transaction as it was decided (an owner: ``writers.KafkaTransactionalWriter.end_hanging``; others: hanging.py).
 """
 
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaException, Message
 from confluent_kafka.admin import OffsetSpec
@@ -20,7 +20,16 @@ from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import Partition
 from headgate.eventlog.partition_reader import PartitionReader, read_to
 
-__all__ = ["Decision", "decided", "last_decision", "transaction_partition"]
+__all__ = [
+    "Decided",
+    "Decision",
+    "Decisions",
+    "decided",
+    "decision_on",
+    "decisions_of",
+    "last_decision",
+    "transaction_partition",
+]
 
 TOPIC: Final = "__transaction_state"
 
@@ -35,6 +44,9 @@ _KEY_HEAD: Final = struct.Struct(">hh")
 
 _VALUE_HEAD: Final = struct.Struct(">hqhib")
 """Version, producer id, epoch, time-out, status; then come the topics and their partitions."""
+
+_OVER: Final = frozenset({0, 4, 5})
+"""Empty, CompleteCommit, CompleteAbort: the broker will do no more about the id's last transaction."""
 
 _JAVA_MASK: Final = 0xFFFF_FFFF
 
@@ -60,23 +72,50 @@ def transaction_partition(transactional_id: str, partitions: int) -> int:
     return abs(signed) % partitions if signed != -(1 << 31) else 0
 
 
-def decided(
-    transactional_id: str, topics: Collection[str], key: bytes | None, value: bytes | None
-) -> tuple[Decision, bool] | None:
-    """A record's decision on a transaction of the id, and whether that wrote to all of ``topics``.
+class Decided(NamedTuple):
+    """A decision, and the partitions that the transaction wrote to."""
+
+    decision: Decision
+    partitions: frozenset[Partition]
+
+
+class _State(NamedTuple):
+    """A record about an id: of which form, and in which state its transaction is."""
+
+    version: int
+    status: int
+
+
+def decided(transactional_id: str, key: bytes | None, value: bytes | None) -> Decided | None:
+    """The decision that a record has on a transaction of the id.
 
     None if it decides nothing, is about another id, or has a form that is not known.
     """
+    state = _state(transactional_id, key, value)
+    if value is None or state is None or state.status not in _DECISIONS:
+        return None
+    try:
+        return Decided(_DECISIONS[state.status], frozenset(_partitions(value, is_compact=state.version == 1)))
+    except (struct.error, IndexError, UnicodeDecodeError):
+        return None
+
+
+def _state(transactional_id: str, key: bytes | None, value: bytes | None) -> _State | None:
+    """None for a record about another id, or of a form that is not known."""
     if key is None or value is None or len(key) < _KEY_HEAD.size or len(value) < _VALUE_HEAD.size:
         return None
     key_version, length = _KEY_HEAD.unpack_from(key)
     version, _, _, _, status = _VALUE_HEAD.unpack_from(value)
     if key_version != 0 or key[_KEY_HEAD.size : _KEY_HEAD.size + length] != transactional_id.encode():
         return None
-    if version not in {0, 1} or status not in _DECISIONS:
-        return None
-    rest = value[_VALUE_HEAD.size :]
-    return _DECISIONS[status], all(_as_written(topic, version) in rest for topic in topics)
+    return _State(version, status) if version in {0, 1} else None
+
+
+class Decisions(NamedTuple):
+    """What is stored of an id: its decisions in their order, and whether the broker is done with the last one."""
+
+    found: tuple[Decided, ...]
+    is_over: bool
 
 
 def last_decision(connection: KafkaConnection, transactional_id: str, topics: Collection[str]) -> Decision | None:
@@ -85,19 +124,67 @@ def last_decision(connection: KafkaConnection, transactional_id: str, topics: Co
     An owner writes to one partition of each topic, so its topics are as good as partitions. Raises LogError, also if
     the topic may not be read.
     """
-    last: tuple[Decision, bool] | None = None
+    found = decisions_of(connection, transactional_id).found
+    if not found:
+        return None
+    decision, partitions = found[-1]
+    return decision if {partition.topic for partition in partitions}.issuperset(topics) else None
+
+
+def decision_on(found: Iterable[Decided], hidden: Collection[Partition]) -> Decided | None:
+    """How what an id has open in ``hidden`` is to end, from its decisions in their order.
+
+    The decision is that of the latest transaction that wrote to one of them; the partitions are those of ``hidden``
+    that it wrote to. None if there is none, or if a later transaction was decided otherwise: its marker may have ended
+    a part of the earlier one where both wrote, and how that part ended cannot be found out here.
+    """
+    last: Decided | None = None
+    for decision, partitions in found:
+        touched = partitions.intersection(hidden)
+        if touched:
+            last = Decided(decision, frozenset(touched))
+        elif last is not None and last.decision is not decision:
+            return None
+    return last
+
+
+def decisions_of(connection: KafkaConnection, transactional_id: str) -> Decisions:
+    """All that is still stored of an id. Raises LogError, also if the topic may not be read."""
+    found, is_over = [], True
     for message in _messages(connection, transactional_id):
-        last = decided(transactional_id, topics, message.key(), message.value()) or last
-    return None if last is None or not last[1] else last[0]
+        key, value = message.key(), message.value()
+        state = _state(transactional_id, key, value)
+        if state is not None:
+            is_over = state.status in _OVER
+            each = decided(transactional_id, key, value)
+            found += [] if each is None else [each]
+    return Decisions(tuple(found), is_over)
 
 
-def _as_written(topic: str, version: int) -> bytes:
-    """A topic's name with its length before it: of 16 bits in version 0, in 1 one more in as few bytes as it takes."""
-    name = topic.encode()
-    if version == 0:
-        return struct.pack(">h", len(name)) + name
-    length = len(name) + 1
-    return (bytes([length]) if length < 0x80 else bytes([length & 0x7F | 0x80, length >> 7])) + name
+def _partitions(value: bytes, *, is_compact: bool) -> Iterator[Partition]:
+    """From a value's arrays: with 32 bits for each length (16 for a name's), or with lengths as varints, plus one."""
+    at = _VALUE_HEAD.size
+    topics, at = _length(value, at, ">i", is_compact=is_compact)
+    for _ in range(topics):
+        size, at = _length(value, at, ">h", is_compact=is_compact)
+        name, at = value[at : at + size].decode(), at + size
+        count, at = _length(value, at, ">i", is_compact=is_compact)
+        for number in struct.unpack_from(f">{count}i", value, at):
+            yield Partition(name, number)
+        at += 4 * count + is_compact  # a byte says that no tagged fields follow
+
+
+def _length(value: bytes, at: int, form: str, *, is_compact: bool) -> tuple[int, int]:
+    """A length, 0 for null, and where the next field begins. Raises struct.error, IndexError."""
+    if not is_compact:
+        return max(0, struct.unpack_from(form, value, at)[0]), at + struct.calcsize(form)
+    found = shift = 0
+    while True:
+        byte, at = value[at], at + 1
+        found |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return max(0, found - 1), at
 
 
 def _messages(connection: KafkaConnection, transactional_id: str) -> Iterator[Message]:

@@ -13,7 +13,7 @@ Every reader has the same rules:
 
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -306,11 +306,16 @@ def _places(partitions: Collection[Partition]) -> list[TopicPartition]:
     return [TopicPartition(each.topic, each.number) for each in sorted(partitions)]
 
 
-def read_to(reader: PartitionReader, ends: Mapping[Partition, int], stall_seconds_max: float) -> Iterator[Message]:
+def read_to(
+    reader: PartitionReader,
+    ends: Mapping[Partition, int],
+    stall_seconds_max: float,
+    unpin: Callable[[Collection[Partition]], str] | None = None,
+) -> Iterator[Message]:
     """Every record below ``ends``, of which some may lie beyond the end of what can be read now.
 
-    Raises LogError, also after ``stall_seconds_max`` without any progress.
+    ``unpin``: see read_on_to. Raises LogError, also after ``stall_seconds_max`` without any progress.
     """
-    for message in read_on_to(reader, ends, stall_seconds_max=stall_seconds_max):
+    for message in read_on_to(reader, ends, stall_seconds_max=stall_seconds_max, unpin=unpin):
         if int(message.offset() or 0) < ends.get(Partition(str(message.topic()), int(message.partition() or 0)), 0):
             yield message

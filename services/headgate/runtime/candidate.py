@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, Generic, TypeVar
 
 from headgate.eventlog.log import Delivery, FencedError, Garbage, Log, Partition, Placed, TransactionalWriter
+from headgate.eventlog.replay import HANGING_AGAIN_SECONDS, HANGING_SECONDS
 from headgate.records.base import Fact
 from headgate.records.control import OwnerAnnounced
 from headgate.runtime.leases import HolderLeases, OwnerWatch
@@ -20,7 +21,7 @@ from headgate.runtime.machine import Machine, Now
 from headgate.runtime.roster import Roster
 from headgate.runtime.settings import ANNOUNCE, HEARTBEATS_PER_LEASE, RoleCounters, RoleSettings
 
-__all__ = ["CAMPAIGN_STALL_SECONDS_MAX", "HANGING_SECONDS", "Candidate"]
+__all__ = ["CAMPAIGN_STALL_SECONDS_MAX", "Candidate"]
 
 _log = logging.getLogger(__name__)
 
@@ -32,13 +33,6 @@ TURN_RECORDS_MAX: Final = 1_000
 HIDDEN_HEARTBEATS_MIN: Final = 2
 """Announcements behind an open transaction that prove that their owner is alive: one that is killed during a
 transaction leaves one, that of the transaction."""
-
-HANGING_SECONDS: Final = 5.0
-"""How long the replay of a campaign makes no progress before the candidate checks whether a broker has lost a
-transaction's end: ``init`` has ended all that brokers know of, within a second as a rule."""
-
-HANGING_AGAIN_SECONDS: Final = 20.0
-"""After which it checks again: the answer may be unavailable while a broker has just been restarted."""
 
 CAMPAIGN_STALL_SECONDS_MAX: Final = 90.0
 """How long the replay of a campaign may make no progress: longer than every transaction time-out (Kafka's default is

@@ -20,6 +20,7 @@ from support.access import grant, revoke
 
 CHANGE_LOG = "ledger"
 COPIED_TOPIC = "copied.src.orders"
+TARGETS = "copy."
 USERS = (
     "coordinator",
     "agent",
@@ -28,6 +29,7 @@ USERS = (
     "generation",
     "writer",
     "ingest",
+    "sink",
     "reader",
     "operator",
     "approver",
@@ -110,6 +112,7 @@ def needed(source: str) -> list[AclBinding]:
         Topics.FEEDS: [source],
         Topics.CHANGE_LOGS: [CHANGE_LOG, positions_topic(CHANGE_LOG)],
         Topics.COPIED: [COPIED_TOPIC],
+        Topics.TARGETS: [TARGETS],
     }
     assert set(who_has_rights()) == set(USERS) - {"stranger"}
     return [access_rule(each, f"User:{each.who}") for each in grants("headgate", topics)]

@@ -1,11 +1,9 @@
 """A transaction whose end a broker has lost: decided, written down as done, and no marker in the partition.
 
-The broker does it by itself where a partition has no leader just when the markers are sent (KAFKA-20734), which nobody
-can time. So its log is brought into the same state by hand: killed, the marker cut off the partition's end, started.
+The broker's log is brought into that state by hand (support/lost_ends.py).
 """
 
 import itertools
-import struct
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -27,16 +25,14 @@ from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.worlds.kernel import role_settings
 from support.eventlog_contract import DISPATCH_0, ended, facts, read_all, tombstone
 from support.kafka_cluster import Cluster
+from support.lost_ends import PATIENT, lose_markers
 from support.toy_role import TOY
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
 OWNER = "owner"
-PATIENT = {"broker.session.timeout.ms": "9000", "broker.heartbeat.interval.ms": "2000"}
-"""Of a broker that is killed once: let back in after 9 s, and not fenced by itself on a busy machine."""
 DEADLINE_SECONDS = scaled_seconds(120)
-LENGTH_AT, HEAD_BYTES, ATTRIBUTES_AT, CONTROL = 8, 12, 21, 0x20
 
 _numbers = itertools.count()
 
@@ -71,15 +67,8 @@ class Lost:
         for log in self.logs.values():
             # A commit is answered before its markers are written, and these before all is said to be done: init waits.
             successor(log).close()
-        self._broker.kill()
-        for log in self.logs.values():
-            folder = self._broker.data_dir / "kafka" / f"{topic_name(log.cluster, 'dispatch')}-0"
-            (segment,) = folder.glob("*.log")
-            data = segment.read_bytes()
-            last = last_marker(data)
-            assert last is not None
-            segment.write_bytes(data[:last])
-        self._broker.start()
+        names = (topic_name(log.cluster, "dispatch") for log in self.logs.values())
+        lose_markers(self._broker, [Partition(name, 0) for name in names])
 
 
 def opened(broker: EmbeddedKafka) -> KafkaLog:
@@ -106,14 +95,6 @@ def lost(broker: EmbeddedKafka) -> Iterator[Lost]:
 def log(broker: EmbeddedKafka) -> Iterator[KafkaLog]:
     with closing(opened(broker)) as log:
         yield log
-
-
-def last_marker(data: bytes) -> int | None:
-    """Where the last batch begins, if it is a marker."""
-    at = last = 0
-    while at < len(data):
-        last, at = at, at + HEAD_BYTES + struct.unpack_from(">i", data, at + LENGTH_AT)[0]
-    return last if struct.unpack_from(">h", data, last + ATTRIBUTES_AT)[0] & CONTROL else None
 
 
 def is_pinned(log: KafkaLog) -> int | None:

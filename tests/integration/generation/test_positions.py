@@ -52,7 +52,7 @@ def test_a_neighbours_open_transaction_hides_no_position(log: KafkaLog, topic: s
     mine.commit([Outgoing(where, place, b"w", encode_written(Written(7, 7)))])
     mine.close()
     with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(read_written, log.connection, topic, "w")
+        found = pool.submit(read_written, log.connection, log.cluster, "orders", topic, "w")
         wait([found], LOOK_SECONDS)
         try:
             assert not found.done() or found.result() == Written(7, 7)

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
+from headgate.app.access_rules import access_rule
 from headgate.config.feed import SinkSpec
+from headgate.config.rights import Topics, grants
 from headgate.records.control import Epoch
 from headgate.sinks.contract import (
     ChangeBatch,
@@ -18,13 +20,13 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.kafka import target
 from headgate.sinks.registry import open_sink
-from integration.cli.guarded import GuardedKafka, granted, revoked
+from integration.cli.guarded import TARGETS, GuardedKafka, granted, revoked
 from integration.sinks.contract import upsert
 from integration.sinks.kafka_bench import records_of
 
 pytestmark = pytest.mark.integration
 
-USER = "agent"
+USER = "sink"
 SHOP = FeedIdentity("other/headgate.", "0-7", "shop")
 TOPIC = "copy.orders"
 
@@ -56,23 +58,8 @@ def rule(kind: ResourceType, name: str, what: AclOperation) -> AclBinding:
 
 
 TRANSACTIONAL = ResourceType.TRANSACTIONAL_ID
-RIGHTS = [
-    *(rule(ResourceType.TOPIC, "copy.", what) for what in (AclOperation.CREATE, AclOperation.DESCRIBE)),
-    *(rule(ResourceType.TOPIC, "copy.", what) for what in (AclOperation.DESCRIBE_CONFIGS, AclOperation.WRITE)),
-    *(
-        rule(ResourceType.TOPIC, "headgate-sink-progress", what)
-        for what in (
-            AclOperation.CREATE,
-            AclOperation.DESCRIBE,
-            AclOperation.DESCRIBE_CONFIGS,
-            AclOperation.READ,
-            AclOperation.WRITE,
-        )
-    ),
-    *(rule(TRANSACTIONAL, "headgate-sink-progress.", what) for what in (AclOperation.DESCRIBE, AclOperation.WRITE)),
-    rule(ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
-]
-"""As docs/howto/kafka-sink.md lists them."""
+RIGHTS = [access_rule(each, f"User:{USER}") for each in grants("headgate", {Topics.TARGETS: [TARGETS]}, [USER])]
+"""As docs/reference/rights.md lists them."""
 
 
 @pytest.fixture

@@ -110,7 +110,18 @@ print([name for name in {sorted(heavy)} if name in sys.modules])
     assert done.stdout.strip() == "[]"
 
 
-HEAVY = ("pyspark", "pandas", "numpy", "pyarrow", "aiohttp", "pgparse", "faust", "prometheus_client", "psutil")
+HEAVY = (
+    "pyspark",
+    "pandas",
+    "numpy",
+    "pyarrow",
+    "aiohttp",
+    "pgparse",
+    "faust",
+    "aiokafka",
+    "prometheus_client",
+    "psutil",
+)
 """What services and the lab need, and no command that only shows something."""
 
 DATABASES = ("psycopg", "pymysql")

@@ -3,9 +3,9 @@
 import pytest
 
 from headgate.eventlog.log import Partition, Placed
+from headgate.eventlog.replay import HANGING_AGAIN_SECONDS, HANGING_SECONDS
 from headgate.records.base import Fact
 from headgate.records.keys import OutcomeKey, OwnerKey
-from headgate.runtime.candidate import HANGING_AGAIN_SECONDS, HANGING_SECONDS
 from headgate.runtime.role import RoleEndedError, RoleState
 from headgate_lab.memory_log.log import MemoryTransactionalWriter
 from support.toy_role import ANNOUNCE, LEASE, World, transactional_id

@@ -32,6 +32,8 @@ from headgate.sinks.kafka.progress import (
     Row,
     SourceRow,
     View,
+    claimer_id,
+    feed_claimer_id,
     partition_of,
     place_of,
     progress_key,
@@ -137,7 +139,7 @@ class Claims:
             facts += [
                 Fact(partition_of(place.target), source_key(place), None) for place in view.sources if place[:2] == feed
             ]
-            with target.claiming(f"feed.{identity.feed_id}") as producer:
+            with target.claiming(feed_claimer_id(target.progress, identity.feed_id)) as producer:
                 producer.commit("", (), facts)
             # A claim that began before the removal may have committed since.
             for holder in sorted(target.ledger.holders(identity)):
@@ -155,7 +157,7 @@ class Claims:
         with as_sink_errors(doing):
             for _ in range(ATTEMPTS_MAX):
                 try:
-                    with self._target.claiming(topic) as producer:
+                    with self._target.claiming(claimer_id(self._target.progress, topic)) as producer:
                         return step(producer)
                 except (FencedError, _OvertakenError):
                     continue
@@ -172,6 +174,8 @@ class Claims:
         foreign = {row.holder for row in rows.values() if not row.closed and row.holder != own.id}
         for theirs in sorted(foreign):
             target.end(theirs)
+        if foreign:
+            target.unpin(topic, foreign)
         with target.mutex:
             view, rows = self._looked(claim, topic) if foreign else (view, self._overlaid(claim, topic, view))
             if target.holder is not own:

@@ -11,6 +11,7 @@ Keys are JSON arrays whose first element is the kind:
 A null value removes what its key names.
 """
 
+import uuid
 import zlib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -31,11 +32,15 @@ __all__ = [
     "SourceRow",
     "State",
     "View",
+    "claimer_id",
+    "feed_claimer_id",
+    "holder_id",
     "partition_of",
     "place_of",
     "progress_key",
     "removed_key",
     "source_key",
+    "writers_of",
 ]
 
 PROGRESS_TOPIC: Final = "headgate-sink-progress"
@@ -119,6 +124,36 @@ def source_key(place: Place) -> bytes:
 def removed_key(identity: FeedIdentity) -> bytes:
     """The key of Removed."""
     return msgspec.json.encode(["removed", identity.cluster_id, identity.feed_id])
+
+
+def holder_id(progress: str) -> str:
+    """A new transactional.id for records, with the progress topic's name before it."""
+    return f"{progress}.holder.{uuid.uuid4().hex}"
+
+
+def claimer_id(progress: str, target: str) -> str:
+    """The transactional.id of all who claim rows of a target topic."""
+    return f"{progress}.claim.{target}"
+
+
+def feed_claimer_id(progress: str, feed_id: str) -> str:
+    """The transactional.id of who forgets a feed."""
+    return claimer_id(progress, f"feed.{feed_id}")
+
+
+def writers_of(progress: str, key: bytes | None, value: bytes | None) -> list[str]:
+    """The transactional.ids that may have written a record of the progress topic, the most probable first.
+
+    None if Headgate has not written it.
+    """
+    try:
+        kind, *about = msgspec.json.decode(key or b"", type=list[str | int])
+        if kind == "removed" or value is None:
+            return [feed_claimer_id(progress, str(about[1]))]
+        holder = msgspec.json.decode(value, type=Row).holder if kind == "progress" else ""
+        return [each for each in (holder, claimer_id(progress, str(about[2]))) if each]
+    except (ValueError, IndexError, msgspec.MsgspecError):
+        return []
 
 
 class View(msgspec.Struct, frozen=True):

@@ -6,9 +6,9 @@ taken exactly once by its own process, and is not used again after any error but
 transaction is found out by the next claim of the row, as it would be by another process.
 """
 
+import logging
 import threading
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Final
@@ -20,6 +20,7 @@ from headgate.config.crash_points import CrashPoint, reach
 from headgate.databases import address
 from headgate.databases.kafka.cluster import connect
 from headgate.eventlog.connection import RIGHTS_CODES, KafkaConnection, code_of
+from headgate.eventlog.hanging import HangingTransactions, first_hidden, hidden_of
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.partition_reader import PartitionReader
@@ -31,10 +32,23 @@ from headgate.sinks.contract import FeedIdentity
 from headgate.sinks.kafka.errors import refusal_of
 from headgate.sinks.kafka.pace import Pace
 from headgate.sinks.kafka.parts import Part
-from headgate.sinks.kafka.progress import PARTITIONS, PROGRESS_TOPIC, Fact, Place, Row, State, View, partition_of
-from headgate.sinks.kafka.topics import check_cluster, ensure_progress_topic
+from headgate.sinks.kafka.progress import (
+    PARTITIONS,
+    PROGRESS_TOPIC,
+    Fact,
+    Place,
+    Row,
+    State,
+    View,
+    holder_id,
+    partition_of,
+    writers_of,
+)
+from headgate.sinks.kafka.topics import check_cluster, describe, ensure_progress_topic
 
 __all__ = ["Holder", "Ledger", "Target", "TargetProducer", "target_of"]
+
+_log = logging.getLogger(__name__)
 
 STALL_SECONDS_MAX: Final = 30.0
 """How long a claim waits for a transaction that another process has open: its timeout (10 s), the broker's round that
@@ -189,9 +203,18 @@ class Ledger:
             self._reader = PartitionReader(self._connection, everything, client_id="headgate-sink-progress")
         wanted = [Partition(self._progress, number) for number in numbers]
         ends = offsets_of(self._connection, wanted, OffsetSpec.latest(), "asking for the ends of sink progress")
-        for message in read_on_to(self._reader, ends, stall_seconds_max=STALL_SECONDS_MAX):
+        for message in read_on_to(self._reader, ends, stall_seconds_max=STALL_SECONDS_MAX, unpin=self._unpin):
             where = f"{message.topic()}/{message.partition()} at offset {message.offset()}"
             self._state.fold(message.key(), message.value(), where)
+
+    def _unpin(self, pinned: Collection[Partition]) -> str:
+        """End what hides records of these, if a broker has lost its end. Why they stay hidden. Raises LogError."""
+        writers = [
+            writer
+            for first in first_hidden(self._connection, pinned)
+            for writer in writers_of(self._progress, first.key(), first.value())
+        ]
+        return HangingTransactions(self._connection).end(writers, pinned)
 
     def _drop(self) -> None:
         if self._reader is not None:
@@ -241,7 +264,7 @@ class Target:
     def holder(self) -> Holder:
         """The producer for records, made and taken if there is none. Under ``mutex``. Raises LogError."""
         if self._holder is None:
-            producer = self._producer(f"{self.progress}.holder.{uuid.uuid4().hex}")
+            producer = self._producer(holder_id(self.progress))
             producer.init()  # before any row names it: what was fenced under it must stay so
             self._holder = Holder(producer)
         return self._holder
@@ -258,12 +281,35 @@ class Target:
         with closing(self._producer(holder)) as producer:
             producer.init()
 
+    def hidden_in(self, topic: str) -> dict[Partition, int]:
+        """See hidden_of, for all partitions of a topic. Raises LogError."""
+        found = describe(self.connection, topic)
+        partitions = [] if found is None else [Partition(topic, number) for number in range(found.partitions)]
+        return hidden_of(self.connection, partitions)
+
+    def has_lost(self, hidden: Collection[Partition]) -> bool:
+        """Whether a broker has lost the end of the present holder's transaction in ``hidden``. Under ``mutex``."""
+        try:
+            return bool(hidden) and HangingTransactions(self.connection).has_lost(self.holder.id, hidden)
+        except LogError as error:
+            _log.warning("readers of Kafka at %s are held up, and the cause cannot be read: %s", self.bootstrap, error)
+            return False
+
+    def unpin(self, topic: str, ended: Collection[str]) -> None:
+        """Where a broker has lost the end of a transaction of holders that were ``ended``, end it. Raises LogError.
+
+        Its readers would be held up without limit.
+        """
+        hidden = self.hidden_in(topic)
+        if hidden and (why := HangingTransactions(self.connection).end(sorted(ended), hidden)):
+            _log.warning("readers of topic %s on Kafka at %s are held up: %s", topic, self.bootstrap, why)
+
     @contextmanager
-    def claiming(self, target: str) -> Iterator[TargetProducer]:
-        """A producer that no other claimer of the target topic, in any process, can commit beside. Raises LogError."""
+    def claiming(self, claimer: str) -> Iterator[TargetProducer]:
+        """A producer beside which no other that has its id, in any process, can commit. Raises LogError."""
         with self._guards:
-            guard = self._claims.setdefault(target, threading.Lock())
-        with guard, closing(self._producer(f"{self.progress}.claim.{target}")) as producer:
+            guard = self._claims.setdefault(claimer, threading.Lock())
+        with guard, closing(self._producer(claimer)) as producer:
             producer.init()
             yield producer
 

@@ -9,7 +9,7 @@ import msgspec
 
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.eventlog.connection import KafkaConnection
-from headgate.eventlog.log import FencedError
+from headgate.eventlog.log import FencedError, Partition
 from headgate.formats.change import Change, ChangeError
 from headgate.sinks.bisection import bisect_batch
 from headgate.sinks.contract import (
@@ -150,6 +150,8 @@ class KafkaCommitter:
         self._claims = claims
         self._checked: dict[str, float] = {}
         """Topic → when it was last seen to be the one that was claimed."""
+        self._hidden: dict[str, dict[Partition, int]] = {}
+        """Topic → where its readers were held up then."""
 
     def commit(self, commit: Commit) -> None:
         """See Committer."""
@@ -186,7 +188,9 @@ class KafkaCommitter:
                 check_held(claim, topic, ranges, rows)
             except SinkError:
                 return False  # by what this process remembers, which may be outdated: taking it over reads why
-            self._check_topic(claim, topic, rows)
+            if not self._check_topic(claim, topic, rows):
+                target.retire()
+                return False
             if keep is not None:
                 keep()
             moved = _moved(rows, ranges)
@@ -209,16 +213,22 @@ class KafkaCommitter:
             holder.keep(place, moved)
             return True
 
-    def _check_topic(self, claim: Claim, topic: str, rows: Mapping[int, Row]) -> None:
-        """Raise SinkRefusedError if the topic was re-created since it was claimed. Raises LogError."""
+    def _check_topic(self, claim: Claim, topic: str, rows: Mapping[int, Row]) -> bool:
+        """Whether the present holder may write on. Raises SinkRefusedError if the topic was re-created, LogError.
+
+        It may not if a broker has lost the end of a transaction of it, which its own next one might end otherwise.
+        """
         now = time.monotonic()
         if now - self._checked.get(topic, now - CHECK_SECONDS) < CHECK_SECONDS:
-            return
+            return True
         found = describe(self._target.connection, topic)
         ids = {row.target_id for row in rows.values()} - {None}
         if ids and (found is None or (found.id is not None and found.id not in ids)):
             raise lost_topic(topic, self._target.bootstrap, claim.identity.feed, exists=found is not None)
         self._checked[topic] = now
+        before, self._hidden[topic] = self._hidden.get(topic, {}), self._target.hidden_in(topic)
+        still = before.items() & self._hidden[topic].items()
+        return not self._target.has_lost({partition for partition, _ in still})
 
     def close(self) -> None:
         """See Committer. The producer is the process's."""

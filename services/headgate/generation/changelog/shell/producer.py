@@ -5,16 +5,18 @@ writer that is killed leaves one open until the broker ends it. Whether an uncon
 guessed: the id is taken again, and then the position on the log shows it.
 """
 
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
 from confluent_kafka.admin import OffsetSpec
 
-from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
+from headgate.eventlog.hanging import HangingTransactions, first_hidden
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import CommitRefusedError, CommitUncertainError, LogError, Partition
 from headgate.eventlog.partition_reader import PartitionReader, read_to
@@ -24,6 +26,7 @@ from headgate.generation.changelog.core.outbox import Written
 from headgate.generation.changelog.core.pacing import COMMIT_SECONDS, COMMIT_SECONDS_MAX
 from headgate.generation.changelog.shell.wire import (
     MESSAGE_BYTES_MAX,
+    WRITER,
     decode_written,
     positions_partition,
     positions_topic,
@@ -34,9 +37,12 @@ __all__ = [
     "Outgoing",
     "RecordTooLargeError",
     "WriterProducer",
+    "ended_lost_changes",
     "read_written",
     "transactional_id",
 ]
+
+_log = logging.getLogger(__name__)
 
 TRANSACTION_GRACE_SECONDS: Final = 1.0
 """A transaction must be over for its writer before the broker ends it."""
@@ -179,10 +185,11 @@ class WriterProducer:
             raise
 
 
-def read_written(connection: KafkaConnection, topic: str, writer: str) -> Written:
+def read_written(connection: KafkaConnection, cluster: str, name: str, topic: str, writer: str) -> Written:
     """A writer's position on the log. Read it after taking its id, else it may move. Raises LogError, NotOursError.
 
-    Its record may follow a transaction of another writer that is still open: then this waits for that one.
+    Its record may follow a transaction of another writer that is still open: then this waits for that one, or ends it
+    if a broker has lost its end. ``name`` is the change log's.
     """
     at = Partition(positions_topic(topic), positions_partition(writer))
     # The end behind all open transactions: what readers can reach now may lack the writer's last position.
@@ -190,9 +197,46 @@ def read_written(connection: KafkaConnection, topic: str, writer: str) -> Writte
         offsets_of(connection, [at], which, f"asking for the end of {at.topic}")[at]
         for which in (OffsetSpec.earliest(), OffsetSpec.latest())
     )
+
+    def unpin(pinned: Collection[Partition]) -> str:
+        writers = {message.key() or b"" for message in first_hidden(connection, pinned)}
+        ids = [transactional_id(cluster, name, key.decode(errors="replace")) for key in sorted(writers)]
+        return HangingTransactions(connection).end(ids, pinned)
+
     value: bytes | None = None
     with PartitionReader(connection, {at: start}, client_id="headgate-positions", fetch_wait_max_ms=50) as reader:
-        for message in read_to(reader, {at: end}, READ_SECONDS_MAX):
+        for message in read_to(reader, {at: end}, READ_SECONDS_MAX, unpin):
             if message.key() == writer.encode():
                 value = message.value()
     return decode_written(value)
+
+
+def ended_lost_changes(connection: KafkaConnection, cluster: str, name: str, topic: str, writer: str) -> bool:
+    """End the writer's last transaction where a broker has lost its end, which fences who has the writer's id.
+
+    Call it after taking the id: then nothing of the writer is open that the brokers know of. Returns whether anything
+    was ended. Raises LogError.
+    """
+    found = connection.wait(
+        f"describing topic {topic}",
+        connection.admin.describe_topics(TopicCollection([topic]), request_timeout=ADMIN_SECONDS_MAX)[topic],
+    )
+    written = [Partition(topic, number) for number in range(len(found.partitions))]
+    written.append(Partition(positions_topic(topic), positions_partition(writer)))
+    pinned = [
+        Partition(str(message.topic()), int(message.partition() or 0))
+        for message in first_hidden(connection, written)
+        if _is_of(writer.encode(), message)
+    ]
+    if not pinned:
+        return False
+    why = HangingTransactions(connection).end([transactional_id(cluster, name, writer)], pinned)
+    if why:
+        _log.warning("readers of change log %s are held up behind changes of writer %s: %s", name, writer, why)
+    return not why
+
+
+def _is_of(writer: bytes, message: Message) -> bool:
+    """Whether a change, or a position, is the writer's."""
+    headers = dict(message.headers() or ())
+    return headers.get(WRITER) == writer if headers else message.key() == writer

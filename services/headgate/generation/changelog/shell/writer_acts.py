@@ -8,6 +8,7 @@ import time
 from typing import ClassVar
 
 from headgate.eventlog.clock import wall_ms
+from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError
 from headgate.generation.changelog.core.life import Act, Report, Simple, Write
@@ -18,6 +19,7 @@ from headgate.generation.changelog.shell.producer import (
     Outgoing,
     RecordTooLargeError,
     WriterProducer,
+    ended_lost_changes,
     read_written,
 )
 from headgate.generation.changelog.shell.shared_tail import WriterTail
@@ -67,7 +69,7 @@ class WriterActs:
             case Simple.READ_RECORDS:
                 self._tail.read_to_end()
             case Simple.READ_WRITTEN:
-                return read_written(self._log.connection, self._topic(), self._writer)
+                return read_written(*self._place())
             case Write(batch=batch):
                 self._commit(batch)
             case Report():
@@ -86,6 +88,11 @@ class WriterActs:
             producer.close()
 
     def _take_id(self) -> None:
+        self._make_producer()
+        if ended_lost_changes(*self._place()):
+            self._make_producer()
+
+    def _make_producer(self) -> None:
         self.let_go()
         self.limit_bytes = self._topic_limit()
         self._producer = WriterProducer(
@@ -97,6 +104,10 @@ class WriterActs:
             limit_bytes=self.limit_bytes,
         )
         self._producer.init()
+
+    def _place(self) -> tuple[KafkaConnection, str, str, str, str]:
+        """Connection, cluster, change log, its topic, writer."""
+        return self._log.connection, self._log.cluster, self._name, self._topic(), self._writer
 
     def _topic_limit(self) -> int:
         """Without the right to read it, brokers refuse what is too large, which ends the writer with an error."""

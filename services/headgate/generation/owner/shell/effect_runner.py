@@ -78,7 +78,8 @@ class GenerationEffects:
                 return self._run_on_topic(effect)
             case FenceWriter(topic=topic, writer=writer):
                 self._take(effect.set, writer).close()
-                return WriterFenced(read_written(self._connection, topic, writer).ahead)
+                written = read_written(self._connection, self._cluster, effect.set, topic, writer)
+                return WriterFenced(written.ahead)
             case WriteEnds():
                 self._write_ends(effect)
                 return EndsWritten()
