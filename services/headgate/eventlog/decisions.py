@@ -171,7 +171,7 @@ def _partitions(value: bytes, *, is_compact: bool) -> Iterator[Partition]:
         count, at = _length(value, at, ">i", is_compact=is_compact)
         for number in struct.unpack_from(f">{count}i", value, at):
             yield Partition(name, number)
-        at += 4 * count + is_compact  # a byte says that no tagged fields follow
+        at += 4 * count + is_compact  # an empty list of tagged fields follows
 
 
 def _length(value: bytes, at: int, form: str, *, is_compact: bool) -> tuple[int, int]:
