@@ -228,8 +228,8 @@ _ROWS: Final = (
         "change_undecodable",
         Stage.DECODE,
         False,
-        "a record is not a change in the feed's format",
-        "the message names topic, partition and offset: is `source.format` right?",
+        "a record is not a change in the feed's format, or not one that the feed's `where` and `columns` fit",
+        "the message names topic, partition and offset: are `source.format`, `where` and `columns` right?",
     ),
     ErrorCode(
         "registry_unavailable",

@@ -48,8 +48,9 @@ small changes stays one; records of several MB go in portions."""
 
 def _poisoned_advice(place: Place) -> str:
     return (
-        f"Correct or remove the event, then `headgate feed resume`. Or set it aside with `headgate feed skip FEED "
-        f"{place}`. Or let the feed set all such events aside (on_bad_change: quarantine)"
+        "If the feed's `where` or `columns` do not fit the table, correct them with `headgate feed update`. Otherwise "
+        f"set the event aside with `headgate feed skip FEED {place}`, or let the feed set all such events aside "
+        "(on_bad_change: quarantine)"
     )
 
 
