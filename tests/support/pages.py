@@ -1,6 +1,7 @@
 """The pages of the documentation, and the fenced blocks in them."""
 
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -13,7 +14,7 @@ PAGES: Final = [
     *(page for folder in (ROOT / "docs", TUTORIALS, HOW_TOS) for page in sorted(folder.glob("*.md"))),
 ]
 
-_BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BLOCK: Final = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
@@ -24,8 +25,11 @@ class Block(NamedTuple):
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """Every block of a page, in order."""
-    return [Block(language, text) for language, text in _BLOCK.findall(page.read_text(encoding="utf-8"))]
+    """Every block of a page, in order; those of lists without their indentation."""
+    return [
+        Block(language, textwrap.dedent(text))
+        for _indent, language, text in _BLOCK.findall(page.read_text(encoding="utf-8"))
+    ]
 
 
 def blocks(language: str) -> Iterator[tuple[str, str]]:
