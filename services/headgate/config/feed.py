@@ -396,8 +396,9 @@ class SinkSpec(Strict):
     value in one transaction, because rows are applied one after the other."""
     partitions: Literal["as-source", "by-key"] = "as-source"
     """Of a topic: the partition of the source's record, or the one that the key decides on (Kafka's murmur2)."""
-    format: Literal["flat", "debezium"] = "flat"
-    """Of records of a topic: a row as flat JSON, or Debezium's envelope of the event."""
+    format: Literal["flat", "cloudevents", "debezium"] = "flat"
+    """Of records of a topic: a row as flat JSON, the same with CloudEvents' attributes as headers, or Debezium's
+    envelope of the event."""
     topic: TopicOptions = Field(default_factory=TopicOptions)
     """Of topics that Headgate creates."""
     mode: Literal["upsert", "append"] = "upsert"

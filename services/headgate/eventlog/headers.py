@@ -6,6 +6,7 @@ part of Headgate reads a header.
 """
 
 import datetime
+from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
@@ -29,13 +30,19 @@ def cloud_event(writer: str, cluster: str, placed: Placed, *, event: UUID, now_m
     """The attributes of CloudEvents 1.0: source and id name the event, type the record, subject its key."""
     if placed.fact.value is None:
         return []
-    when = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC).isoformat(timespec="milliseconds")
     attributes = {
-        "specversion": SPEC_VERSION,
         "id": str(event),
         "source": f"/headgate/{cluster}/{writer}",
         "type": f"{TYPE_PREFIX}{type(placed.fact.value).__name__}",
         "subject": placed.fact.key.text(),
-        "time": when.replace("+00:00", "Z"),
     }
-    return [(f"ce_{name}", value.encode()) for name, value in sorted(attributes.items())]
+    return binary_headers(attributes, now_ms)
+
+
+def binary_headers(attributes: Mapping[str, str], time_ms: int | None) -> list[Header]:
+    """Attributes as headers, with the version of CloudEvents, and the time (ms since 1970) unless it is unknown."""
+    given = {"specversion": SPEC_VERSION, **attributes}
+    if time_ms is not None:
+        when = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC).isoformat(timespec="milliseconds")
+        given["time"] = when.replace("+00:00", "Z")
+    return [(f"ce_{name}", value.encode()) for name, value in sorted(given.items())]

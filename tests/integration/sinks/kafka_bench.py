@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.config.crash_points import ArmedPoints, CrashPoint
@@ -39,7 +39,13 @@ def records_of(
     bootstrap: str, topic: str, isolation: str = "read_committed"
 ) -> list[tuple[int, bytes | None, bytes | None]]:
     """Every record of a topic, as (partition, key, value), in the order of each partition."""
-    found = []
+    found = messages_of(bootstrap, topic, isolation)
+    return [(message.partition() or 0, message.key(), message.value()) for message in found]
+
+
+def messages_of(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[Message]:
+    """The same with all that records have."""
+    found: list[Message] = []
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "test",
@@ -57,8 +63,8 @@ def records_of(
             if message.error() is not None:
                 left -= 1
             else:
-                found.append((message.partition() or 0, message.key(), message.value()))
-    return sorted(found, key=lambda record: record[0])
+                found.append(message)
+    return sorted(found, key=lambda message: message.partition() or 0)
 
 
 class KafkaBench:
@@ -82,6 +88,10 @@ class KafkaBench:
     def records(self, isolation: str = "read_committed") -> list[tuple[int, bytes | None, bytes | None]]:
         """Every record of the topic, as (partition, key, value), in the order of each partition."""
         return records_of(self.bootstrap, self.table, isolation)
+
+    def messages(self) -> list[Message]:
+        """The same, with all that records have."""
+        return messages_of(self.bootstrap, self.table)
 
     def rows(self) -> dict[int, str | None]:
         rows: dict[int, str | None] = {}

@@ -103,6 +103,31 @@ def test_a_claim_that_is_refused_disturbs_nobody(bench: KafkaBench, writer: Sink
     assert bench.targets[0].holder.id == held
 
 
+def test_cloud_events_have_their_attributes_as_headers_and_the_same_ids_when_they_are_read_again(
+    bench: KafkaBench,
+) -> None:
+    sink, claim = bench.another(format="cloudevents"), claim_of(bench, 1)
+    sink.claim(claim)
+    with closing(sink.writer()) as writer:
+        writer.apply(batch_of(claim, 5, upsert(5, 1, "a"), delete(6, 1)))
+        again = claim_of(bench, 2, incarnation=1)
+        sink.claim(again)
+        writer.apply(batch_of(again, 5, upsert(5, 1, "a")))
+    source = f"/headgate/{claim.identity.cluster_id.removesuffix('.')}/shop"
+    common = {"ce_source": source, "ce_specversion": "1.0", "ce_subject": '{"id":1}'}
+    first = common | {
+        "ce_id": "shop.public.orders/0/5",
+        "ce_type": "headgate.upsert",
+        "content-type": "application/json",
+    }
+    then = common | {"ce_id": "shop.public.orders/0/6", "ce_type": "headgate.delete"}
+    found = bench.messages()
+    assert [
+        {name: text.decode() for name, text in message.headers() or () if name != "ce_time"} for message in found
+    ] == [first, then, first]
+    assert [message.value() for message in found] == [b'{"id":1,"value":"a"}', None, b'{"id":1,"value":"a"}']
+
+
 def test_a_topic_that_is_gone_is_named_and_not_made_again(bench: KafkaBench, writer: SinkWriter) -> None:
     claim = claim_of(bench, 1)
     bench.sink.claim(claim)
@@ -208,7 +233,9 @@ def test_a_topic_is_created_as_the_feed_wants_it(bench: KafkaBench) -> None:
     assert (settings["retention.ms"], settings["cleanup.policy"]) == ("60000", "delete")
 
 
-@pytest.mark.parametrize(("format_", "policy"), [("flat", "compact"), ("debezium", "delete")])
+@pytest.mark.parametrize(
+    ("format_", "policy"), [("flat", "compact"), ("cloudevents", "compact"), ("debezium", "delete")]
+)
 def test_a_topic_of_flat_records_is_compacted_unless_it_is_said(bench: KafkaBench, format_: str, policy: str) -> None:
     new = claim_of(bench, 1, table=f"{bench.table}.{format_}")
     bench.another(format=format_).prepare(new, 2)

@@ -23,6 +23,13 @@ def test_a_part_is_closed_when_it_is_full_or_its_head_changes() -> None:
     ]
 
 
+def test_headers_stay_with_their_records() -> None:
+    headers = [[("ce_id", b"1")], [("ce_id", b"2")], [("ce_id", b"3")]]
+    records = [made(0, number, HALF)._replace(headers=each) for number, each in enumerate(headers)]
+    assert [part.headers for part in unpack(pack(records))] == [headers[:2], headers[2:]]
+    assert [part.headers for part in unpack(pack([made(0, 1)]))] == [[]]
+
+
 def test_the_records_of_one_event_stay_together() -> None:
     (part,) = unpack(pack([made(0, 1, PART_BYTES), made(0, 1, 1)]))
     assert len(part.records) == 2

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from headgate.sinks.contract import OffsetRange
+from headgate.sinks.kafka.cloud_events import Headers
 from headgate.sinks.kafka.records import Record
 
 __all__ = ["PART_BYTES", "Made", "Part", "Transaction", "pack", "transactions", "unpack"]
@@ -26,18 +27,20 @@ class Made(NamedTuple):
     size: int
     head: bytes | None
     record: Record
+    headers: Headers | None = None
 
 
 class Part(NamedTuple):
     """Records in the order of the log per partition, of whole events. ``reached``: partition → the last offset + 1.
 
-    ``head`` belongs in front of every value.
+    ``head`` belongs in front of every value. ``headers``: of each record, none at all if records have none.
     """
 
     head: bytes | None
     reached: dict[int, int]
     size: int
     records: list[Record]
+    headers: Sequence[Headers] = ()
 
 
 class Transaction(NamedTuple):
@@ -69,21 +72,24 @@ def _parts(made: Iterable[Made]) -> Iterator[Part]:
     head: bytes | None = None
     reached: dict[int, int] = {}
     records: list[Record] = []
+    all_headers: list[Headers] = []
     size = 0
     last = (-1, -1)
-    for partition, offset, bytes_, own, record in made:
+    for partition, offset, bytes_, own, record, headers in made:
         is_next = last != (partition, offset)
         if records and is_next and (size >= PART_BYTES or (own is not head and own != head)):
-            yield Part(head, reached, size, records)
-            reached, records, size = {}, [], 0
+            yield Part(head, reached, size, records, all_headers)
+            reached, records, all_headers, size = {}, [], [], 0
         if not records:
             head = own
         records.append(record)
+        if headers is not None:
+            all_headers.append(headers)
         size += bytes_
         reached[partition] = offset + 1
         last = partition, offset
     if records:
-        yield Part(head, reached, size, records)
+        yield Part(head, reached, size, records, all_headers)
 
 
 def transactions(

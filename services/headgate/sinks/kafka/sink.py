@@ -29,7 +29,8 @@ from headgate.sinks.registry import SinkPlug
 __all__ = ["SINK", "KafkaSink"]
 
 COMPACTED: Final = {"cleanup.policy": "compact"}
-"""Of topics of flat records: they hold the latest row per key, and no row is lost by its age."""
+"""Of topics of flat records, with CloudEvents' headers or without: they hold the latest row per key, and no row is lost
+by its age."""
 
 
 class KafkaSink:
@@ -153,7 +154,7 @@ class KafkaSink:
     def stager(self) -> KafkaStager:
         """See DriverSink."""
         with as_sink_errors("using Kafka as a sink"):
-            return KafkaStager(connect(self._find()), by_key=self._by_key, writes_events=self._options.writes_events)
+            return KafkaStager(connect(self._find()), self._options)
 
     def committer(self) -> KafkaCommitter:
         """See DriverSink."""
@@ -180,7 +181,7 @@ def _address(dsn: str) -> address.Address:
 
 
 SINK: Final = SinkPlug(
-    summary="Kafka topics: flat JSON or Debezium's events, in transactions (read them with read_committed)",
+    summary="Kafka topics: flat JSON, CloudEvents or Debezium's events, in transactions (for read_committed)",
     writes=Writes.ON_DRIVER,
     options=frozenset({"connection", "format", "partitions", "password_file", "topic"}),
     schemes=(SCHEME,),

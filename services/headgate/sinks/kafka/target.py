@@ -11,6 +11,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
+from itertools import repeat
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -44,6 +45,7 @@ from headgate.sinks.kafka.progress import (
     partition_of,
     writers_of,
 )
+from headgate.sinks.kafka.records import Record
 from headgate.sinks.kafka.topics import check_cluster, describe, ensure_progress_topic
 
 __all__ = ["Holder", "Ledger", "Target", "TargetProducer", "target_of"]
@@ -110,19 +112,36 @@ class TargetProducer:
             raise
 
     def _produce(self, target: str, parts: Sequence[Part], facts: Iterable[Fact], deadline: float) -> None:
-        for head, _, _, records in parts:
-            for partition, key, value in records:
-                self._hand_over(deadline, target, partition, key, value if head is None else with_head(head, value))
+        for head, _, _, records, all_headers in parts:
+            for (partition, key, value), headers in zip(records, all_headers or repeat(()), strict=False):
+                whole = value if head is None else with_head(head, value)
+                self._hand_over(deadline, target, (partition, key, whole), headers)
         if parts:
             reach(CrashPoint.ROWS_SENT)
         for number, key, value in facts:
-            self._hand_over(deadline, self._progress, number, key, value)
+            self._hand_over(deadline, self._progress, (number, key, value))
         if parts:
             reach(CrashPoint.BEFORE_COMMIT)
 
-    def _hand_over(self, deadline: float, topic: str, partition: int, key: bytes | None, value: bytes | None) -> None:
+    def _hand_over(
+        self,
+        deadline: float,
+        topic: str,
+        record: Record,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
         """Raises KafkaException; BufferError if the queue stays full."""
-        hand_over(self._open(), deadline, topic, partition=partition, key=key, value=value, on_delivery=self._note)
+        partition, key, value = record
+        hand_over(
+            self._open(),
+            deadline,
+            topic,
+            partition=partition,
+            key=key,
+            value=value,
+            headers=headers,
+            on_delivery=self._note,
+        )
 
     def _note(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and len(self._refused) < PARTITIONS:

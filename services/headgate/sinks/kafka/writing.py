@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from headgate.config.crash_points import CrashPoint, reach
+from headgate.config.feed import SinkSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import FencedError, Partition
 from headgate.formats.change import Change, ChangeError
@@ -24,6 +25,7 @@ from headgate.sinks.contract import (
     ValueRefusedError,
 )
 from headgate.sinks.kafka.claims import Claims, check_held
+from headgate.sinks.kafka.cloud_events import Attributes
 from headgate.sinks.kafka.errors import as_sink_errors, lost_topic
 from headgate.sinks.kafka.names import topic_of
 from headgate.sinks.kafka.parts import Made, Transaction, pack, transactions
@@ -42,6 +44,9 @@ LIMIT_SECONDS: Final = 60.0
 CHECK_SECONDS: Final = 10.0
 """How often a topic is checked for not being re-created, empty: by a user, or by brokers that create what is named."""
 
+HEADER_OVERHEAD_BYTES: Final = 4
+"""What a header has beside its name and value: two lengths, of one or two bytes."""
+
 ATTEMPTS_MAX: Final = 3
 """Of a commit: its producer was fenced for another table's sake, or holds the rows no more."""
 
@@ -49,18 +54,19 @@ ATTEMPTS_MAX: Final = 3
 class KafkaStager:
     """Encodes records in a task. Its only connection asks how large they may be."""
 
-    def __init__(self, connection: KafkaConnection, *, by_key: bool, writes_events: bool = False) -> None:
+    def __init__(self, connection: KafkaConnection, options: SinkSpec) -> None:
         self._connection = connection
-        self._by_key = by_key
-        self._writes_events = writes_events
+        self._options = options
         self._limits: dict[str, tuple[float, int]] = {}
 
     def stage(self, batch: ChangeBatch) -> Staged:
         """See Stager."""
         check_ranges(batch)
         topic = topic_of(batch.claim.table)
-        encode = partial(enveloped, events=_events_of(batch)) if self._writes_events else flat
-        trial = _Trial(batch, self._limit(topic) if batch.changes else 0, encode, by_key=self._by_key)
+        encode = partial(enveloped, events=_events_of(batch)) if self._options.writes_events else flat
+        attributes = Attributes(batch.claim) if self._options.format == "cloudevents" else None
+        by_key = self._options.partitions == "by-key"
+        trial = _Trial(batch, self._limit(topic) if batch.changes else 0, encode, attributes, by_key=by_key)
         found = bisect_batch(trial, batch)
         if found.refused and batch.quarantine is not None:
             batch.quarantine.keep(found.refused)
@@ -94,11 +100,19 @@ class _Trial:
     """See bisection: what was tried and taken are records."""
 
     def __init__(
-        self, batch: ChangeBatch, bytes_max: int, encode: Callable[[Change], list[Encoded]], *, by_key: bool
+        self,
+        batch: ChangeBatch,
+        bytes_max: int,
+        encode: Callable[[Change], list[Encoded]],
+        attributes: Attributes | None,
+        *,
+        by_key: bool,
     ) -> None:
+        """``attributes``: of events that records are, if they are events of CloudEvents."""
         self._batch = batch
         self._bytes_max = bytes_max
         self._encode = encode
+        self._attributes = attributes
         self._by_key = by_key
         self.made: list[Made] = []
         self.upserts = self.deletes = 0
@@ -114,9 +128,12 @@ class _Trial:
                     to = BY_KEY if self._by_key else change.partition
                     for key, value, head in self._encode(change):
                         size = len(key or b"") + len(value or b"") + len(head or b"")
+                        headers = None if self._attributes is None else self._attributes.of(change, key or b"")
+                        if headers is not None:
+                            size += sum(len(name) + len(text) + HEADER_OVERHEAD_BYTES for name, text in headers)
                         if size > self._bytes_max:
                             raise _too_large(size, self._bytes_max)
-                        made.append(Made(change.partition, change.offset, size, head, (to, key, value)))
+                        made.append(Made(change.partition, change.offset, size, head, (to, key, value), headers))
                     if change.row is None:
                         deletes += 1
                     else:
