@@ -3,7 +3,13 @@
 from pathlib import Path
 
 import trustme
-from confluent_kafka.admin import AclBinding, AdminClient
+from confluent_kafka.admin import (
+    AclBinding,
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -35,6 +41,14 @@ USERS = (
     "approver",
     "stranger",
 )
+
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Mechanisms beside PLAIN, for users who were given a password by ``remember``."""
+
+SCRAM_ITERATIONS = 4096
+"""As few as Kafka takes."""
+
+ANSWER_SECONDS = 30.0
 
 LISTENERS = ("GUARDED", "SECURED", "PROTECTED")
 
@@ -97,9 +111,25 @@ class GuardedKafka:
         self.kafka = EmbeddedKafka(folder / "kafka", settings=settings, further_listeners=further)
 
 
+def remember(kafka: EmbeddedKafka, user: str, password: str) -> None:
+    """Have the cluster keep a user's password for SCRAM."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        info = ScramCredentialInfo(mechanism, SCRAM_ITERATIONS)
+        asked = UserScramCredentialUpsertion(user, info, password.encode())
+        for future in admin.alter_user_scram_credentials([asked]).values():
+            future.result(ANSWER_SECONDS)
+
+
 def _passwords(listener: str, users: str) -> dict[str, str]:
     return {
-        f"listener.name.{listener}.sasl.enabled.mechanisms": "PLAIN",
+        f"listener.name.{listener}.sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM)),
+        **{
+            f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config": (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+            )
+            for mechanism in SCRAM
+        },
         f"listener.name.{listener}.plain.sasl.jaas.config": (
             f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
         ),

@@ -10,19 +10,22 @@ from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, R
 from headgate.app.access_rules import access_rule
 from headgate.config.feed import SinkSpec
 from headgate.config.rights import Topics, grants
-from headgate.records.control import Epoch
+from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import (
     ChangeBatch,
     Claim,
     FeedIdentity,
     OffsetRange,
+    Sink,
     SinkRefusedError,
+    SinkWriter,
 )
 from headgate.sinks.kafka import target
 from headgate.sinks.registry import open_sink
 from integration.cli.guarded import TARGETS, GuardedKafka, granted, revoked
 from integration.sinks.contract import upsert
 from integration.sinks.kafka_bench import records_of
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -85,6 +88,67 @@ def test_the_rights_of_the_page_suffice(guarded: GuardedKafka, spec: SinkSpec) -
     table = "copy.allowed"
     write(spec, claim(1, table))
     assert len(records_of(guarded.kafka.bootstrap, table)) == 3
+
+
+@pytest.mark.parametrize(
+    ("what", "lacking"),
+    [
+        ("write", rule(ResourceType.TOPIC, "copy.", AclOperation.WRITE)),
+        ("transactional-id", rule(TRANSACTIONAL, "headgate-sink-progress.", AclOperation.WRITE)),
+        ("progress", rule(ResourceType.TOPIC, "headgate-sink-progress", AclOperation.WRITE)),
+    ],
+)
+def test_a_right_that_is_taken_away_under_way_is_named_and_nothing_is_lost_or_doubled(
+    guarded: GuardedKafka, spec: SinkSpec, what: str, lacking: AclBinding
+) -> None:
+    table = f"copy.taken.{what}"
+    with closing(open_sink(spec)) as sink:
+        mine = claim(1, table)
+        sink.prepare(mine, 1)  # type: ignore[attr-defined]
+        sink.claim(mine)
+        with closing(sink.writer()) as writer:
+            writing = Writing(writer, mine)
+            assert not writing.is_refused()
+            revoked(guarded.kafka, lacking)
+            try:
+                # Brokers and clients hear of it within moments.
+                eventually(writing.is_refused, "it is refused")
+            finally:
+                granted(guarded.kafka, [lacking])
+        assert "Give this user the right" in writing.why
+        again = claim(2, table)
+        reached = eventually(lambda: claimed(sink, again), "the right counts again") or {}
+        assert reached == {0: writing.count}
+        with closing(sink.writer()) as writer:
+            writer.apply(batch(again, writing.count, 3))
+    keys = [key for _, key, _ in records_of(guarded.kafka.bootstrap, table)]
+    assert keys == [b'{"id":%d}' % number for number in range(writing.count + 3)]
+
+
+class Writing:
+    """One change after the other, until one is refused, and why it was."""
+
+    def __init__(self, writer: SinkWriter, mine: Claim) -> None:
+        self._writer = writer
+        self._claim = mine
+        self.count = 0
+        self.why = ""
+
+    def is_refused(self) -> bool:
+        try:
+            self._writer.apply(batch(self._claim, self.count, 1))
+        except SinkRefusedError as error:
+            self.why = str(error)
+            return True
+        self.count += 1
+        return False
+
+
+def claimed(sink: Sink, mine: Claim) -> Positions | None:
+    try:
+        return sink.claim(mine)
+    except SinkRefusedError:
+        return None
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,17 @@ import yaml
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
 from headgate.config.feed import SinkSpec
+from headgate.eventlog.decisions import Decision
+from headgate.eventlog.log import Partition
+from headgate.eventlog.markers import write_markers
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkRefusedError, SinkSilentError
 from headgate.sinks.kafka import target
+from headgate.sinks.kafka.progress import PROGRESS_TOPIC
+from headgate.sinks.kafka.target import target_of
 from headgate.sinks.registry import open_sink
-from integration.cli.guarded import GuardedKafka, granted
+from headgate.sinks.registry import target_of as registry_target
+from integration.cli.guarded import SCRAM, GuardedKafka, granted, remember
 from integration.sinks.contract import upsert
 from integration.sinks.kafka_bench import records_of
 
@@ -85,10 +91,32 @@ def test_records_are_written_by_password_over_tls(guarded: GuardedKafka, secrets
     write(guarded, by_password(secrets, guarded), "copy.by-password")
 
 
+@pytest.mark.parametrize("mechanism", SCRAM)
+def test_records_are_written_by_a_password_that_the_cluster_keeps(
+    guarded: GuardedKafka, secrets: Path, mechanism: str
+) -> None:
+    remember(guarded.kafka, USER, f"secret of {USER}")
+    tls = {"ca_file": str(guarded.papers.ca)}
+    address = f"kafka://{guarded.by_password_with_tls}?sasl.mechanism={mechanism}&sasl.username={USER}"
+    spec = connection(secrets, address, password_file="password", tls=tls)
+    table = f"copy.{mechanism}"
+    write(guarded, spec, table)
+    ends_markers(spec, table)
+
+
+def ends_markers(spec: SinkSpec, table: str) -> None:
+    """The other client, which ends transactions that a broker has lost, gets in as well."""
+    transactional_id = f"{PROGRESS_TOPIC}.holder.{table}"
+    for decision in Decision:
+        write_markers(target_of(registry_target(spec)).connection, transactional_id, [Partition(table, 0)], decision)
+
+
 def test_records_are_written_by_certificate(guarded: GuardedKafka, secrets: Path) -> None:
     papers = guarded.papers
     tls = {"ca_file": str(papers.ca), "certificate_file": str(papers.chain), "key_file": "key.pem"}
-    write(guarded, connection(secrets, f"kafka://{guarded.by_certificate}", tls=tls), "copy.by-certificate")
+    spec = connection(secrets, f"kafka://{guarded.by_certificate}", tls=tls)
+    write(guarded, spec, "copy.by-certificate")
+    ends_markers(spec, "copy.by-certificate")
 
 
 def test_a_feed_can_name_all_of_it_without_a_connection(guarded: GuardedKafka, secrets: Path) -> None:
