@@ -12,6 +12,7 @@ from headgate.config.feed import BATCH_INTERVAL_SECONDS_MAX
 from headgate_lab.benchmarks.control import ControlOptions, bench_control
 from headgate_lab.benchmarks.figures import Report
 from headgate_lab.benchmarks.generation import GenerationOptions, bench_generation
+from headgate_lab.benchmarks.kafka_sink import KafkaSinkOptions, bench_kafka_sink
 from headgate_lab.benchmarks.latency import LatencyOptions, bench_latency
 from headgate_lab.benchmarks.migration import MigrationBenchOptions, bench_migration
 from headgate_lab.benchmarks.migration_tables import DATABASES
@@ -160,6 +161,16 @@ def snapshot(
 ) -> None:
     """Rows per second of a feed's snapshot under load, beside Debezium's and a piped COPY."""
     _show(bench_snapshot(SnapshotOptions(rows, writes, rounds), note), output)
+
+
+@app.command("kafka-sink")
+def kafka_sink(
+    changes: Annotated[int, typer.Option(min=1_000, help="changes in the prepared topic")] = 1_000_000,
+    rounds: Annotated[int, typer.Option(min=1, help="interleaved runs of each side")] = 3,
+    output: Format = Output.TABLE,
+) -> None:
+    """Records per second from topic to topic, exactly once, beside Spark's own Kafka sink in the same run."""
+    _show(bench_kafka_sink(KafkaSinkOptions(changes=changes, rounds=rounds), note), output)
 
 
 def _show(report: Report, output: Output) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from confluent_kafka import Consumer, TopicPartition
 
+from headgate.config.feed import SinkSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate_lab.benchmarks.cpu import CpuClock
 from headgate_lab.benchmarks.figures import Figure, Report, median_of
@@ -120,7 +121,12 @@ def _round(parts: Parts, workload: Workload, expected: Expected, measured: _Meas
 def run_headgate(parts: Parts, workload: Workload, target: Target, table: str, number: int) -> float:
     """Seconds from the claim of a new table to its last position at the sink; it is sealed afterwards."""
     target.create_shape(table, SHAPES[workload.shape])
-    task = make_task(parts, workload.topic, table, workload.partitions, number, sink=target.sink)
+    return run_task(parts, workload, target.sink, table, number)
+
+
+def run_task(parts: Parts, workload: Workload, sink: SinkSpec, table: str, number: int) -> float:
+    """The same with a table, or a topic, that is there."""
+    task = make_task(parts, workload.topic, table, workload.partitions, number, sink=sink)
     per_partition = _ends(parts, workload)
     started = time.monotonic()
     parts.executor.add_table(task, prepare=False)

@@ -17,6 +17,7 @@ from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import ANSWER_SECONDS, DEADLINE_SECONDS, Service, headgate, make_topics
 from integration.cli.test_created_tables import READY_SECONDS
+from support.topic_changes import delete_topics
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -52,10 +53,10 @@ class Shop:
         }
         self.file.write_text(yaml.safe_dump(spec | (feed or {})), encoding="utf-8")
 
-    def put(self, numbers: range) -> None:
+    def put(self, numbers: range, **columns: str) -> None:
         with Producer({"bootstrap.servers": self.settings.bootstrap, "enable.idempotence": True}) as producer:
             for number in numbers:
-                event = {"op": "c", "before": None, "after": {"id": number}, "source": {"ts_ms": 1}}
+                event = {"op": "c", "before": None, "after": {"id": number, **columns}, "source": {"ts_ms": 1}}
                 key, value = json.dumps({"id": number}).encode(), json.dumps(event).encode()
                 producer.produce(self.topic, value, key, number % 2)
             assert producer.flush(ANSWER_SECONDS) == 0
@@ -125,6 +126,40 @@ def test_every_change_is_one_record_though_the_agent_is_killed(shop: Shop, serve
     eventually(lambda: shop.records() == expected(2 * ROWS), "each record once", READY_SECONDS)
     assert headgate("feed", "delete", "shop", "--yes").exit_code == 0
     assert shop.records() == expected(2 * ROWS), "deleting a feed keeps its records"
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("one_core_spark")
+def test_a_record_that_is_too_large_is_set_aside_and_a_deleted_topic_stops_its_table_with_the_way_out(
+    shop: Shop, log: KafkaLog, serve: Callable[..., Service]
+) -> None:
+    shop.write({"on_bad_change": "quarantine"}, topic={"config": {"max.message.bytes": 2_000}})
+    node = serve("node", "node", "--name", "n1")
+    eventually(lambda: node.get("/readyz")[0] == 200, "coordinator and agent are ready", DEADLINE_SECONDS)
+    created = headgate("feed", "create", str(shop.file))
+    assert created.exit_code == 0, created.stderr
+    shop.put(range(ROWS))
+    shop.put(range(ROWS, ROWS + 1), note="x" * 4_000)
+    shop.put(range(ROWS + 1, ROWS + 2))
+    good = sorted({*expected(ROWS + 2)} - {(ROWS % 2, ROWS)})
+    eventually(lambda: shop.records() == good, "all but the large one are there", READY_SECONDS)
+    listed = eventually(lambda: headgate("deadletter", "list", "shop", "-o", "json").stdout, "it is listed")
+    (row,) = json.loads(listed)
+    shown = headgate("deadletter", "show", "shop", row["place"])
+    assert "max.message.bytes" in flat(shown.stdout), shown.output
+
+    delete_topics(log.connection.admin, shop.target)
+    shop.put(range(ROWS + 2, ROWS + 3))
+    eventually(lambda: "does not exist" in (text := why()) and "--from earliest" in text, why, READY_SECONDS)
+    for words in (("pause", "shop"), ("resume", "shop", "--from", "earliest", "--yes")):
+        done = headgate("feed", *words)
+        assert done.exit_code == 0, done.stderr
+    whole = sorted({*expected(ROWS + 3)} - {(ROWS % 2, ROWS)})
+    eventually(lambda: shop.records() == whole, "all changes are written again, each once", READY_SECONDS)
+
+
+def why() -> str:
+    return flat(headgate("why", "shop").output)
 
 
 def refused(shop: Shop) -> str:
