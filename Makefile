@@ -78,7 +78,7 @@ fmt: $(READY) ## format, and fix what can be fixed
 	$(RUN)/ruff check --fix .
 	$(RUN)/ruff format .
 
-bench: $(READY) ## figures, not tests: pipeline, peers, latency, move, tables, rest, control, generation
+bench: $(READY) ## figures, not tests: pipeline, peers, latency, move, tables, rest, control, generation, kafka-sink
 	$(RUN)/headgate bench pipeline
 	$(RUN)/headgate bench peers
 	$(RUN)/headgate bench latency --debezium
@@ -87,6 +87,7 @@ bench: $(READY) ## figures, not tests: pipeline, peers, latency, move, tables, r
 	$(RUN)/headgate bench rest
 	$(RUN)/headgate bench control
 	$(RUN)/headgate bench generation
+	$(RUN)/headgate bench kafka-sink
 
 sim: $(READY) ## the control plane in a simulated world of faults, a minute of it; then change logs and migrations
 	$(RUN)/headgate sim --seeds 400
