@@ -594,6 +594,13 @@ class FeedSpec(Strict):
                 f"sink.format: {self.sink.format} needs events that are such envelopes already (source.format: "
                 f"{known}). This feed's format is {self.source.format}. Remove sink.format: records are then flat JSON"
             )
+        spec = {"columns and where": self, **{pattern: self._with(options) for pattern, options in self.tables.items()}}
+        shaped = next((name for name, each in spec.items() if each.shapes), None)
+        if self.sink.writes_events and shaped is not None and not FORMATS[self.source.format].shapes_envelopes:
+            raise ValueError(
+                f"sink.format: {self.sink.format} writes events of format {self.source.format} as they came, so rows "
+                f"cannot be shaped ({shaped}). Remove that, or sink.format: records are then flat JSON"
+            )
         return self
 
     @model_validator(mode="after")
@@ -674,7 +681,10 @@ class FeedSpec(Strict):
         pattern = self.pattern_of(topic, source_table)
         if pattern is None:
             return self
-        options = self.tables[pattern]
+        return self._with(self.tables[pattern])
+
+    def _with(self, options: TableOptions) -> "FeedSpec":
+        """With a table's own options in place of the feed's."""
         sink = self.sink.model_copy(update=options.of_sink) if options.of_sink else self.sink
         return self.model_copy(update={"sink": sink, **options.of_feed})
 

@@ -65,6 +65,7 @@ class FormatTraits(msgspec.Struct, frozen=True, kw_only=True):
     nothing shows afterwards. ``tells_origin``: whether an event names the database it is from (sources/origin.py reads
     Debezium's JSON). ``tells_types``: whether an event can describe its table's columns (sources/event_schemas.py reads
     Debezium's schemas). ``has_envelopes``: whether events can be written on as they are (sink.format: debezium).
+    ``shapes_envelopes``: whether others can be written in their place where the feed's options shape rows.
     """
 
     summary: str
@@ -75,6 +76,7 @@ class FormatTraits(msgspec.Struct, frozen=True, kw_only=True):
     tells_origin: bool = False
     tells_types: bool = False
     has_envelopes: bool = False
+    shapes_envelopes: bool = False
 
 
 T = TypeVar("T")

@@ -426,6 +426,7 @@ FORMAT: Final = FormatPlug(
     options=frozenset({"binary_handling_mode"}),
     needs_registry=True,
     tells_types=True,
+    has_envelopes=True,
     decoder=lambda needs: Decoder(
         _schemas_of(needs),
         needs.source.unavailable_value,

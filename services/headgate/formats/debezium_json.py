@@ -438,6 +438,7 @@ FORMAT: Final = FormatPlug(
     tells_origin=True,
     tells_types=True,
     has_envelopes=True,
+    shapes_envelopes=True,
     decoder=lambda needs: Decoder(
         needs.source.unavailable_value,
         keyless=needs.keyless,

@@ -7,9 +7,11 @@ import msgspec
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from fixtures.registry_server import RegistryServer, answering
 from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.records.control import SpanPlan
+from integration.agent.test_avro import SCHEMAS, event, of_registry
 from support.waiting import eventually
 
 from .conftest import DEADLINE_SECONDS, Bed
@@ -104,3 +106,20 @@ def test_another_feed_reads_the_events_and_its_table_ends_as_the_source(bed: Bed
     if not columns:
         sent = {value for _, _, value in records(bed, 2)}
         assert all(b'"before"' in value and b'"source"' in value for value in sent if value is not None)
+
+
+def test_avro_events_are_written_on_byte_for_byte_for_readers_with_the_same_registry(bed: Bed) -> None:
+    plan = bed.table("goods", 2)
+    events = [event(number) for number in range(6)]
+    deleted_key, deletion = event(2, deleted=True)
+    for number, each in enumerate([*events, (deleted_key, deletion)]):
+        bed.raw(plan, *each, partition=number % 2)
+    bed.producer.flush(DEADLINE_SECONDS)
+    with RegistryServer() as registry:
+        registry.answer = answering(SCHEMAS)
+        executor = bed.executor()
+        task = of_registry(into_topic(bed, plan, 1, {}, format="debezium"), registry.url)
+        executor.add_table(task, prepare=False)
+        eventually(lambda: executor.status(task.id).positions == {0: 4, 1: 3}, "it writes")  # type: ignore[union-attr]
+    found = [(key, value) for _, key, value in records(bed, 2)]
+    assert found == [*events[::2], (deleted_key, deletion), (deleted_key, None), *events[1::2]]

@@ -49,6 +49,18 @@ def test_events_are_written_on_where_they_are_envelopes_already() -> None:
         parsed(sink={"format": "debezium"}, source={"format": "maxwell-json"})
 
 
+AVRO = {"format": "debezium-avro", "registry": {"url": "http://registry:8081"}}
+
+
+def test_avro_events_are_written_on_as_they_came_only() -> None:
+    parsed(sink={"format": "debezium"}, source=AVRO)
+    parsed(sink={"format": "flat"}, source=AVRO, columns={"exclude": ["qty"]})
+    with pytest.raises(FeedSpecError, match=r"of format debezium-avro as they came.*\(columns and where\)"):
+        parsed(sink={"format": "debezium"}, source=AVRO, columns={"exclude": ["qty"]})
+    with pytest.raises(FeedSpecError, match=r"cannot be shaped \(public\.orders\)"):
+        parsed(sink={"format": "debezium"}, source=AVRO, tables={"public.orders": {"where": "id > 3"}})
+
+
 def test_a_snapshot_is_refused() -> None:
     with pytest.raises(FeedSpecError, match="snapshot cannot be used with sinks of type kafka"):
         parsed(snapshot="initial", source={"database": DATABASE})
