@@ -22,7 +22,7 @@ from headgate_lab.benchmarks.pipeline import WARM_UP_CHANGES, run_task
 from headgate_lab.benchmarks.workload import Expected, Workload, create_topic, fill_topic
 
 RECORDS_GOAL: Final = 150_000.0
-"""Per second (issue 36)."""
+"""Per second."""
 
 FORMATS: Final = ("flat", "debezium", "cloudevents")
 
