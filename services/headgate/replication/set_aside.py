@@ -66,7 +66,7 @@ class TaskQuarantine:
             originals = list(map(_withheld, originals))
         if later:
             # Each span's commit keeps its own: another one's may fail.
-            names = [rows.work.claim.table] * len(fresh) + [self._shared_name()] * len(shared)
+            names = [*(rows.work.claim.table for _ in fresh), *(self._shared_name() for _ in shared)]
             rows.set_aside += map(SetAside, names, (*fresh, *shared), originals)
         elif fresh:
             self._quarantine().keep(rows.work, fresh, originals[: len(fresh)])
