@@ -445,6 +445,11 @@ class SinkSpec(Strict):
         }
         for option in sorted(name for name, is_given in given.items() if is_given):
             self.check_takes(option, f"sink.{option}")
+        if self.tables == "evolve" and not SINKS[self.type].alters_tables:
+            raise ValueError(
+                f"sink.tables: evolve cannot be used with sinks of type {self.type}, whose tables Headgate creates and "
+                "does not alter. Write tables: create, and add columns yourself"
+            )
         if (self.dsn is None) == (self.connection is None):
             raise ValueError("give either sink.dsn or sink.connection")
         if self.connection is not None and self.password_file is not None:

@@ -45,7 +45,7 @@ class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):
     password_file, rounding, tables, topic, types and unique_keys, and of the feed's snapshot, it takes; others are
     refused. ``commit_interval_seconds``: between two commits of a table, if the feed does not name it; 0: at once.
     ``schemes``: how its addresses begin, where they have a scheme. ``connectors``: Debezium's names of the connectors
-    whose source is such a database, so that it may be its own source.
+    whose source is such a database, so that it may be its own source. ``alters_tables``: it takes sink.tables: evolve.
     """
 
     summary: str
@@ -54,6 +54,7 @@ class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):
     commit_interval_seconds: float = 0.0
     schemes: tuple[str, ...] = ()
     connectors: frozenset[str] = frozenset()
+    alters_tables: bool = False
 
 
 class FormatTraits(msgspec.Struct, frozen=True, kw_only=True):

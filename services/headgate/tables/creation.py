@@ -1,11 +1,13 @@
 """Creating the tables that a sink lacks.
 
 Nothing here is guarded by a lock. PostgreSQL creates a table with its schema, enums and comments in one transaction;
-MySQL and MariaDB create it with its comments in one statement. So a killed agent leaves a whole table, or a schema
-that the next one finds. Of two creators one succeeds, and the other finds that the table exists.
+MySQL and MariaDB create it with its comments in one statement, a lake with the table's first commit. So a killed agent
+leaves a whole table, or a schema or folder that the next one finds. Of two creators one succeeds, and the other finds
+that the table exists.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Final
 
 from headgate.config.feed import FeedSpec
@@ -17,13 +19,14 @@ from headgate.databases.mysql.errors import fault_of as mysql_fault
 from headgate.databases.mysql.session import MysqlSession
 from headgate.records.control import SpanPlan
 from headgate.sinks.contract import SinkError, SinkUnavailableError
-from headgate.sinks.registry import target_of
+from headgate.sinks.creating import CreatesTables
+from headgate.sinks.registry import open_sink, target_of
 from headgate.sinks.relational.mysql.faults import sink_error as mysql_sink_error
 from headgate.sinks.relational.postgresql.faults import sink_error as postgresql_sink_error
 from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.session import as_sink_errors
 from headgate.tables.executing import TRIES, TakenError, execute_at_mysql, execute_at_postgresql
-from headgate.tables.missing import Said, SchemaOf, check_created, no_schema, plan_missing
+from headgate.tables.missing import MissingTables, Said, SchemaOf, check_created, no_schema, plan_missing
 from headgate.tables.mysql_rights import all_rights
 from headgate.tables.plan import Sink, needed_first
 from headgate.tables.statement import CreateTable
@@ -35,15 +38,25 @@ def create_missing(spec: FeedSpec, plan: SpanPlan, said: Said, schema_of: Schema
     """Create the feed's table if the sink lacks it; whether it did. Idempotent. Raises SinkError, SourceError."""
     for number in range(TRIES):
         missing = plan_missing(spec, [plan], said, schema_of)
-        if missing.sink is None:
+        if not missing.lacking:
             return number > 0
         check_created(missing)
+        if missing.sink is None:
+            if _create_in_lake(spec, missing):
+                return True
+            continue
         try:
             _create(target_of(spec.sink), missing.tables.created, missing.sink)
         except TakenError:
             continue
         return True
     raise SinkUnavailableError(f"table {plan.table} was not created: others change the same schema at the same time")
+
+
+def _create_in_lake(spec: FeedSpec, missing: MissingTables) -> bool:
+    """Whether all are created; False if another process has created one, which is then looked for again."""
+    with closing(open_sink(spec.sink)) as sink:
+        return isinstance(sink, CreatesTables) and all(sink.create(table.new) for table in missing.of_lake)
 
 
 def _create(target: Target, tables: Sequence[CreateTable], sink: Sink) -> None:

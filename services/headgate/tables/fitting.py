@@ -20,6 +20,7 @@ from headgate.databases.postgresql.catalogue import EnumType, PostgresDefinition
 from headgate.databases.postgresql.types import PostgresType
 from headgate.databases.postgresql.types import parse_type as parse_postgresql
 from headgate.records.identifiers import table_spelling
+from headgate.sinks.creating import LakeType
 from headgate.tables.alteration import Alteration, ColumnNames, Known, SourceColumn, alter_of, quoted_at
 from headgate.tables.mapped import Mapped
 from headgate.tables.statement import Definition, outcomes_of
@@ -72,9 +73,10 @@ def _differences(source: Definition, sink: Definition, known: Known) -> Iterator
     for column in sink.form.columns:
         there = names.get(column.name)
         outcome = None if there is None else outcomes[there.name]
-        if there is not None and isinstance(outcome, Mapped) and _is_other(column, outcome.type):
+        wanted = _type_of(outcome)
+        if there is not None and wanted is not None and _is_other(column, wanted):
             is_postgresql = sink.product is Product.POSTGRESQL
-            name, type_ = quoted_at(sink, column.name), outcome.type.sql
+            name, type_ = quoted_at(sink, column.name), wanted.sql
             run = f"ALTER COLUMN {name} TYPE {type_} USING …" if is_postgresql else f"MODIFY COLUMN {name} {type_}"
             yield f"Column {column.name} is {there.type} at the source and {column.type} here. Run {alter} {run}"
 
@@ -109,12 +111,15 @@ def _fitted(source: Definition, sink: Definition, known: Known) -> Iterator[_Fit
 
 def _wider(column: SourceColumn, outcome: object) -> PostgresType | MysqlType | None:
     """The type that the column gets, with the sink's own collation; None if it keeps its type."""
-    if not isinstance(outcome, Mapped):
-        return None
-    old, new = _parsed(column), outcome.type
-    if old is None or not is_wider(new, old):
+    old, new = _parsed(column), _type_of(outcome)
+    if old is None or new is None or not is_wider(new, old):
         return None
     return msgspec.structs.replace(new, collation=None) if isinstance(new, MysqlType) else new
+
+
+def _type_of(outcome: object) -> PostgresType | MysqlType | None:
+    """The type of a database that the column is mapped to."""
+    return None if not isinstance(outcome, Mapped) or isinstance(outcome.type, LakeType) else outcome.type
 
 
 def _labels(source: Definition, sink: Definition) -> Iterator[str]:

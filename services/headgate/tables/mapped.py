@@ -7,6 +7,7 @@ import msgspec
 from headgate.databases.mysql.types import MysqlType
 from headgate.databases.postgresql.catalogue import EnumType
 from headgate.databases.postgresql.types import PostgresType
+from headgate.sinks.creating import LakeType
 
 __all__ = ["Default", "LeftOut", "Mapped", "Outcome", "Unmapped"]
 
@@ -30,7 +31,7 @@ class Mapped(msgspec.Struct, frozen=True, kw_only=True):
     ``altered``: values that the connector changes before they arrive, which nothing shows afterwards.
     """
 
-    type: PostgresType | MysqlType
+    type: PostgresType | MysqlType | LakeType
     default: Default = Default.NONE
     lacks: str = ""
     altered: str = ""

@@ -3,18 +3,21 @@
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from contextlib import closing
+from typing import Final, Protocol
 
 import msgspec
 
 from headgate.config.column_types import column_of
 from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec
+from headgate.databases.kinds import KINDS
 from headgate.formats.column_schema import EventSchema
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import normal_table, table_spelling
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.registry import target_of
+from headgate.sinks.creating import CreatesTables
+from headgate.sinks.registry import open_sink, target_of
 from headgate.sinks.relational.rights import RightsMissingError
 from headgate.sinks.relational.session import as_sink_errors
 from headgate.sources.database import as_source_errors, source_target
@@ -22,7 +25,8 @@ from headgate.sources.table_names import named_like, source_table
 from headgate.sources.table_options import pattern_of, spec_of
 from headgate.tables.catalogues import Catalogue, open_catalogue
 from headgate.tables.from_events import definition_from
-from headgate.tables.plan import ChosenTypes, Sink, TargetTables, shown_refusals, target_tables
+from headgate.tables.lake_tables import LakeTable, lake_table
+from headgate.tables.plan import ChosenTypes, Sink, TargetTables, shown_refusals, statements_file, target_tables
 from headgate.tables.shaped import shaped_definition
 from headgate.tables.statement import Definition, Refusal, RefusedTable
 
@@ -56,13 +60,30 @@ _NO_PLACE: Final = "it is not known in which schema to create it. Name one in si
 class MissingTables(msgspec.Struct, frozen=True, kw_only=True):
     """``lacking``: those of the feed's tables that the sink does not have. ``sink``: what it was when it was read.
 
-    ``grants``: statements that give the sink's user the rights that it lacks, as far as that can be asked.
+    ``grants``: statements that give the sink's user the rights that it lacks, as far as that can be asked. ``of_lake``:
+    the tables of a sink that takes no statements; ``sink`` is None then.
     """
 
     lacking: frozenset[str] = frozenset()
     tables: TargetTables = TargetTables()
     sink: Sink | None = None
     grants: tuple[str, ...] = ()
+    of_lake: tuple[LakeTable, ...] = ()
+
+
+class Places(Protocol):
+    """Where tables are at the sink."""
+
+    def place(self, name: str) -> tuple[str, str] | None:
+        """(schema or database, table) that ``name`` stands for, or would; None where no schema is known for it."""
+        ...
+
+
+class _Whole:
+    """The places of a sink whose tables have any number of parts: the whole name is the table's."""
+
+    def place(self, name: str) -> tuple[str, str]:
+        return "", normal_table(name)
 
 
 def plan_missing(
@@ -74,6 +95,8 @@ def plan_missing(
     """
     if not spec.creates_tables:
         return MissingTables()
+    if spec.sink.type not in KINDS:
+        return _of_lake(spec, plans, said, schema_of)
     with as_sink_errors(), open_catalogue(target_of(spec.sink)) as at_sink:
         lacking = [plan for plan in plans if not at_sink.has(plan.table)]
         if not lacking:
@@ -81,11 +104,7 @@ def plan_missing(
         places = {plan.table: at_sink.place(plan.table) for plan in lacking}
         types = chosen_types(spec, lacking, at_sink)
         sink = at_sink.sink()
-        if spec.source.database is None:
-            found, refused = _described(spec, lacking, places, schema_of)
-        else:
-            with as_source_errors(), open_catalogue(source_target(spec.source.database)) as source:
-                found, refused = _definitions(spec, lacking, places, source, said)
+        found, refused = _defined(spec, lacking, places, said, schema_of)
         with_unique = {
             place
             for plan in lacking
@@ -95,6 +114,29 @@ def plan_missing(
         tables = msgspec.structs.replace(tables, refused=(*refused, *tables.refused))
         grants = tuple(at_sink.lacking(tables.created, sink))
     return MissingTables(lacking=frozenset(plan.table for plan in lacking), tables=tables, sink=sink, grants=grants)
+
+
+def _of_lake(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_of: SchemaOf) -> MissingTables:
+    """The same at a sink that takes no statements."""
+    with closing(open_sink(spec.sink)) as sink:
+        if not isinstance(sink, CreatesTables):
+            raise SinkRefusedError(f"sinks of type {spec.sink.type} do not create tables. Remove sink.tables")
+        lacking = {normal_table(plan.table): plan for plan in plans if sink.lacks(plan.table)}
+        places = {plan.table: _Whole().place(plan.table) for plan in lacking.values()}
+        types = chosen_types(spec, lacking.values(), _Whole())
+        found, refused = _defined(spec, [*lacking.values()], places, said, schema_of) if lacking else ([], [])
+        created: list[LakeTable] = []
+        for each in found:
+            name, chosen = lacking[each.table].table, types.get(("", each.table), {})
+            made = lake_table(each, name, sink, chosen, is_keyed=spec.sink.mode == "upsert")
+            created += [made] if isinstance(made, LakeTable) else []
+            refused += [] if isinstance(made, LakeTable) else [made]
+    shown = tuple(table.shown for table in created)
+    return MissingTables(
+        lacking=frozenset(places),
+        tables=TargetTables(shown, tuple(refused), statements_file(shown) if shown else ""),
+        of_lake=tuple(created),
+    )
 
 
 def check_created(missing: MissingTables) -> None:
@@ -111,7 +153,7 @@ def _by_feed(column: str, type_: str) -> str:
     return f"sink.types: {{{json.dumps(column, ensure_ascii=False)}: {json.dumps(type_)}}}"
 
 
-def chosen_types(spec: FeedSpec, plans: Iterable[SpanPlan], at_sink: Catalogue) -> ChosenTypes:
+def chosen_types(spec: FeedSpec, plans: Iterable[SpanPlan], at_sink: Places) -> ChosenTypes:
     """The types that the feed chooses for columns of these tables, by the tables' places at the sink."""
     chosen: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for name, type_ in spec.sink.types.items():
@@ -124,6 +166,20 @@ def chosen_types(spec: FeedSpec, plans: Iterable[SpanPlan], at_sink: Catalogue) 
         if pattern is not None and place is not None:
             chosen[place] |= spec.tables[pattern].types
     return chosen
+
+
+def _defined(
+    spec: FeedSpec,
+    lacking: Sequence[SpanPlan],
+    places: Mapping[str, tuple[str, str] | None],
+    said: Said,
+    schema_of: SchemaOf,
+) -> tuple[list[Definition], list[RefusedTable]]:
+    """What the missing tables look like, by the source database or, if the feed names none, by events."""
+    if spec.source.database is None:
+        return _described(spec, lacking, places, schema_of)
+    with as_source_errors(), open_catalogue(source_target(spec.source.database)) as source:
+        return _definitions(spec, lacking, places, source, said)
 
 
 def _definitions(
@@ -180,11 +236,9 @@ def _from_events(
     made = definition_from(schema, place)
     if made is None:
         return f"types of the connector {schema.connector!r} are not known. Create the table yourself"
-    if made.form.primary is None and spec_of(spec, plan).sink.keyless == "refuse":
-        return (
-            f"events of topic {plan.topic} have no key. Add a primary key at the source, or set keyless: append for "
-            "it in `tables`, which takes inserts only"
-        )
+    without_key = _without_key(spec_of(spec, plan))
+    if made.form.primary is None and without_key:
+        return f"events of topic {plan.topic} have no key. Add a primary key at the source, or set {without_key}"
     columns = spec_of(spec, plan).columns
     return _hidden_key(columns, made) or shaped_definition(made, columns)
 
@@ -199,12 +253,20 @@ def _why_not(
         )
     if place is None:
         return _NO_PLACE
-    if definition.form.primary is None and spec_of(spec, plan).sink.keyless == "refuse":
+    without_key = _without_key(spec_of(spec, plan))
+    if definition.form.primary is None and without_key:
         return (
             f"the source's table {table_spelling(definition.schema, definition.table)} has no primary key. Add one, or "
-            "set keyless: append for it in `tables`, which takes inserts only"
+            f"set {without_key}"
         )
     return _hidden_key(spec_of(spec, plan).columns, definition)
+
+
+def _without_key(spec: FeedSpec) -> str:
+    """The option without which a table of the feed needs a key; empty if it needs none."""
+    if spec.sink.type not in KINDS:
+        return "" if spec.sink.mode == "append" else "sink.mode: append, which adds a row for every change"
+    return "keyless: append for it in `tables`, which takes inserts only" if spec.sink.keyless == "refuse" else ""
 
 
 def _hidden_key(columns: ColumnOptions, definition: Definition) -> str | None:

@@ -22,6 +22,7 @@ __all__ = [
     "needed_first",
     "session_settings",
     "shown_refusals",
+    "statements_file",
     "target_tables",
 ]
 
@@ -88,8 +89,13 @@ def _taken(enum: EnumType) -> Refusal:
 
 
 def _text(tables: Sequence[CreateTable], sink: Sink) -> str:
+    return statements_file(tables, (*session_settings(sink.product), *needed_first(tables, sink)))
+
+
+def statements_file(tables: Iterable[CreateTable], first: Iterable[str] = ()) -> str:
+    """The tables' statements for people, and before them ``first``."""
     lines = ["-- Tables that are missing at the sink, written by Headgate."]
-    lines += [f"{statement};" for statement in (*session_settings(sink.product), *needed_first(tables, sink))]
+    lines += [f"{statement};" for statement in first]
     for table in tables:
         lines += ["", *map(_comment, table.notes), *(f"{statement};" for statement in table.statements)]
     return "\n".join(lines) + "\n"

@@ -16,7 +16,7 @@ from headgate.databases.postgresql.types import PostgresType, parse_type
 from headgate.tables.mapped import Default, LeftOut, Mapped, Outcome, Unmapped
 from headgate.tables.postgresql_to_postgresql import altered, lost_elements, unknown, unwritable, unwritten
 
-__all__ = ["EXACT", "to_mysql"]
+__all__ = ["ARRAYS", "EXACT", "NO_YEARS", "to_mysql"]
 
 EXACT: Final = {
     Product.MARIADB: ("utf8mb4", "utf8mb4_nopad_bin"),
@@ -35,7 +35,7 @@ _PRECISION: Final = 6
 """Of PostgreSQL's times where none is written. MySQL's is 0."""
 
 _NO_NAN: Final = "NaN and the infinities"
-_NO_YEARS: Final = "infinity, and years before 1 or after 9999"
+NO_YEARS: Final = "infinity, and years before 1 or after 9999"
 
 _JSON: Final = Mapped(type=MysqlType(name="json"))
 
@@ -51,7 +51,7 @@ _PLAIN: Final = {
     "bytea": Mapped(type=MysqlType(name="longblob")),
     "json": _JSON,
     "jsonb": _JSON,
-    "date": Mapped(type=MysqlType(name="date"), default=Default.TIME, lacks=_NO_YEARS),
+    "date": Mapped(type=MysqlType(name="date"), default=Default.TIME, lacks=NO_YEARS),
 }
 """Types without numbers in brackets."""
 
@@ -72,7 +72,7 @@ _TEXTS: Final = {
 }
 """Type → characters of its longest text, None without a limit."""
 
-_ARRAYS: Final = frozenset(
+ARRAYS: Final = frozenset(
     {"smallint", "integer", "bigint", "real", "double precision", "numeric", "boolean", "text", "character varying"}
     | {"date", "uuid", "timestamp without time zone", "timestamp with time zone"}
 )
@@ -106,7 +106,7 @@ _INSTEAD: Final = {"bit varying": "bit(64)", "time with time zone": "time(6)"}
 
 def _of(found: PostgresType, sink: Product) -> Outcome:
     if found.is_array:
-        return _JSON if found.name in _ARRAYS else Unmapped(f"arrays of {found.name} do not arrive whole", "json")
+        return _JSON if found.name in ARRAYS else Unmapped(f"arrays of {found.name} do not arrive whole", "json")
     if found.name in _TEXTS:
         return _text(_TEXTS[found.name], sink)
     special = _SPECIAL.get(found.name)
@@ -169,7 +169,7 @@ _SPECIAL: Final[dict[str, Callable[[PostgresType, Product], Outcome]]] = {
     "numeric": _numeric,
     "bit": _bit,
     "time without time zone": _time("time", Default.TIME, ""),
-    "timestamp without time zone": _time("datetime", Default.TIME, _NO_YEARS),
-    "timestamp with time zone": _time("datetime", Default.NONE, _NO_YEARS),
+    "timestamp without time zone": _time("datetime", Default.TIME, NO_YEARS),
+    "timestamp with time zone": _time("datetime", Default.NONE, NO_YEARS),
 }
 """Types whose numbers, or whose meaning, need more than a line."""

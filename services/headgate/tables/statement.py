@@ -35,7 +35,9 @@ __all__ = [
     "Definition",
     "Refusal",
     "RefusedTable",
+    "by_reason",
     "comment_of",
+    "notes_of",
     "outcomes_of",
     "room_of",
     "table_statement",
@@ -131,8 +133,8 @@ def table_statement(
         key=() if table.form.primary is None else tuple(table.form.primary.columns),
         defaults=tuple(column.name for column in there if column.is_nullable and column.default is not None),
         needs=tuple(dict.fromkeys(column.mapped.needs for column in kept if column.mapped.needs is not None)),
-        notes=(*_notes(table, outcomes, kept), *(left_out_keys(table, columns) if unique_keys else ())),
-        altered=_by_reason((column.mapped.altered, column.name) for column in kept),
+        notes=(*notes_of(table, outcomes), *(left_out_keys(table, columns) if unique_keys else ())),
+        altered=by_reason((column.mapped.altered, column.name) for column in kept),
     )
 
 
@@ -223,22 +225,28 @@ def comment_of(text: str | None, sink: Product, of: str) -> str | None:
     return text if sink is Product.POSTGRESQL else text[: _COMMENT_CHARACTERS_MAX[of]]
 
 
-def _notes(table: Definition, outcomes: Mapping[str, Outcome], columns: Sequence[_Column]) -> Iterator[str]:
+def notes_of(table: Definition, outcomes: Mapping[str, Outcome]) -> tuple[str, ...]:
+    """What the sink's table does not have of the source's."""
+    return tuple(_notes(table, outcomes))
+
+
+def _notes(table: Definition, outcomes: Mapping[str, Outcome]) -> Iterator[str]:
+    columns = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Mapped)}
     if table.unknown:
         yield table.unknown
     for name, outcome in outcomes.items():
         if isinstance(outcome, LeftOut):
             yield f"column {name} is left out: {outcome.reason}"
-    computed = table.form.generated & {column.name for column in columns}
+    computed = table.form.generated & columns.keys()
     if computed:
         yield f"computed at the source, and ordinary here: {', '.join(sorted(computed))}"
-    for lacks, names in _by_reason((column.mapped.lacks, column.name) for column in columns).items():
+    for lacks, names in by_reason((mapped.lacks, name) for name, mapped in columns.items()).items():
         yield f"refused at the sink, with an error: {lacks} in {', '.join(names)}"
-    for altered, names in _by_reason((column.mapped.altered, column.name) for column in columns).items():
+    for altered, names in by_reason((mapped.altered, name) for name, mapped in columns.items()).items():
         yield f"changed by the connector, without an error: {altered} in {', '.join(names)}"
 
 
-def _by_reason(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def by_reason(reasons: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Reason → the columns that have it, without those that have none."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for reason, column in reasons:

@@ -42,6 +42,29 @@ def test_sinks_that_are_committed_to_at_once_have_none(type_: str) -> None:
         parsed(type_, commit_interval_seconds=60)
 
 
+def test_tables_are_created_where_the_source_defines_them() -> None:
+    source = {"topics": ["shop.public.orders"], "database": {"dsn": "postgresql://reader@db/shop"}}
+    for tables, creates in ((None, True), ("create", True), ("existing", False)):
+        sink = {"type": "delta", "dsn": "file:///lake"} | ({} if tables is None else {"tables": tables})
+        spec = parse_feed(msgspec.json.encode({"feed": "shop", "source": source, "sink": sink}).decode())
+        assert spec.creates_tables == creates
+    assert not parsed().creates_tables
+    assert parsed(tables="create").creates_tables, "by the schemas of events"
+
+
+def test_tables_are_not_altered() -> None:
+    with pytest.raises(
+        FeedSpecError, match=r"sink\.tables: evolve cannot be used with sinks of type delta, .*Write tables: cr"
+    ):
+        parsed(tables="evolve")
+
+
+@pytest.mark.parametrize(("option", "value"), [("keyless", "append"), ("unique_keys", "create"), ("rounding", "allow")])
+def test_an_option_of_databases_is_refused(option: str, value: str) -> None:
+    with pytest.raises(FeedSpecError, match=rf"sink\.{option} cannot be used with sinks of type delta"):
+        parsed(**{option: value})
+
+
 def test_a_typing_error_names_the_option() -> None:
     with pytest.raises(FeedSpecError, match="commit_interval_seconds"):
         parsed(commit_interval_second=60)

@@ -169,7 +169,7 @@ def read(folder: Path) -> Table | None:
             return None
 
 
-def create(folder: Path, schema: pa.Schema, properties: Mapping[str, str]) -> None:
+def create(folder: Path, schema: pa.Schema, properties: Mapping[str, str], comment: str | None = None) -> None:
     """Create the table. Raises ConflictError if it exists, SinkError."""
     with as_sink_errors(f"creating {folder}"):
         try:
@@ -178,6 +178,7 @@ def create(folder: Path, schema: pa.Schema, properties: Mapping[str, str]) -> No
                 folder,
                 schema,
                 mode="error",
+                description=comment,
                 configuration=dict(properties),
                 raise_if_key_not_exists=False,
                 commit_properties=_properties(Stamp()),

@@ -53,6 +53,10 @@ class DeltaLake:
         """See Lake."""
         return read(self.path(table))
 
+    def create(self, table: str, columns: pa.Schema, properties: dict[str, str], comment: str | None) -> None:
+        """Create a table. Raises ConflictError if it exists, SinkError."""
+        create(self.path(table), columns, properties, comment)
+
     def ledger(self, table: str) -> Ledger[Holdings]:
         """See Lake."""
         return Ledger(_Log(self.folder / LEDGERS / "tables" / path_of(table)), Holdings())

@@ -7,16 +7,15 @@ import math
 import struct
 from collections.abc import Callable
 from datetime import date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import partial
 from typing import Final
 
-import numpy
 import pyarrow as pa
 
 from headgate.formats.change import DATA_ERRORS, reason_of
 from headgate.sinks.relational.forms import NUMBERS
-from headgate.sinks.relational.logical import logical_text
+from headgate.sinks.relational.logical import ARRAY, logical_json, logical_text
 from headgate.sinks.relational.text import (
     UNSIGNED_DIGITS,
     bytes_of,
@@ -47,6 +46,8 @@ ReadValue = Callable[[object], object]
 
 DIGITS_MAX: Final = 38
 """Of a decimal, in Delta and in Iceberg."""
+
+_DECIMALS: Final = Context(prec=DIGITS_MAX)
 
 _EPOCH: Final = date(1970, 1, 1)
 _EPOCH_TIME: Final = datetime(1970, 1, 1)
@@ -102,7 +103,8 @@ def _reader(type_: pa.DataType, meaning: str | None) -> ReadValue:
     if pa.types.is_signed_integer(type_):
         return partial(_integer, type_.bit_width)
     if _is_text(type_):
-        return partial(_text, logical_text(meaning))
+        is_array = meaning is not None and meaning.startswith(ARRAY)
+        return partial(_text, logical_json(meaning) if is_array else logical_text(meaning))
     if pa.types.is_timestamp(type_):
         return partial(_timestamp, PER_SECOND.get(meaning or ""), meaning, type_.tz is not None)
     if type_ in (pa.float32(), pa.date32()):
@@ -148,7 +150,8 @@ def _decimal(precision: int, places: int, scale: int | None, value: object) -> D
         raise NotTextError(f"the number has more digits before the point than {kind}. Give the column a wider type")
     if found and not _fits(found, places):
         raise NotTextError(f"the number has more digits behind the point than {kind}. Give the column a wider type")
-    return found
+    # pyarrow reads a decimal with hundreds of zeros behind the point as 0.
+    return found.quantize(Decimal((0, (1,), -places)), context=_DECIMALS)
 
 
 def _fits(found: Decimal, places: int) -> bool:
@@ -172,7 +175,7 @@ def _text(by_meaning: Callable[[object], str] | None, value: object) -> str:
 
 def _double(value: object) -> float:
     number = _floating(value, "double")
-    if isinstance(value, Decimal) and Decimal(repr(number)) != value:
+    if isinstance(value, Decimal) and not _is_shown_as(number, value):
         raise NotTextError("the number has more digits than a double. Give the column a decimal type or string")
     return number
 
@@ -184,9 +187,17 @@ def _float(meaning: str | None, value: object) -> float:
     except OverflowError:
         raise NotTextError("the number is larger than a float. Give the column the type double") from None
     is_same = meaning == "float" or narrow == number or not math.isfinite(number)
-    if not is_same and Decimal(str(numpy.float32(number))) != Decimal(str(value)):
+    if not is_same and not _is_shown_as(narrow, Decimal(str(value))):
         raise NotTextError("the number has more digits than a float. Give the column the type double")
     return number
+
+
+def _is_shown_as(number: float, shown: Decimal) -> bool:
+    """Whether the number, rounded to as many digits, is ``shown``.
+
+    Languages show the same number differently: the smallest double is 5e-324 in Python and 4.9E-324 in Java.
+    """
+    return Decimal(f"{number:.{len(shown.as_tuple().digits) - 1}e}") == shown
 
 
 def _floating(value: object, kind: str) -> float:

@@ -44,7 +44,7 @@ asks for more."""
 
 _VARIABLE: Final = "io.debezium.data.VariableScaleDecimal"
 _BITS: Final = "io.debezium.data.Bits("
-_ARRAY: Final = "array("
+ARRAY: Final = "array("
 
 
 def logical_text(meaning: str | None) -> ToText | None:
@@ -68,9 +68,9 @@ def logical_json(meaning: str | None) -> ToText:
         return json_text
     if _is_decimal(meaning):
         return partial(_decimal, decimal_scale(meaning))
-    if not meaning.startswith(_ARRAY):
+    if not meaning.startswith(ARRAY):
         return json_text
-    inner = meaning[len(_ARRAY) : -1]
+    inner = meaning[len(ARRAY) : -1]
     element = logical_text(inner)
     return json_text if element is None else partial(_json_array, element, _is_decimal(inner))
 

@@ -58,6 +58,7 @@ SINK: Final = SinkPlug(
     options=OPTIONS,
     schemes=SCHEMES,
     connectors=frozenset({"mysql", "mariadb"}),
+    alters_tables=True,
     trigger_advice=(
         "Drop them, or let them do nothing in Headgate's sessions, which have @headgate set: IF @headgate IS NULL "
         "THEN … END IF"

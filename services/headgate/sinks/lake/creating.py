@@ -1,0 +1,105 @@
+"""What a lake's new table is: its columns as Arrow has them, its names, and the statement that people read.
+
+A table with ``mode: append`` also gets Headgate's own columns, last.
+"""
+
+import json
+import unicodedata
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from headgate.sinks.creating import LakeType, NewColumn, NewTable
+from headgate.sinks.lake.appended import OWN_COLUMNS
+from headgate.sinks.lake.shape import KEY
+
+__all__ = ["KEY", "name_problem", "properties_of", "schema_of", "statement_of"]
+
+_ARROW: Final[Mapping[str, pa.DataType]] = {
+    "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
+    "float": pa.float32(), "double": pa.float64(), "date": pa.date32(), "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"), "string": pa.string(), "binary": pa.binary(),
+}  # fmt: skip
+
+_OWN: Final = tuple(
+    NewColumn(name, LakeType(name=next(word for word, known in _ARROW.items() if known == type_)))
+    for name, type_ in OWN_COLUMNS.items()
+)
+"""OWN_COLUMNS in a table's words."""
+
+_REFUSED: Final = frozenset(" ,;{}()\n\t=")
+"""Characters that Spark refuses in names of columns unless a table maps names, which delta-rs does not."""
+
+_LINES: Final = frozenset({"Cc", "Zl", "Zp", "Cs"})
+"""Kinds of characters that end a line, steer a terminal, or are half a character."""
+
+_BYTES_MAX: Final = 255
+"""Of a name. Catalogues that tables are registered in (Hive's, Glue's) take no more."""
+
+
+def columns_of(table: NewTable, *, appends: bool) -> tuple[NewColumn, ...]:
+    """All that the table gets."""
+    return (*table.columns, *(_OWN if appends else ()))
+
+
+def schema_of(table: NewTable, *, appends: bool) -> pa.Schema:
+    """The table's columns. A column's comment is in its metadata, as ``comment``."""
+    return pa.schema(
+        pa.field(
+            column.name,
+            _arrow(column.type),
+            nullable=column.is_nullable,
+            metadata={"comment": column.comment} if column.comment else None,
+        )
+        for column in columns_of(table, appends=appends)
+    )
+
+
+def properties_of(table: NewTable) -> dict[str, str]:
+    """What the table declares: its key, where it has one."""
+    return {KEY: json.dumps(list(table.key), ensure_ascii=False)} if table.key else {}
+
+
+def _arrow(type_: LakeType) -> pa.DataType:
+    return pa.decimal128(*type_.numbers) if type_.name == "decimal" else _ARROW[type_.name]
+
+
+def name_problem(name: str, *, appends: bool) -> str | None:
+    """Why a column cannot have that name, None if it can."""
+    if not name:
+        return "the name is empty"
+    if any(unicodedata.category(letter) in _LINES for letter in name):
+        return f"the name {name!r} has a control character"
+    wrong = sorted(_REFUSED.intersection(name))
+    if wrong:
+        return f"the name {name!r} has a character that names cannot have there: {' '.join(map(repr, wrong))}"
+    if len(name.encode()) > _BYTES_MAX:
+        return f"the name {name!r} has {len(name.encode())} bytes, and names there have at most {_BYTES_MAX}"
+    if appends and name.casefold() in OWN_COLUMNS:
+        return f"with sink.mode: append Headgate writes a column {name.casefold()} itself"
+    return None
+
+
+def statement_of(table: NewTable, place: str, *, appends: bool) -> str:
+    """Spark's statement for the table. ``place``: what it is called there, quoted."""
+    lines = [
+        f"{_quoted(column.name)} {column.type.sql}"
+        + ("" if column.is_nullable else " NOT NULL")
+        + (f" COMMENT {_literal(column.comment)}" if column.comment else "")
+        for column in columns_of(table, appends=appends)
+    ]
+    text = f"CREATE TABLE {place} (\n  " + ",\n  ".join(lines) + "\n) USING DELTA"
+    if table.comment:
+        text += f"\nCOMMENT {_literal(table.comment)}"
+    properties = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in properties_of(table).items())
+    return f"{text}\nTBLPROPERTIES ({properties})" if properties else text
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
+    return f"'{escaped}'"

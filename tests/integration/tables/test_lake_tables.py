@@ -1,0 +1,253 @@
+"""Delta tables that a folder lacks are created from the source's definition, whoever else creates and whoever dies."""
+
+import json
+import multiprocessing
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from headgate.config.feed import FeedSpec
+from headgate.formats.column_schema import ColumnSchema, EventSchema
+from headgate.records.control import Epoch, SpanPlan
+from headgate.sinks.contract import Claim, FeedIdentity, SinkRefusedError
+from headgate.sinks.lake.appended import OWN_COLUMNS
+from headgate.sinks.registry import open_sink
+from headgate.tables.creation import create_missing
+from headgate.tables.missing import check_created, plan_missing
+
+pytestmark = pytest.mark.integration
+
+SOURCE: Final = """
+CREATE SCHEMA shop;
+CREATE TYPE public.mood AS ENUM ('glad', 'so, so');
+CREATE TABLE shop.orders (id bigint PRIMARY KEY, feels mood, total numeric(12,2) NOT NULL DEFAULT 0, at timestamptz);
+CREATE TABLE shop.audit (at timestamptz);
+CREATE TABLE shop.wide (id bigint PRIMARY KEY, amount numeric, much numeric(40,2));
+CREATE TABLE shop.odd (id bigint PRIMARY KEY, "a b" int, "A" int, a int, _offset int);
+COMMENT ON TABLE shop.orders IS 'all of ''them''';
+COMMENT ON COLUMN shop.orders.total IS 'in euros';
+"""
+
+
+def plan(table: str, topic: str = "") -> SpanPlan:
+    return SpanPlan(span=table, topic=topic or f"t.{table}", table=table, start={0: 0})
+
+
+def said(_topic: str) -> str | None:
+    return None
+
+
+class Place:
+    def __init__(self, source: str, folder: Path) -> None:
+        self.source, self.folder = source, folder
+
+    def feed(self, mode: str = "upsert", **options: Any) -> FeedSpec:
+        return FeedSpec.model_validate(
+            {
+                "feed": "f",
+                "source": {"topic_pattern": r"t\..*", "database": {"dsn": self.source}},
+                "sink": {"type": "delta", "dsn": f"file://{self.folder}", "mode": mode, **options.pop("sink", {})},
+                **options,
+            }
+        )
+
+    def table(self, name: str) -> DeltaTable:
+        return DeltaTable(self.folder.joinpath(*name.split(".")))
+
+
+@pytest.fixture
+def place(postgres_database: str, tmp_path: Path) -> Place:
+    with psycopg.connect(postgres_database, autocommit=True) as source:
+        source.execute(SOURCE)
+    return Place(postgres_database, tmp_path)
+
+
+def fields(table: DeltaTable) -> list[tuple[str, object, bool]]:
+    schema = pa.schema(table.schema().to_arrow())
+    return [(field.name, field.type, field.nullable) for field in schema]
+
+
+ORDERS: Final = [
+    ("id", pa.int64(), False),
+    ("feels", pa.string(), True),
+    ("total", pa.decimal128(12, 2), True),
+    ("at", pa.timestamp("us", "UTC"), True),
+]
+
+
+def test_a_missing_table_is_created_once_and_the_sink_takes_it(place: Place) -> None:
+    spec = place.feed()
+    assert spec.creates_tables, "because it names its source's database"
+    assert create_missing(spec, plan("shop.orders"), said)
+    made = place.table("shop.orders")
+    assert fields(made) == ORDERS
+    assert made.metadata().description == "all of 'them'"
+    (total,) = (field for field in made.schema().fields if field.name == "total")
+    assert total.metadata == {"comment": "in euros"}
+    assert not create_missing(spec, plan("shop.orders"), said)
+    assert made.version() == place.table("shop.orders").version() == 0
+    with closing(open_sink(spec.sink)) as sink:
+        assert sink.check(["shop.orders"])["shop.orders"].key == ("id",)
+
+
+def test_a_table_of_changes_has_headgates_columns_and_needs_no_key(place: Place) -> None:
+    spec = place.feed("append")
+    own = [(name, type_, True) for name, type_ in OWN_COLUMNS.items()]
+    for name, columns in (("shop.orders", ORDERS), ("shop.audit", [ORDERS[3]])):
+        assert create_missing(spec, plan(name), said)
+        assert fields(place.table(name)) == [(column, type_, True) for column, type_, _ in columns] + own
+    with closing(open_sink(spec.sink)) as sink:
+        assert sink.check(["shop.audit"])["shop.audit"].key == ()
+
+
+def test_a_table_without_a_key_is_refused_where_rows_are_found_by_it(place: Place) -> None:
+    with pytest.raises(SinkRefusedError, match=r"shop\.audit has no primary key. Add one, or set sink.mode: append"):
+        create_missing(place.feed(), plan("shop.audit"), said)
+    assert not (place.folder / "shop").exists()
+
+
+def test_what_no_type_holds_is_refused_with_the_option_that_helps(place: Place) -> None:
+    with pytest.raises(SinkRefusedError) as refused:
+        create_missing(place.feed(), plan("shop.wide"), said)
+    told = str(refused.value)
+    assert "column amount: a numeric without a precision has up to 147455 digits" in told
+    assert 'sink.types: {"shop.wide.amount": "string"}' in told
+    assert "column much: a decimal of a lake has at most 38 digits, and this one has 40" in told
+    chosen = {"shop.wide.amount": "decimal(38, 9)", "shop.wide.much": "TEXT"}
+    assert create_missing(place.feed(sink={"types": chosen}), plan("shop.wide"), said)
+    assert [type_ for _, type_, _ in fields(place.table("shop.wide"))[1:]] == [pa.decimal128(38, 9), pa.string()]
+
+
+@pytest.mark.parametrize(
+    "type_", ["varchar(10)", "decimal(39,2)", "decimal(3,4)", "int(4)", "time", "timestamp(3)", ""]
+)
+def test_another_type_is_refused(place: Place, type_: str) -> None:
+    if not type_:
+        with pytest.raises(ValueError, match=r"shop\.wide\.amount has no type"):
+            place.feed(sink={"types": {"shop.wide.amount": type_}})
+        return
+    spec = place.feed(sink={"types": {"shop.wide.amount": type_, "shop.wide.much": "string"}})
+    with pytest.raises(SinkRefusedError, match=r"is not a type of a lake. Write one of boolean, tinyint"):
+        create_missing(spec, plan("shop.wide"), said)
+
+
+def test_a_column_that_the_table_lacks_is_no_place_for_a_type(place: Place) -> None:
+    spec = place.feed(sink={"types": {"shop.orders.totl": "string"}})
+    with pytest.raises(SinkRefusedError, match=r"column totl: the table does not have this column"):
+        create_missing(spec, plan("shop.orders"), said)
+
+
+def test_names_that_spark_refuses_and_those_that_are_taken_are_refused(place: Place) -> None:
+    with pytest.raises(SinkRefusedError) as refused:
+        create_missing(place.feed("append"), plan("shop.odd"), said)
+    told = str(refused.value)
+    assert "the name 'a b' has a character that names cannot have there: ' '. Rename it with columns.rename" in told
+    assert told.count("the same name but for upper and lower case") == 2
+    assert "with sink.mode: append Headgate writes a column _offset itself" in told
+    renamed = {"a b": "ab", "A": "other", "_offset": "at_offset"}
+    assert create_missing(place.feed("append", columns={"rename": renamed}), plan("shop.odd"), said)
+
+
+def test_the_dry_run_shows_sparks_statement(place: Place) -> None:
+    missing = plan_missing(place.feed(), [plan("shop.orders")], said)
+    check_created(missing)
+    assert missing.tables.text == (
+        "-- Tables that are missing at the sink, written by Headgate.\n"
+        "\n"
+        f"CREATE TABLE delta.`{place.folder}/shop/orders` (\n"
+        "  `id` bigint NOT NULL,\n"
+        "  `feels` string,\n"
+        "  `total` decimal(12,2) COMMENT 'in euros',\n"
+        "  `at` timestamp\n"
+        ") USING DELTA\n"
+        "COMMENT 'all of \\'them\\''\n"
+        "TBLPROPERTIES ('headgate.key' = '[\"id\"]');\n"
+    ).replace("\n\nCREATE", "\n\n" + _notes(missing.tables.text) + "CREATE")
+    assert not list(place.folder.iterdir()), "nothing was created"
+
+
+def _notes(text: str) -> str:
+    """The comments on the table."""
+    lines = text.split("\n")[2:]
+    return "".join(f"{line}\n" for line in lines if line.startswith("--"))
+
+
+def test_without_a_source_database_events_define_the_table(place: Place) -> None:
+    spec = FeedSpec.model_validate(
+        {
+            "feed": "f",
+            "source": {"topics": ["t.shop.things"]},
+            "sink": {"type": "delta", "dsn": f"file://{place.folder}", "tables": "create"},
+        }
+    )
+    schema = EventSchema(
+        connector="postgresql",
+        columns=(
+            ColumnSchema(name="id", meaning="int64", is_optional=False),
+            ColumnSchema(name="at", meaning="io.debezium.time.ZonedTimestamp", is_optional=True),
+        ),
+        key=("id",),
+    )
+    assert create_missing(spec, plan("shop.things"), said, lambda _: schema)
+    assert fields(place.table("shop.things")) == [ORDERS[0], ORDERS[3]]
+    with pytest.raises(SinkRefusedError, match=r"no newest event of topic t\.shop\.others has a schema"):
+        create_missing(spec, plan("shop.others"), said)
+
+
+def test_of_creators_at_once_one_creates_and_all_find_the_table(place: Place) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: create_missing(place.feed(), plan("shop.orders"), said), range(8)))
+    assert any(made)
+    table = place.table("shop.orders")
+    assert (table.version(), len(table.history()), fields(table)) == (0, 1, ORDERS)
+
+
+def _die_while_creating(source: str, folder: Path, at: str) -> None:
+    from headgate.sinks.delta import engine
+
+    if at == "folder":
+        engine.DeltaTable.create = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign, assignment]
+        create_missing(Place(source, folder).feed(), plan("shop.orders"), said)
+    create_missing(Place(source, folder).feed(), plan("shop.orders"), said)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("at", ["folder", "table"])
+def test_a_creator_that_is_killed_leaves_nothing_in_the_way(place: Place, at: str) -> None:
+    mortal = multiprocessing.get_context("spawn").Process(
+        target=_die_while_creating, args=(place.source, place.folder, at)
+    )
+    mortal.start()
+    mortal.join()
+    assert mortal.exitcode == -signal.SIGKILL
+    assert create_missing(place.feed(), plan("shop.orders"), said) == (at == "folder")
+    assert fields(place.table("shop.orders")) == ORDERS
+
+
+def test_a_table_that_was_written_and_dropped_is_not_created_again(place: Place) -> None:
+    import shutil
+
+    spec = place.feed()
+    create_missing(spec, plan("shop.orders"), said)
+    claim = Claim(FeedIdentity("c", "0-1", "f"), "shop.orders", "t.shop.orders", Epoch(1, 1), 1, {0: 0})
+    with closing(open_sink(spec.sink)) as sink:
+        assert sink.is_new(claim)  # type: ignore[attr-defined]
+        sink.claim(claim)
+        shutil.rmtree(place.folder / "shop")
+        assert not sink.is_new(claim)  # type: ignore[attr-defined]
+
+
+def test_a_table_of_another_shape_is_left_as_it_is(place: Place) -> None:
+    folder = place.folder / "shop" / "orders"
+    DeltaTable.create(folder, pa.schema([("other", pa.string())]))
+    assert not create_missing(place.feed(), plan("shop.orders"), said)
+    assert fields(place.table("shop.orders")) == [("other", pa.string(), True)]
+    assert json.loads((folder / "_delta_log" / "00000000000000000000.json").read_text().splitlines()[0])
