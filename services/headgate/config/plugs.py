@@ -146,6 +146,7 @@ SINKS: Final = Plugs(
         "mysql": "headgate.sinks.relational.mysql.dialect:SINK",
         "kafka": "headgate.sinks.kafka.sink:SINK",
         "delta": "headgate.sinks.delta.sink:SINK",
+        "iceberg": "headgate.sinks.iceberg.sink:SINK",
     },
     SinkTraits,
 )

@@ -14,7 +14,6 @@ import msgspec
 
 from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.config.feed import SinkSpec
-from headgate.config.secrets import ALLOWED_FOLDERS
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import ChangeBatch, Claim
 from headgate.sinks.lake.sink import LakeSink
@@ -40,13 +39,8 @@ class AnyLakeBench:
         self.points = ArmedPoints(folder / "points")
         self.spec = {**spec, "mode": "append" if appends else "upsert"}
 
-    @property
-    def variables(self) -> dict[str, str]:
-        return {ALLOWED_FOLDERS: str(self.root)}
-
     def another(self) -> LakeSink:
-        with patch.dict(os.environ, self.variables):
-            found = open_sink(SinkSpec.model_validate(self.spec))
+        found = open_sink(SinkSpec.model_validate(self.spec))
         assert isinstance(found, LakeSink)
         return found
 
@@ -94,7 +88,7 @@ class AnyLakeBench:
     def run(self, batch: ChangeBatch, variables: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
         """A process that applies the batch and prints what became of it."""
         command = [sys.executable, str(HOLDER), json.dumps(self.spec), msgspec.msgpack.encode(batch).hex()]
-        environment = {**os.environ, **self.variables, **(variables or {})}
+        environment = {**os.environ, **(variables or {})}
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
     def freeze_at(self, point: CrashPoint, batch: ChangeBatch) -> "subprocess.Popen[str]":

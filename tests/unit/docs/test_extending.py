@@ -152,7 +152,7 @@ def _feed(**sink: object) -> str:
 def test_a_feed_names_it_like_one_of_ours(outside: Path) -> None:
     spec = parse_feed(_feed(dsn="jsonl:///var/lib/../tables"))
     assert same_sink(spec.sink).dsn == "jsonl:///var/tables"
-    assert SINKS.names() == ("postgresql", "mysql", "kafka", "delta", "json-lines", "staged-lines")
+    assert SINKS.names() == ("postgresql", "mysql", "kafka", "delta", "iceberg", "json-lines", "staged-lines")
     assert type_of_address("jsonl:///x") == "json-lines"
     with pytest.raises(SinkRefusedError, match="jsonl:///folder"):
         open_sink(SinkSpec(type="json-lines", dsn="/x"))

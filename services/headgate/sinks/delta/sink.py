@@ -7,16 +7,13 @@ from headgate.config.feed import SinkSpec
 from headgate.config.plugs import Writes
 from headgate.sinks.creating import NewTable
 from headgate.sinks.delta.address import SCHEME, address_of, folder_of
-from headgate.sinks.lake.sink import LakeSink, not_installed
+from headgate.sinks.lake.sink import COMMIT_SECONDS, LakeSink, not_installed
 from headgate.sinks.registry import SinkPlug
 
 if TYPE_CHECKING:
     from headgate.sinks.delta.lake import DeltaLake
 
 __all__ = ["SINK", "DeltaSink"]
-
-COMMIT_SECONDS: Final = 60.0
-"""Each commit is a file or more, and a version that readers list: at one a second, 86 400 a day."""
 
 
 class DeltaSink(LakeSink):

@@ -19,7 +19,8 @@ KEY: Final = "headgate.key"
 class Shape(msgspec.Struct, frozen=True):
     """``columns``: name → Arrow type. ``key``: empty if the table does not declare it. ``types``: in its kind's words.
 
-    ``appends``: whether the table gets a row for every change, and has Headgate's own columns.
+    ``appends``: whether the table gets a row for every change, and has Headgate's own columns. ``required``: columns
+    that cannot be NULL.
     """
 
     table_id: str
@@ -27,6 +28,7 @@ class Shape(msgspec.Struct, frozen=True):
     types: dict[str, str]
     key: tuple[str, ...]
     appends: bool
+    required: frozenset[str] = frozenset()
 
     @property
     def own_columns(self) -> frozenset[str]:
@@ -49,7 +51,14 @@ def shape_of(table: Table, name: str, *, appends: bool) -> Shape:
     """The same of a version that was read."""
     schema = table.schema
     found = {field.name: field.type for field in schema}
-    shape = Shape(table.id, found, table.types, table.key, appends)
+    shape = Shape(
+        table.id,
+        found,
+        table.types,
+        table.key,
+        appends,
+        frozenset(field.name for field in schema if not field.nullable),
+    )
     for column, type_ in found.items():
         if not is_supported(type_):
             raise SinkRefusedError(
@@ -57,7 +66,7 @@ def shape_of(table: Table, name: str, *, appends: bool) -> Shape:
                 "type string"
             )
     table.check(name)
-    missing = [column for column, type_ in OWN_COLUMNS.items() if appends and found.get(column) != type_]
+    missing = [column for column, type_ in OWN_COLUMNS.items() if appends and not _is(found.get(column), type_)]
     if missing:
         wanted = ", ".join(f"{column} {_SQL[column]}" for column in OWN_COLUMNS)
         raise SinkRefusedError(
@@ -71,6 +80,11 @@ def shape_of(table: Table, name: str, *, appends: bool) -> Shape:
             "sink.mode, or choose another name in sink.table"
         )
     return shape
+
+
+def _is(found: pa.DataType | None, wanted: pa.DataType) -> bool:
+    """Whether it is that type; of texts there are large ones."""
+    return found in ({wanted, pa.large_string()} if wanted == pa.string() else {wanted})
 
 
 _SQL: Final = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.records.control import Positions
 from headgate.records.source_tables import SourceTable
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from headgate.sinks.lake.claims import Claims
     from headgate.sinks.lake.tables import Lake
 
-__all__ = ["LakeSink", "not_installed"]
+__all__ = ["COMMIT_SECONDS", "LakeSink", "not_installed"]
+
+COMMIT_SECONDS: Final = 60.0
+"""Each commit is a file or more, and a version that readers list: at one a second, 86 400 a day."""
 
 
 class LakeSink:

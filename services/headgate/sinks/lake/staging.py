@@ -169,6 +169,8 @@ class _Trial:
             if value is ABSENT:
                 values.append(ABSENT)
                 continue
+            if value is None and name in self._shape.required:
+                raise UnwritableError(change, name, "the value is NULL, and the column must have one. Make it optional")
             try:
                 values.append(read(value))
             except NotTextError as error:

@@ -63,11 +63,6 @@ class Table(Protocol):
     """One version of a table. Each commit is made on it, and then it is used no more."""
 
     @property
-    def version(self) -> int:
-        """Grows with each commit."""
-        ...
-
-    @property
     def id(self) -> str:
         """The id that the table got when it was created."""
         ...

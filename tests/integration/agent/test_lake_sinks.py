@@ -1,13 +1,17 @@
-"""A real lane from topics into Delta tables, read by Polars."""
+"""A real lane from topics into lake tables, read by Polars."""
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import patch
 
 import msgspec
 import polars
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from headgate.agent.core.executor import SpanTask
 from headgate.config.crash_points import ArmedPoints, CrashPoint
@@ -24,26 +28,62 @@ pytestmark = [pytest.mark.spark, pytest.mark.integration]
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string()), ("qty", pa.int32())])
 
 
+class Kind(NamedTuple):
+    """How a lake below a folder is addressed, and how its users create and read a table."""
+
+    type: str
+    dsn: Callable[[Path], str]
+    create: Callable[[Path, str, pa.Schema], None]
+    read: Callable[[Path, str], polars.DataFrame]
+
+
+def delta_folder(folder: Path, table: str) -> Path:
+    return folder.joinpath(*table.split("."))
+
+
+def iceberg_catalog(folder: Path) -> SqlCatalog:
+    return SqlCatalog("default", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
+
+
+def create_iceberg(folder: Path, table: str, schema: pa.Schema) -> None:
+    iceberg_catalog(folder).create_namespace(table.rpartition(".")[0])
+    iceberg_catalog(folder).create_table(table, schema)
+
+
+def read_iceberg(folder: Path, table: str) -> polars.DataFrame:
+    with patch.dict(os.environ, {"POLARS_ICEBERG_PLANNER": "pyiceberg"}):  # it warns without its own
+        return polars.scan_iceberg(iceberg_catalog(folder).load_table(table)).collect()
+
+
+DELTA = Kind(
+    "delta",
+    lambda folder: f"file://{folder}",
+    lambda folder, table, schema: create(delta_folder(folder, table), schema, {}),
+    lambda folder, table: polars.read_delta(str(delta_folder(folder, table))),
+)
+ICEBERG = Kind("iceberg", lambda folder: f"sqlite:///{folder}/catalog.db", create_iceberg, read_iceberg)
+
+
 def into_lake(
-    bed: Bed, plan: SpanPlan, n: int, folder: Path, mode: str, *, interval: int = 1, **feed: object
+    bed: Bed, plan: SpanPlan, n: int, folder: Path, mode: str, *, kind: Kind = DELTA, interval: int = 1, **feed: object
 ) -> SpanTask:
     task = bed.task(plan, n)
-    sink = {"type": "delta", "dsn": f"file://{folder}", "mode": mode, "commit_interval_seconds": interval}
+    sink = {"type": kind.type, "dsn": kind.dsn(folder), "mode": mode, "commit_interval_seconds": interval}
     spec = msgspec.json.decode(task.spec) | {"sink": sink, **feed}
     return msgspec.structs.replace(task, spec=msgspec.json.encode(spec).decode(), feed_id=bed.feed)
 
 
+@pytest.mark.parametrize("kind", [DELTA, ICEBERG], ids=lambda kind: kind.type)
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_changes_arrive_once_though_a_worker_dies(
-    bed: Bed, worker_points: ArmedPoints, tmp_path: Path, mode: str
+    bed: Bed, worker_points: ArmedPoints, tmp_path: Path, mode: str, kind: Kind
 ) -> None:
     plan = bed.table(f"things_{mode}", 2)
-    path = tmp_path.joinpath(*plan.table.split("."))
     schema = COLUMNS
     for name, type_ in OWN_COLUMNS.items() if mode == "append" else ():
         schema = schema.append(pa.field(name, type_))
-    create(path, schema, {})
-    executor, task = bed.executor(), into_lake(bed, plan, 1, tmp_path, mode)
+    kind.create(tmp_path, plan.table, schema)
+    executor, task = bed.executor(), into_lake(bed, plan, 1, tmp_path, mode, kind=kind)
     bed.put(plan, {number: {"name": "x", "qty": number} for number in range(20)})
     executor.add_table(task, prepare=False)
     eventually(lambda: executor.status(task.id).positions == {0: 10, 1: 10}, "it writes")  # type: ignore[union-attr]
@@ -52,7 +92,7 @@ def test_changes_arrive_once_though_a_worker_dies(
     os.kill(worker_points.await_reached(CrashPoint.ROWS_SENT, DEADLINE_SECONDS), signal.SIGKILL)
     bed.put(plan, {3: None})
     eventually(lambda: executor.status(task.id).positions == {0: 25, 1: 26}, "and goes on")  # type: ignore[union-attr]
-    found = polars.read_delta(str(path))
+    found = kind.read(tmp_path, plan.table)
     if mode == "upsert":
         rows = {row["id"]: (row["name"], row["qty"]) for row in found.to_dicts()}
         assert len(rows) == found.height
@@ -77,7 +117,7 @@ def rows_waiting(executor: SparkExecutor) -> int:
 
 def test_a_batch_is_held_back_until_it_is_full_and_holds_up_nobody(bed: Bed, tmp_path: Path) -> None:
     plan = bed.table("held", 1)
-    create(tmp_path.joinpath(*plan.table.split(".")), COLUMNS, {})
+    DELTA.create(tmp_path, plan.table, COLUMNS)
     first, task = bed.executor(), into_lake(bed, plan, 1, tmp_path, "upsert", interval=900, batch_rows_max=50)
     bed.put(plan, {number: {"name": "x", "qty": number} for number in range(5)})
     first.add_table(task, prepare=False)
@@ -98,5 +138,5 @@ def test_a_batch_is_held_back_until_it_is_full_and_holds_up_nobody(bed: Bed, tmp
     bed.put(plan, {2: None})
     eventually(lambda: rows_waiting(second) == 1, "and waits as well")
     second.close()
-    found = polars.read_delta(str(tmp_path.joinpath(*plan.table.split("."))))
+    found = DELTA.read(tmp_path, plan.table)
     assert sorted(found["id"].to_list()) == [0, *range(2, 55)]

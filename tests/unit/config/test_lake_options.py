@@ -1,4 +1,4 @@
-"""What a feed into Delta tables may say, and what is refused with a reason."""
+"""What a feed into lake tables may say, and what is refused with a reason."""
 
 from typing import Any
 
@@ -9,14 +9,25 @@ from headgate.config.feed import FeedSpec, FeedSpecError, parse_feed
 
 
 def parsed(type_: str = "delta", **sink: Any) -> FeedSpec:
-    dsn = {"delta": "file:///lake", "kafka": "kafka://broker:9092", "postgresql": "host=db dbname=shop"}[type_]
+    dsn = {
+        "delta": "file:///lake",
+        "iceberg": "sqlite:////lake/c.db",
+        "kafka": "kafka://broker:9092",
+        "postgresql": "host=db dbname=shop",
+    }[type_]
     spec = {"feed": "shop", "source": {"topics": ["shop.public.orders"]}, "sink": {"type": type_, "dsn": dsn, **sink}}
     return parse_feed(msgspec.json.encode(spec).decode())
 
 
-def test_a_table_is_committed_to_once_a_minute_by_default() -> None:
-    assert parsed().commit_interval_seconds == 60
-    assert "commit_interval_seconds" not in parsed().to_json()
+@pytest.mark.parametrize("type_", ["delta", "iceberg"])
+def test_a_table_is_committed_to_once_a_minute_by_default(type_: str) -> None:
+    assert parsed(type_).commit_interval_seconds == 60
+    assert "commit_interval_seconds" not in parsed(type_).to_json()
+
+
+def test_a_typing_error_in_the_type_names_the_sink() -> None:
+    with pytest.raises(FeedSpecError, match="did you mean 'iceberg'"):
+        parse_feed('{"feed": "shop", "source": {"topics": ["a.b"]}, "sink": {"type": "iceburg", "dsn": "x"}}')
 
 
 @pytest.mark.parametrize("seconds", [1, 12.5, 900])
@@ -59,10 +70,11 @@ def test_tables_are_not_altered() -> None:
         parsed(tables="evolve")
 
 
+@pytest.mark.parametrize("type_", ["delta", "iceberg"])
 @pytest.mark.parametrize(("option", "value"), [("keyless", "append"), ("unique_keys", "create"), ("rounding", "allow")])
-def test_an_option_of_databases_is_refused(option: str, value: str) -> None:
-    with pytest.raises(FeedSpecError, match=rf"sink\.{option} cannot be used with sinks of type delta"):
-        parsed(**{option: value})
+def test_an_option_of_databases_is_refused(type_: str, option: str, value: str) -> None:
+    with pytest.raises(FeedSpecError, match=rf"sink\.{option} cannot be used with sinks of type {type_}"):
+        parsed(type_, **{option: value})
 
 
 def test_a_typing_error_names_the_option() -> None:

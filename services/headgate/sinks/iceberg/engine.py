@@ -1,0 +1,131 @@
+"""One version of an Iceberg table: what it has, and commits on exactly this version.
+
+Positions are table properties, so a commit of positions alone makes no snapshot. A commit of rows has them in its
+snapshot's summary as well, for people, and to notice a table that was set back: properties stay as they are then.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Transaction
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import NestedField
+
+from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.iceberg.catalog import ExactTable
+from headgate.sinks.iceberg.rewriting import Rewriting
+from headgate.sinks.lake.shape import KEY
+from headgate.sinks.lake.tables import ConflictError, Stamp, Upserts
+
+__all__ = ["Table"]
+
+FORMAT_VERSION: Final = 2
+"""Version 1 numbers no snapshots, and pyiceberg does not write all of version 3."""
+
+
+class Table:
+    """See Table of sinks/lake/tables.py."""
+
+    def __init__(self, handle: ExactTable) -> None:
+        self._handle = handle
+
+    @property
+    def id(self) -> str:
+        """See Table."""
+        return str(self._handle.metadata.table_uuid)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """See Table."""
+        return self._handle.schema().as_arrow()
+
+    @property
+    def types(self) -> dict[str, str]:
+        """See Table."""
+        return {field.name: str(field.field_type) for field in self._fields}
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Its identifier fields, or else what a property names."""
+        identifiers = self._handle.schema().identifier_field_ids
+        if identifiers:
+            return tuple(field.name for field in self._fields if field.field_id in identifiers)
+        try:
+            return tuple(map(str, json.loads(self._handle.properties.get(KEY, "[]"))))
+        except ValueError:
+            return ()
+
+    @property
+    def _fields(self) -> tuple[NestedField, ...]:
+        return self._handle.schema().fields
+
+    def check(self, name: str) -> None:
+        """See Table."""
+        version = self._handle.metadata.format_version
+        if version != FORMAT_VERSION:
+            raise SinkRefusedError(
+                f"table {name} has format version {version}, and version {FORMAT_VERSION} is supported. Create it "
+                f"with the property format-version={FORMAT_VERSION}, or upgrade it"
+            )
+
+    def transaction(self, app_id: str) -> int | None:
+        """See Table. It is a property."""
+        found = self._handle.properties.get(app_id)
+        return None if found is None else int(found)
+
+    def is_set_back_behind(self, written: str) -> bool:
+        """See Table. Commits whose snapshots have expired cannot be known."""
+        snapshots = {each.snapshot_id: each for each in self._handle.metadata.snapshots}
+        marked = [each for each in snapshots.values() if _has(each, written)]
+        if not marked:
+            return False
+        last = max(marked, key=lambda each: each.sequence_number or 0)
+        at = self._handle.current_snapshot()
+        while at is not None and (at.sequence_number or 0) > (last.sequence_number or 0):
+            if at.parent_snapshot_id is not None and at.parent_snapshot_id not in snapshots:
+                return False
+            at = None if at.parent_snapshot_id is None else snapshots[at.parent_snapshot_id]
+        return at is None or at.snapshot_id != last.snapshot_id
+
+    def keys(self, columns: Sequence[str]) -> pa.Table:
+        """See Table."""
+        return self._handle.scan(selected_fields=tuple(columns)).to_arrow().select(list(columns))
+
+    def mark(self, stamp: Stamp) -> None:
+        """See Table."""
+        with self._committing(stamp):
+            pass
+
+    def append(self, rows: pa.Table, stamp: Stamp) -> None:
+        """See Table."""
+        writing = Rewriting(self._handle)
+        with self._committing(stamp, writing) as transaction:
+            writing.append(rows, transaction, dict(stamp.about))
+
+    def upsert(self, upserts: Upserts, stamp: Stamp) -> None:
+        """See Table."""
+        writing = Rewriting(self._handle)
+        with self._committing(stamp, writing) as transaction:
+            writing.upsert(upserts, transaction, dict(stamp.about))
+
+    @contextmanager
+    def _committing(self, stamp: Stamp, writing: Rewriting | None = None) -> Iterator[Transaction]:
+        """Commit the transaction and the stamp in one step. Files of a commit that was refused are removed."""
+        transaction = self._handle.transaction()
+        try:
+            yield transaction
+            if stamp.transactions:
+                transaction.set_properties({name: str(version) for name, version in stamp.transactions.items()})
+            transaction.commit_transaction()
+        except CommitFailedException as error:
+            if writing is not None:
+                writing.discard()
+            raise ConflictError from error
+
+
+def _has(snapshot: Snapshot, entry: str) -> bool:
+    return snapshot.summary is not None and entry in snapshot.summary.additional_properties

@@ -1,0 +1,187 @@
+"""Copy-on-write: the files that have a row of a batch are written again, without the rows that it changes.
+
+Which files those are is found by the bounds of the key's first column, and then by reading them. pyiceberg's own upsert
+and delete make an expression of every key, which takes minutes for a large batch (docs/adr/0125).
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import count
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.conversions import from_bytes
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import FileScanTask, Transaction
+from pyiceberg.types import DateType, IntegerType, LongType, PrimitiveType, StringType, TimestampType, TimestamptzType
+
+from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.iceberg.catalog import ExactTable
+from headgate.sinks.lake.staged_rows import GONE, absent_column, column
+from headgate.sinks.lake.tables import Upserts
+
+__all__ = ["Rewriting"]
+
+FILE_BYTES: Final = 128 << 20
+"""Of rows in memory that are written together: small files become one, and large ones stay apart by their keys."""
+
+_OLD: Final = "old"
+_NEW: Final = "new"
+_BOUNDED: Final = (IntegerType, LongType, DateType, TimestampType, TimestamptzType, StringType)
+"""Types whose bounds have the order of their values as Python has it."""
+
+
+class Rewriting:
+    """The files that one commit writes."""
+
+    def __init__(self, handle: ExactTable) -> None:
+        self._handle = handle
+        self._schema = handle.schema().as_arrow()
+        self._optional = pa.schema([field.with_nullable(True) for field in self._schema])
+        self._written: list[DataFile] = []
+        self._numbers = count()
+
+    def append(self, rows: pa.Table, transaction: Transaction, about: dict[str, str]) -> None:
+        """Add a snapshot with these rows."""
+        with transaction.update_snapshot(snapshot_properties=about).fast_append() as snapshot:
+            for file in self._write(rows, transaction):
+                snapshot.append_data_file(file)
+
+    def upsert(self, upserts: Upserts, transaction: Transaction, about: dict[str, str]) -> None:
+        """Add a snapshot in which these rows have replaced those of their keys. None if that changes nothing."""
+        key = [column(list(upserts.columns).index(name)) for name in upserts.key]
+        wanted = upserts.rows.select(key).rename_columns(list(upserts.key))
+        touched: list[DataFile] = []
+        rest: list[pa.Table] = []
+        replaced: list[pa.Table] = []
+        added: list[DataFile] = []
+        for file, found in self._candidates(wanted):
+            old, new = _matches(found, wanted)
+            if not len(old):
+                continue
+            touched.append(file)
+            rest.append(_without(found, old))
+            replaced.append(found.take(old).append_column(_NEW, new))
+            if sum(each.nbytes for each in rest) >= FILE_BYTES:
+                added += self._write(pa.concat_tables(rest), transaction)
+                rest.clear()
+        rows = _resulting(upserts, pa.concat_tables(replaced) if replaced else None)
+        added += self._write(pa.concat_tables([*rest, rows.cast(self._optional)]), transaction)
+        if not touched and not added:
+            return
+        update = transaction.update_snapshot(snapshot_properties=about)
+        with update.overwrite() if touched else update.fast_append() as snapshot:
+            for file in touched:
+                snapshot.delete_data_file(file)
+            for file in added:
+                snapshot.append_data_file(file)
+
+    def discard(self) -> None:
+        """Remove what was written, after the commit was refused."""
+        for file in self._written:
+            self._handle.io.delete(file.file_path)
+
+    def _candidates(self, wanted: pa.Table) -> Iterator[tuple[DataFile, pa.Table]]:
+        """Files that may have a row with one of these keys, with their rows."""
+        bounds = _Bounds(self._handle, wanted)
+        try:
+            tasks = [task for task in self._handle.scan().plan_files() if bounds.may_have(task.file)]
+        except ValueError as error:
+            if "equality delete" not in str(error).lower():
+                raise
+            raise SinkRefusedError(
+                f"table {'.'.join(self._handle.name())} has equality deletes, which pyiceberg does not read. Rewrite "
+                "its data files with the engine that wrote them, and let it write no equality deletes"
+            ) from error
+        for task in tasks:
+            yield task.file, self._rows_of(task)
+
+    def _rows_of(self, task: FileScanTask) -> pa.Table:
+        scan = ArrowScan(self._handle.metadata, self._handle.io, self._handle.schema(), AlwaysTrue())
+        return scan.to_table([task]).cast(self._optional)
+
+    def _write(self, rows: pa.Table, transaction: Transaction) -> list[DataFile]:
+        if not rows.num_rows:
+            return []
+        files = list(
+            _dataframe_to_data_files(
+                transaction.table_metadata, self._fit(rows), self._handle.io, counter=self._numbers
+            )
+        )
+        self._written += files
+        return files
+
+    def _fit(self, rows: pa.Table) -> pa.Table:
+        """Rows as the table declares them. Raises SinkRefusedError for NULL in a column that must have a value."""
+        for field in self._schema:
+            if not field.nullable and rows[field.name].null_count:
+                raise SinkRefusedError(
+                    f"table {'.'.join(self._handle.name())}, column {field.name}: it is required, and a row has no "
+                    "value for it. Make the column optional"
+                )
+        return rows.cast(self._schema)
+
+
+class _Bounds:
+    """Whether a file may have one of the keys, by the least and the greatest value of the key's first column."""
+
+    def __init__(self, handle: ExactTable, wanted: pa.Table) -> None:
+        field = handle.schema().find_field(wanted.column_names[0])
+        self._id = field.field_id
+        self._type = field.field_type
+        self._values: list[Any] | None = None
+        if isinstance(self._type, _BOUNDED):
+            self._values = sorted(set(_plain(wanted.column(0)).to_pylist()))
+
+    def may_have(self, file: DataFile) -> bool:
+        low, high = (file.lower_bounds or {}).get(self._id), (file.upper_bounds or {}).get(self._id)
+        if self._values is None or low is None or high is None or not isinstance(self._type, PrimitiveType):
+            return True
+        at = bisect_left(self._values, from_bytes(self._type, low))
+        return at < len(self._values) and self._values[at] <= from_bytes(self._type, high)
+
+
+def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Dates and times as the numbers that bounds have."""
+    if pa.types.is_date32(values.type):
+        return values.cast(pa.int32())
+    return values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values
+
+
+def _matches(found: pa.Table, wanted: pa.Table) -> tuple[pa.Array, pa.Array]:
+    """Rows of ``found`` with a key of ``wanted``, and for each the row of ``wanted``, as numbers."""
+    key = wanted.column_names
+    keys = found.select(key).cast(wanted.schema)
+    keys = keys.append_column(_OLD, pa.array(range(found.num_rows), pa.int64()))
+    numbered = wanted.append_column(_NEW, pa.array(range(wanted.num_rows), pa.int64()))
+    both = keys.join(numbered, key, join_type="inner")
+    return both[_OLD].combine_chunks(), both[_NEW].combine_chunks()
+
+
+def _without(found: pa.Table, numbers: pa.Array) -> pa.Table:
+    every = pa.array(range(found.num_rows), pa.int64())
+    return found.filter(pc.invert(pc.is_in(every, value_set=numbers)))
+
+
+def _resulting(upserts: Upserts, replaced: pa.Table | None) -> pa.Table:
+    """The rows as they will be, without those that are deleted. Columns that an event lacks keep their values."""
+    rows = upserts.rows
+    arrays = []
+    for number, name in enumerate(upserts.columns):
+        values, flag = rows[column(number)], absent_column(number)
+        if replaced is not None and flag in rows.column_names:
+            former = _in_place_of(replaced, name, rows.num_rows).cast(values.type)
+            values = pc.if_else(pc.fill_null(rows[flag], False), former, values)
+        arrays.append(values)
+    return pa.table(arrays, names=list(upserts.columns)).filter(pc.invert(rows[GONE]))
+
+
+def _in_place_of(replaced: pa.Table, name: str, size: int) -> pa.ChunkedArray:
+    """The former value of each of ``size`` rows; NULL for a new row."""
+    places: list[int | None] = [None] * size
+    for place, new in enumerate(replaced[_NEW].to_pylist()):
+        places[new] = place
+    return replaced[name].take(pa.array(places, pa.int64()))

@@ -1,0 +1,68 @@
+"""An Iceberg sink with one table, for tests."""
+
+import os
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table as PyTable
+
+from headgate.sinks.iceberg.address import place_of
+from headgate.sinks.iceberg.engine import Table
+from headgate.sinks.iceberg.lake import IcebergLake
+from headgate.sinks.lake.appended import OWN_COLUMNS
+from integration.sinks.lake_bench import AnyLakeBench
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("value", pa.string())])
+
+
+class IcebergBench(AnyLakeBench):
+    table_class = Table
+
+    def __init__(self, folder: Path, *, appends: bool) -> None:
+        dsn = f"sqlite:///{folder}/lake/catalog.db"
+        super().__init__(folder, {"type": "iceberg", "dsn": dsn}, appends=appends)
+        self.catalog = SqlCatalog("default", uri=dsn, warehouse=f"file://{folder}/lake")
+        self.catalog.create_namespace("shop")
+        self.lake = IcebergLake(place_of(dsn))
+        self.create()
+        self.sink = self.another()
+
+    def create(self) -> None:
+        schema = COLUMNS
+        for name, type_ in OWN_COLUMNS.items() if self.appends else ():
+            schema = schema.append(pa.field(name, type_))
+        self.catalog.create_table(self.table, schema, properties={"headgate.key": '["id"]'})
+
+    @property
+    def native(self) -> PyTable:
+        return self.catalog.load_table(self.table)
+
+    def records(self) -> list[dict[str, object]]:
+        """As Polars reads it."""
+        import polars
+
+        try:
+            table = self.native
+        except NoSuchTableError:
+            return []
+        if table.current_snapshot() is None:
+            return []
+        with patch.dict(os.environ, {"POLARS_ICEBERG_PLANNER": "pyiceberg"}):  # it warns without its own
+            return polars.scan_iceberg(table).collect().to_dicts()
+
+    def version(self) -> int:
+        snapshot = self.native.current_snapshot()
+        return 0 if snapshot is None else snapshot.snapshot_id
+
+    def set_back(self, version: int) -> None:
+        self.native.manage_snapshots().set_current_snapshot(snapshot_id=version).commit()
+
+    def compact(self) -> None:
+        table = self.native
+        table.overwrite(table.scan().to_arrow())
+
+    def drop(self) -> None:
+        self.catalog.drop_table(self.table)
