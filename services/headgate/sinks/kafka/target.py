@@ -300,8 +300,16 @@ class Target:
         with closing(self._producer(holder)) as producer:
             producer.init()
 
-    def hidden_in(self, topic: str) -> dict[Partition, int]:
-        """See hidden_of, for all partitions of a topic. Raises LogError."""
+    def held_up(self, topic: str) -> dict[Partition, int]:
+        """See hidden_of, for all partitions of a topic. Nothing if they do not answer: commits do not need all."""
+        try:
+            return self._hidden_in(topic)
+        except LogError as error:
+            _log.warning("whether readers of topic %s are held up cannot be read: %s", topic, error)
+            return {}
+
+    def _hidden_in(self, topic: str) -> dict[Partition, int]:
+        """Raises LogError."""
         found = describe(self.connection, topic)
         partitions = [] if found is None else [Partition(topic, number) for number in range(found.partitions)]
         return hidden_of(self.connection, partitions)
@@ -319,7 +327,7 @@ class Target:
 
         Its readers would be held up without limit.
         """
-        hidden = self.hidden_in(topic)
+        hidden = self._hidden_in(topic)
         if hidden and (why := HangingTransactions(self.connection).end(sorted(ended), hidden)):
             _log.warning("readers of topic %s on Kafka at %s are held up: %s", topic, self.bootstrap, why)
 

@@ -243,7 +243,7 @@ class KafkaCommitter:
         if ids and (found is None or (found.id is not None and found.id not in ids)):
             raise lost_topic(topic, self._target.bootstrap, claim.identity.feed, exists=found is not None)
         self._checked[topic] = now
-        before, self._hidden[topic] = self._hidden.get(topic, {}), self._target.hidden_in(topic)
+        before, self._hidden[topic] = self._hidden.get(topic, {}), self._target.held_up(topic)
         still = before.items() & self._hidden[topic].items()
         return not self._target.has_lost({partition for partition, _ in still})
 
