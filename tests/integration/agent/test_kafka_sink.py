@@ -119,6 +119,8 @@ def test_avro_events_are_written_on_byte_for_byte_for_readers_with_the_same_regi
         registry.answer = answering(SCHEMAS)
         executor = bed.executor()
         task = of_registry(into_topic(bed, plan, 1, {}, format="debezium"), registry.url)
+        spec = msgspec.json.decode(task.spec) | {"on_bad_change": "fail"}
+        task = msgspec.structs.replace(task, spec=msgspec.json.encode(spec).decode())
         executor.add_table(task, prepare=False)
         eventually(lambda: executor.status(task.id).positions == {0: 4, 1: 3}, "it writes")  # type: ignore[union-attr]
     found = [(key, value) for _, key, value in records(bed, 2)]
