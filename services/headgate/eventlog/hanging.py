@@ -82,9 +82,12 @@ class HangingTransactions:
             why.append(f"no transaction of Headgate is known to be open in {_places(left)}")
         return "; ".join(why)
 
-    def has_lost(self, transactional_id: str, hidden: Collection[Partition]) -> bool:
-        """Whether ``end`` would end something of the id. Raises LogError."""
-        return self._decided(transactional_id, hidden) is not None
+    def is_suspect(self, transactional_id: str, hidden: Collection[Partition]) -> bool:
+        """Whether ``end`` might end something of the id: not before the broker is done with its last transaction.
+
+        Raises LogError.
+        """
+        return decision_on(decisions_of(self._connection, transactional_id).found, hidden) is not None
 
     def _decided(self, transactional_id: str, hidden: Collection[Partition]) -> Decided | None:
         """None also while the broker knows of a transaction of the id, which it ends by itself."""

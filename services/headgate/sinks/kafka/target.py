@@ -315,9 +315,9 @@ class Target:
         return hidden_of(self.connection, partitions)
 
     def has_lost(self, hidden: Collection[Partition]) -> bool:
-        """Whether a broker has lost the end of the present holder's transaction in ``hidden``. Under ``mutex``."""
+        """Whether a broker may have lost the end of the present holder's transaction in ``hidden``. Under ``mutex``."""
         try:
-            return bool(hidden) and HangingTransactions(self.connection).has_lost(self.holder.id, hidden)
+            return bool(hidden) and HangingTransactions(self.connection).is_suspect(self.holder.id, hidden)
         except LogError as error:
             _log.warning("readers of Kafka at %s are held up, and the cause cannot be read: %s", self.bootstrap, error)
             return False
