@@ -7,6 +7,7 @@ from typing import Final
 import pyarrow as pa
 
 from headgate.sinks.delta.engine import Table, as_sink_errors, create, read
+from headgate.sinks.lake.creating import quoted
 from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
 from headgate.sinks.lake.names import LEDGERS, path_of
 
@@ -45,6 +46,10 @@ class DeltaLake:
         """See Lake."""
         return str(self.path(table))
 
+    def sql_name(self, table: str) -> str:
+        """See Lake."""
+        return f"delta.{quoted(self.where(table))}"
+
     def path(self, table: str) -> Path:
         """A table's folder. Raises SinkRefusedError."""
         return self.folder / path_of(table)
@@ -54,7 +59,7 @@ class DeltaLake:
         return read(self.path(table))
 
     def create(self, table: str, columns: pa.Schema, properties: dict[str, str], comment: str | None) -> None:
-        """Create a table. Raises ConflictError if it exists, SinkError."""
+        """See Lake."""
         create(self.path(table), columns, properties, comment)
 
     def ledger(self, table: str) -> Ledger[Holdings]:

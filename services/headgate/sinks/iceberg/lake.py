@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
+import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, NestedField
@@ -16,7 +17,8 @@ from sqlalchemy.exc import IntegrityError
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.address import Place
 from headgate.sinks.iceberg.catalog import ExactCatalog, ExactTable, as_sink_errors, open_catalog
-from headgate.sinks.iceberg.engine import Table
+from headgate.sinks.iceberg.engine import FORMAT_VERSION, Table
+from headgate.sinks.lake.creating import quoted
 from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
 from headgate.sinks.lake.names import LEDGERS, path_of
 from headgate.sinks.lake.tables import ConflictError
@@ -27,6 +29,10 @@ VERSION: Final = "headgate.version"
 _SCHEMA: Final = Schema(NestedField(1, "nothing", BooleanType()))
 """A table has at least one column."""
 
+COMMENT: Final = "comment"
+"""The property in which Spark keeps a table's comment."""
+
+_FORMAT: Final = {"format-version": str(FORMAT_VERSION)}
 _SHORT: Final = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "10"}
 """Old metadata files of ledgers are removed with each commit."""
 
@@ -72,18 +78,7 @@ class _Log:
         return None if found is None else _Entry(found)
 
     def create(self, properties: dict[str, str]) -> None:
-        with as_sink_errors(f"creating {self.place}"):
-            with suppress(NamespaceAlreadyExistsError, IntegrityError):  # by another process, just now
-                self._catalog.create_namespace_if_not_exists(self._name[:-1])
-            try:
-                self._catalog.create_table(
-                    self._name,
-                    _SCHEMA,
-                    location=f"file://{self._place.warehouse.joinpath(*self._name)}",
-                    properties={**_SHORT, **properties, VERSION: "0"},
-                )
-            except TableAlreadyExistsError as error:
-                raise ConflictError from error
+        _create(self._catalog, self._place, self._name, _SCHEMA, {**_SHORT, **properties, VERSION: "0"})
 
 
 class IcebergLake:
@@ -98,6 +93,16 @@ class IcebergLake:
     def where(self, table: str) -> str:
         """See Lake."""
         return f"catalog {self._place.catalog} of {self._place.file}, namespace {'.'.join(_identifier(table)[:-1])},"
+
+    def sql_name(self, table: str) -> str:
+        """See Lake. A session of Spark has its own name for the catalog."""
+        return ".".join(map(quoted, _identifier(table)))
+
+    def create(self, table: str, columns: pa.Schema, properties: dict[str, str], comment: str | None) -> None:
+        """See Lake."""
+        described = {} if comment is None else {COMMENT: comment}
+        fields = pa.schema([_with_doc(field) for field in columns])
+        _create(self._catalog, self._place, _identifier(table), fields, {**described, **properties, **_FORMAT})
 
     def table(self, table: str) -> Table | None:
         """See Lake."""
@@ -117,6 +122,27 @@ class IcebergLake:
     def as_sink_errors(self, doing: str) -> AbstractContextManager[None]:
         """See Lake."""
         return as_sink_errors(doing)
+
+
+def _create(
+    catalog: ExactCatalog, place: Place, name: tuple[str, ...], schema: Schema | pa.Schema, properties: dict[str, str]
+) -> None:
+    """Create a table, and its namespace. Raises ConflictError if the table exists, SinkError."""
+    with as_sink_errors(f"creating table {'.'.join(name)} of catalog {place.file}"):
+        with suppress(NamespaceAlreadyExistsError, IntegrityError):  # by another process, just now
+            catalog.create_namespace_if_not_exists(name[:-1])
+        try:
+            catalog.create_table(
+                name, schema, location=f"file://{place.warehouse.joinpath(*name)}", properties=properties
+            )
+        except TableAlreadyExistsError as error:
+            raise ConflictError from error
+
+
+def _with_doc(field: pa.Field) -> pa.Field:
+    """The field with its comment where pyiceberg looks for it."""
+    comment = (field.metadata or {}).get(b"comment")
+    return field if comment is None else field.with_metadata({"doc": comment})
 
 
 def _identifier(table: str) -> tuple[str, ...]:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 from headgate.config.feed import SinkSpec
 from headgate.config.plugs import Writes
 from headgate.config.secrets import NotPermittedError, check_folder
-from headgate.databases.address import SINK as OPTIONS
+from headgate.databases.address import SINK as NAMES
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.address import SCHEME, Place, address_of, place_of
-from headgate.sinks.lake.sink import COMMIT_SECONDS, LakeSink, not_installed
+from headgate.sinks.lake.sink import COMMIT_SECONDS, OPTIONS, LakeSink, not_installed
 from headgate.sinks.registry import SinkPlug
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _lake(place: Place) -> "IcebergLake":
 def _open(spec: SinkSpec, _password_file: Path | None, _keeps_session: bool) -> IcebergSink:
     place = place_of(spec.dsn or "")
     try:
-        check_folder(place.warehouse, f"{OPTIONS.address}: warehouse")
+        check_folder(place.warehouse, f"{NAMES.address}: warehouse")
     except NotPermittedError as error:
         raise SinkRefusedError(str(error)) from error
     return IcebergSink(place, appends=spec.mode == "append")
@@ -47,7 +47,7 @@ def _open(spec: SinkSpec, _password_file: Path | None, _keeps_session: bool) -> 
 SINK: Final = SinkPlug(
     summary="Iceberg tables of a catalog, equal to the source's tables or with a row for every change",
     writes=Writes.ON_DRIVER,
-    options=frozenset({"commit_interval_seconds", "mode"}),
+    options=OPTIONS,
     commit_interval_seconds=COMMIT_SECONDS,
     schemes=(SCHEME,),
     address=address_of,

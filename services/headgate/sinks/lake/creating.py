@@ -14,7 +14,7 @@ from headgate.sinks.creating import LakeType, NewColumn, NewTable
 from headgate.sinks.lake.appended import OWN_COLUMNS
 from headgate.sinks.lake.shape import KEY
 
-__all__ = ["KEY", "name_problem", "properties_of", "schema_of", "statement_of"]
+__all__ = ["KEY", "name_problem", "properties_of", "quoted", "schema_of", "statement_of"]
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
@@ -29,7 +29,7 @@ _OWN: Final = tuple(
 """OWN_COLUMNS in a table's words."""
 
 _REFUSED: Final = frozenset(" ,;{}()\n\t=")
-"""Characters that Spark refuses in names of columns unless a table maps names, which delta-rs does not."""
+"""Characters that Spark refuses in names of a Delta table's columns unless the table maps names (delta-rs does not)."""
 
 _LINES: Final = frozenset({"Cc", "Zl", "Zp", "Cs"})
 """Kinds of characters that end a line, steer a terminal, or are half a character."""
@@ -81,22 +81,23 @@ def name_problem(name: str, *, appends: bool) -> str | None:
     return None
 
 
-def statement_of(table: NewTable, place: str, *, appends: bool) -> str:
-    """Spark's statement for the table. ``place``: what it is called there, quoted."""
+def statement_of(table: NewTable, place: str, kind: str, *, appends: bool) -> str:
+    """Spark's statement for the table. ``place``: what it is called there, quoted. ``kind``: of lakes."""
     lines = [
-        f"{_quoted(column.name)} {column.type.sql}"
+        f"{quoted(column.name)} {column.type.sql}"
         + ("" if column.is_nullable else " NOT NULL")
         + (f" COMMENT {_literal(column.comment)}" if column.comment else "")
         for column in columns_of(table, appends=appends)
     ]
-    text = f"CREATE TABLE {place} (\n  " + ",\n  ".join(lines) + "\n) USING DELTA"
+    text = f"CREATE TABLE {place} (\n  " + ",\n  ".join(lines) + f"\n) USING {kind.upper()}"
     if table.comment:
         text += f"\nCOMMENT {_literal(table.comment)}"
     properties = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in properties_of(table).items())
     return f"{text}\nTBLPROPERTIES ({properties})" if properties else text
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name in a statement of Spark."""
     return "`" + name.replace("`", "``") + "`"
 
 

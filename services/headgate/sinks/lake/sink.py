@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Final
 from headgate.records.control import Positions
 from headgate.records.source_tables import SourceTable
 from headgate.sinks.contract import Claim, FeedIdentity, SinkRefusedError, TableShape
+from headgate.sinks.creating import NewTable
 from headgate.sinks.on_driver import Committer, StagedWriter, Stager
 
 if TYPE_CHECKING:
     from headgate.sinks.lake.claims import Claims
     from headgate.sinks.lake.tables import Lake
 
-__all__ = ["COMMIT_SECONDS", "LakeSink", "not_installed"]
+__all__ = ["COMMIT_SECONDS", "OPTIONS", "LakeSink", "not_installed"]
+
+OPTIONS: Final = frozenset({"commit_interval_seconds", "mode", "tables", "types"})
+"""Of ``sink``, for every lake."""
 
 COMMIT_SECONDS: Final = 60.0
 """Each commit is a file or more, and a version that readers list: at one a second, 86 400 a day."""
@@ -54,6 +58,34 @@ class LakeSink:
     def prepare(self, claim: Claim, partitions: int) -> None:  # noqa: ARG002
         """See Preparing."""
         self._claims.check_is_ours(claim, self._lake.table(claim.table))
+
+    def lacks(self, table: str) -> bool:
+        """See CreatesTables."""
+        return self._lake.table(table) is None
+
+    def name_problem(self, name: str) -> str | None:
+        """See CreatesTables."""
+        from headgate.sinks.lake.creating import name_problem  # noqa: PLC0415 - see above
+
+        return name_problem(name, appends=self._appends)
+
+    def statement(self, table: NewTable) -> str:
+        """See CreatesTables."""
+        from headgate.sinks.lake.creating import statement_of  # noqa: PLC0415 - see above
+
+        return statement_of(table, self._lake.sql_name(table.name), self._lake.kind, appends=self._appends)
+
+    def create(self, table: NewTable) -> bool:
+        """See CreatesTables. The table exists with its first commit, which no other process can make too."""
+        from headgate.sinks.lake.creating import properties_of, schema_of  # noqa: PLC0415 - see above
+        from headgate.sinks.lake.tables import ConflictError  # noqa: PLC0415 - see above
+
+        columns = schema_of(table, appends=self._appends)
+        try:
+            self._lake.create(table.name, columns, properties_of(table), table.comment)
+        except ConflictError:
+            return False
+        return True
 
     def is_new(self, claim: Claim) -> bool:
         """See Untouched."""

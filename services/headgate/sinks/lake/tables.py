@@ -123,6 +123,14 @@ class Lake(Protocol):
         """The place of a table, for people. Raises SinkRefusedError."""
         ...
 
+    def sql_name(self, table: str) -> str:
+        """What Spark calls the table, quoted."""
+        ...
+
+    def create(self, table: str, columns: "pa.Schema", properties: dict[str, str], comment: str | None) -> None:
+        """Create a table. Raises ConflictError if it exists, SinkError."""
+        ...
+
     def table(self, table: str) -> Table | None:
         """A table at its newest version; None if it does not exist. Raises SinkError."""
         ...
