@@ -191,6 +191,9 @@ class SourceSpec(Strict):
     """Topic → source table, for ``headgate verify``, where the topic is not named like its table."""
     unavailable_value: str = "__debezium_unavailable_value"
     binary_handling_mode: Literal["bytes", "base64", "base64-url-safe", "hex"] | None = None
+    decimal_handling_mode: Literal["string", "precise"] | None = None
+    """The option of that name of Debezium's connector, for expressions over events without schemas: only where a
+    decimal without digits behind the point is a text, values do not show which it is."""
     output_nulls: bool | None = None
     """Maxwell's option of that name: whether its rows contain NULLs, or omit them. None: not set."""
     registry: RegistrySpec | None = None
@@ -261,11 +264,16 @@ class SourceSpec(Strict):
         return self
 
     @model_validator(mode="after")
-    def _binary_of_debezium(self) -> "SourceSpec":
+    def _modes_of_debezium(self) -> "SourceSpec":
         if self.binary_handling_mode is not None and "binary_handling_mode" not in FORMATS[self.format].options:
             raise ValueError(
                 f"source.binary_handling_mode is an option of Debezium's connectors. Format {self.format} encodes "
                 "bytes in one way only. Remove the option"
+            )
+        if self.decimal_handling_mode is not None and "decimal_handling_mode" not in FORMATS[self.format].options:
+            raise ValueError(
+                "source.decimal_handling_mode is for Debezium's events without schemas (format debezium-json). Events "
+                f"of format {self.format} show what their decimals are. Remove the option"
             )
         return self
 

@@ -60,7 +60,8 @@ class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):
 class FormatTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What a feed, a command and a page of the documentation need to know of a format.
 
-    ``options``: which of source.binary_handling_mode, output_nulls and transaction_topic it takes; others are refused.
+    ``options``: which of source.binary_handling_mode, decimal_handling_mode, output_nulls and transaction_topic it
+    takes; others are refused.
     ``gives_resolved_ts``: whether the tables' topics themselves show up to which ts they are complete.
     ``needs_registry``: whether events only name their schema. ``compacted_away``: what of it compaction may take, and
     nothing shows afterwards. ``tells_origin``: whether an event names the database it is from (sources/origin.py reads

@@ -434,7 +434,7 @@ class Decoder:
 FORMAT: Final = FormatPlug(
     summary="Debezium's events as JSON, with or without schema",
     compacted_away=COMPACTED_AWAY,
-    options=frozenset({"binary_handling_mode", "transaction_topic"}),
+    options=frozenset({"binary_handling_mode", "decimal_handling_mode", "transaction_topic"}),
     tells_origin=True,
     tells_types=True,
     has_envelopes=True,

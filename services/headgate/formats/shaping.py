@@ -26,6 +26,7 @@ from headgate.formats.change import (
 )
 from headgate.formats.decoding import UndecodableError
 from headgate.formats.expressions.computed import ComputedColumns
+from headgate.formats.expressions.declared import DeclaredTypes
 from headgate.formats.expressions.filters import RowFilter
 
 __all__ = ["SaltUnavailableError", "Shaping", "read_salts"]
@@ -80,14 +81,23 @@ def read_salts(columns: ColumnOptions) -> dict[Path, bytes]:
 class Shaping:
     """Shapes the changes of one table. Not for more than one thread."""
 
-    def __init__(self, columns: ColumnOptions, salts: Mapping[Path, bytes], where: str | None = None) -> None:
-        """``salts``: of ``read_salts``. ``where``: the table's row filter, asked of the source's columns."""
+    def __init__(
+        self,
+        columns: ColumnOptions,
+        salts: Mapping[Path, bytes],
+        where: str | None = None,
+        declared: DeclaredTypes | None = None,
+    ) -> None:
+        """``salts``: of ``read_salts``. ``where``: the table's row filter, asked of the source's columns.
+
+        ``declared``: the types of the source's catalogue, where they are known; see Evaluation.
+        """
         self._columns = columns
         self._masks = {column: _masking(column, mask, salts) for column, mask in columns.mask.items()}
         self._meanings: dict[int, tuple[dict[str, str] | None, dict[str, str] | None]] = {}
-        self._computing = ComputedColumns(columns.set).of
+        self._computing = ComputedColumns(columns.set, declared).of
         self._shape = _compiled(columns, self._masks)
-        self._filter = None if where is None else RowFilter(where)
+        self._filter = None if where is None else RowFilter(where, declared)
 
     def decoded(self, decode: Callable[..., list[Change]], *events: Any) -> list[Change]:
         """What ``decode`` makes of the events, shaped. Raises UndecodableError, as it does, and what it raises else."""

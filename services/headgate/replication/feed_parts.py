@@ -1,6 +1,6 @@
 """Creates the objects of a feed's spec: decoders and a sink, and others for tables with their own options."""
 
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Final, Self
 
 import msgspec
@@ -12,6 +12,8 @@ from headgate.formats.dealing import Dealer, Look
 from headgate.formats.decoding import Decoder
 from headgate.formats.registry import DecoderNeeds, FormatPlug, format_of
 from headgate.formats.shaping import Shaping, read_salts
+from headgate.records.identifiers import show_identifier
+from headgate.replication.catalogue_types import CatalogueTypes
 from headgate.sinks.contract import Claim, Sink, SinkRefusedError, SinkWriter
 from headgate.sinks.on_driver import Committer, Stager, driver_sink
 from headgate.sinks.registry import open_sink, server_of
@@ -104,17 +106,32 @@ class FeedParts:
             self._decoders[topic, table] = topic_id, decoder
         return decoder
 
-    def shaping(self, topic: str, table: str | None = None) -> Shaping | None:
+    def shaping(self, topic: str, table: str | None = None, target: str = "") -> Shaping | None:
         """What the feed's options make of a table's changes; None if it takes them as they are. See ``decoder``.
 
-        Asked of the whole feed's parts. Raises SaltUnavailableError.
+        ``target``: the table at the sink. Asked of the whole feed's parts. Raises SaltUnavailableError.
         """
         if (topic, table) not in self._shapings:
             feed = self.spec.for_table(topic, table)
-            self._shapings[topic, table] = (
-                Shaping(feed.columns, read_salts(feed.columns), feed.where) if feed.shapes else None
-            )
+            self._shapings[topic, table] = self._made_shaping(feed, topic, table, target) if feed.shapes else None
         return self._shapings[topic, table]
+
+    def _made_shaping(self, feed: FeedSpec, topic: str, table: str | None, target: str) -> Shaping:
+        declared = None
+        if self.spec.source.database is not None:
+            declared = self._types.of(topic, target, partial(self._said, topic, table))
+        return Shaping(feed.columns, read_salts(feed.columns), feed.where, declared)
+
+    def _said(self, topic: str, table: str | None) -> str | None:
+        """The source's table that the topic's events have named so far, with its schema or database."""
+        _, decoder = self._decoders.get((topic, table), (None, None))
+        named = None if decoder is None else decoder.table.name
+        parts = [part for part in named or () if part][-2:]
+        return show_identifier(parts) if parts else None
+
+    @cached_property
+    def _types(self) -> CatalogueTypes:
+        return CatalogueTypes(self.spec)
 
     def hides_columns(self, topic: str) -> bool:
         """Whether the sink must not get all that a table of the topic has. Asked of the whole feed's parts."""

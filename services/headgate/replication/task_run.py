@@ -27,6 +27,7 @@ from headgate.formats.decoding import (
     TransactionDecoder,
     UndecodableError,
 )
+from headgate.formats.expressions.declared import SourceTypesUnavailableError
 from headgate.formats.shaping import SaltUnavailableError
 from headgate.records.control import Positions
 from headgate.records.places import Place
@@ -260,7 +261,7 @@ class TaskRun:
             if isinstance(decoder, TransactionDecoder):
                 rows.runs += decoder.take_runs()
                 ends_at = rows.cut_at(self._parts().target_ts, partition, changes)
-        except (SchemasUnavailableError, SaltUnavailableError) as error:
+        except (SchemasUnavailableError, SaltUnavailableError, SourceTypesUnavailableError) as error:
             where = f"topic {rows.work.topic}, partition {partition}, from offset {first} on"
             rows.failed(partition, error.code, f"{rows.work.claim.table}: {where}: {error}", retryable=error.retryable)
             return
@@ -296,7 +297,7 @@ class TaskRun:
     def _decoding(self, decoder: Decoder, rows: SpanRows, chunk: Chunk) -> Callable[..., list[Change]]:
         """How a chunk's values become changes as the sink gets them. Raises SaltUnavailableError."""
         decode = self._plain_decoding(decoder, rows, chunk)
-        shaping = self._parts().shaping(rows.work.topic, rows.work.source_table)
+        shaping = self._parts().shaping(rows.work.topic, rows.work.source_table, rows.work.claim.table)
         rows.shapes = shaping is not None
         return decode if shaping is None else partial(shaping.decoded, decode)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.config.expressions import Kind
 from headgate.config.feed import FeedSpec
 from headgate.config.plugs import FORMATS, PlugError
 from headgate.eventlog.connection import KafkaConnection
@@ -18,6 +19,8 @@ from headgate.formats.change import CONNECTOR, DATA_ERRORS, LACKING, Change, rea
 from headgate.formats.debezium_avro import FRAME_BYTES, schema_id_of
 from headgate.formats.debezium_schema import columns_with_defaults as json_columns
 from headgate.formats.decoding import Decoder, SchemasUnavailableError, UndecodableError
+from headgate.formats.expressions.evaluation import is_described
+from headgate.formats.expressions.values import read_of_value
 from headgate.formats.registry import DecoderNeeds, format_of
 from headgate.sources.newest import look_at_newest
 from headgate.sources.offsets import SourceError
@@ -43,7 +46,7 @@ class Seen(msgspec.Struct):
     ``fitting``: how many the feed's format can read. ``others``: other formats that can read some of those it cannot.
     ``columns``: of the newest whole row; ``nulls``: those that were NULL in a row. ``defaults``: columns that may be
     NULL and have a default, by the schema; None if events have no schema. ``durations``: those whose values are numbers
-    of microseconds.
+    of microseconds. ``kinds``: column → the types that its values have as JSON, of events without schemas.
     """
 
     records: int = 0
@@ -55,6 +58,7 @@ class Seen(msgspec.Struct):
     nulls: frozenset[str] = frozenset()
     defaults: frozenset[str] | None = None
     durations: frozenset[str] = frozenset()
+    kinds: dict[str, frozenset[Kind]] = {}
 
 
 def preview(connection: KafkaConnection, spec: FeedSpec, topics: Mapping[str, int]) -> dict[str, Seen]:
@@ -97,7 +101,7 @@ class _Looking:
 
     def __call__(self, topic: str, key: bytes | None, value: bytes | None) -> bool | None:
         """Whether the topic's records have shown enough."""
-        seen = self.seen.setdefault(topic, Seen(others={}))
+        seen = self.seen.setdefault(topic, Seen(others={}, kinds={}))
         if value is None:
             return None  # a tombstone is one in every format
         if seen.records >= RECORDS_MAX:
@@ -154,6 +158,10 @@ class _Looking:
         with suppress(SchemasUnavailableError, *DATA_ERRORS):
             seen.defaults = self._defaults(value)
         seen.durations = frozenset(column for column, meaning in told.items() if meaning == _DURATION)
+        if not is_described(told):
+            for column, held in change.row.items():
+                kind = read_of_value(column, type(held)).kind
+                seen.kinds[column] = seen.kinds.get(column, frozenset()) | ({kind} - {Kind.NULL})
         seen.nulls |= {column for column, value in change.row.items() if value is None}
 
     def _defaults(self, value: bytes) -> frozenset[str] | None:

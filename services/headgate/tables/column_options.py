@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from headgate.config.columns import ColumnOptions
 from headgate.config.expressions import ExpressionError, Kind
@@ -18,6 +19,7 @@ from headgate.records.name_lists import shown_names
 from headgate.sinks.registry import target_of
 from headgate.sinks.relational.session import as_sink_errors
 from headgate.sources.database import as_source_errors, source_target
+from headgate.sources.preview import Seen
 from headgate.sources.table_names import source_table
 from headgate.sources.table_options import pattern_of, spec_of
 from headgate.tables.catalogues import open_catalogue
@@ -26,18 +28,29 @@ from headgate.tables.from_events import definition_from
 from headgate.tables.missing import Said, SchemaOf
 from headgate.tables.shaped import unfit_mask
 from headgate.tables.statement import Definition
+from headgate.tables.untyped import check_values
 
 __all__ = ["check_columns"]
+
+NOTHING_SEEN: Final[Mapping[str, Seen]] = {}
 
 _Known = Mapping[str, Definition | None]
 """Table at the sink → as the source has it, None if that is not known."""
 
 
-def check_columns(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_of: SchemaOf, *, are_all: bool) -> None:
+def check_columns(
+    spec: FeedSpec,
+    plans: Sequence[SpanPlan],
+    said: Said,
+    schema_of: SchemaOf,
+    seen: Mapping[str, Seen] = NOTHING_SEEN,
+    *,
+    are_all: bool,
+) -> None:
     """Raise FeedSpecError for columns that tables lack or cannot be shaped like that, and for a salt that is missing.
 
-    ``are_all``: whether ``plans`` are all of the feed's tables. Otherwise a column may be that of another one. Raises
-    SourceError, SinkError.
+    ``seen``: topic → what its newest records show. ``are_all``: whether ``plans`` are all of the feed's tables.
+    Otherwise a column may be that of another one. Raises SourceError, SinkError.
     """
     by_pattern: defaultdict[str | None, list[SpanPlan]] = defaultdict(list)
     for plan in plans:
@@ -58,6 +71,8 @@ def check_columns(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_
             if own.where is not None:
                 is_own = pattern is not None and spec.tables[pattern].where is not None
                 _check_where(own.where, f"tables.{pattern}.where" if is_own else "where", known)
+            for plan in shaped:
+                check_values(spec, own, plan, known[plan.table], seen.get(plan.topic))
             if are_all or (pattern is not None and TablePattern.parse(pattern).is_exact):
                 _check_named(columns, option, known)
 
@@ -158,7 +173,8 @@ def _reading(spec: FeedSpec, said: Said, schema_of: SchemaOf) -> Iterator[Callab
 
         def read(plan: SpanPlan) -> Definition | None:
             name = source_table(spec, plan.table, plan.topic, has=source.has, said=said)
-            return None if name is None else source.definition(name)
+            found = None if name is None else source.definition(name)
+            return _described(spec, plan, schema_of) if found is None else found
 
         yield read
 

@@ -6,13 +6,15 @@ from typing import Final
 from headgate.config.columns import ColumnOptions
 from headgate.config.expressions import Call, ExpressionError, Kind, parse_expression
 from headgate.databases.mysql.catalogue import MysqlColumn
+from headgate.databases.mysql.types import parse_type as parse_mysql
 from headgate.databases.postgresql.catalogue import PostgresColumn
 from headgate.databases.postgresql.types import parse_type
 from headgate.formats.expressions.computed import check_computed
+from headgate.formats.expressions.declared import SourceColumn
 from headgate.formats.expressions.values import kind_at_database
 from headgate.tables.statement import Definition
 
-__all__ = ["computed_mysql", "computed_postgresql", "kinds_of"]
+__all__ = ["computed_mysql", "computed_postgresql", "kinds_of", "source_columns"]
 
 _CATALOGUE: Final = {
     "smallint": "int2", "integer": "int4", "bigint": "int8", "boolean": "bool", "character varying": "varchar",
@@ -33,6 +35,10 @@ _MYSQL: Final[Mapping[Kind, str]] = {
     Kind.BOOLEAN: "tinyint(1)", Kind.INTEGER: "bigint(20)", Kind.NUMERIC: "decimal(65,30)", Kind.TEXT: "longtext",
     Kind.DATE: "date", Kind.TIMESTAMP: "datetime(6)", Kind.TIMESTAMPTZ: "timestamp(6)",
 }  # fmt: skip
+_POSTGRESQL_FRACTION: Final = 6
+"""Digits behind the second of a timestamp without a precision."""
+_MILLIS_DIGITS: Final = 3
+"""Connectors write a timestamp of so many in milliseconds, a finer one in microseconds."""
 _DECIMAL_DIGITS_MAX: Final = 65
 _DECIMAL_SCALE_MAX: Final = 38
 """Of MariaDB's DECIMAL. A NUMERIC with more is created as one without a precision."""
@@ -51,6 +57,27 @@ def _kind(column: PostgresColumn | MysqlColumn) -> Kind:
             return Kind.TEXT if column.is_enum else Kind.UNKNOWN
         return Kind.OTHER if found.is_array else kind_at_database("postgresql", _CATALOGUE.get(found.name, found.name))
     return Kind.UNKNOWN if column.type.startswith("tinyint(1)") else kind_at_database("mysql", column.kind)
+
+
+def source_columns(table: Definition) -> dict[str, SourceColumn]:
+    """The same with what values of events are read by."""
+    return {column.name: _source_column(column) for column in table.form.columns}
+
+
+def _source_column(column: PostgresColumn | MysqlColumn) -> SourceColumn:
+    kind = _kind(column)
+    if isinstance(column, PostgresColumn):
+        found = parse_type(column.base)
+        numbers, is_unsigned, digits = (() if found is None else found.numbers), False, _POSTGRESQL_FRACTION
+    else:
+        declared = parse_mysql(column.type)
+        numbers = () if declared is None else declared.numbers
+        is_unsigned, digits = declared is not None and declared.is_unsigned and declared.name == "bigint", 0
+    if kind is Kind.NUMERIC and numbers:
+        return SourceColumn(kind, scale=numbers[1] if len(numbers) > 1 else 0)
+    if kind is Kind.TIMESTAMP:
+        return SourceColumn(kind, is_fine=(numbers[0] if numbers else digits) > _MILLIS_DIGITS)
+    return SourceColumn(kind, is_unsigned=is_unsigned)
 
 
 def computed_postgresql(table: Definition, columns: ColumnOptions) -> tuple[PostgresColumn, ...]:

@@ -11,6 +11,7 @@ CHANGEABLE = {
     ("source", "strict_generations"),
     ("source", "unavailable_value"),
     ("source", "binary_handling_mode"),
+    ("source", "decimal_handling_mode"),
     ("source", "output_nulls"),
     ("source", "topic_tables"),
     ("source", "registry"),

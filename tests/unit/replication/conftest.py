@@ -61,7 +61,7 @@ class RecordingParts:
     def decoder(self, _topic: str, table: str | None = None, _topic_id: str | None = None) -> Decoder:
         return self._decoder if table is None else self.decoders.setdefault(table, self.made())
 
-    def shaping(self, _topic: str, _table: str | None = None) -> Shaping | None:
+    def shaping(self, _topic: str, _table: str | None = None, _target: str = "") -> Shaping | None:
         return self.shaped
 
     def hides_columns(self, _topic: str) -> bool:

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from headgate.config.expressions import Kind
 from headgate.config.feed import FeedSpec, FeedSpecError
 from headgate.formats.column_schema import ColumnSchema, EventSchema
 from headgate.records.control import SpanPlan
+from headgate.sources.preview import Seen
 from headgate.tables import column_options
 from headgate.tables.column_options import check_columns
 
@@ -39,8 +41,10 @@ def check(
     schema: EventSchema | None = None,
     where: str | None = None,
     where_of: dict[str, str] | None = None,
+    seen: dict[str, Seen] | None = None,
+    decimals: str | None = None,
 ) -> None:
-    source: dict[str, Any] = {"topic_pattern": r"t\..*"}
+    source: dict[str, Any] = {"topic_pattern": r"t\..*", "decimal_handling_mode": decimals}
     if database:
         source["database"] = {"dsn": "postgresql://ann@db/shop"}
     spec = FeedSpec.model_validate(
@@ -49,7 +53,7 @@ def check(
                    | {name: {"where": given} for name, given in (where_of or {}).items()}, "where": where}
     )  # fmt: skip
     plans = [SpanPlan(name, f"t.{name}", name, {0: 0}) for name in names or TABLES]
-    check_columns(spec, plans, lambda _: None, lambda _: schema, are_all=are_all)
+    check_columns(spec, plans, lambda _: None, lambda _: schema, seen or {}, are_all=are_all)
 
 
 @pytest.mark.parametrize(
@@ -167,3 +171,79 @@ def test_what_is_computed_fits_the_column_that_the_sink_has() -> None:
     ):
         check({"set": {"x": "LENGTH(x)"}}, {}, "shop.a")
     check({"set": {"x": "LENGTH(x)"}}, {}, "shop.a", database=False)
+
+
+def seen_of(kinds: dict[str, Kind]) -> dict[str, Seen]:
+    """As the newest records of every table's topic show it, without schemas."""
+    shown = Seen(columns=frozenset(kinds), kinds={name: frozenset({kind}) for name, kind in kinds.items()})
+    return {f"t.{name}": shown for name in TABLES}
+
+
+JSON = {"id": Kind.INTEGER, "status": Kind.TEXT, "total": Kind.TEXT, "day": Kind.INTEGER, "raw": Kind.OTHER}
+ADVICE = r"Name the database that the changes come from in source\.database, or let the connector write schemas"
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"where": "total > 10"}, rf"where: table shop\.a: > needs .* the types are: total text\. Events .* {ADVICE}"),
+        ({"where": "day > DATE '2026-01-31'"}, rf"where: table shop\.a: column day cannot be typed: .* {ADVICE}"),
+        ({"where": "EXTRACT(year FROM day) > 2025"}, rf"column day cannot be typed: EXTRACT needs date .* {ADVICE}"),
+        ({"where": "at < TIMESTAMPTZ '2026-01-31 12:00:00Z'"}, "the source's table does not have the columns at"),
+        ({"where": "statuss = 'open'"}, r"does not have the columns statuss\. Its columns are day, id, raw, status"),
+        ({"where": "raw = 'x'"}, "column raw has a type that expressions do not take"),
+        ({"columns": {"set": {"x": "total * 2"}}}, rf"columns\.set\.x: table shop\.a: \* needs numbers.* {ADVICE}"),
+        ({"columns": {"set": {"x": "DATE_TRUNC('month', day)"}}}, r"columns\.set\.x: .* column day cannot be typed"),
+    ],
+)
+def test_what_events_without_schemas_cannot_be_typed_as_is_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(FeedSpecError, match=why):
+        check(options.pop("columns", {}), database=False, seen=seen_of(JSON), **options)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "status = 'open'",
+        "CAST(total AS NUMERIC) > 10",
+        "id > 5",
+        "day IS NULL",
+        "raw IS NOT NULL",
+        "day > 20000",
+        "TRUE",
+    ],
+)
+def test_what_values_show_by_themselves_is_accepted(where: str) -> None:
+    check({}, database=False, seen=seen_of(JSON), where=where)
+
+
+def test_without_records_only_what_no_value_can_be_is_refused() -> None:
+    check({}, database=False, where="total > 10 AND status = 'open'")
+    with pytest.raises(FeedSpecError, match="column day cannot be typed"):
+        check({}, database=False, where="day > DATE '2026-01-31'")
+
+
+def test_values_of_several_types_show_nothing() -> None:
+    seen = {"t.shop.a": Seen(columns=frozenset({"x"}), kinds={"x": frozenset({Kind.TEXT, Kind.INTEGER})})}
+    check({}, None, "shop.a", database=False, seen=seen, where="x > 10")
+
+
+def test_a_table_that_the_catalogue_lacks_is_that_of_its_events() -> None:
+    with pytest.raises(FeedSpecError, match=r"where: table shop\.gone: > needs values of one type"):
+        check(
+            {},
+            None,
+            "shop.gone",
+            seen={"t.shop.gone": Seen(columns=frozenset(JSON), kinds={"total": frozenset({Kind.TEXT})})},
+            where="total > 10",
+        )
+
+
+def test_a_whole_decimal_that_is_a_text_needs_the_connectors_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = postgres_table(postgres_column("id", "bigint"), postgres_column("n", "numeric(10,0)"), key=("id",))
+    monkeypatch.setitem(TABLES, "shop.a", table)
+    seen = {"t.shop.a": Seen(columns=frozenset({"id", "n"}), kinds={"n": frozenset({Kind.TEXT})})}
+    with pytest.raises(FeedSpecError, match=r"where: table shop\.a: column n .* Set source\.decimal_handling_mode"):
+        check({}, None, "shop.a", seen=seen, where="n > 5")
+    check({}, None, "shop.a", seen=seen, where="n > 5", decimals="string")
+    check({}, None, "shop.a", where="n > 5")

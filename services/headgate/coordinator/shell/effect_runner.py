@@ -202,12 +202,15 @@ class FeedWork:
 
         Raises FeedSpecError, SourceError, SinkError, SchemasUnavailableError.
         """
-        self._check_columns(spec, spans, are_all=True)
-        return self._check_seen(spec, spans, self._preview(spec, spans))
+        seen = self._preview(spec, spans)
+        self._check_columns(spec, spans, seen, are_all=True)
+        return self._check_seen(spec, spans, seen)
 
-    def _check_columns(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], *, are_all: bool) -> None:
+    def _check_columns(
+        self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: Mapping[str, Seen], *, are_all: bool
+    ) -> None:
         said, described = tables_said(self._connection, spec, spans), event_schemas(self._connection, spec, spans)
-        check_columns(spec, spans, said, described, are_all=are_all)
+        check_columns(spec, spans, said, described, seen, are_all=are_all)
 
     def _check_joining(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> tuple[str, ...]:
         """The warnings of ``_check``. Raises NoRecordsError, and what ``_check`` does."""
@@ -215,7 +218,7 @@ class FeedWork:
         if empty := {plan.topic for plan in spans} - seen.keys():
             raise NoRecordsError(empty)
         try:
-            self._check_columns(spec, spans, are_all=False)
+            self._check_columns(spec, spans, seen, are_all=False)
         except FeedSpecError as error:  # of these tables only: they join, and their agent reports it
             raise SinkRefusedError(str(error)) from error
         checked = self._check_seen(spec, spans, seen)

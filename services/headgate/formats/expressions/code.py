@@ -23,8 +23,8 @@ from headgate.formats.expressions.operators import (
     raised,
     ranged,
 )
+from headgate.formats.expressions.reading import Readable
 from headgate.formats.expressions.typing import kind_of
-from headgate.formats.expressions.values import Readable
 
 __all__ = ["compile_expression"]
 
@@ -54,7 +54,7 @@ class _Code:
 
     def __init__(self, columns: Mapping[str, Readable], *, lacking_is_null: bool) -> None:
         self._columns = columns
-        self.kinds = {name: kind for name, (kind, _) in columns.items()}
+        self.kinds = {name: readable.kind for name, readable in columns.items()}
         self._scope: dict[str, Any] = {"__builtins__": {}, "type": type, "str": str, "int": int, "bool": bool}
         self._names = 0
         self._row = "row.get({})" if lacking_is_null else "row[{}]"
@@ -89,9 +89,9 @@ class _Code:
         return "None" if value is None else self._constant(value)
 
     def _column(self, name: str) -> str:
-        kind, read = self._columns[name]
+        kind, read, checks_all = self._columns[name]
         value = self._row.format(self._constant(name))
-        if kind in _FAST:
+        if kind in _FAST and not checks_all:
             held = self._name()
             return f"({held} if type({held} := {value}) is {_FAST[kind]} else {self._constant(read)}({held}))"
         return f"{self._constant(read)}({value})"

@@ -9,10 +9,12 @@ from typing import Any, Final
 
 from headgate.config.expressions import ExpressionError, Kind, columns_of, parse_expression
 from headgate.formats.change import ABSENT, Row
+from headgate.formats.expressions.declared import DeclaredTypes
 from headgate.formats.expressions.evaluation import Evaluation, check_names
 from headgate.formats.expressions.functions import date_text, instant_text, timestamp_text
+from headgate.formats.expressions.reading import AbsentError
 from headgate.formats.expressions.typing import kind_of
-from headgate.formats.expressions.values import AbsentError, kind_at_database
+from headgate.formats.expressions.values import kind_at_database
 
 __all__ = [
     "SENT_FORMS", "TEXT_FORMS", "ComputedColumns", "Form", "check_computed", "check_held", "computed_at_database",
@@ -39,9 +41,9 @@ TEXT_FORMS: Final[Mapping[Kind, Form]] = {
 class ComputedColumns:
     """The columns of one table."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        """``given``: name at the sink → expression. Raises ExpressionError."""
-        self._evaluations = [_evaluation(name, text, SENT_FORMS) for name, text in given.items()]
+    def __init__(self, given: Mapping[str, str], declared: DeclaredTypes | None = None) -> None:
+        """``given``: name at the sink → expression. ``declared``: see Evaluation. Raises ExpressionError."""
+        self._evaluations = [_evaluation(name, text, SENT_FORMS, declared) for name, text in given.items()]
 
     def of(self, semantics: dict[str, str] | None) -> Callable[[Row], list[object]]:
         """A function of rows whose values have this meaning: the values, in order. Raises ChangeError, as it does."""
@@ -61,7 +63,9 @@ def needed_columns(given: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for text in given.values() for name in columns_of(parse_expression(text))))
 
 
-def _evaluation(name: str, text: str, forms: Mapping[Kind, Form]) -> Evaluation[object]:
+def _evaluation(
+    name: str, text: str, forms: Mapping[Kind, Form], declared: DeclaredTypes | None = None
+) -> Evaluation[object]:
     names = columns_of(parse_expression(text))
 
     def finish(compute: Callable[[Row], Any], kind: Kind) -> Callable[[Row], object]:
@@ -80,7 +84,7 @@ def _evaluation(name: str, text: str, forms: Mapping[Kind, Form]) -> Evaluation[
 
         return computed
 
-    return Evaluation(f"{OPTION}.{name}", text, finish)
+    return Evaluation(f"{OPTION}.{name}", text, finish, declared)
 
 
 def check_computed(text: str, kinds: Mapping[str, Kind]) -> Kind:

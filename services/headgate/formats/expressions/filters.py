@@ -10,6 +10,7 @@ from typing import Any, Final
 from headgate.config.expressions import Kind, columns_of, parse_expression
 from headgate.formats.change import DATA_ERRORS, Change, Operation, Row, reason_of
 from headgate.formats.decoding import UndecodableError
+from headgate.formats.expressions.declared import DeclaredTypes
 from headgate.formats.expressions.evaluation import Evaluation, check_names
 from headgate.formats.expressions.typing import check_condition, check_is_condition
 
@@ -23,12 +24,15 @@ Keeps = Callable[[Row], bool]
 class RowFilter:
     """The filter of one table."""
 
-    def __init__(self, where: str) -> None:
-        """Raises ExpressionError."""
-        self._evaluation = _evaluation(where)
+    def __init__(self, where: str, declared: DeclaredTypes | None = None) -> None:
+        """``declared``: see Evaluation. Raises ExpressionError."""
+        self._evaluation = _evaluation(where, declared)
 
     def filtered(self, changes: Sequence[Change]) -> list[Change]:
-        """The changes as the sink must get them. Raises UndecodableError at the first that cannot be decided."""
+        """The changes as the sink must get them. Raises UndecodableError at the first that cannot be decided.
+
+        Raises SourceTypesUnavailableError.
+        """
         done: list[Change] = []
         add, last, keeps = done.append, None, None
         for change in changes:
@@ -55,8 +59,8 @@ class RowFilter:
         return self._evaluation.of(semantics)
 
 
-def _evaluation(where: str) -> Evaluation[bool]:
-    return Evaluation(OPTION, where, _keeping)
+def _evaluation(where: str, declared: DeclaredTypes | None = None) -> Evaluation[bool]:
+    return Evaluation(OPTION, where, _keeping, declared)
 
 
 def _keeping(compute: Callable[[Row], Any], kind: Kind) -> Keeps:

@@ -14,6 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 from headgate.formats.change import DATA_ERRORS, reason_of
+from headgate.formats.time_units import MICROS
 from headgate.sinks.relational.forms import NUMBERS
 from headgate.sinks.relational.logical import ARRAY, logical_json, logical_text
 from headgate.sinks.relational.text import (
@@ -29,7 +30,6 @@ from headgate.sinks.relational.text import (
 )
 from headgate.sinks.relational.times import (
     DATES,
-    MICROS,
     OFFSET,
     PER_SECOND,
     NotTextError,

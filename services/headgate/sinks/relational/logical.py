@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.formats.time_units import MICROS
 from headgate.sinks.relational.text import (
     DECIMAL,
     ToText,
@@ -22,7 +23,6 @@ from headgate.sinks.relational.text import (
 from headgate.sinks.relational.times import (
     DATES,
     DURATION,
-    MICROS,
     PER_SECOND,
     SECONDS_PER_DAY,
     NotTextError,

@@ -13,8 +13,9 @@ import struct
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
+from headgate.formats.time_units import MICROS
 from headgate.sinks.relational.text import LosesAny, ToText
-from headgate.sinks.relational.times import MICROS, PER_SECOND, SECONDS_PER_DAY, NotTextError
+from headgate.sinks.relational.times import PER_SECOND, SECONDS_PER_DAY, NotTextError
 
 __all__ = ["at_precision", "at_scale", "loses_digits", "loses_time", "single_precision", "whole_days"]
 

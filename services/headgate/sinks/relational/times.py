@@ -9,9 +9,9 @@ from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Final
 
+from headgate.formats.time_units import INFINITIES_US, MICROS, MILLIS, other_unit
+
 SECONDS_PER_DAY: Final = 86_400
-MILLIS: Final = 1_000
-MICROS: Final = 1_000_000
 NANOS: Final = 1_000_000_000
 
 PER_SECOND: Final = {
@@ -38,11 +38,6 @@ _SECONDS_CACHED: Final = 16_384
 # The largest and the smallest number that a connector has for a time: what it cannot count becomes one of them.
 _SATURATED: Final = frozenset({2**63 - 1, -(2**63)})
 
-# What the PostgreSQL driver, and so Debezium, has for infinite timestamps, in microseconds.
-_INFINITIES_US: Final = {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: "-infinity"}
-
-_INFINITIES_MS: Final = frozenset(number // 1000 for number in _INFINITIES_US)
-
 # What Debezium makes of PostgreSQL's infinite dates: from the log, the server's own numbers for them (2^31 - 1 and
 # -2^31, counted from 2000) past the end of 32 bits; from a snapshot, the driver's numbers cut to 32 bits.
 _INFINITE_DAYS: Final = {
@@ -51,13 +46,6 @@ _INFINITE_DAYS: Final = {
     -2_147_472_691: "-infinity",
     -625_821_272: "-infinity",
 }
-
-# Where a number without schema may be milliseconds or microseconds: what is a day of 1970 in one unit and of the
-# years 1973 to 2286 in the other, and what is beyond the year 9999 in one of them.
-_DOUBTFUL_MICROS: Final = range(10**11, 10**13)
-_MILLIS_MAX: Final = 253_402_300_799_999
-# The year 2000 in nanoseconds. A number of microseconds that large is a time after the year 31000.
-_NANOS_LIKELY: Final = 946_684_800_000_000_000
 
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _DAYS_0000_TO_1970: Final = 719_468
@@ -113,31 +101,18 @@ def microseconds(value: object) -> str:
 
 
 def known_unit(number: int, per_second: int) -> None:
-    """NotTextError if a number without schema is likely to count another unit than the column's precision implies.
-
-    Milliseconds, in a column of microseconds, would land in the first four months of 1970; microseconds, in a column of
-    milliseconds, after the year 9999; nanoseconds in either far beyond that.
-    """
-    if per_second == MICROS:
-        if number > _NANOS_LIKELY and number not in _INFINITIES_US:
-            seen = "nanoseconds"
-        elif number in _DOUBTFUL_MICROS or number in _INFINITIES_MS:
-            seen = "milliseconds"
-        else:
-            return
-    elif per_second == MILLIS and number > _MILLIS_MAX and number not in _INFINITIES_MS:
-        seen = "microseconds"
-    else:
-        return
-    raise NotTextError(
-        f"the value seems to count {seen}, which does not match the sink column's precision. Give the column the "
-        "source's precision and leave the connector's time.precision.mode at adaptive, or use events with schema"
-    )
+    """NotTextError if a number without schema is likely to count another unit than the column's precision implies."""
+    seen = other_unit(number, per_second)
+    if seen is not None:
+        raise NotTextError(
+            f"the value seems to count {seen}, which does not match the sink column's precision. Give the column the "
+            "source's precision and leave the connector's time.precision.mode at adaptive, or use events with schema"
+        )
 
 
 def infinite_timestamp(number: int, per_second: int) -> str | None:
     """``infinity`` or ``-infinity``, if that is what a PostgreSQL connector means by the number."""
-    return _INFINITIES_US.get(number * MICROS // per_second)
+    return INFINITIES_US.get(number * MICROS // per_second)
 
 
 def infinite_date(days: int) -> str | None:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final
 
 from headgate.databases.mysql.types import GEOMETRIES, labels_of
+from headgate.formats.time_units import MICROS, MILLIS
 from headgate.sinks.relational.keys import unpadded
 from headgate.sinks.relational.logical import logical_json, logical_text
 from headgate.sinks.relational.mysql.catalog import Column
@@ -50,8 +51,6 @@ from headgate.sinks.relational.text import (
 from headgate.sinks.relational.times import (
     DATES,
     DURATION,
-    MICROS,
-    MILLIS,
     PER_SECOND,
     SECONDS_PER_DAY,
     NotTextError,

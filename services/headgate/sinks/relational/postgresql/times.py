@@ -6,9 +6,9 @@ Units are those of Debezium's and Kafka Connect's schema names; ``J2440588`` is 
 from collections.abc import Callable
 from typing import Final
 
+from headgate.formats.time_units import MICROS
 from headgate.sinks.relational.times import (
     DATES,
-    MICROS,
     OFFSET,
     PER_SECOND,
     SECONDS_PER_DAY,

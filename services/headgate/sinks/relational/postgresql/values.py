@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.formats.time_units import MICROS
 from headgate.sinks.relational.keys import unpadded
 from headgate.sinks.relational.logical import logical_json, logical_text
 from headgate.sinks.relational.postgresql.arrays import array_text
@@ -49,7 +50,7 @@ from headgate.sinks.relational.text import (
     numeric,
     scalar,
 )
-from headgate.sinks.relational.times import DURATION, MICROS, NotTextError, microseconds
+from headgate.sinks.relational.times import DURATION, NotTextError, microseconds
 
 _INTEGERS: Final = frozenset({"smallint", "integer", "bigint"})
 _UNSIGNED: Final = frozenset({"oid", "xid", "xid8", "cid"})
