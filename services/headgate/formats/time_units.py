@@ -1,4 +1,4 @@
-"""Units of numbers that are timestamps, where no schema says what they count."""
+"""Units of numbers that are timestamps, where no schema shows what they count."""
 
 from typing import Final
 

@@ -246,6 +246,13 @@ _ROWS: Final = (
         "put the file into the folder for secrets of every agent and Spark worker; the table continues by itself",
     ),
     ErrorCode(
+        "source_types",
+        Stage.DECODE,
+        True,
+        "the types of the source's columns cannot be read, which `where` or `columns.set` needs for these events",
+        "is `source.database` up, and reachable from agents and Spark workers? may its user see the table?",
+    ),
+    ErrorCode(
         "internal",
         Stage.DECODE,
         False,

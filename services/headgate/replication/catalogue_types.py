@@ -47,7 +47,7 @@ class CatalogueTypes:
         now, source = self.clock(), self._spec.source
         if self._silent is not None and now - self._silent[0] < PAUSE_SECONDS:
             raise SourceTypesUnavailableError(self._silent[1])
-        assert source.database is not None  # noqa: S101 - without it the feed has no such types
+        assert source.database is not None  # noqa: S101 - only feeds that name it are asked for
         try:
             with as_source_errors(), open_catalogue(source_target(source.database)) as catalogue:
                 name = source_table(self._spec, table, topic, has=catalogue.has, said=lambda _: said())

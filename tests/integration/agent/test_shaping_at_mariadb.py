@@ -202,7 +202,8 @@ def test_a_table_without_a_key_gets_the_rows_that_the_filter_keeps(ends: Ends, l
 
 MARIADB = """
 CREATE TABLE items (id bigint PRIMARY KEY, flag tinyint(1), big bigint unsigned, at datetime(6), price decimal(20,0),
-                    name varchar(20) COLLATE utf8mb4_general_ci, code char(5), mood enum('sad','glad'), seen timestamp(6))
+                    name varchar(20) COLLATE utf8mb4_general_ci, code char(5),
+                    mood enum('sad','glad'), seen timestamp(6))
 """
 KEPT = (
     "flag = 1 AND big >= 9223372036854775807 AND at = TIMESTAMP '2024-02-29 12:00:00.000001' AND price > 1000 "
@@ -220,7 +221,11 @@ def bytes_of(number: int) -> str:
 def test_types_of_a_mariadb_mean_the_same_in_events_copies_and_comparisons(ends: Ends, log: KafkaLog) -> None:
     ends.run("DROP TABLE items", None)
     ends.run(MARIADB, None)
-    columns = {"set": {"twice": "CAST(price * 2 AS NUMERIC(30,0))", "upper": "UPPER(name)", "double": "flag + 1"}}
+    # A sink does not know the bytes of the large number; an expression does.
+    columns = {"exclude": ["big"], "set": {
+        "large": "CAST(big AS NUMERIC(20,0))", "twice": "CAST(price * 2 AS NUMERIC(30,0))", "upper": "UPPER(name)",
+        "next": "CAST(flag + 1 AS BIGINT)",
+    }}  # fmt: skip
     ends.options |= {"where": KEPT, "columns": columns}
     at, seen = "2024-02-29 12:00:00.000001", "2024-02-29 12:00:00.500000"
     good = {"flag": 1, "big": LARGE, "at": at, "price": 1234, "name": "Abc", "code": "x", "mood": "glad", "seen": seen}
@@ -243,7 +248,7 @@ def test_types_of_a_mariadb_mean_the_same_in_events_copies_and_comparisons(ends:
     ends.write(20, good, told={"id": 20, **good, **forms, "big": -1})  # wrapped around by the connector
     executor = executor_with_dead_letters(ends.bed, log)
     executor.add_table(ends.task(1), prepare=False)
-    query = "SELECT id, big, price, name, twice, upper, `double`, at, seen FROM copied"
+    query = "SELECT id, large, price, name, twice, upper, `next`, at, seen FROM copied"
     wanted = [("1", str(LARGE), "1234", "Abc", "2468", "ABC", "2", at, seen)]
     eventually(lambda: bool(letters_on(log)), "the number that was wrapped around is set aside")
     eventually(lambda: ends.at_sink(query) == wanted, f"the only row that fits, not {ends.at_sink(query)}")

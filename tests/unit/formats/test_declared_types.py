@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 
 import msgspec
 import pytest
@@ -57,7 +57,7 @@ def read(catalogue: Catalogue | None, value: object, meaning: dict[str, str] | N
 
 
 def in_base64(number: Decimal, scale: int) -> str:
-    unscaled = int(number.scaleb(scale))
+    unscaled = int(number.scaleb(scale, Context(prec=60)))
     return base64.b64encode(unscaled.to_bytes((unscaled.bit_length() + 8) // 8, "big", signed=True)).decode()
 
 
@@ -316,3 +316,10 @@ def test_an_expression_has_the_same_value_with_and_without_schemas(
     assert outcome(without, as_event(row, form[0], iso=form[1])) == outcome(
         with_schema, as_event(row, "precise", iso=False)
     )
+
+
+def test_a_long_decimal_keeps_every_digit_with_a_schema_and_without() -> None:
+    number = Decimal("-19444881198173346643.9960154291")
+    text = in_base64(number, 10)
+    assert read(of(SourceColumn(Kind.NUMERIC, scale=10)), text) == number
+    assert read(None, text, {**POSTGRESQL, "x": "org.apache.kafka.connect.data.Decimal(10)"}) == number

@@ -74,7 +74,7 @@ class SourceTypes(msgspec.Struct, frozen=True):
 class SourceTypesUnavailableError(Exception):
     """The source's catalogue cannot be read now. The events are not at fault, and wait."""
 
-    code = "source_database"
+    code = "source_types"
     retryable = True
 
 

@@ -2,7 +2,7 @@
 
 import binascii
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Final, NamedTuple
 
 from headgate.config.expressions import Kind
@@ -30,6 +30,9 @@ class Readable(NamedTuple):
 
 DECIMAL_BYTES_MAX: Final = 1_024
 """2 466 digits, which is more than expressions compute with."""
+
+_ALL_DIGITS: Final = Context(prec=3 * DECIMAL_BYTES_MAX)
+"""Python's own context rounds to 28 digits, also where only the point moves."""
 
 _DAYS_LEAST: Final = -2_500_000
 """Before PostgreSQL's first date. Debezium writes its infinite dates as days far before it."""
@@ -129,7 +132,7 @@ def _decimal(value: object, scale: int | None) -> Decimal:
         raw = value if isinstance(value, bytes) else binascii.a2b_base64(str(value), strict_mode=True)
         if len(raw) > DECIMAL_BYTES_MAX:
             raise ValueError
-        number = Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-scale)
+        number = Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-scale, _ALL_DIGITS)
     if not number.is_finite():
         raise ValueError
     return number
