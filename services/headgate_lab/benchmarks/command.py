@@ -30,10 +30,11 @@ app = typer.Typer(help="Measure: every bench starts its own real parts and print
 def pipeline(
     changes: Annotated[int, typer.Option(min=1_000, help="changes in each prepared topic")] = 1_000_000,
     rounds: Annotated[int, typer.Option(min=1, help="interleaved runs of each side")] = 3,
+    shaped: Annotated[bool, typer.Option("--shaped", help="also with a rename, a mask and a filter")] = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Changes per second into PostgreSQL, beside a hand-written COPY baseline on the same topic in the same run."""
-    _show(bench_pipeline(PipelineOptions(changes=changes, rounds=rounds), note), output)
+    _show(bench_pipeline(PipelineOptions(changes=changes, rounds=rounds, shaped=shaped), note), output)
 
 
 @app.command("peers")

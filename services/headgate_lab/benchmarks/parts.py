@@ -17,6 +17,7 @@ import psutil
 import psycopg
 
 from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
+from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
 from headgate.provisioning import artifacts
 from headgate.provisioning.java import java_home_for_spark
@@ -154,17 +155,21 @@ def make_task(
     *,
     sink: SinkSpec | None = None,
     interval_seconds: float | Literal["auto"] = "auto",
+    columns: ColumnOptions | None = None,
+    where: str | None = None,
 ) -> SpanTask:
     """A task as an agent would get it, of a table never written before.
 
     Tasks of one ``number`` are of one feed, so they share lanes.
-    ``sink`` is the bench's PostgreSQL unless it is another.
+    ``sink`` is the bench's PostgreSQL unless it is another. ``columns`` and ``where``: options of the feed.
     """
     spec = FeedSpec(
         feed="bench",
         source=SourceSpec(topic_pattern=r"bench\..*"),
         sink=sink or SinkSpec(type="postgresql", dsn=parts.dsn),
         batch_interval_seconds=interval_seconds,
+        columns=columns or ColumnOptions(),
+        where=where,
     )
     return SpanTask(
         id=SpanId("bench", table),

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from confluent_kafka import Consumer, TopicPartition
 
+from headgate.config.columns import ColumnOptions, Mask
 from headgate.config.feed import SinkSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate_lab.benchmarks.cpu import CpuClock
@@ -33,6 +34,13 @@ from headgate_lab.benchmarks.workload import Expected, Workload, create_topic, f
 RATIO_GOAL: Final = 0.75
 """Of the same batches written without Headgate: the goal of docs/benchmarks.md."""
 
+SHAPED_RATIO_GOAL: Final = 0.8
+"""Of the same changes without shaping."""
+
+SHAPED: Final = ColumnOptions(rename={"price": "amount"}, mask={"name": Mask(keep_last=4)})
+SHAPED_WHERE: Final = "qty >= 0"
+"""A rename, a mask and a filter. It keeps every row, so that both sides write as many."""
+
 WARM_UP_CHANGES: Final = 100_000
 """Enough for the JVM's compiler to have seen the hot path; not counted."""
 
@@ -40,18 +48,24 @@ STOP_SECONDS_MAX: Final = 30.0
 
 
 class PipelineOptions(msgspec.Struct, frozen=True):
-    """``rounds`` interleaved runs of each side per variant, over ``changes`` in ``partitions``."""
+    """``rounds`` interleaved runs of each side per variant, over ``changes`` in ``partitions``.
+
+    ``shaped``: one side more, Headgate with SHAPED and SHAPED_WHERE.
+    """
 
     changes: int = 1_000_000
     rounds: int = 3
     partitions: int = 4
     seed: int = 20261121
+    shaped: bool = False
 
 
 class _Measured(msgspec.Struct):
     changes_per_s: list[float] = []
     bare_hands_per_s: list[float] = []
     ratio: list[float] = []
+    shaped_per_s: list[float] = []
+    shaped_ratio: list[float] = []
     spark_input_rows: list[float] = []
     cpu_us_per_change: dict[str, list[float]] = {}
 
@@ -71,9 +85,12 @@ def bench_pipeline(options: PipelineOptions, say: Callable[[str], None]) -> Repo
             measured = _Measured()
             for round_number in range(options.rounds):
                 _round(parts, workload, expected, measured, round_number)
+                if options.shaped:
+                    _shaped_round(parts, workload, expected, measured, round_number)
+                shaped = f", shaped {measured.shaped_per_s[-1]:,.0f}/s" if options.shaped else ""
                 say(
                     f"round {round_number + 1}: headgate {measured.changes_per_s[-1]:,.0f}/s, "
-                    f"hand-written {measured.bare_hands_per_s[-1]:,.0f}/s"
+                    f"hand-written {measured.bare_hands_per_s[-1]:,.0f}/s{shaped}"
                 )
             figures |= _figures(measured, suffix)
     return Report("pipeline", figures)
@@ -118,15 +135,46 @@ def _round(parts: Parts, workload: Workload, expected: Expected, measured: _Meas
     measured.ratio.append(bare_seconds / seconds)
 
 
-def run_headgate(parts: Parts, workload: Workload, target: Target, table: str, number: int) -> float:
-    """Seconds from the claim of a new table to its last position at the sink; it is sealed afterwards."""
-    target.create_shape(table, SHAPES[workload.shape])
-    return run_task(parts, workload, target.sink, table, number)
+def _shaped_round(parts: Parts, workload: Workload, expected: Expected, measured: _Measured, number: int) -> None:
+    """The same topic once more, shaped, beside the round's run without shaping."""
+    target, table = PostgresTarget(parts.dsn), f"public.shaped_{int(workload.with_schema)}_{number}"
+    n = 100_000 + number + 1000 * workload.with_schema
+    seconds = run_headgate(parts, workload, target, table, n, columns=SHAPED, where=SHAPED_WHERE)
+    target.check(table, expected)
+    measured.shaped_per_s.append(workload.changes / seconds)
+    measured.shaped_ratio.append(measured.shaped_per_s[-1] / measured.changes_per_s[-1])
 
 
-def run_task(parts: Parts, workload: Workload, sink: SinkSpec, table: str, number: int) -> float:
+def run_headgate(
+    parts: Parts,
+    workload: Workload,
+    target: Target,
+    table: str,
+    number: int,
+    *,
+    columns: ColumnOptions | None = None,
+    where: str | None = None,
+) -> float:
+    """Seconds from the claim of a new table to its last position at the sink; it is sealed afterwards.
+
+    ``columns`` and ``where`` shape it.
+    """
+    target.create_shape(table, SHAPES[workload.shape].renamed({} if columns is None else columns.rename))
+    return run_task(parts, workload, target.sink, table, number, columns=columns, where=where)
+
+
+def run_task(
+    parts: Parts,
+    workload: Workload,
+    sink: SinkSpec,
+    table: str,
+    number: int,
+    *,
+    columns: ColumnOptions | None = None,
+    where: str | None = None,
+) -> float:
     """The same with a table, or a topic, that is there."""
-    task = make_task(parts, workload.topic, table, workload.partitions, number, sink=sink)
+    task = make_task(parts, workload.topic, table, workload.partitions, number, sink=sink, columns=columns, where=where)
     per_partition = _ends(parts, workload)
     started = time.monotonic()
     parts.executor.add_table(task, prepare=False)
@@ -161,6 +209,9 @@ def _figures(measured: _Measured, suffix: str) -> dict[str, Figure]:
         f"spark_input_rows{suffix}": median_of(measured.spark_input_rows, "rows", digits=0),
         f"ratio_to_bare_hands{suffix}": median_of(measured.ratio, "ratio", RATIO_GOAL, digits=3),
     }
+    if measured.shaped_per_s:
+        figures[f"shaped_per_s{suffix}"] = median_of(measured.shaped_per_s, "changes/s", digits=0)
+        figures[f"ratio_of_shaped{suffix}"] = median_of(measured.shaped_ratio, "ratio", SHAPED_RATIO_GOAL, digits=3)
     for name, values in sorted(measured.cpu_us_per_change.items()):
         figures[f"{name}{suffix}"] = median_of(values, "µs/change", digits=2)
     return figures

@@ -50,6 +50,12 @@ class Shape(msgspec.Struct, frozen=True):
         columns = [f"{column.name} {getattr(column, database)}" for column in self.columns]
         return ", ".join([*columns, f"PRIMARY KEY ({self.columns[0].name})"])
 
+    def renamed(self, names: Mapping[str, str]) -> "Shape":
+        """The same columns, some under other names."""
+        return Shape(
+            tuple(msgspec.structs.replace(each, name=names.get(each.name, each.name)) for each in self.columns)
+        )
+
     def template(self) -> bytes:
         """The row as JSON with places ``%(row)d`` and so on: bytes to be filled by ``places``."""
         return b"{%s}" % b",".join(b'"%s":%s' % (column.name.encode(), column.value) for column in self.columns)
