@@ -126,6 +126,8 @@ def test_a_value_without_schema_is_of_its_columns_type(column: SourceColumn, val
         (SourceColumn(Kind.INTEGER), "5", "cannot read"),
         (SourceColumn(Kind.INTEGER), True, "cannot read"),
         (SourceColumn(Kind.TEXT), 5, "cannot read"),
+        (UNSIGNED, Decimal("1e999999999"), "cannot read"),
+        (UNSIGNED, "no base64", "cannot read"),
         (UNSIGNED, -1, "bigint.unsigned.handling.mode=precise"),
         (NUMERIC, ABSENT, "REPLICA IDENTITY FULL"),
         (FINE, ABSENT, "REPLICA IDENTITY FULL"),
@@ -176,7 +178,13 @@ def test_other_formats_have_the_databases_texts(column: SourceColumn, value: obj
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [(SourceColumn(Kind.INTEGER), Decimal("5.5")), (SourceColumn(Kind.INTEGER), "x"), (NUMERIC, True), (COARSE, 5)],
+    [
+        (SourceColumn(Kind.INTEGER), Decimal("5.5")),
+        (UNSIGNED, Decimal("1e999999999")),
+        (SourceColumn(Kind.INTEGER), "x"),
+        (NUMERIC, True),
+        (COARSE, 5),
+    ],
 )
 def test_other_texts_are_refused(column: SourceColumn, value: object) -> None:
     with pytest.raises(ChangeError, match="cannot read"):

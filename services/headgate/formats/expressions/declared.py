@@ -26,6 +26,9 @@ __all__ = [
     "read_of_schema",
 ]  # fmt: skip
 
+UNSIGNED_DIGITS: Final = 20
+"""Of the largest ``bigint unsigned``."""
+
 _MYSQL: Final = frozenset({"mysql", "mariadb"})
 _DECIMAL_TEXT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,4})?")
 _ISO_DATE: Final = "io.debezium.time.IsoDate"
@@ -148,16 +151,14 @@ def _of_text(column: str, kind: Kind) -> Read:
     if kind not in _OF_TEXTS:
         return typed(column, _TYPES[kind])
     read_text = read_of_database(column, "mysql", _OF_TEXTS[kind]).read
-    plain = int if kind is Kind.INTEGER else Decimal
+    read_number = {Kind.INTEGER: typed(column, int), Kind.NUMERIC: decimals(column, None)}.get(kind)
 
     def read(value: object) -> object:
         if value is None or isinstance(value, str) or value is ABSENT:
             return read_text(value)
-        if kind in (Kind.INTEGER, Kind.NUMERIC) and isinstance(value, int | Decimal) and not isinstance(value, bool):
-            number = plain(value)
-            if number == value:
-                return number
-        raise unfit(column)
+        if read_number is None:
+            raise unfit(column)
+        return read_number(value)
 
     return read
 
@@ -191,11 +192,16 @@ def _unsigned(column: str) -> Read:
 
 
 def _whole(column: str) -> Read:
+    """An integer from its bytes, or from a decimal. One with an exponent could have any number of digits."""
     read_decimal = decimals(column, 0)
 
     def read(value: object) -> object:
         number = read_decimal(value)
-        return None if number is None else int(number)  # type: ignore[call-overload]
+        if not isinstance(number, Decimal):
+            return None
+        if number.adjusted() >= UNSIGNED_DIGITS or number < 0:
+            raise unfit(column)
+        return int(number)
 
     return read
 
