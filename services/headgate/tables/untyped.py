@@ -23,6 +23,10 @@ _ADVICE: Final = (
     "Events without schemas have decimals, dates and times as texts or numbers. Name the database that the changes "
     "come from in source.database, or let the connector write schemas"
 )
+_NOT_FOUND: Final = (
+    "Its events have no schemas, and source.database does not have the table, or its user may not see it. Grant SELECT "
+    "on it, or name the source's table in source.topic_tables"
+)
 
 
 def check_values(
@@ -42,7 +46,8 @@ def check_values(
                 continue
             if spec.source.database is None and seen is not None and seen.columns is not None and kinds:
                 check_names(expression, dict.fromkeys(seen.columns, Kind.UNKNOWN))
-            _check_untyped(expression, kinds, is_condition=option == OPTION)
+            advice = _ADVICE if spec.source.database is None else _NOT_FOUND
+            _check_untyped(expression, kinds, advice, is_condition=option == OPTION)
         except ExpressionError as error:
             raise FeedSpecError(f"{option}: table {plan.table}: {error}") from error
 
@@ -54,7 +59,9 @@ def _expressions(own: FeedSpec) -> Iterator[tuple[str, Expression]]:
         yield f"columns.set.{name}", parse_expression(text)
 
 
-def _check_untyped(expression: Expression, kinds: Mapping[str, frozenset[Kind]], *, is_condition: bool) -> None:
+def _check_untyped(
+    expression: Expression, kinds: Mapping[str, frozenset[Kind]], advice: str, *, is_condition: bool
+) -> None:
     """Raise ExpressionError where no value of a column fits, or where none of those that were seen does."""
     names = columns_of(expression)
     unknown = dict.fromkeys(names, Kind.UNKNOWN)
@@ -62,13 +69,13 @@ def _check_untyped(expression: Expression, kinds: Mapping[str, frozenset[Kind]],
     for name in names:
         refusals = [_refusal(check, expression, unknown | {name: kind}) for kind in _IN_JSON]
         if all(refusals):
-            raise ExpressionError(f"column {name} cannot be typed: {refusals[0]}. {_ADVICE}")
+            raise ExpressionError(f"column {name} cannot be typed: {refusals[0]}. {advice}")
     # Values of several types show nothing: which of them a bad event has is not known.
     seen = {name: next(iter(kinds[name])) for name in names if len(kinds.get(name, ())) == 1}
     refusal = _refusal(check, expression, unknown | seen)
     if refusal is not None:
         shown = ", ".join(f"{name} {kind}" for name, kind in sorted(seen.items()))
-        raise ExpressionError(f"{refusal}. In the newest events the types are: {shown}. {_ADVICE}")
+        raise ExpressionError(f"{refusal}. In the newest events the types are: {shown}. {advice}")
 
 
 def _refusal(check: Callable[..., object], expression: Expression, kinds: Mapping[str, Kind]) -> str | None:

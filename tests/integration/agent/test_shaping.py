@@ -415,4 +415,4 @@ def test_computed_columns_are_the_same_in_changes_copies_and_comparisons(
     eventually(lambda: people.at_sink(names)[1] == third, "it goes on")
     ((_, letter),) = letters_on(log).items()
     assert (letter.key, letter.value) == (None, None)
-    assert "columns.set.loud: UPPER needs text, and has integer" in letter.error
+    assert "columns.set.loud: column bio has a value that expressions cannot read" in letter.error

@@ -128,7 +128,7 @@ class Table:
 
     def of_rows(self, rows: AbstractContextManager[RowSource], database: str) -> list[list[object]]:
         with rows as source:
-            shaped = ShapedRows(source, database, self.name, None, self.set)
+            shaped = ShapedRows(source, database, self.name, (), self.set)
             found = list(shaped.rows_within(self.name, ("id",), ("id",), Chunk(None, None)))
         return [list(row[-len(self.set) :]) for row in sorted(found, key=lambda row: int(str(row[0])))]
 
