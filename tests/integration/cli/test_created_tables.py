@@ -61,8 +61,15 @@ class Shop:
         """A table with rows at the source, and a topic that has them."""
         self.source.execute(f"CREATE TABLE shop.{table} (id bigint PRIMARY KEY, what varchar(9) NOT NULL)".encode())
         self.source.execute(f"INSERT INTO shop.{table} SELECT n, 'ä' || n FROM generate_series(1, {ROWS}) n".encode())
-        topic = f"{self._settings.cluster}-db.shop.{table}"
-        make_topics(self._log, NewTopic(topic, 1, 1))
+        make_topics(self._log, NewTopic(self._topic(table), 1, 1))
+        self.add_events(table)
+
+    def _topic(self, table: str) -> str:
+        return f"{self._settings.cluster}-db.shop.{table}"
+
+    def add_events(self, table: str) -> None:
+        """The events of its rows, on its topic."""
+        topic = self._topic(table)
         place = {"connector": "postgresql", "db": self._database, "schema": "shop", "table": table, "ts_ms": 1}
         with Producer({"bootstrap.servers": self._settings.bootstrap, "enable.idempotence": True}) as producer:
             for number in range(1, ROWS + 1):
