@@ -116,21 +116,23 @@ record: $(READY) ## record a command for a picture: make record NAME=why COMMAND
 dist: $(READY) ## build the wheels of headgate and headgate-lab into dist/
 	$(RUN)/uv build --quiet --all-packages --out-dir dist
 
-image: $(READY) ## build the image headgate:VERSION; as root, with Docker
+image: $(READY) ## build the image headgate:VERSION; as root, with Docker; PACKAGES=lakes: with sinks of lakes
 	docker build --tag headgate:$$($(RUN)/headgate version -o json | $(RUN)/python -c 'import json, sys; print(json.load(sys.stdin)["version"])') \
-		--file infra/docker/Dockerfile .
+		--build-arg PACKAGES=$(or $(PACKAGES),image) --file infra/docker/Dockerfile .
 
 SBOM = cyclonedx-bom==7.5.0
 
 sbom: $(READY) ## sbom.json: the Python packages of the product's image, as CycloneDX
 	$(RUN)/uv tool run --quiet --from $(SBOM) cyclonedx-py requirements requirements.image.lock --of JSON -o sbom.json
 
-lock: ## resolve anew and write requirements.lock, and of it the image's (hashes, no registry's host)
+lock: ## resolve anew and write requirements.lock, and of it the images' (hashes, no registry's host)
 	$(RUN)/uv lock --quiet
 	$(RUN)/uv export --quiet --frozen --all-extras --all-groups --no-emit-workspace --no-annotate --no-header \
 		--format requirements-txt --output-file requirements.lock
 	$(RUN)/uv pip compile --quiet pyproject.toml --extra views --constraint requirements.lock --generate-hashes --no-annotate \
 		--no-header --python-version 3.11 --output-file requirements.image.lock
+	$(RUN)/uv pip compile --quiet pyproject.toml --extra views --extra delta --extra iceberg --constraint requirements.lock \
+		--generate-hashes --no-annotate --no-header --python-version 3.11 --output-file requirements.lakes.lock
 
 clean: ## remove the virtual environment and caches of this checkout
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

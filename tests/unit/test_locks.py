@@ -26,6 +26,12 @@ def test_the_images_lock_holds_all_that_the_product_asks_for() -> None:
     assert PRODUCT - locked("requirements.image.lock") == set()
 
 
+def test_the_lock_of_lakes_holds_the_same_and_their_libraries() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    lakes = locked("requirements.lakes.lock")
+    assert names(extras["delta"] + extras["iceberg"]) | locked("requirements.image.lock") <= lakes
+
+
 def test_the_images_lock_holds_no_tool() -> None:
     assert set().union(*GROUPS.values()) & locked("requirements.image.lock") == set()
 

