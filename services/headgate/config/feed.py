@@ -392,7 +392,7 @@ class SinkSpec(Strict):
     table: str = "{schema}.{table}"
     """Target table; ``{schema}`` and ``{table}`` are the last two parts of the topic's name, or of source.tables'."""
     foreign_keys: Literal["enforce", "ignore"] = "enforce"
-    """``ignore``: the sink does not check its foreign keys for our rows (docs/configuration.md, Foreign keys)."""
+    """``ignore``: the sink does not check its foreign keys for our rows (docs/target-tables.md, Foreign keys)."""
     keyless: Literal["refuse", "append"] = "refuse"
     """``append``: rows of a source table without key are added to a sink table without key, and only added."""
     tables: Literal["create", "existing", "evolve"] | None = None
