@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import closing
 
-import msgspec
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.config.feed import SinkSpec
@@ -14,13 +14,14 @@ from headgate.eventlog.hanging import hidden_of
 from headgate.eventlog.log import Partition
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange
-from headgate.sinks.kafka import writing
-from headgate.sinks.kafka.progress import PROGRESS_TOPIC, partition_of
+from headgate.sinks.kafka import target
+from headgate.sinks.kafka.progress import PROGRESS_TOPIC, partition_of, removed_key
 from headgate.sinks.kafka.sink import KafkaSink
 from headgate.sinks.kafka.target import Target
 from headgate_lab.embedded.broker import EmbeddedKafka
 from integration.sinks.contract import upsert
 from integration.sinks.kafka_bench import records_of
+from support.kafka_cluster import ANSWER_SECONDS
 from support.lost_ends import PATIENT, lose_markers
 from support.topic_changes import make_topics
 from support.waiting import eventually
@@ -130,18 +131,35 @@ def test_the_next_process_ends_it_and_goes_on_exactly_once(lost: Lost, broker: E
     assert [record[:2] for record in records_of(broker.bootstrap, topic)] == expected(6)
 
 
-def test_a_holder_that_lives_on_notices_it_and_lets_another_id_end_it(
-    lost: Lost, broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+def test_a_holder_that_lives_on_has_another_id_end_it_before_it_writes_there_again(
+    lost: Lost, broker: EmbeddedKafka
 ) -> None:
-    monkeypatch.setattr(writing, "CHECK_SECONDS", 0.0)
+    """The abort of its own next transaction would end the earlier one as well, which was confirmed."""
     process = lost.processes[ALIVE]
     process.target.ledger.close()  # it may have read on to where other tests' partitions were cut off
     held = process.target.holder.id
-    only_one = ChangeBatch(claim_of(ALIVE, 1), {0: OffsetRange(4, 5)}, [upsert(4, 4, "a")])
-    process.writer.apply(only_one)
-    assert process.target.holder.id == held, "open transactions of others are no reason"
-    process.writer.apply(msgspec.structs.replace(only_one, ranges={0: OffsetRange(5, 6)}, changes=[upsert(5, 5, "a")]))
+    process.writer.apply(ChangeBatch(claim_of(ALIVE, 1), {0: OffsetRange(4, 5)}, [upsert(4, 4, "a")]))
     assert process.target.holder.id != held
-    assert [record[:2] for record in records_of(broker.bootstrap, ALIVE)] == sorted(
-        [*expected(4), (0, b'{"id":4}'), (0, b'{"id":5}')]
-    )
+    assert [record[:2] for record in records_of(broker.bootstrap, ALIVE)] == sorted([*expected(4), (0, b'{"id":4}')])
+
+
+def test_an_open_transaction_of_a_neighbour_is_no_reason_for_another_id(
+    broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, "PROOF_SECONDS_MAX", 0.0)
+    topic = "copy.busy"
+    make_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), NewTopic(topic, PARTITIONS, 1))
+    neighbour = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "neighbour"})
+    neighbour.init_transactions(ANSWER_SECONDS)
+    with closing(Process(broker.bootstrap)) as process:
+        process.claim(claim_of(topic, 1))
+        process.write(claim_of(topic, 1), 0, 2)
+        held = process.target.holder.id
+        neighbour.begin_transaction()
+        at = progress_of(topic)
+        neighbour.produce(at.topic, partition=at.number, key=removed_key(FeedIdentity("other", "0-1", "a")))
+        assert neighbour.flush(ANSWER_SECONDS) == 0
+        process.write(claim_of(topic, 1), 2, 2)
+        assert process.target.holder.id == held
+        neighbour.abort_transaction(ANSWER_SECONDS)
+    assert [record[:2] for record in records_of(broker.bootstrap, topic)] == expected(4)

@@ -158,7 +158,7 @@ class KafkaSink:
 
     def committer(self) -> KafkaCommitter:
         """See DriverSink."""
-        return KafkaCommitter(self._shared, self._claims)
+        return KafkaCommitter(self._shared, self._claims, by_key=self._by_key)
 
     def writer(self) -> StagedWriter:
         """See Sink."""

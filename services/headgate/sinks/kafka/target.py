@@ -21,7 +21,7 @@ from headgate.config.crash_points import CrashPoint, reach
 from headgate.databases import address
 from headgate.databases.kafka.cluster import connect
 from headgate.eventlog.connection import RIGHTS_CODES, KafkaConnection, code_of
-from headgate.eventlog.hanging import HangingTransactions, first_hidden, hidden_of
+from headgate.eventlog.hanging import PROOF_SECONDS_MAX, HangingTransactions, await_readable, first_hidden, hidden_of
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.partition_reader import PartitionReader
@@ -165,6 +165,8 @@ class Holder:
     def __init__(self, producer: TargetProducer) -> None:
         self.producer = producer
         self.rows: dict[Place, dict[int, Row]] = {}
+        self.unproved: set[Partition] = set()
+        """Where it has committed, and not seen since that readers get all of it."""
 
     @property
     def id(self) -> str:
@@ -321,6 +323,34 @@ class Target:
         except LogError as error:
             _log.warning("readers of Kafka at %s are held up, and the cause cannot be read: %s", self.bootstrap, error)
             return False
+
+    def may_write(self, partitions: Collection[Partition]) -> bool:
+        """Whether all that the present holder has committed to ``partitions`` can be read (see await_readable).
+
+        Under ``mutex``.
+        """
+        asked = self.holder.unproved.intersection(partitions)
+        if not asked:
+            return True
+        try:
+            hidden = self._strange_left_out(await_readable(self.connection, asked, PROOF_SECONDS_MAX))
+        except LogError as error:
+            _log.warning("whether commits on Kafka at %s can be read is not known: %s", self.bootstrap, error)
+            return False
+        if hidden and self.has_lost(hidden):
+            return False
+        self.holder.unproved -= asked - hidden
+        return True
+
+    def _strange_left_out(self, hidden: Collection[Partition]) -> set[Partition]:
+        """Without partitions of the progress topic where another process's transaction comes first. Raises LogError."""
+        progress = {partition for partition in hidden if partition.topic == self.progress}
+        strange = {
+            Partition(self.progress, int(first.partition() or 0))
+            for first in first_hidden(self.connection, progress)
+            if self.holder.id not in writers_of(self.progress, first.key(), first.value())
+        }
+        return set(hidden) - strange
 
     def unpin(self, topic: str, ended: Collection[str]) -> None:
         """Where a broker has lost the end of a transaction of holders that were ``ended``, end it. Raises LogError.

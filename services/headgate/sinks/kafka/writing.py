@@ -1,7 +1,7 @@
 """The two halves of writing to topics: tasks encode records, and the driver commits them with the positions."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -162,9 +162,13 @@ def _too_large(size: int, bytes_max: int) -> _TooLargeError:
 class KafkaCommitter:
     """Commits records and positions in one transaction of the process's only producer for the target cluster."""
 
-    def __init__(self, target: Target, claims: Claims) -> None:
+    def __init__(self, target: Target, claims: Claims, *, by_key: bool) -> None:
+        """``by_key``: the client chooses the partition of each record."""
         self._target = target
         self._claims = claims
+        self._by_key = by_key
+        self._partitions: dict[str, int] = {}
+        """Topic → how many it has."""
         self._checked: dict[str, float] = {}
         """Topic → when it was last seen to be the one that was claimed."""
         self._hidden: dict[str, dict[Partition, int]] = {}
@@ -205,7 +209,7 @@ class KafkaCommitter:
                 check_held(claim, topic, ranges, rows)
             except SinkError:
                 return False  # by what this process remembers, which may be outdated: taking it over reads why
-            if not self._check_topic(claim, topic, rows):
+            if not self._check_topic(claim, topic, rows) or not target.may_write(self._places(topic, ranges)):
                 target.retire()
                 return False
             if keep is not None:
@@ -228,7 +232,14 @@ class KafkaCommitter:
             target.pace.took(transaction.size, time.monotonic() - began)
             reach(CrashPoint.COMMITTED)
             holder.keep(place, moved)
+            holder.unproved |= self._places(topic, ranges)
             return True
+
+    def _places(self, topic: str, partitions: Iterable[int]) -> set[Partition]:
+        """Where a transaction may write: with ``by-key`` to every partition of the topic."""
+        numbers = range(self._partitions.get(topic, 0)) if self._by_key else partitions
+        progress = Partition(self._target.progress, partition_of(topic))
+        return {progress, *(Partition(topic, number) for number in numbers)}
 
     def _check_topic(self, claim: Claim, topic: str, rows: Mapping[int, Row]) -> bool:
         """Whether the present holder may write on. Raises SinkRefusedError if the topic was re-created, LogError.
@@ -243,6 +254,7 @@ class KafkaCommitter:
         if ids and (found is None or (found.id is not None and found.id not in ids)):
             raise lost_topic(topic, self._target.bootstrap, claim.identity.feed, exists=found is not None)
         self._checked[topic] = now
+        self._partitions[topic] = 0 if found is None else found.partitions
         before, self._hidden[topic] = self._hidden.get(topic, {}), self._target.held_up(topic)
         still = before.items() & self._hidden[topic].items()
         return not self._target.has_lost({partition for partition, _ in still})
