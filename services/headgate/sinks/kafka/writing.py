@@ -209,7 +209,11 @@ class KafkaCommitter:
                 check_held(claim, topic, ranges, rows)
             except SinkError:
                 return False  # by what this process remembers, which may be outdated: taking it over reads why
-            if not self._check_topic(claim, topic, rows) or not target.may_write(self._places(topic, ranges)):
+            if not self._check_topic(claim, topic, rows):
+                target.retire()
+                return False
+            if not target.may_write(self._places(topic, ranges)):
+                self._checked.pop(topic, None)  # it may be gone, and a new producer would have brokers create it again
                 target.retire()
                 return False
             if keep is not None:
