@@ -225,7 +225,7 @@ def test_a_feed_begins_at_the_offsets_that_it_names_if_they_can_be_read(source: 
         planned({0: 0, 1: 0})
     with pytest.raises(OffsetExpiredError, match="ends at 3"):
         planned({0: 4, 1: 0})
-    with pytest.raises(StartPartitionsError, match=r"names 1 partitions of topic .*, which has 2"):
+    with pytest.raises(StartPartitionsError, match=r"names 1 partition of topic .*, which has 2"):
         planned({0: 2})
 
 

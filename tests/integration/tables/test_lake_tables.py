@@ -1,10 +1,11 @@
 """Lake tables that do not exist are created from the source's definition, whoever else creates and whoever dies."""
 
 import json
-import multiprocessing
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from decimal import Decimal
@@ -272,24 +273,26 @@ def test_of_creators_at_once_one_creates_and_all_find_the_table(lake: Place) -> 
         assert (table.version(), len(table.history())) == (0, 1)
 
 
-def _die_while_creating(source: str, folder: Path, at: str) -> None:
+def die_while_creating(source: str, folder: str, at: str) -> None:
+    """In a process of its own."""
     from headgate.sinks.delta import engine
 
     if at == "folder":
         engine.DeltaTable.create = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign, assignment]
-        create_missing(Place(source, folder).feed(), plan("shop.orders"), said)
-    create_missing(Place(source, folder).feed(), plan("shop.orders"), said)
+    create_missing(Place(source, Path(folder)).feed(), plan("shop.orders"), said)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("at", ["folder", "table"])
 def test_a_creator_that_is_killed_leaves_nothing_in_the_way(place: Place, at: str) -> None:
-    mortal = multiprocessing.get_context("spawn").Process(
-        target=_die_while_creating, args=(place.source, place.folder, at)
+    run = f"import sys; from {__name__} import die_while_creating as run; run(*sys.argv[1:])"
+    mortal = subprocess.run(
+        [sys.executable, "-c", run, place.source, str(place.folder), at],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stderr=subprocess.PIPE,
+        check=False,
     )
-    mortal.start()
-    mortal.join()
-    assert mortal.exitcode == -signal.SIGKILL
+    assert mortal.returncode == -signal.SIGKILL, mortal.stderr.decode()
     assert create_missing(place.feed(), plan("shop.orders"), said) == (at == "folder")
     assert fields(place.table("shop.orders")) == ORDERS
 
