@@ -1,4 +1,4 @@
-"""A broker that has lost the end of a change log's writer's transaction: a next life ends it as it was decided."""
+"""A broker that has lost the end of a change log's writer's transaction: its next incarnation ends it as decided."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -324,7 +324,7 @@ class FeedWork:
             count = present.get(plan.topic, 0) if plan.topic in replaced else len(plan.start)
             if count != len(plan.start) and plan.table in divided:
                 raise TopicReplacedError(
-                    f"topic {plan.topic} was made again with {number_of(count, 'partition')} instead of "
+                    f"topic {plan.topic} was re-created with {number_of(count, 'partition')} instead of "
                     f"{len(plan.start)}, by which table {plan.table} is divided: remove the feed and make it again"
                 )
             start = plan.start if count == len(plan.start) else dict.fromkeys(range(count), 0)
