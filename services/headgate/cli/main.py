@@ -191,4 +191,4 @@ def headgate(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Keep tables in step: change events from Kafka into databases, exactly once, from one writer per table."""
+    """Keep tables in step: changes from Kafka into databases, topics and lakes, exactly once, one writer per table."""
