@@ -98,7 +98,7 @@ def test_a_table_that_is_divided_goes_on_only_if_the_partitions_are_as_many(sour
     source.make(3)
     refused = source.resumed(after.spans)
     assert isinstance(refused, FeedRefused)
-    assert "made again with 3 partitions instead of 2, by which table public.t is divided" in refused.reason
+    assert "re-created with 3 partitions instead of 2, by which table public.t is divided" in refused.reason
 
 
 def test_a_plan_without_an_id_takes_on_the_one_that_is_there(source: Source) -> None:
