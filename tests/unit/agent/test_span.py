@@ -372,7 +372,7 @@ def test_an_error_is_over_once_the_partition_that_failed_turns_out_to_have_nothi
 
 def test_a_lag_grows_while_a_change_is_not_applied_whether_or_not_the_lane_reads() -> None:
     refused = replace(result(), positions={}, error_code="e", oldest_append_ms=1_000)
-    stuck = replace(written(), progress=adopted(written(lag_ms=9).progress, refused, 0.0))
+    stuck = replace(written(), progress=adopted(written(lag_ms=90_000).progress, refused, 0.0))
     for lane_is_idle in (False, True):
         assert [stuck.status(now, 0.0, lane_is_idle=lane_is_idle).lag_ms for now in (5_000, 65_000)] == [4_000, 64_000]
     unread = adopted(stuck.progress, replace(refused, oldest_append_ms=None), 0.0)

@@ -207,13 +207,15 @@ class Span(msgspec.Struct, frozen=True):
     def lag_ms(self, now_ms: int, now: float, *, lane_is_idle: bool = False) -> int:
         """The age of the oldest change that a batch has, or has failed to apply, as far as it is known.
 
-        Without such a change it is ``batch_lag_ms``, and none while the lane finds nothing to read.
+        Without a change that failed it is at least ``batch_lag_ms``, or 0 while the lane finds nothing to read. Behind
+        one that failed, that of an earlier batch says nothing: it may be the age of a snapshot.
         ``now_ms``: by the clock of the change's append time, the broker's. ``now``: in monotonic seconds.
         """
         progress = self.progress
-        lags = [0 if lane_is_idle else self.batch_lag_ms]
         if progress.unapplied_ms is not None:
-            lags.append(now_ms - progress.unapplied_ms)
+            lags = [max(0, now_ms - progress.unapplied_ms)]
+        else:
+            lags = [0 if lane_is_idle else self.batch_lag_ms]
         if progress.waits_since is not None:
             lags.append(round((now - progress.waits_since) * 1000))
         return max(lags)
