@@ -26,7 +26,7 @@ from headgate.databases.kinds import KINDS
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
-from headgate.records.name_lists import number_of
+from headgate.records.name_lists import number_of, shown_names
 from headgate.records.spans import wholes
 from headgate.sinks.registry import target_of
 from headgate.sources.database import source_target
@@ -274,6 +274,9 @@ def _show(compared: Sequence[TableCompared]) -> None:
     ]
     show_rows(("table", "by", "rows", "differences", "unsettled", "columns", "not_compared"), rows, Output.TABLE)
     for table in compared:
+        for columns, side in ((table.columns_missing, "source"), (table.columns_surplus, "target")):
+            if columns:
+                note(f"{table.target}: {shown_names(columns)} not compared: only in the {side}")
         for example in table.examples:
             note(_described(table, example))
         for example in table.unsettled_examples:

@@ -1,20 +1,21 @@
-"""What ``headgate why`` prints of a feed and of a migration.
+"""What holds a feed or a migration, as ``headgate why`` shows it.
 
 why.py imports this when the log has answered: the machines that explain it take longer to import than a command to
 begin.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from headgate.cli.ages import age
 from headgate.cli.lookup import find_feed
-from headgate.cli.output import Output, note, show_rows, show_value
+from headgate.cli.output import Output, note, show_rows
 from headgate.cli.why_feed import explained_feed
 from headgate.config.feed import parse_feed
-from headgate.coordinator.core.feeds.explain import Reason
+from headgate.coordinator.core.feeds.explain import Explanation, Reason
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import LogError, Partition
@@ -46,38 +47,93 @@ def read_migrations(log: KafkaLog, snapshot: Snapshot) -> dict[str, MigrationRec
     return {key.migration: record for key, record in snapshot.each(MigrationKey, MigrationRecorded)}
 
 
-def why_feed(log: KafkaLog, snapshot: Snapshot, feed: str, output: Output) -> bool:
-    """Print what holds a feed, and which migrations change its tables; whether anything holds it."""
-    record = find_feed(snapshot, feed)
-    migrations: dict[str, MigrationRecorded] = {}
-    unknown = ""
+@dataclass(frozen=True, slots=True)
+class FeedAnswer:
+    """What holds a feed, and which migrations change its tables. ``unknown``: why that is not known."""
+
+    feed: str
+    explanation: Explanation
+    migrations: Mapping[str, tuple[Beside, MigrationRecorded]]
+    unknown: str
+
+    @property
+    def is_held(self) -> bool:
+        """Whether anything holds one of its tables, or the feed as a whole."""
+        return bool(self.explanation.feed_held_by or self.explanation.reasons)
+
+    def document(self) -> dict[str, object]:
+        """For ``-o json``."""
+        return {
+            **msgspec.to_builtins(self.explanation),
+            "held": self.is_held,
+            "migrations": [_shown_beside(name, *each) for name, each in self.migrations.items()],
+            "migrations_unknown": self.unknown,
+        }
+
+    def show(self, *, named: bool = False) -> None:
+        """Print it for people, with ``named`` beside other answers."""
+        explanation = self.explanation
+        for line in explanation.feed_held_by:
+            note(f"{self.feed}: {line}")
+        _show_reasons(explanation.reasons, {"feed": self.feed} if named else {})
+        shown = len({reason.span for reason in explanation.reasons})
+        if explanation.held_count > shown:
+            note(f"and {number_of(explanation.held_count - shown, 'more table')}")
+        if not self.is_held:
+            doing = "finished" if explanation.state is FeedState.FINISHED else "replicating"
+            note(f"{self.feed}: nothing holds it ({number_of(explanation.table_count, 'table')}, {doing})")
+        for name, (relation, each) in self.migrations.items():
+            doing = ", ".join(filter(None, (each.stage or each.state.value, waits_for(name, each, wall_ms()))))
+            changes = f"migration {name} changes {each.table}, {_RELATIONS[relation]} ({doing})"
+            note(f"{self.feed}: {changes}: `headgate why {name}`")
+        if self.unknown:
+            note(f"{self.feed}: {self.unknown}")
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationAnswer:
+    """What holds a migration, and what holds the feed that fills its copy."""
+
+    explanation: MigrationExplanation
+    of_feed: tuple[Reason, ...]
+
+    @property
+    def is_held(self) -> bool:
+        """Whether anything holds it or its feed."""
+        return bool(self.explanation.reasons or self.of_feed)
+
+    def document(self) -> dict[str, object]:
+        """For ``-o json``."""
+        of_feed = msgspec.to_builtins(self.of_feed)
+        return {**msgspec.to_builtins(self.explanation), "feed_reasons": of_feed, "held": self.is_held}
+
+    def show(self, *, named: bool = False) -> None:
+        """Print it for people, with ``named`` beside other answers."""
+        explanation = self.explanation
+        _show_reasons((*explanation.reasons, *self.of_feed), {"migration": explanation.migration} if named else {})
+        if not self.is_held:
+            doing = ": ".join(filter(None, (explanation.stage or explanation.state.value, explanation.message)))
+            note(f"{explanation.migration}: nothing holds it ({doing})")
+
+
+def known_migrations(log: KafkaLog, snapshot: Snapshot) -> tuple[dict[str, MigrationRecorded], str]:
+    """The migrations; where they cannot be read, none, and the reason."""
     try:
-        migrations = read_migrations(log, snapshot)
+        return read_migrations(log, snapshot), ""
     except LogError as error:
-        unknown = f"{UNKNOWN}: {error}"
+        return {}, f"{UNKNOWN}: {error}"
+
+
+def why_feed(
+    log: KafkaLog, snapshot: Snapshot, feed: str, migrations: dict[str, MigrationRecorded], unknown: str
+) -> FeedAnswer:
+    """What holds a feed, and which of ``migrations`` change its tables; ``unknown``: why they are not known.
+
+    Raises what ``explained_feed`` does.
+    """
+    record = find_feed(snapshot, feed)
     explanation = explained_feed(log, snapshot, feed, keeper_of(migrations, feed))
-    held = bool(explanation.feed_held_by or explanation.reasons)
-    beside = migrations_beside(migrations, _tables_of(feed, record))
-    if output is not Output.TABLE:
-        found = [_shown_beside(name, *each) for name, each in beside.items()]
-        document = msgspec.to_builtins(explanation)
-        show_value(output, {**document, "held": held, "migrations": found, "migrations_unknown": unknown})
-        return held
-    for line in explanation.feed_held_by:
-        note(f"{feed}: {line}")
-    _show_reasons(explanation.reasons, output)
-    shown = len({reason.span for reason in explanation.reasons})
-    if explanation.held_count > shown:
-        note(f"and {number_of(explanation.held_count - shown, 'more table')}")
-    if not held:
-        doing = "finished" if explanation.state is FeedState.FINISHED else "replicating"
-        note(f"{feed}: nothing holds it ({number_of(explanation.table_count, 'table')}, {doing})")
-    for name, (relation, each) in beside.items():
-        doing = ", ".join(filter(None, (each.stage or each.state.value, waits_for(name, each, wall_ms()))))
-        note(f"{feed}: migration {name} changes {each.table}, {_RELATIONS[relation]} ({doing}): `headgate why {name}`")
-    if unknown:
-        note(f"{feed}: {unknown}")
-    return held
+    return FeedAnswer(feed, explanation, migrations_beside(migrations, _tables_of(feed, record)), unknown)
 
 
 UNKNOWN: Final = "it is not known whether a migration changes its tables or has paused it"
@@ -110,23 +166,13 @@ def _shown_beside(name: str, relation: Beside, record: MigrationRecorded) -> dic
 
 
 def why_migration(
-    log: KafkaLog, snapshot: Snapshot, migrations: dict[str, MigrationRecorded], name: str, output: Output
-) -> bool:
-    """Print what holds a migration, its feed included; whether anything does."""
+    log: KafkaLog, snapshot: Snapshot, migrations: dict[str, MigrationRecorded], name: str
+) -> MigrationAnswer:
+    """What holds a migration, its feed included."""
     owner = snapshot.get(MigrationOwnerKey(0), OwnerAnnounced)
     has_owner = owner is not None and owner.lease_seconds > 0
     explanation = explain_migration(migrations, name, owner if has_owner else None, wall_ms())
-    of_feed = _reasons_of_its_feed(log, snapshot, explanation)
-    held = bool(explanation.reasons or of_feed)
-    if output is not Output.TABLE:
-        document = {**msgspec.to_builtins(explanation), "feed_reasons": msgspec.to_builtins(of_feed)}
-        show_value(output, {**document, "held": held})
-        return held
-    _show_reasons((*explanation.reasons, *of_feed), output)
-    if not held:
-        doing = ": ".join(filter(None, (explanation.stage or explanation.state.value, explanation.message)))
-        note(f"{name}: nothing holds it ({doing})")
-    return held
+    return MigrationAnswer(explanation, _reasons_of_its_feed(log, snapshot, explanation))
 
 
 def _reasons_of_its_feed(log: KafkaLog, snapshot: Snapshot, explanation: MigrationExplanation) -> tuple[Reason, ...]:
@@ -137,11 +183,11 @@ def _reasons_of_its_feed(log: KafkaLog, snapshot: Snapshot, explanation: Migrati
     return explained_feed(log, snapshot, explanation.feed, explanation.migration).reasons
 
 
-def _show_reasons(reasons: tuple[Reason | Hold, ...], output: Output) -> None:
+def _show_reasons(reasons: tuple[Reason | Hold, ...], whose: Mapping[str, str]) -> None:
     rows: list[dict[str, Any]] = [
-        {**msgspec.to_builtins(reason), "since": age(wall_ms(), reason.since_ms) if reason.since_ms else None}
+        {**whose, **msgspec.to_builtins(reason), "since": age(wall_ms(), reason.since_ms) if reason.since_ms else None}
         for reason in reasons
     ]
     if rows:
-        columns = ("span", "stage", "agent", "since", "detail", "advice")
-        show_rows([name for name in columns if any(name in row for row in rows)], rows, output)
+        columns = (*whose, "span", "stage", "agent", "since", "detail", "advice")
+        show_rows([name for name in columns if any(name in row for row in rows)], rows, Output.TABLE)

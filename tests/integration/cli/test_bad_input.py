@@ -116,6 +116,13 @@ def test_request_without_an_owner_says_so_and_is_withdrawn(log: KafkaLog) -> Non
     assert json.loads(headgate("topic", "show", "changefeed", "-o", "json").stdout) == []
 
 
+def test_why_without_a_name_where_there_is_nothing(log: KafkaLog) -> None:
+    result = headgate("why")
+    assert result.exit_code == 0
+    assert "no feed and no migration exists" in result.stderr
+    assert "headgate feed create" in result.stderr
+
+
 @pytest.mark.parametrize("command", [("feed", "show", "nope"), ("why", "nope"), ("topic", "show", "nope")])
 def test_what_is_not_there(log: KafkaLog, command: tuple[str, ...]) -> None:
     result = headgate(*command)

@@ -251,6 +251,12 @@ def test_a_feed_from_creation_to_removal(log: KafkaLog, owner: CoordinatorServic
     assert [(reason["table"], reason["stage"]) for reason in json.loads(why.stdout)["reasons"]] == [
         ("public.orders", "agent missing")
     ]
+    everything = headgate("why")
+    assert everything.exit_code == ExitCode.HELD
+    assert "shop public.orders: detail" in everything.stderr
+    everything = headgate("why", "-o", "json")
+    assert everything.exit_code == ExitCode.HELD
+    assert json.loads(everything.stdout) == {"feeds": [json.loads(why.stdout)], "migrations": [], "held": True}
 
     again = headgate("feed", "create", shop.file("shop"))
     assert again.exit_code == ExitCode.REQUEST_REFUSED

@@ -109,9 +109,11 @@ def test_a_feed_runs_is_verified_and_stops(
     assert (json.loads(verified.stdout)["rows"], json.loads(verified.stdout)["differences"]) == (ROWS, 0)
     with psycopg.connect(postgres_database, autocommit=True) as database:
         database.execute("UPDATE src.orders SET what = 'other' WHERE id = 7")
+        database.execute("ALTER TABLE src.orders ADD COLUMN extra int")
     different = headgate("verify", "shop", "--source-dsn", postgres_database)
     assert different.exit_code == ExitCode.DIFFERENCE
     assert '{"id":"7"}: differs in what' in different.stderr
+    assert "extra not compared: only in the source" in different.stderr
     assert "headgate_agent_sessions_total 1.0" in node.get("/metrics")[1]
 
     node.process.send_signal(signal.SIGTERM)

@@ -208,7 +208,7 @@ class Span(msgspec.Struct, frozen=True):
         """The age of the oldest change that a batch has, or has failed to apply, as far as it is known.
 
         Without a change that failed it is at least ``batch_lag_ms``, or 0 while the lane finds nothing to read. Behind
-        one that failed, that of an earlier batch says nothing: it may be the age of a snapshot.
+        one that failed, that of an earlier batch does not count: it may be the age of a snapshot.
         ``now_ms``: by the clock of the change's append time, the broker's. ``now``: in monotonic seconds.
         """
         progress = self.progress
