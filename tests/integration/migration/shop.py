@@ -32,7 +32,8 @@ CLIENTS = 3
 CUTOVER_SECONDS = 20
 """What clients here may wait for, at most: beside other tests, a micro-batch may take as long as the default."""
 
-NO_SNAPSHOT = {"snapshot.mode": "no_data"}
+NO_SNAPSHOT = {"snapshot.mode": "no_data", "decimal.handling.mode": "string"}
+"""And decimals in digits, as `headgate feed init` has them."""
 
 
 class Client(threading.Thread):
@@ -86,6 +87,8 @@ class Shop(ABC):
     """What the first test makes of the table: a column more, a wider one, one less."""
     BROADER: str
     """What makes ``v`` broader."""
+    MORE_DIGITS: str
+    """What gives ``price``, a decimal(10,2) of the test's own, two more digits."""
     BROAD: str
     """The type of the column that the change makes broader."""
     TEXTS: ClassVar[dict[str, str]]
@@ -125,6 +128,7 @@ class Shop(ABC):
 class PostgresShop(Shop):
     CHANGE = "ADD COLUMN extra int NOT NULL DEFAULT 7, ALTER COLUMN v TYPE bigint, DROP COLUMN note"
     BROADER = "ALTER COLUMN v TYPE bigint"
+    MORE_DIGITS = "ALTER COLUMN price TYPE decimal(12,4)"
     BROAD = "bigint"
     TEXTS: ClassVar = {"label": "text", "note": "character varying"}
 
@@ -140,6 +144,7 @@ class PostgresShop(Shop):
 class MariadbShop(Shop):
     CHANGE = "ADD COLUMN extra int NOT NULL DEFAULT 7, MODIFY v bigint NOT NULL, DROP COLUMN note"
     BROADER = "MODIFY v bigint NOT NULL"
+    MORE_DIGITS = "MODIFY price decimal(12,4)"
     BROAD = "bigint"
     TEXTS: ClassVar = {"label": "varchar", "note": "varchar"}
 

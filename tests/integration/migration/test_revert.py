@@ -2,6 +2,7 @@
 
 import json
 import signal
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -203,3 +204,33 @@ def test_a_way_back_that_stands_still_says_why_goes_on_and_ends_with_the_next_ch
     assert shop.tables() == before, "the table before stays for its time"
     done("cleanup", "m1")
     assert shop.tables() == ["items"]
+
+
+@pytest.mark.long
+def test_a_value_with_more_digits_than_the_old_form_keeps_is_not_rounded_on_its_way_back(
+    cluster: KafkaLog, serve: Serve, shop: Shop, clients: list[Client]
+) -> None:
+    shop.run("ALTER TABLE items ADD COLUMN price decimal(10,2)")
+    shop.run("UPDATE items SET price = 1.25 WHERE id < 10")
+    serve("coordinator", "coordinator")
+    serve("agent", "agent", "--name", "a")
+    serve("owner", "migration")
+    changed(shop, "m1", shop.MORE_DIGITS, "--keep-way-back")
+    shop.run("UPDATE items SET price = 1.2345 WHERE id = 7")
+    eventually(lambda: way_back("m1")["state"] == "stands still", "its digits do not fit", ENDED_SECONDS)
+    why = way_back("m1")["why"]
+    assert "column price" in why, why
+    asked = revert("m1", "r1")
+    assert asked.exit_code != 0, asked.output
+    assert shop.run("SELECT price FROM items WHERE id = 7") == [(Decimal("1.2345"),)], "the table is untouched"
+
+    shop.run("UPDATE items SET price = 1.2300 WHERE id = 7")
+    resume(way_back("m1")["feed"])
+    eventually(lambda: way_back("m1")["state"] == "kept", "it goes on", ENDED_SECONDS)
+    reverted("m1", "r2")
+    expected = settled(clients)
+    assert dict(shop.run("SELECT id, v FROM items")) == expected
+    assert shop.run("SELECT price FROM items WHERE id IN (6, 7) ORDER BY id") == [
+        (Decimal("1.25"),),
+        (Decimal("1.23"),),
+    ]
