@@ -14,7 +14,7 @@ class Address(msgspec.Struct, frozen=True):
 
     ``hosts`` are what it connects to: ``""`` where nothing is named and it is not clear what will be, none if it
     connects to nothing. ``key_file`` is a private key. ``server`` is what all databases on one server have in common,
-    such as host and port; empty if the hosts identify it. ``folder`` is a local one that tables are written to.
+    such as host and port; empty if the hosts identify it. ``folders`` are local ones that are written to.
     """
 
     text: str
@@ -22,7 +22,7 @@ class Address(msgspec.Struct, frozen=True):
     key_file: str | None = None
     has_password: bool = False
     server: str = ""
-    folder: Path | None = None
+    folders: tuple[Path, ...] = ()
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -65,8 +65,8 @@ class Target(msgspec.Struct, frozen=True):
         """
         try:
             check_hosts(address.hosts, self.options.address)
-            if address.folder is not None:
-                check_folder(address.folder, self.options.address)
+            for folder in address.folders:
+                check_folder(folder, self.options.address)
             if address.key_file is not None:
                 secret(Path(address.key_file).absolute(), f"the private key of {self.options.address},")
             return None if self.password_file is None else secret(self.password_file, self.options.password_file)

@@ -1,4 +1,4 @@
-"""Named connections: databases and Kafka clusters that an operator describes in a file, used by name.
+"""Named connections: databases, Kafka clusters and Iceberg catalogs that an operator describes in a file, used by name.
 
 A feed or a migration is stored on a topic. With ``sink.connection: shop`` it holds no address and names no file: those
 are in the file that HEADGATE_CONNECTIONS names, on each machine that connects. The file is read again when it changes.
@@ -57,7 +57,7 @@ class TlsFiles(Strict):
 
 
 class Connection(Strict):
-    """One database, or Kafka cluster: its kind, its address without a password, and what it may be used for."""
+    """One database, Kafka cluster or Iceberg catalog: its kind, its address without a password, and its uses."""
 
     kind: str
     address: str
@@ -81,8 +81,11 @@ class Connection(Strict):
         if self.kind not in KINDS and (others := self.use - {Use.SINK}):
             raise ValueError(f"a connection of kind {self.kind} can be a sink only: remove {', '.join(sorted(others))}")
         try:
-            is_its = kind_of(self.address, _options("", Use.SINK), CONNECTED).name == self.kind
-            if is_its and CONNECTED[self.kind].address(self.dsn(), _options("", Use.SINK)).has_password:
+            kind = CONNECTED[self.kind]
+            is_its = self.address.startswith(kind.schemes) or (
+                kind_of(self.address, _options("", Use.SINK), CONNECTED).name == self.kind
+            )
+            if is_its and kind.address(self.dsn(), _options("", Use.SINK)).has_password:
                 raise ValueError("address has a password in it: write it into a file, and name that in password_file")
         except DatabaseRefusedError as error:
             raise ValueError(str(error)) from error

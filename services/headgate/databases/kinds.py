@@ -8,6 +8,7 @@ import msgspec
 from headgate.config.wording import nearest
 from headgate.databases.address import Address, Options
 from headgate.databases.errors import DatabaseRefusedError
+from headgate.databases.iceberg import address as iceberg
 from headgate.databases.kafka import address as kafka
 from headgate.databases.mysql import address as mysql
 from headgate.databases.postgresql import address as postgresql
@@ -36,7 +37,13 @@ KINDS: Final = {
 
 """Databases: what has a catalogue and takes statements."""
 
-CONNECTED: Final = KINDS | {"kafka": Kind("kafka", kafka.SCHEMES, kafka.address_of, kafka.with_tls)}
+CONNECTED: Final = KINDS | {
+    kind.name: kind
+    for kind in (
+        Kind("kafka", kafka.SCHEMES, kafka.address_of, kafka.with_tls),
+        Kind("iceberg", iceberg.SCHEMES, iceberg.address_of, iceberg.with_tls),
+    )
+}
 """What named connections can be."""
 
 
@@ -45,10 +52,10 @@ def kind_of(dsn: str, options: Options, kinds: Mapping[str, Kind] = KINDS) -> Ki
     scheme, has_scheme, _ = dsn.partition("://")
     if not has_scheme:
         return KINDS["postgresql"]
-    known = {scheme: kind for kind in kinds.values() for scheme in kind.schemes}
-    found = known.get(f"{scheme}://")
+    found = next((kind for kind in kinds.values() if f"{scheme}://" in kind.schemes), None)
     if found is not None:
         return found
+    known = dict.fromkeys(scheme for kind in kinds.values() for scheme in kind.schemes)
     near = nearest(f"{scheme}://", known)
     hint = f"Did you mean {near}?" if near else f"Use one of {', '.join(known)}"
     raise DatabaseRefusedError(f"{options.address} begins with {scheme}://, which no database here has. {hint}")

@@ -8,8 +8,10 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table as PyTable
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
 
-from headgate.sinks.iceberg.address import place_of
+from headgate.databases.address import Target
 from headgate.sinks.iceberg.engine import Table
 from headgate.sinks.iceberg.lake import IcebergLake
 from headgate.sinks.lake.appended import OWN_COLUMNS
@@ -18,15 +20,32 @@ from integration.sinks.lake_bench import AnyLakeBench
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("value", pa.string())])
 
 
+def in_database(url: str, warehouse: Path) -> str:
+    """The address of a catalog in a database."""
+    return f"{url}{'&' if '?' in url else '?'}warehouse={warehouse}"
+
+
+def new_catalog(uri: str, warehouse: Path) -> SqlCatalog:
+    """A catalog as its users create and use it."""
+    catalog = SqlCatalog(
+        "default", uri=uri.replace("postgresql:", "postgresql+psycopg:"), warehouse=f"file://{warehouse}"
+    )
+    catalog.engine.dispose()
+    catalog.engine = create_engine(catalog.engine.url, poolclass=NullPool)
+    return catalog
+
+
 class IcebergBench(AnyLakeBench):
     table_class = Table
 
-    def __init__(self, folder: Path, *, appends: bool) -> None:
-        dsn = f"sqlite:///{folder}/lake/catalog.db"
+    def __init__(self, folder: Path, *, appends: bool, database: str | None = None) -> None:
+        """``database``: the URL of an empty one at PostgreSQL, for the catalog; without it that is a SQLite file."""
+        file = f"sqlite:///{folder}/lake/catalog.db"
+        dsn = file if database is None else in_database(database, folder / "lake")
         super().__init__(folder, {"type": "iceberg", "dsn": dsn}, appends=appends)
-        self.catalog = SqlCatalog("default", uri=dsn, warehouse=f"file://{folder}/lake")
+        self.catalog = new_catalog(file if database is None else database, folder / "lake")
         self.catalog.create_namespace("shop")
-        self.lake = IcebergLake(place_of(dsn))
+        self.lake = IcebergLake(lambda: Target(dsn))
         self.create()
         self.sink = self.another()
 

@@ -1,4 +1,4 @@
-"""Iceberg tables keep the contract of lake tables, in both modes."""
+"""Iceberg tables keep the contract of lake tables, in both modes, each with another kind of catalog."""
 
 from pathlib import Path
 
@@ -13,6 +13,7 @@ pytestmark = pytest.mark.integration
 class TestIceberg(LakeContract):
     TRUNCATE_REFUSED = "TRUNCATE cannot be written to Iceberg tables"
 
-    @pytest.fixture(params=["upsert", "append"])
+    @pytest.fixture(params=["append, catalog in SQLite", "upsert, catalog in PostgreSQL"])
     def bench(self, tmp_path: Path, request: pytest.FixtureRequest) -> IcebergBench:
-        return IcebergBench(tmp_path, appends=request.param == "append")
+        database = request.getfixturevalue("postgres_database") if "PostgreSQL" in request.param else None
+        return IcebergBench(tmp_path, appends="append" in request.param, database=database)

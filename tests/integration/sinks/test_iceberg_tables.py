@@ -233,5 +233,5 @@ def test_a_file_that_is_not_a_catalog_is_refused(tmp_path: Path, monkeypatch: py
 def test_catalogs_of_one_file_are_kept_apart(bench: IcebergBench) -> None:
     SqlCatalog("second", uri=str(bench.spec["dsn"]), warehouse=f"file://{bench.folder}/second")
     bench.spec["dsn"] = f"{bench.spec['dsn']}?catalog=second"
-    with pytest.raises(SinkRefusedError, match=r"catalog second of .* has no Iceberg table"):
+    with pytest.raises(SinkRefusedError, match=r"catalog second in .* has no Iceberg table"):
         bench.another().check([bench.table])

@@ -19,6 +19,7 @@ from headgate.capture.source import read_source
 from headgate.config.feed import SinkSpec, SourceDatabase
 from headgate.databases.address import Target
 from headgate.databases.catalogue import Product
+from headgate.databases.iceberg.address import place_of
 from headgate.databases.mysql.wire import Wire
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.migration.core.spec import MigrationSpec
@@ -28,6 +29,7 @@ from headgate.migration.strategies.mariadb.sessions import MariadbSessions
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions
 from headgate.migration.strategies.target import NO_CLUSTER, target_of
 from headgate.records.migration import MigrationStrategy
+from headgate.sinks.iceberg.catalog_database import open_database
 from headgate.sinks.registry import open_sink
 from headgate.sinks.relational.mysql import connection as mysql_sink
 from headgate.sinks.relational.postgresql import connection as postgresql_sink
@@ -55,7 +57,13 @@ def _create_at_postgresql(dsn: str, file: Path) -> None:
     creation._create(Target(dsn, file), [], Sink(Product.POSTGRESQL))
 
 
+def _open_catalog(dsn: str, file: Path) -> object:
+    address = f"{dsn}{'&' if '?' in dsn else '?'}warehouse=/lake"
+    return open_database(lambda: Target(address, file), place_of(address))
+
+
 OPENERS: Final[dict[str, Opener]] = {
+    "headgate.sinks.iceberg.catalog_database": _open_catalog,
     "headgate.capture.mysql.read": lambda dsn, file: read_source(Target(dsn, file), []),
     "headgate.sinks.relational.postgresql.connection": lambda dsn, file: postgresql_sink.connect(
         RelationalSettings(dsn, file)
@@ -196,7 +204,7 @@ each_opener = pytest.mark.parametrize("opener", [way for _, way in ALL], ids=[na
 
 
 def _address(opener: Opener, host: str = "db.example", tls: Path | None = None) -> str:
-    is_postgresql = any(way is opener and "postgresql" in name for name, way in ALL)
+    is_postgresql = any(way is opener and ("postgresql" in name or "iceberg" in name) for name, way in ALL)
     if is_postgresql:
         more = f"?sslmode=verify-full&sslrootcert={tls}/ca&sslcert={tls}/cert&sslkey={tls}/key" if tls else ""
         return f"postgresql://ann@{host}/shop{more}"

@@ -5,18 +5,26 @@ from pathlib import Path
 import pytest
 
 from headgate.config.feed import SinkSpec
-from headgate.config.secrets import ALLOWED_FOLDERS
+from headgate.config.secrets import ALLOWED_FOLDERS, ALLOWED_HOSTS, SECRETS_DIR
+from headgate.databases.address import SINK
+from headgate.databases.errors import DatabaseRefusedError
+from headgate.databases.iceberg.address import address_of, place_of, with_tls
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.iceberg.address import address_of, place_of
-from headgate.sinks.registry import open_sink
+from headgate.sinks.registry import open_sink, same_sink
 
 
 @pytest.mark.parametrize(
     ("dsn", "why"),
     [
-        ("", "Write it as sqlite:////folder/catalog.db"),
-        ("postgresql://user:secret@db/lake", "only SQL catalogs in a SQLite file are supported"),
-        ("http://catalog:8181", "only SQL catalogs in a SQLite file are supported"),
+        ("", "Write it as postgresql://user@host:port/database.warehouse=/folder, or as sqlite:////folder/catalog.db"),
+        ("http://catalog:8181", "a SQL catalog in PostgreSQL or in a SQLite file"),
+        ("postgresql://user:hunter2@db/lake", "does not name the folder of the tables"),
+        ("postgresql://user:hunter2@db/lake?warehouse=lake", "warehouse is not an absolute path"),
+        ("postgresql://user:hunter2@db/lake?warehose=/lake", "did you mean warehouse"),
+        ("postgresql://user:hunter2@db/lake?warehouse=/lake&catalog=a/b", "catalog must be a name"),
+        ("postgresql://user:hunter2@db/lake?warehouse=/lake&sslmod=x", "did you mean 'sslmode'"),
+        ("postgresql://user:hunter2@db/lake?warehouse=/lake&passfile=/x", "passfile is refused: it is a secret"),
+        ("postgresql://db?warehouse=/lake", "write postgresql://user@host:port/database"),
         ("sqlite:///lake/catalog.db", "with four slashes"),
         ("sqlite://lake/catalog.db", "with four slashes"),
         ("sqlite:////lake/../catalog.db", "not an absolute path"),
@@ -26,15 +34,20 @@ from headgate.sinks.registry import open_sink
     ],
 )
 def test_an_address_that_is_not_valid_is_refused_and_not_quoted(dsn: str, why: str) -> None:
-    with pytest.raises(SinkRefusedError, match=why) as refused:
+    with pytest.raises(DatabaseRefusedError, match=why) as refused:
         address_of(dsn)
-    assert "secret" not in str(refused.value)
+    assert "hunter2" not in str(refused.value)
 
 
 def test_one_catalog_has_one_spelling() -> None:
     short, long = "sqlite:////lake/catalog.db", "sqlite:////lake/catalog.db?warehouse=/lake/&catalog=default"
     assert address_of(short).text == address_of(long).text
     assert place_of(address_of(short).text) == place_of(short)
+    short = "postgres://ann@DB/lake?sslmode=require&warehouse=/lake"
+    long = "postgresql://ann:secret@db:5432/lake?warehouse=/lake/&catalog=default&sslmode=require"
+    assert address_of(short).text == address_of(long).text
+    assert address_of(address_of(short).text).text == address_of(short).text
+    assert (address_of(long).has_password, address_of(short).has_password) == (True, False)
 
 
 def test_only_folders_of_the_operators_list_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,3 +57,36 @@ def test_only_folders_of_the_operators_list_are_used(tmp_path: Path, monkeypatch
     for dsn in (f"sqlite:///{other}/c.db", f"sqlite:///{allowed}/c.db?warehouse={other}"):
         with pytest.raises(SinkRefusedError, match=rf"is not below a folder in {ALLOWED_FOLDERS}"):
             open_sink(SinkSpec(type="iceberg", dsn=dsn))
+
+
+def test_a_catalog_in_a_database_is_on_a_host_and_in_a_folder_of_the_operators_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ALLOWED_FOLDERS, str(tmp_path))
+    monkeypatch.setenv(ALLOWED_HOSTS, "db")
+    monkeypatch.setenv(SECRETS_DIR, str(tmp_path))
+    (tmp_path / "key.pem").touch()
+    dsn = f"postgresql://ann@db/lake?warehouse={tmp_path}"
+    open_sink(SinkSpec(type="iceberg", dsn=dsn))
+    for other, why in (
+        (dsn.replace("@db", "@elsewhere"), "elsewhere"),
+        (f"postgresql://ann@db/lake?warehouse={tmp_path}/../other", "without . and .. as names"),
+        ("postgresql://ann@db/lake?warehouse=/other", rf"is not below a folder in {ALLOWED_FOLDERS}"),
+        (f"{dsn}&sslkey=/etc/key.pem", "private key"),
+    ):
+        with pytest.raises(SinkRefusedError, match=why):
+            open_sink(SinkSpec(type="iceberg", dsn=other))
+    with pytest.raises(SinkRefusedError, match="must not contain a password"):
+        same_sink(SinkSpec(type="iceberg", dsn=dsn.replace("ann", "ann:secret")))
+    with pytest.raises(SinkRefusedError, match="a SQLite file has no password"):
+        open_sink(SinkSpec(type="iceberg", dsn=f"sqlite:///{tmp_path}/c.db", password_file=Path("key.pem")))
+
+
+def test_tls_of_a_connection_is_part_of_the_address() -> None:
+    files = {"ca_file": "/etc/ca.pem"}
+    found = with_tls("postgresql://ann@db/lake?warehouse=/lake", files, SINK)
+    assert place_of(found).warehouse == Path("/lake")
+    assert "sslmode=verify-full" in found
+    assert "sslrootcert=/etc/ca.pem" in found
+    with pytest.raises(DatabaseRefusedError, match="tls is for servers"):
+        with_tls("sqlite:////lake/c.db", files, SINK)

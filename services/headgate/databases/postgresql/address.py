@@ -22,7 +22,7 @@ SCHEMES: Final = ("postgresql://", "postgres://")
 _KEY_FILE: Final = "sslkey"
 _TLS_FILES: Final = {"ca_file": "sslrootcert", "certificate_file": "sslcert", "key_file": _KEY_FILE}
 
-_ALLOWED: Final = (
+ALLOWED: Final = (
     "host", "hostaddr", "port", "dbname", "user", "connect_timeout", "options",
     "keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout",
     "sslmode", "sslnegotiation", "sslcert", _KEY_FILE, "sslcertmode", "sslrootcert", "sslcrl", "sslcrldir", "sslsni",
@@ -30,6 +30,7 @@ _ALLOWED: Final = (
     "requirepeer", "require_auth", "channel_binding", "gssencmode", "krbsrvname", "gsslib",
     "target_session_attrs", "load_balance_hosts",
 )  # fmt: skip
+"""libpq's parameters that an address may have."""
 
 _REFUSED: Final = {
     "sslpassword": f"it is a secret: let {_KEY_FILE} name a key without one, which only the service may read",
@@ -43,6 +44,9 @@ _REFUSED: Final = {
     "gssdelegation": "it would hand the service's own Kerberos credentials to the server",
 }
 _SECRETS: Final = frozenset({"passfile", "scram_client_key", "scram_server_key"})
+
+_NOT_AN_OPTION: Final = ("invalid connection option", "invalid URI query parameter")
+"""libpq's words before the name, in an address of either form."""
 
 _DEFAULTS: Final = {"port": "5432"}
 """libpq's defaults: an address must be the same whether they are left out or written out."""
@@ -100,7 +104,7 @@ def _parse(dsn: str, options: Options) -> dict[str, str]:
             f"{options.address} is not a libpq connection string: {_with_nearest(str(error).strip())}"
         ) from error
     for name in sorted(given):
-        if name in _ALLOWED or name == "password":
+        if name in ALLOWED or name == "password":
             continue
         why = _REFUSED.get(name)
         if name in _SECRETS:
@@ -108,7 +112,7 @@ def _parse(dsn: str, options: Options) -> dict[str, str]:
         elif why is None and (name.startswith("oauth") or "secret" in name or "password" in name):
             why = f"signing in by it is not supported. Use a password: {options.way_of_secrets}"
         raise DatabaseRefusedError(
-            f"{options.address}: {name} is refused: {why or 'choose from ' + ', '.join(_ALLOWED)}"
+            f"{options.address}: {name} is refused: {why or 'choose from ' + ', '.join(ALLOWED)}"
         )
     return {name: str(value) for name, value in given.items() if value is not None}
 
@@ -123,5 +127,6 @@ def _hosts(parameters: dict[str, str]) -> tuple[str, ...]:
 
 def _with_nearest(said: str) -> str:
     quoted = said.split('"')
-    near = nearest(quoted[1], _ALLOWED) if "invalid connection option" in said else None
+    is_name = any(words in said for words in _NOT_AN_OPTION)
+    near = nearest(quoted[1], ALLOWED) if is_name else None
     return f"{said}; did you mean {near!r}?" if near else said

@@ -32,7 +32,7 @@ def address_of(dsn: str) -> Address:
             "spaces, points, hyphens and underscores, without . and .. as names"
         )
     folder = posixpath.normpath(path)
-    return Address(f"{SCHEME}{folder}", (), server=folder, folder=Path(folder))
+    return Address(f"{SCHEME}{folder}", (), server=folder, folders=(Path(folder),))
 
 
 def folder_of(dsn: str) -> Path:

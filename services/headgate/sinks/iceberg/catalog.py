@@ -5,11 +5,9 @@ properties, nor a snapshot that was left and came back. Here a commit is refused
 """
 
 import os
-import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, cast
-from urllib.parse import quote
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -18,18 +16,17 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate, ValidatableTableRequirement
-from sqlalchemy import create_engine, inspect
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from headgate.databases.address import Target
+from headgate.databases.iceberg.address import Place
+from headgate.databases.postgresql.errors import PostgresError
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
-from headgate.sinks.iceberg.address import Place
+from headgate.sinks.iceberg.catalog_database import CatalogDatabase, open_database
 from headgate.sinks.iceberg.files import ListedFiles
+from headgate.sinks.relational.postgresql.faults import sink_error
 
 __all__ = ["ExactCatalog", "ExactTable", "as_sink_errors", "open_catalog"]
-
-LOCK_SECONDS: Final = 10.0
-"""SQLite lets one process write at a time, for milliseconds."""
 
 ERROR_LENGTH_MAX: Final = 500
 """An error of SQLAlchemy contains the statement."""
@@ -63,25 +60,11 @@ class ExactTable(Table):
 class ExactCatalog(SqlCatalog):
     """See the module."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, database: CatalogDatabase) -> None:
         MetastoreCatalog.__init__(self, place.catalog, warehouse=f"file://{place.warehouse}")
-        file = f"file:{quote(str(place.file))}?mode=rw"  # never creates the file
-        self.engine = create_engine(
-            "sqlite://",
-            creator=lambda: sqlite3.connect(file, uri=True, timeout=LOCK_SECONDS, check_same_thread=False),
-            poolclass=NullPool,  # a process may be forked at any time
-        )
-        self._schema_version = self._detected_version(place)
-
-    def _detected_version(self, place: Place) -> str:
-        tables = inspect(self.engine)
-        if not tables.has_table("iceberg_tables"):
-            raise SinkRefusedError(
-                f"{place.file} is not an Iceberg catalog: it has no table iceberg_tables. Correct sink.dsn, or create "
-                "the catalog with pyiceberg"
-            )
-        columns = {column["name"] for column in tables.get_columns("iceberg_tables")}
-        return "v1" if "iceberg_type" in columns else "v0"
+        self.engine = database.engine
+        self._schema_version = database.version
+        self.database_name = database.name
 
     def load(self, identifier: tuple[str, ...]) -> ExactTable | None:
         """A table at its newest version, whose commits are tried once; None if it does not exist."""
@@ -103,12 +86,16 @@ class ExactCatalog(SqlCatalog):
         return ListedFiles(self.properties)  # a table's own properties could name another class
 
 
-def open_catalog(place: Place) -> ExactCatalog:
+def open_catalog(find: Callable[[], Target], place: Place) -> ExactCatalog:
     """The catalog. Raises SinkRefusedError, SinkError."""
-    if not place.file.is_file():
-        raise SinkRefusedError(f"Iceberg catalog {place.file} does not exist. Correct sink.dsn, or create the catalog")
-    with as_sink_errors(f"opening {place.file}"):
-        return ExactCatalog(place)
+    with as_sink_errors("opening the Iceberg catalog"):
+        database = open_database(find, place)
+    if not place.warehouse.is_dir():
+        raise SinkRefusedError(
+            f"warehouse {place.warehouse} of the Iceberg catalog is not a folder on this machine. Create or mount it "
+            "wherever coordinators and agents run"
+        )
+    return ExactCatalog(place, database)
 
 
 @contextmanager
@@ -121,6 +108,8 @@ def as_sink_errors(doing: str) -> Iterator[None]:
 
 
 def _sink_error(error: Exception, doing: str) -> SinkError:
+    if isinstance(error, DBAPIError) and isinstance(error.orig, PostgresError):
+        return sink_error(error.orig, doing)
     text = f"{doing}: {str(error)[:ERROR_LENGTH_MAX]}"
     if isinstance(error, PermissionError) or any(words in str(error) for words in _NO_RIGHT):
         return SinkRefusedError(f"{text}. Give user {os.geteuid()} of this process the right to write there")

@@ -4,7 +4,7 @@ A ledger is a table of the catalog, below the namespace ``_headgate``, whose pro
 It never has a snapshot.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
@@ -14,8 +14,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, NestedField
 from sqlalchemy.exc import IntegrityError
 
+from headgate.databases.address import Target
+from headgate.databases.iceberg.address import Place, place_of
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.iceberg.address import Place
 from headgate.sinks.iceberg.catalog import ExactCatalog, ExactTable, as_sink_errors, open_catalog
 from headgate.sinks.iceberg.engine import FORMAT_VERSION, Table
 from headgate.sinks.lake.creating import quoted
@@ -70,7 +71,7 @@ class _Log:
 
     @property
     def place(self) -> str:
-        return f"table {'.'.join(self._name)} of catalog {self._place.file}"
+        return f"table {'.'.join(self._name)} of the catalog in {self._catalog.database_name}"
 
     def read(self) -> _Entry | None:
         with as_sink_errors(f"reading {self.place}"):
@@ -86,13 +87,15 @@ class IcebergLake:
 
     kind: Final = "Iceberg"
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._catalog = open_catalog(place)
+    def __init__(self, find: Callable[[], Target]) -> None:
+        target = find()
+        self._place = place_of(target.dsn, target.options)
+        self._catalog = open_catalog(find, self._place)
 
     def where(self, table: str) -> str:
         """See Lake."""
-        return f"catalog {self._place.catalog} of {self._place.file}, namespace {'.'.join(_identifier(table)[:-1])},"
+        namespace = ".".join(_identifier(table)[:-1])
+        return f"catalog {self._place.catalog} in {self._catalog.database_name}, namespace {namespace},"
 
     def sql_name(self, table: str) -> str:
         """See Lake. A session of Spark has its own name for the catalog."""
@@ -128,7 +131,7 @@ def _create(
     catalog: ExactCatalog, place: Place, name: tuple[str, ...], schema: Schema | pa.Schema, properties: dict[str, str]
 ) -> None:
     """Create a table, and its namespace. Raises ConflictError if the table exists, SinkError."""
-    with as_sink_errors(f"creating table {'.'.join(name)} of catalog {place.file}"):
+    with as_sink_errors(f"creating table {'.'.join(name)} of the catalog in {catalog.database_name}"):
         with suppress(NamespaceAlreadyExistsError, IntegrityError):  # by another process, just now
             catalog.create_namespace_if_not_exists(name[:-1])
         try:

@@ -1,14 +1,17 @@
 """Iceberg tables as a sink. pyiceberg is imported when a sink is used, because every command imports this module."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headgate.config.feed import SinkSpec
 from headgate.config.plugs import Writes
-from headgate.config.secrets import NotPermittedError, check_folder
-from headgate.databases.address import SINK as NAMES
+from headgate.databases.address import Address, Target
+from headgate.databases.errors import DatabaseRefusedError
+from headgate.databases.iceberg.address import SCHEMES, address_of, place_of
+from headgate.sinks import registry
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.iceberg.address import SCHEME, Place, address_of, place_of
 from headgate.sinks.lake.sink import COMMIT_SECONDS, OPTIONS, LakeSink, not_installed
 from headgate.sinks.registry import SinkPlug
 
@@ -19,37 +22,43 @@ __all__ = ["SINK", "IcebergSink"]
 
 
 class IcebergSink(LakeSink):
-    """Tables of one catalog."""
+    """Tables of one catalog. ``find`` is asked for each session, because a connection and a password may be changed."""
 
-    def __init__(self, place: Place, *, appends: bool = False) -> None:
-        super().__init__(lambda: _lake(place), appends=appends)
+    def __init__(self, find: Callable[[], Target], *, appends: bool = False) -> None:
+        super().__init__(lambda: _lake(find), appends=appends)
 
 
-def _lake(place: Place) -> "IcebergLake":
+def _lake(find: Callable[[], Target]) -> "IcebergLake":
     try:
         from headgate.sinks.iceberg.lake import IcebergLake  # noqa: PLC0415 - see above
     except ModuleNotFoundError as error:
         if error.name not in ("pyiceberg", "sqlalchemy"):
             raise
         raise not_installed("iceberg", "pyiceberg") from error
-    return IcebergLake(place)
+    return IcebergLake(find)
 
 
-def _open(spec: SinkSpec, _password_file: Path | None, _keeps_session: bool) -> IcebergSink:
-    place = place_of(spec.dsn or "")
+def _open(spec: SinkSpec, password_file: Path | None, _keeps_session: bool) -> IcebergSink:
+    target = registry.target_of(spec)
+    if password_file is not None and place_of(target.dsn, target.options).dsn is None:
+        raise SinkRefusedError(f"{target.options.password_file}: a SQLite file has no password. Remove it")
+    return IcebergSink(partial(registry.target_of, spec), appends=spec.mode == "append")
+
+
+def _address(dsn: str) -> Address:
+    """As a feed gives it. Raises SinkRefusedError."""
     try:
-        check_folder(place.warehouse, f"{NAMES.address}: warehouse")
-    except NotPermittedError as error:
+        return address_of(dsn)
+    except DatabaseRefusedError as error:
         raise SinkRefusedError(str(error)) from error
-    return IcebergSink(place, appends=spec.mode == "append")
 
 
 SINK: Final = SinkPlug(
     summary="Iceberg tables of a catalog, equal to the source's tables or with a row for every change",
     writes=Writes.ON_DRIVER,
-    options=OPTIONS,
+    options=OPTIONS | {"connection", "password_file"},
     commit_interval_seconds=COMMIT_SECONDS,
-    schemes=(SCHEME,),
-    address=address_of,
+    schemes=SCHEMES,
+    address=_address,
     open=_open,
 )

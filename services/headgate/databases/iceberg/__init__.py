@@ -1,0 +1,1 @@
+"""Addresses of Iceberg's SQL catalogs."""

@@ -1,0 +1,151 @@
+"""Addresses of Iceberg's SQL catalogs, in PostgreSQL or in a SQLite file.
+
+``postgresql://user@host:port/database?warehouse=/folder&catalog=name``, with libpq's own options as well, and
+``sqlite:////folder/catalog.db?catalog=name&warehouse=/folder``.
+"""
+
+import posixpath
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+import msgspec
+
+from headgate.config.wording import nearest
+from headgate.databases.address import SINK, Address, Options
+from headgate.databases.errors import DatabaseRefusedError
+from headgate.databases.postgresql import address as postgresql
+
+__all__ = ["SCHEMES", "SQLITE", "Place", "address_of", "place_of", "with_tls"]
+
+SQLITE: Final = "sqlite://"
+SCHEMES: Final = (SQLITE, *postgresql.SCHEMES)
+"""How an address of this kind begins."""
+
+_FILE_FORM: Final = f"{SQLITE}//folder/catalog.db"
+_SERVER_FORM: Final = "postgresql://user@host:port/database?warehouse=/folder"
+CATALOG: Final = "default"
+"""pyiceberg's name for a catalog that has none."""
+
+_NAME_OPTION: Final = "catalog"
+_FOLDER_OPTION: Final = "warehouse"
+_OPTIONS: Final = (_NAME_OPTION, _FOLDER_OPTION)
+_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._ -]+)+")
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A catalog: its name among the catalogs of its database, that database, and where Headgate puts tables.
+
+    ``file``: of SQLite. ``dsn``: libpq's URL of a database at PostgreSQL. One of them is None.
+    """
+
+    catalog: str
+    warehouse: Path
+    file: Path | None = None
+    dsn: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The address in its one spelling; a password in it stays."""
+        own = urlencode({_NAME_OPTION: self.catalog, _FOLDER_OPTION: str(self.warehouse)}, safe="/", quote_via=quote)
+        if self.dsn is None:
+            return f"{SQLITE}/{self.file}?{own}"
+        return f"{self.dsn}{'&' if '?' in self.dsn else '?'}{own}"
+
+
+def place_of(dsn: str, options: Options = SINK) -> Place:
+    """The address, taken apart. Raises DatabaseRefusedError, which does not quote it: it may hold a password."""
+    if dsn.startswith(postgresql.SCHEMES):
+        return _at_postgresql(dsn, options)
+    if dsn.startswith(SQLITE):
+        return _in_file(dsn, options)
+    raise DatabaseRefusedError(
+        f"{options.address} is not the address of an Iceberg catalog that Headgate can use: a SQL catalog in "
+        f"PostgreSQL or in a SQLite file. Write it as {_SERVER_FORM}, or as {_FILE_FORM}"
+    )
+
+
+def address_of(dsn: str, options: Options = SINK) -> Address:
+    """See Address. Raises DatabaseRefusedError, which never quotes the address."""
+    place = place_of(dsn, options)
+    if place.dsn is None:
+        assert place.file is not None  # noqa: S101 - one of them is given
+        return Address(place.text, (), server=str(place.file), folders=(place.file.parent, place.warehouse))
+    database = postgresql.address_of(place.dsn, options)
+    url, _ = postgresql.url_of(database.text, options)
+    return Address(
+        msgspec.structs.replace(place, dsn=url).text,
+        database.hosts,
+        database.key_file,
+        has_password=database.has_password,
+        server=database.server,
+        folders=(place.warehouse,),
+    )
+
+
+def with_tls(dsn: str, files: Mapping[str, str], options: Options) -> str:
+    """See Kind."""
+    place = place_of(dsn, options)
+    if place.dsn is None:
+        raise DatabaseRefusedError(f"{options.address} names a SQLite file, and tls is for servers. Remove tls")
+    url, _ = postgresql.url_of(postgresql.with_tls(place.dsn, files, options), options)
+    return msgspec.structs.replace(place, dsn=url).text
+
+
+def _at_postgresql(dsn: str, options: Options) -> Place:
+    head, _, query = dsn.partition("?")
+    pairs = [(unquote(each.partition("=")[0]), each) for each in query.split("&") if each]
+    for name, _ in pairs:
+        near = nearest(name, _OPTIONS)
+        if near and name not in _OPTIONS and name not in postgresql.ALLOWED:
+            raise DatabaseRefusedError(f"{options.address} has an option that is not known, did you mean {near}?")
+    own = dict(parse_qsl("&".join(each for name, each in pairs if name in _OPTIONS), keep_blank_values=True))
+    rest = "&".join(each for name, each in pairs if name not in _OPTIONS)
+    postgresql.url_of(url := f"{head}?{rest}" if rest else head, options)
+    if _FOLDER_OPTION not in own:
+        raise DatabaseRefusedError(
+            f"{options.address} does not name the folder of the tables. Write it as {_SERVER_FORM}"
+        )
+    warehouse = _path(own[_FOLDER_OPTION], f"{options.address}: {_FOLDER_OPTION}", _SERVER_FORM)
+    return Place(_name(own, options), warehouse, dsn=url)
+
+
+def _in_file(dsn: str, options: Options) -> Place:
+    parts = urlsplit(dsn)
+    if parts.netloc or not parts.path.startswith("//"):
+        raise DatabaseRefusedError(
+            f"{options.address} does not name a file by its absolute path. Write it with four slashes, as {_FILE_FORM}"
+        )
+    own = dict(parse_qsl(parts.query, keep_blank_values=True))
+    for name in own:
+        if name not in _OPTIONS:
+            near = nearest(name, _OPTIONS)
+            raise DatabaseRefusedError(
+                f"{options.address} has an option that is not known{f', did you mean {near}?' if near else '.'} Choose "
+                f"from {' and '.join(_OPTIONS)}"
+            )
+    file = _path(parts.path[1:], options.address, _FILE_FORM)
+    folder = own.get(_FOLDER_OPTION)
+    warehouse = file.parent if folder is None else _path(folder, f"{options.address}: {_FOLDER_OPTION}", _FILE_FORM)
+    return Place(_name(own, options), warehouse, file=file)
+
+
+def _name(own: Mapping[str, str], options: Options) -> str:
+    name = own.get(_NAME_OPTION, CATALOG)
+    if not _NAME.fullmatch(name):
+        raise DatabaseRefusedError(
+            f"{options.address}: catalog must be a name of letters, digits, underscores, points and hyphens"
+        )
+    return name
+
+
+def _path(text: str, option: str, form: str) -> Path:
+    if _PATH.fullmatch(text.rstrip("/")) is None or {".", ".."} & set(text.split("/")):
+        raise DatabaseRefusedError(
+            f"{option} is not an absolute path of letters, digits, spaces, points, hyphens and underscores, without . "
+            f"and .. as names. Write the address as {form}"
+        )
+    return Path(posixpath.normpath(text))
