@@ -636,6 +636,12 @@ class FeedSpec(Strict):
         for name, why in _NOT_WITH_SNAPSHOTS.items():
             if name in source.model_fields_set and getattr(source, name):
                 raise ValueError(f"source.{name} cannot be used with {option}: initial: {why}. Remove one of them")
+        deleting = next((name for name, snapshot in given.items() if snapshot.existing_rows == "delete"), None)
+        if deleting is not None and self.sink.mode == "append":
+            raise ValueError(
+                f"{deleting}.existing_rows: delete cannot be used with sink.mode: append, which adds a row for every "
+                "change and deletes none. Use keep, or empty the table"
+            )
         if self.snapshot.is_initial and "start" in source.model_fields_set and source.start != "latest":
             raise ValueError(
                 f"source.start: {source.start} contradicts snapshot: initial, which starts at the end of the topics "

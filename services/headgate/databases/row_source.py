@@ -83,7 +83,7 @@ class RowReader(Protocol):
     def rows_within(
         self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk
     ) -> Iterator[tuple[Value, ...]]:
-        """The rows of a range of the key, whose bounds are texts, in any order: as ``rows`` gives them."""
+        """The rows of a range of the key, whose bounds are texts, in the key's order: as ``rows`` gives them."""
         ...
 
 
@@ -107,6 +107,10 @@ class RowSource(RowReader, Protocol):
 
     def columns(self, table: str) -> dict[str, str]:
         """Column → bare type, of those that the server does not compute; empty if the table does not exist."""
+        ...
+
+    def primary_key(self, table: str) -> tuple[str, ...]:
+        """The columns of the table's primary key; empty if it has none."""
         ...
 
     def key_forms(self, table: str, key: Sequence[str]) -> tuple[KeyForm, ...]:

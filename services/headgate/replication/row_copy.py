@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 from headgate.config.feed import FeedSpec
 from headgate.databases.errors import DatabaseError
 from headgate.databases.key_ranges import Chunk
+from headgate.databases.kinds import KINDS
 from headgate.databases.row_source import RowSource, RowSourceError
 from headgate.databases.row_sources import connector_of, open_row_source
 from headgate.formats.change import CONNECTOR
@@ -46,9 +47,10 @@ from headgate.replication.row_transfer import (
 )
 from headgate.replication.spark import SparkRuntime, SparkStartError
 from headgate.sinks.contract import Claim, SinkError, SinkFencedError, SinkMovedError, SinkUnavailableError
-from headgate.sinks.registry import target_of
 from headgate.sinks.row_copying import CopyMark
+from headgate.sinks.target_rows import open_target_rows
 from headgate.sources.offsets import SourceError
+from headgate.tables.copied_to_lake import check_appended, takes_of
 from headgate.tables.paired_tables import SinkTable, pair_table, table_to_copy
 
 __all__ = ["CopyReached", "Order", "RowCopier", "RowCopyError"]
@@ -307,15 +309,17 @@ def _planned(order: Order, feed: FeedSpec, source: RowSource, said: Callable[[st
     plan, rows = order.plan, read_row_copy(order.rows)
     if not isinstance(rows, RowCopy):
         raise RowSourceError(rows)
-    table = table_to_copy(feed, plan, source, said)
-    with open_row_source(target_of(feed.sink)) as sink:
-        shape = feed.for_table(plan.topic, order.among).columns
-        target = SinkTable(
-            plan.table, order.key, sink.columns(plan.table), functools.partial(sink.equality, plan.table)
-        )
+    check_appended(feed, order.positions)
+    table, connector = table_to_copy(feed, plan, source, said), connector_of(source_of(feed))
+    shape = feed.for_table(plan.topic, order.among).columns
+    is_lake = feed.sink.type not in KINDS
+    key = order.key or (tuple(map(shape.target, source.primary_key(table))) if is_lake else ())
+    with open_target_rows(feed.sink) as sink:
+        equality, takes = functools.partial(sink.equality, plan.table), takes_of(feed)
+        target = SinkTable(plan.table, key, sink.columns(plan.table), equality, takes)
         paired = pair_table(source, table, target, shape, rows)
-    connector = connector_of(source_of(feed))
     bits = [column for column, kind in paired.columns.items() if kind in BITS_AS_TEXT[connector]]
+    kinds = paired.columns if is_lake else dict.fromkeys(bits, "string")
     return Transfer(
         spec=order.spec,
         table=table,
@@ -330,5 +334,6 @@ def _planned(order: Order, feed: FeedSpec, source: RowSource, said: Callable[[st
         rows=() if rows.keys is None else tuple(sorted({spelled(paired.forms, one) for one in rows.keys})),
         delete=rows.delete,
         where=rows.where,
-        semantics={CONNECTOR: connector, **dict.fromkeys(bits, "string")},
+        semantics={CONNECTOR: connector, **kinds},
+        is_one_commit=is_lake,
     )

@@ -27,8 +27,9 @@ from headgate.replication.feed_parts import feed_of
 from headgate.replication.row_lines import Failure, ReadFailedError, answer_batch, failed_batch, lines_batch, lines_of
 from headgate.replication.shaped_rows import ShapedRows
 from headgate.sinks.contract import Claim, SinkError
-from headgate.sinks.registry import open_sink, target_of
+from headgate.sinks.registry import open_sink
 from headgate.sinks.row_copying import CopiedRows, CopyMark, RowCopyingWriter, RowsRefusedError
+from headgate.sinks.target_rows import TargetRows, open_target_rows
 from headgate.sources.database import source_target
 from headgate.sources.offsets import SourceError
 
@@ -62,6 +63,8 @@ class Transfer(msgspec.Struct, frozen=True):
 
     ``table`` is the source's. ``rows`` is what to copy: keys, in one transaction, or a range. ``computed``: columns of
     the sink that are computed where rows are read. ``where``: the request's own condition, beside the feed's.
+    ``is_one_commit``: a range whose rows are more than a portion ends earlier, because its rows and its mark are one
+    commit of the sink.
     """
 
     spec: str
@@ -78,6 +81,7 @@ class Transfer(msgspec.Struct, frozen=True):
     semantics: dict[str, str]
     computed: tuple[str, ...] = ()
     where: str | None = None
+    is_one_commit: bool = False
 
 
 class TransferAnswer(msgspec.Struct, frozen=True):
@@ -97,10 +101,11 @@ class _Line(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _End(msgspec.Struct, frozen=True, array_like=True, tag="end"):
-    """The end of a portion of so many lines."""
+    """The end of a portion of so many lines. ``upto``: where the range ends, if that is not where it was to end."""
 
     lines: int
     is_last: bool
+    upto: tuple[str, ...] | None = None
 
 
 def source_of(feed: FeedSpec) -> Target:
@@ -146,7 +151,7 @@ def portions(work: Transfer) -> Iterator[list[bytes]]:
             return
         if work.delete:
             kept = _shaped_rows(feed, work, source, ())
-            with open_row_source(target_of(feed.sink)) as sink:
+            with open_target_rows(feed.sink) as sink:
                 for keys in _only_at_sink(work, kept, sink, work.rows.chunk):
                     yield _ended([msgspec.msgpack.encode(_Line(key)) for key in keys], is_last=False)
         yield from _rows_of_range(work, shaped, work.rows.chunk)
@@ -161,8 +166,8 @@ def _shaped_rows(feed: FeedSpec, work: Transfer, source: RowSource, computed: Se
     return ShapedRows(source, connector_of(source_of(feed)), work.table, wheres, expressions)
 
 
-def _ended(lines: list[bytes], *, is_last: bool) -> list[bytes]:
-    return [*lines, msgspec.msgpack.encode(_End(len(lines), is_last))]
+def _ended(lines: list[bytes], *, is_last: bool, upto: tuple[str, ...] | None = None) -> list[bytes]:
+    return [*lines, msgspec.msgpack.encode(_End(len(lines), is_last, upto))]
 
 
 def _named_rows(work: Transfer, source: RowReader, keys: Sequence[tuple[str, ...]]) -> list[bytes]:
@@ -189,7 +194,7 @@ def _found_key(work: Transfer, row: Sequence[object], wanted: Iterable[tuple[str
     return key
 
 
-def _only_at_sink(work: Transfer, source: RowReader, sink: RowSource, chunk: Chunk) -> Iterator[list[tuple[str, ...]]]:
+def _only_at_sink(work: Transfer, source: RowReader, sink: TargetRows, chunk: Chunk) -> Iterator[list[tuple[str, ...]]]:
     """Keys of a range that the source does not have, some at a time.
 
     The two servers may order texts in different ways, so a key that is not in the source's range is looked up there. A
@@ -215,11 +220,16 @@ def _only_at_sink(work: Transfer, source: RowReader, sink: RowSource, chunk: Chu
 def _rows_of_range(work: Transfer, source: RowReader, chunk: Chunk) -> Iterator[list[bytes]]:
     lines: list[bytes] = []
     width, size = len(work.key), 0
+    before: tuple[str, ...] | None = None
     for row in source.rows_within(work.table, work.columns, work.source_key, chunk):
-        line = msgspec.msgpack.encode(_Line(spelled(work.forms, row[:width]), list(row[width:])))
+        key = tuple(map(str, row[:width]))
+        line = msgspec.msgpack.encode(_Line(spelled(work.forms, key), list(row[width:])))
         if lines and size + len(line) > PORTION_BYTES:
-            yield _ended(lines, is_last=False)
+            yield _ended(lines, is_last=work.is_one_commit, upto=before if work.is_one_commit else None)
+            if work.is_one_commit:
+                return
             lines, size = [], 0
+        before = key
         lines.append(line)
         size += len(line)
     yield _ended(lines, is_last=True)
@@ -254,12 +264,13 @@ def written(work: Transfer, lines: Iterable[bytes]) -> TransferAnswer:
     with closing(open_sink(feed.sink)) as sink, closing(sink.writer()) as writer:
         if not isinstance(writer, RowCopyingWriter):
             return TransferAnswer(failure=Failure(f"{table}: rows cannot be copied to this sink"))
-        for read, is_last in _portions_read(work, lines):
+        for read, end in _portions_read(work, lines):
+            is_last = end.is_last
             try:
                 rows = _shaped(work, read, shaping)
             except ChangeError as error:
                 return TransferAnswer(failure=Failure(f"{table}: {error}"))
-            mark = _mark(work.rows, upserts + len(rows.upserts), deletes + len(rows.deletes)) if is_last else None
+            mark = _mark(work.rows, end, upserts + len(rows.upserts), deletes + len(rows.deletes)) if is_last else None
             applied = writer.copy(msgspec.structs.replace(rows, mark=mark))
             # Rows that are as they were count as well: they are copied.
             upserts, deletes = upserts + len(rows.upserts), deletes + applied.deletes
@@ -287,11 +298,11 @@ def _shaped(work: Transfer, read: _Portion, shaping: Shaping | None) -> CopiedRo
     return msgspec.structs.replace(rows, upserts=upserts, semantics=shaping.meaning(rows.semantics))
 
 
-def _mark(rows: object, upserts: int, deletes: int) -> CopyMark | None:
+def _mark(rows: object, end: _End, upserts: int, deletes: int) -> CopyMark | None:
     """How far a whole table's request is once a range is written."""
     if not isinstance(rows, TransferRange):
         return None
-    before, upto = rows.mark, rows.chunk.upto
+    before, upto = rows.mark, end.upto or rows.chunk.upto
     return CopyMark(
         request=before.request,
         upto=before.upto if upto is None else upto,
@@ -302,8 +313,8 @@ def _mark(rows: object, upserts: int, deletes: int) -> CopyMark | None:
     )
 
 
-def _portions_read(work: Transfer, lines: Iterable[bytes]) -> Iterator[tuple[_Portion, bool]]:
-    """The rows of each transaction, and whether it is the last one. Raises ReadFailedError."""
+def _portions_read(work: Transfer, lines: Iterable[bytes]) -> Iterator[tuple[_Portion, _End]]:
+    """The rows of each transaction, and how it ends. Raises ReadFailedError."""
     upserts: list[Row] = []
     computed: list[Sequence[object]] = []
     deletes: list[Row] = []
@@ -319,7 +330,7 @@ def _portions_read(work: Transfer, lines: Iterable[bytes]) -> Iterator[tuple[_Po
                 upserts.append(dict(zip(work.columns, values[:width], strict=True)))
                 computed.append(values[width:])
             continue
-        _, count, is_last = found
+        _, count, is_last, upto = found
         if count != len(upserts) + len(deletes):
             raise ReadFailedError(Failure(f"{work.claim.table}: not all rows came from the source", SOURCE_FAILED))
         copied = CopiedRows(
@@ -330,5 +341,5 @@ def _portions_read(work: Transfer, lines: Iterable[bytes]) -> Iterator[tuple[_Po
             deletes=deletes,
             semantics=work.semantics,
         )
-        yield _Portion(copied, computed), is_last
+        yield _Portion(copied, computed), _End(count, is_last, None if upto is None else tuple(upto))
         upserts, computed, deletes = [], [], []

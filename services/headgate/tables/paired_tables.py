@@ -58,13 +58,15 @@ Other types must be the same at both ends. tests/integration/tables/test_copied_
 class SinkTable(msgspec.Struct, frozen=True):
     """The sink's table. ``columns``: name → bare type. ``key``: the columns by which the sink finds rows.
 
-    ``equality``: columns → by which rule each treats two texts as one (RowSource.equality).
+    ``equality``: columns → by which rule each treats two texts as one (RowSource.equality). ``takes``: (the source's
+    type, the sink's) → whether values are copied from one into the other.
     """
 
     name: str
     key: tuple[str, ...]
     columns: Mapping[str, str]
     equality: Callable[[Sequence[str]], tuple[str | None, ...]]
+    takes: Callable[[str, str], bool]
 
 
 class PairedTable(msgspec.Struct, frozen=True):
@@ -92,7 +94,7 @@ def table_to_copy(spec: FeedSpec, plan: SpanPlan, source: RowSource, said: Calla
 
 def pair_table(source: RowSource, table: str, sink: SinkTable, shape: ColumnOptions, rows: RowCopy) -> PairedTable:
     """What of ``table``, which is the source's, is copied. Raises RowSourceError where rows cannot be copied."""
-    columns = _common(sink.name, source.columns(table), sink.columns, shape)
+    columns = _common(sink, source.columns(table), shape)
     key = _key(sink, rows, [shape.target(column) for column in columns])
     source_key = tuple(map(shape.source, key))
     forms = source.key_forms(table, source_key)
@@ -136,20 +138,21 @@ def _key(sink: SinkTable, rows: RowCopy, columns: Collection[str]) -> tuple[str,
     return key
 
 
-def _common(table: str, source: Mapping[str, str], sink: Mapping[str, str], shape: ColumnOptions) -> dict[str, str]:
+def _common(sink: SinkTable, source: Mapping[str, str], shape: ColumnOptions) -> dict[str, str]:
     """Columns that go to the sink and that it has, with the source's types.
 
     Raises RowSourceError for a type that has other texts.
     """
-    common = {column: kind for column, kind in source.items() if shape.goes(column) and shape.target(column) in sink}
+    there = sink.columns
+    common = {column: kind for column, kind in source.items() if shape.goes(column) and shape.target(column) in there}
     for column, kind in common.items():
-        other = sink[shape.target(column)]
+        other = there[shape.target(column)]
         if column in shape.mask:
             continue
-        if not is_taken(kind, other):
+        if not sink.takes(kind, other):
             raise RowSourceError(
-                f"column {column} of {table} is of type {kind} at the source and {other} at the sink, and values are "
-                "not copied between these types. Leave the column out (columns: exclude), or the table (snapshot: "
+                f"column {column} of {sink.name} is of type {kind} at the source and {other} at the sink, and values "
+                "are not copied between these types. Leave the column out (columns: exclude), or the table (snapshot: "
                 "never)"
             )
     return common

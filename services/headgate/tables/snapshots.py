@@ -7,6 +7,7 @@ from typing import Final
 from headgate.config.column_types import column_of
 from headgate.config.feed import FeedSpec
 from headgate.databases.key_ranges import Chunk
+from headgate.databases.kinds import KINDS
 from headgate.databases.row_source import RowSource, RowSourceError
 from headgate.databases.row_sources import connector_of, open_row_source
 from headgate.records.control import SpanPlan
@@ -14,8 +15,10 @@ from headgate.records.identifiers import normal_table, split_table
 from headgate.records.row_copies import RowCopy, shown_row_copy
 from headgate.sinks.contract import TableShape
 from headgate.sinks.registry import target_of
+from headgate.sinks.target_rows import open_target_rows
 from headgate.sources.database import SnapshotRefusedError, as_source_errors, source_target
 from headgate.sources.table_options import pattern_of, spec_of
+from headgate.tables.copied_to_lake import check_appended, takes_of
 from headgate.tables.missing import MissingTables, Said
 from headgate.tables.paired_tables import SinkTable, pair_table, table_to_copy
 from headgate.tables.statement import CreateTable
@@ -100,6 +103,9 @@ def _created(plan: SpanPlan, missing: MissingTables) -> CreateTable | None:
     """The plan for a table that the sink lacks. Its name there may have a schema that the feed leaves out."""
     if plan.table not in missing.lacking:
         return None
+    for lake in missing.of_lake:
+        if lake.new.name == plan.table:
+            return lake.shown
     space, name = split_table(plan.table)
     return next(
         table
@@ -111,17 +117,21 @@ def _created(plan: SpanPlan, missing: MissingTables) -> CreateTable | None:
 def _check(spec: FeedSpec, plan: SpanPlan, source: RowSource, said: Said, there: CreateTable | TableShape) -> None:
     """Raise RowSourceError where the table's rows cannot be copied. Raises DatabaseError."""
     own = spec_of(spec, plan)
+    check_appended(own, plan.start)
     table = table_to_copy(spec, plan, source, said)
+    key, takes = there.key, takes_of(own)
+    if own.sink.type not in KINDS and not key:
+        key = tuple(map(own.columns.target, source.primary_key(table)))
     if isinstance(there, CreateTable):
-        sink = SinkTable(plan.table, there.key, _created_types(own, plan, there, source.columns(table)), _unknown)
+        sink = SinkTable(plan.table, key, _created_types(own, plan, there, source.columns(table)), _unknown, takes)
         paired = pair_table(source, table, sink, own.columns, RowCopy(keys=None))
     else:
         rows = RowCopy(keys=None, delete=own.snapshot.existing_rows == "delete")
-        with open_row_source(target_of(own.sink)) as at_sink:
+        with open_target_rows(own.sink) as at_sink:
             if own.snapshot.existing_rows == "refuse" and at_sink.has_rows(plan.table):
                 raise RowSourceError(_HAS_ROWS)
             equality = partial(at_sink.equality, plan.table)
-            sink = SinkTable(plan.table, there.key, at_sink.columns(plan.table), equality)
+            sink = SinkTable(plan.table, key, at_sink.columns(plan.table), equality, takes)
             paired = pair_table(source, table, sink, own.columns, rows)
     first = source.next_bound(table, paired.source_key, None, 1)
     if first is not None:  # only reading shows whether the user may read, and whether every column can be
@@ -132,7 +142,9 @@ def _created_types(spec: FeedSpec, plan: SpanPlan, created: CreateTable, source:
     """Column → bare type, as the sink's catalogue will name it. Databases of one kind have the source's types."""
     types = {name: _KINDS.get(kind, kind) for name, kind in created.types.items()}
     database = spec.source.database
-    if database is None or connector_of(source_target(database)) != connector_of(target_of(spec.sink)):
+    if database is None or spec.sink.type not in KINDS:
+        return dict(created.types)
+    if connector_of(source_target(database)) != connector_of(target_of(spec.sink)):
         return types
     chosen = {column for table, column in map(column_of, spec.sink.types) if normal_table(table) == plan.table}
     pattern = pattern_of(spec, plan)

@@ -19,6 +19,7 @@ from headgate.sinks.contract import ChangeBatch, Claim
 from headgate.sinks.lake.sink import LakeSink
 from headgate.sinks.lake.tables import Lake, Stamp, position_key
 from headgate.sinks.registry import open_sink
+from headgate.sinks.row_copying import CopiedRows
 from integration.sinks.contract import wait_until_frozen
 
 HOLDER = Path(__file__).with_name("lake_holder.py")
@@ -58,9 +59,9 @@ class AnyLakeBench:
             assert len(values) == len(found), "a key is there twice"
             return values  # type: ignore[return-value]
         rows: dict[int, str | None] = {}
-        for row in sorted(found, key=lambda row: (row["_partition"], row["_offset"])):
+        for row in sorted(found, key=lambda row: (row["_partition"], row["_offset"], row["_operation"] != "read")):
             rows.pop(int(str(row["id"])), None)
-            if row["_operation"] == "upsert":
+            if row["_operation"] != "delete":
                 rows[int(str(row["id"]))] = row["value"]  # type: ignore[assignment]
         return rows
 
@@ -85,13 +86,16 @@ class AnyLakeBench:
             Stamp({position_key(claim, holding.rows[each].incarnation, each): at for each, at in positions.items()})
         )
 
-    def run(self, batch: ChangeBatch, variables: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
-        """A process that applies the batch and prints what became of it."""
-        command = [sys.executable, str(HOLDER), json.dumps(self.spec), msgspec.msgpack.encode(batch).hex()]
+    def run(
+        self, batch: ChangeBatch | CopiedRows, variables: Mapping[str, str] | None = None
+    ) -> "subprocess.Popen[str]":
+        """A process that applies the batch, or copies the rows, and prints what became of it."""
+        given = [msgspec.msgpack.encode(batch).hex(), type(batch).__name__]
+        command = [sys.executable, str(HOLDER), json.dumps(self.spec), *given]
         environment = {**os.environ, **(variables or {})}
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
-    def freeze_at(self, point: CrashPoint, batch: ChangeBatch) -> "subprocess.Popen[str]":
+    def freeze_at(self, point: CrashPoint, batch: ChangeBatch | CopiedRows) -> "subprocess.Popen[str]":
         self.points.arm(point)
         return wait_until_frozen(self.run(batch, self.points.variables))
 

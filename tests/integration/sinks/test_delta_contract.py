@@ -6,11 +6,12 @@ import pytest
 
 from integration.sinks.delta_bench import DeltaBench
 from integration.sinks.lake_contract import LakeContract
+from integration.sinks.lake_copy_contract import LakeCopyContract
 
 pytestmark = pytest.mark.integration
 
 
-class TestDelta(LakeContract):
+class TestDelta(LakeContract, LakeCopyContract):
     TRUNCATE_REFUSED = "TRUNCATE cannot be written to Delta tables"
 
     @pytest.fixture(params=["upsert", "append"])

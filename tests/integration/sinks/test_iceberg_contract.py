@@ -6,11 +6,12 @@ import pytest
 
 from integration.sinks.iceberg_bench import IcebergBench
 from integration.sinks.lake_contract import LakeContract
+from integration.sinks.lake_copy_contract import LakeCopyContract
 
 pytestmark = pytest.mark.integration
 
 
-class TestIceberg(LakeContract):
+class TestIceberg(LakeContract, LakeCopyContract):
     TRUNCATE_REFUSED = "TRUNCATE cannot be written to Iceberg tables"
 
     @pytest.fixture(params=["append, catalog in SQLite", "upsert, catalog in PostgreSQL"])

@@ -67,3 +67,17 @@ def test_it_may_be_of_one_table_beside_the_start_of_the_others() -> None:
     assert feed({"start": "earliest"}, tables=tables).for_table("shop.public.a").snapshot.is_initial
     assert "tables.public.a.snapshot: initial copies rows" in refused({"database": None}, tables=tables)
     assert feed({"start": "latest"}, snapshot="initial").snapshot.is_initial
+
+
+def test_rows_of_a_table_with_a_row_for_every_change_are_not_deleted() -> None:
+    given = {"topics": ["shop.public.a"], "database": {"dsn": "dbname=x"}}
+    sink = {"type": "delta", "dsn": "file:///lake", "mode": "append"}
+
+    def parsed(**snapshot: str) -> FeedSpec:
+        return parse_feed(
+            json.dumps({"feed": "f", "source": given, "sink": sink, "snapshot": {"mode": "initial", **snapshot}})
+        )
+
+    assert parsed(existing_rows="keep").snapshot.is_initial
+    with pytest.raises(FeedSpecError, match=r"snapshot\.existing_rows: delete cannot be used with sink\.mode: append"):
+        parsed(existing_rows="delete")

@@ -21,7 +21,6 @@ from support import build
 Rows = list[tuple[Value, ...]]
 
 SOURCE = SimpleNamespace(name="source")
-SINK = SimpleNamespace(name="sink")
 
 
 class Table:
@@ -99,11 +98,15 @@ def portions(
     given: row_transfer.Transfer, source: Table, monkeypatch: pytest.MonkeyPatch, sink: Table | None = None
 ) -> list[list[bytes]]:
     @contextmanager
-    def opened(target: SimpleNamespace) -> Iterator[Table | None]:
-        yield source if target is SOURCE else sink
+    def opened(_target: SimpleNamespace) -> Iterator[Table]:
+        yield source
+
+    @contextmanager
+    def opened_sink(_sink: object) -> Iterator[Table | None]:
+        yield sink
 
     monkeypatch.setattr(row_transfer, "source_of", lambda _feed: SOURCE)
-    monkeypatch.setattr(row_transfer, "target_of", lambda _sink: SINK)
+    monkeypatch.setattr(row_transfer, "open_target_rows", opened_sink)
     monkeypatch.setattr(row_transfer, "open_row_source", opened)
     return list(row_transfer.portions(given))
 
@@ -166,6 +169,17 @@ def test_a_range_ends_with_its_mark_and_the_last_one_with_the_end(
     lines = read(given, [("1", 1, "a"), ("2", 2, "b")], monkeypatch)
     answer = row_transfer.written(given, lines)
     assert (answer.mark, writer.copied[-1].mark) == (mark, mark)
+
+
+def test_a_large_range_of_a_sink_that_commits_its_mark_with_its_rows_ends_earlier(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_transfer, "PORTION_BYTES", 150)
+    given = replace(range_work(None, delete=False), is_one_commit=True)
+    lines = read(given, [(str(n), n, "x" * 60) for n in (1, 2, 3)], monkeypatch)
+    answer = row_transfer.written(given, lines)
+    assert [[row["id"] for row in copied.upserts] for copied in writer.copied] == [[1, 2]]
+    assert answer.mark == writer.copied[0].mark == CopyMark(request="r1", upto=("2",), rows=2)
 
 
 def test_a_large_range_is_several_transactions_and_only_the_last_has_the_mark(
@@ -245,7 +259,9 @@ def test_rows_that_cannot_be_masked_are_not_written(
 def test_columns_are_paired_under_the_names_of_the_sink() -> None:
     shape = ColumnOptions.model_validate({"exclude": ["d"], "rename": {"a": "b", "b": "x"}, "mask": {"c": None}})
     source = {"a": "int4", "b": "text", "c": "date", "d": "text"}
-    sink = {"b": "int8", "x": "varchar", "c": "text", "d": "text"}
-    assert paired_tables._common("t", source, sink, shape) == {"a": "int4", "b": "text", "c": "date"}
+    sink = paired_tables.SinkTable(
+        "t", (), {"b": "int8", "x": "varchar", "c": "text", "d": "text"}, lambda _: (), paired_tables.is_taken
+    )
+    assert paired_tables._common(sink, source, shape) == {"a": "int4", "b": "text", "c": "date"}
     with pytest.raises(RowSourceError, match="column a of t is of type int4 at the source and text at the sink"):
-        paired_tables._common("t", source, sink | {"b": "text"}, shape)
+        paired_tables._common(replace(sink, columns={**sink.columns, "b": "text"}), source, shape)

@@ -63,6 +63,7 @@ class MysqlRows:
     def __init__(self, session: MysqlSession) -> None:
         self._session = session
         self._tables: dict[str, dict[str, MysqlColumn]] = {}
+        self._primary: dict[str, tuple[str, ...]] = {}
 
     def check_server(self) -> None:
         """See RowSource."""
@@ -161,6 +162,11 @@ class MysqlRows:
         """See RowSource."""
         return {name: column.kind for name, column in self._table(table).items() if column.generated is None}
 
+    def primary_key(self, table: str) -> tuple[str, ...]:
+        """See RowSource."""
+        self._table(table)
+        return self._primary[table]
+
     def key_forms(self, table: str, key: Sequence[str]) -> tuple[KeyForm, ...]:
         """See RowSource."""
         return forms_of_key(table, key, self.columns(table), _KEY_FORMS)
@@ -206,7 +212,7 @@ class MysqlRows:
         """See RowSource."""
         forms = self.key_forms(table, key)
         condition, parameters = within(key, Chunk(typed_bound(forms, chunk.above), typed_bound(forms, chunk.upto)))
-        return self._select(table, columns, key, condition, parameters)
+        return self._select(table, columns, key, condition, parameters, is_ordered=True)
 
     def has_rows(self, table: str) -> bool:
         """See RowSource."""
@@ -225,13 +231,22 @@ class MysqlRows:
         return tuple(None if collation is None or "nopad_bin" in collation else collation for collation in collations)
 
     def _select(
-        self, table: str, columns: Sequence[str], key: Sequence[str], condition: str, parameters: tuple[object, ...]
+        self,
+        table: str,
+        columns: Sequence[str],
+        key: Sequence[str],
+        condition: str,
+        parameters: tuple[object, ...],
+        *,
+        is_ordered: bool = False,
     ) -> Iterator[tuple[Value, ...]]:
         types = self.columns(table)
         read = [f"CONVERT(CAST({quoted(column)} AS CHAR) USING utf8mb4)" for column in key]
         read += [_read(column, types[column]) for column in columns]
         columns_text, name = ", ".join(read).replace("%", "%%"), _place_of(table).replace("%", "%%")
         query = f"SELECT {columns_text} FROM {name} WHERE {condition}"  # noqa: S608 - quoted names
+        if is_ordered:
+            query += f" ORDER BY {', '.join(map(quoted, key))}".replace("%", "%%")
         return self._session.stream(query, parameters)
 
     def _table(self, table: str) -> dict[str, MysqlColumn]:
@@ -241,6 +256,7 @@ class MysqlRows:
                 ((database,),) = self._session.execute("SELECT DATABASE()")
             form = read_form(self._session.execute, database, relation, is_mariadb=self._session.is_mariadb)
             self._tables[table] = {column.name: column for column in form.columns}
+            self._primary[table] = () if form.primary is None else tuple(form.primary.columns)
         return self._tables[table]
 
 

@@ -62,23 +62,31 @@ _KEY_FORMS: Final = {
     "uuid": KeyForm.UUID,
 }
 
+_ALIAS: Final = Identifier("copied")
+
 _BYTES: Final = "bytea"
 """Is read as bytes; everything else as its own text, which the same type reads again."""
 
-_AS_TEXT: Final = {"money": "{}::numeric::text", "bool": "{}::int::text"}
-"""Type → how it is read. The text of money has the currency of the session's locale; other databases have no ``t``."""
+_AS_TEXT: Final = {
+    "money": "{}::numeric::text",
+    "bool": "{}::int::text",
+    "bpchar": "pg_catalog.textin(pg_catalog.bpcharout({}))",
+}
+"""Type → how it is read. The text of money has the currency of the session's locale; other databases have no ``t``.
+A cast takes the spaces at the end of a ``char``, which events have."""
 
 
 class _Table(msgspec.Struct, frozen=True):
     """``number`` is its oid, ``name`` is what FROM needs. ``types``: column → bare type, if it is not generated.
 
-    ``folding``: column → collation, where that takes some texts that differ for one.
+    ``folding``: column → collation, where that takes some texts that differ for one. ``primary``: the key's columns.
     """
 
     number: object
     name: Composed
     types: dict[str, str]
     folding: dict[str, str]
+    primary: tuple[str, ...]
 
 
 class PostgresRows:
@@ -129,6 +137,10 @@ class PostgresRows:
         found = self._table(table)
         return {} if found is None else dict(found.types)
 
+    def primary_key(self, table: str) -> tuple[str, ...]:
+        """See RowSource."""
+        return self._existing(table).primary
+
     def key_forms(self, table: str, key: Sequence[str]) -> tuple[KeyForm, ...]:
         """See RowSource."""
         return forms_of_key(table, key, self._existing(table).types, _KEY_FORMS)
@@ -164,7 +176,7 @@ class PostgresRows:
         """See RowSource."""
         forms = self.key_forms(table, key)
         typed = Chunk(typed_bound(forms, chunk.above), typed_bound(forms, chunk.upto))
-        return self._select(table, columns, key, within(key, typed))
+        return self._select(table, columns, key, within(key, typed), is_ordered=True)
 
     def has_rows(self, table: str) -> bool:
         """See RowSource."""
@@ -181,12 +193,16 @@ class PostgresRows:
         return tuple(map(self._existing(table).folding.get, key))
 
     def _select(
-        self, table: str, columns: Sequence[str], key: Sequence[str], condition: Composable
+        self, table: str, columns: Sequence[str], key: Sequence[str], condition: Composable, *, is_ordered: bool = False
     ) -> Iterator[tuple[Value, ...]]:
         found = self._existing(table)
         texts = [SQL("{}::text").format(Identifier(column)) for column in key]
         read = SQL(", ").join([*texts, *(_read(column, found.types[column]) for column in columns)])
-        query = SQL("SELECT {} FROM {} WHERE {}").format(read, found.name, condition)
+        query = SQL("SELECT {} FROM {} AS {} WHERE {}").format(read, found.name, _ALIAS, condition)
+        if is_ordered:
+            # A column's name alone would stand for the text that is selected, which has the same name.
+            order = SQL(", ").join(SQL("{}.{}").format(_ALIAS, Identifier(column)) for column in key)
+            query = SQL("{} ORDER BY {}").format(query, order)
         with self._session.transaction():
             yield from self._session.stream(query, _ROWS_PER_FETCH)
 
@@ -215,7 +231,8 @@ class PostgresRows:
         place = SQL("{}{}").format(SQL("" if is_divided else "ONLY "), Identifier(schema, name))
         types = {column.name: column.kind for column in form.columns if column.generated is None}
         folding = {column.name: str(column.collation) for column in form.columns if not column.is_deterministic}
-        return _Table(number, place, types, folding) if types else None
+        primary = () if form.primary is None else tuple(form.primary.columns)
+        return _Table(number, place, types, folding, primary) if types else None
 
 
 def _shown(pid: int, user: str | None, state: str | None, wait: str | None) -> str:

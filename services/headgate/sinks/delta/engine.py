@@ -18,7 +18,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
 from headgate.sinks.lake.shape import KEY
 from headgate.sinks.lake.staged_rows import GONE, absent_column, column
-from headgate.sinks.lake.tables import ConflictError, Stamp, Upserts
+from headgate.sinks.lake.tables import Bounds, ConflictError, Stamp, Upserts
 
 __all__ = ["Table", "as_sink_errors", "create", "read"]
 
@@ -102,6 +102,11 @@ class Table:
     def keys(self, columns: Sequence[str]) -> pa.Table:
         """These columns of all rows."""
         return pa.table(self._handle.scan(columns=list(columns)))
+
+    def scan(self, columns: Sequence[str], bounds: Bounds | None) -> Iterator[pa.RecordBatch]:
+        """See Table of sinks/lake/tables.py."""
+        reader = self._handle.scan(columns=list(columns), predicate=None if bounds is None else _predicate(bounds))
+        yield from pa.RecordBatchReader.from_stream(reader)
 
     def mark(self, stamp: Stamp) -> None:
         """Commit without rows. Raises ConflictError, SinkError."""
@@ -189,6 +194,15 @@ def create(folder: Path, schema: pa.Schema, properties: Mapping[str, str], comme
             if _EXISTS in str(error):
                 raise ConflictError from error
             raise
+
+
+def _predicate(bounds: Bounds) -> str:
+    ends = ((">=", bounds.low), ("<=", bounds.high))
+    return " AND ".join(f"{_quoted(bounds.column)} {sign} {_literal(end)}" for sign, end in ends if end is not None)
+
+
+def _literal(value: int | str) -> str:
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
 
 
 def _quoted(name: str) -> str:

@@ -11,6 +11,8 @@ from typing import Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThanOrEqual, Reference
+from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField
@@ -19,7 +21,7 @@ from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.catalog import ExactTable
 from headgate.sinks.iceberg.rewriting import Rewriting
 from headgate.sinks.lake.shape import KEY
-from headgate.sinks.lake.tables import ConflictError, Stamp, Upserts
+from headgate.sinks.lake.tables import Bounds, ConflictError, Stamp, Upserts
 
 __all__ = ["Table"]
 
@@ -94,6 +96,16 @@ class Table:
     def keys(self, columns: Sequence[str]) -> pa.Table:
         """See Table."""
         return self._handle.scan(selected_fields=tuple(columns)).to_arrow().select(list(columns))
+
+    def scan(self, columns: Sequence[str], bounds: Bounds | None) -> Iterator[pa.RecordBatch]:
+        """See Table."""
+        condition: BooleanExpression = AlwaysTrue()
+        if bounds is not None and bounds.low is not None:
+            condition = GreaterThanOrEqual(term=Reference(bounds.column), value=literal(bounds.low))
+        if bounds is not None and bounds.high is not None:
+            condition = And(condition, LessThanOrEqual(term=Reference(bounds.column), value=literal(bounds.high)))
+        found = self._handle.scan(row_filter=condition, selected_fields=tuple(columns))
+        yield from found.to_arrow_batch_reader()
 
     def mark(self, stamp: Stamp) -> None:
         """See Table."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from headgate.formats.change import Change, Row
 
-__all__ = ["OWN_COLUMNS", "appended_row"]
+__all__ = ["OWN_COLUMNS", "READ", "appended_row", "copied_row"]
 
 OWN_COLUMNS: Final[dict[str, pa.DataType]] = {
     "_operation": pa.string(),
@@ -16,9 +16,11 @@ OWN_COLUMNS: Final[dict[str, pa.DataType]] = {
     "_offset": pa.int64(),
     "_committed_at": pa.timestamp("us", "UTC"),
 }
-"""Columns that Headgate writes beside those of the source's row. ``_operation`` is upsert or delete; ``_committed_at``
-is when the source committed the change, NULL if its event does not have the time."""
+"""Columns that Headgate writes beside those of the source's row. ``_operation`` is upsert, delete or READ;
+``_committed_at`` is when the source committed the change, NULL if its event does not have the time."""
 
+READ: Final = "read"
+"""The operation of a row that was copied from the source, as a connector's snapshot reads rows (``op: r``)."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -34,3 +36,17 @@ def appended_row(change: Change, topic: str) -> Row:
         "_committed_at": moment,
     }
     return change.key | (change.row or {}) | own
+
+
+def copied_row(topic: str, partition: int, offset: int) -> Row:
+    """Headgate's own columns of a copied row, which has all changes before ``offset``; those from there on follow it.
+
+    When the source committed it is not known.
+    """
+    return {
+        "_operation": READ,
+        "_topic": topic,
+        "_partition": partition,
+        "_offset": offset,
+        "_committed_at": None,
+    }

@@ -31,8 +31,19 @@ from headgate.sinks.contract import (
     SinkUnavailableError,
 )
 from headgate.sinks.fence import FenceRow
-from headgate.sinks.lake.ledger import Feeds, Holding, Holdings, Row, Source, version_of
-from headgate.sinks.lake.tables import FENCE, POSITIONS, ConflictError, Lake, Stamp, Table, feed_key, positions_in
+from headgate.sinks.lake.ledger import Copying, Feeds, Holding, Holdings, Row, Source, version_of
+from headgate.sinks.lake.tables import (
+    FENCE,
+    POSITIONS,
+    ConflictError,
+    Lake,
+    Stamp,
+    Table,
+    copy_key,
+    feed_key,
+    positions_in,
+)
+from headgate.sinks.row_copying import CopyMark
 from headgate.sinks.source_tables import check_same, source_table_of, text_of
 
 __all__ = ["ATTEMPTS_MAX", "Claims"]
@@ -112,6 +123,36 @@ class Claims:
             except ConflictError:
                 continue
             return
+        raise _overtaken(f"{claim.table} under epoch {claim.epoch}")
+
+    def copied(self, claim: Claim, request: str, table: Table | None) -> CopyMark:
+        """How far the request to copy the claim's table is."""
+        holding = _holding(claim, self._lake.ledger(claim.table).read()[1])
+        copying = None if holding is None else holding.copying
+        if table is None or copying is None:
+            return CopyMark(request=request)
+        return copying.reached(request, table.id, table.transaction(copy_key(claim)))
+
+    def begin_range(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, mark: CopyMark) -> int:
+        """The number of a range at whose end the request is at ``mark``. The commit of its rows has the number.
+
+        Raises what ``check_held`` does.
+        """
+        number = (table.transaction(copy_key(claim)) or 0) + 1
+        for _ in range(ATTEMPTS_MAX):
+            ledger, holdings = self._lake.ledger(claim.table).read()
+            self._check_rows(claim, ranges, table, holdings)
+            holding = _holding(claim, holdings)
+            assert holding is not None  # noqa: S101 - its rows were checked
+            done = CopyMark(request=mark.request)
+            if holding.copying is not None:
+                done = holding.copying.reached(mark.request, table.id, number - 1)
+            changed = msgspec.structs.replace(holding, copying=Copying(table.id, number, done, mark))
+            try:
+                self._lake.ledger(claim.table).write(ledger, holdings.with_(changed))
+            except ConflictError:
+                continue
+            return number
         raise _overtaken(f"{claim.table} under epoch {claim.epoch}")
 
     def forget(self, identity: FeedIdentity) -> None:
@@ -331,7 +372,8 @@ def _raised(claim: Claim, holding: Holding | None, table: Table | None, *, is_cl
             table_id=kept_table or (None if table is None else table.id),
         )
     source = None if holding is None else holding.source
-    return Holding(identity.cluster_id, identity.feed_id, identity.feed, claim.topic, rows, source)
+    copying = None if holding is None else holding.copying
+    return Holding(identity.cluster_id, identity.feed_id, identity.feed, claim.topic, rows, source, copying)
 
 
 def _overtaken(doing: str) -> SinkUnavailableError:

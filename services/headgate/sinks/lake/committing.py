@@ -9,7 +9,9 @@ import pyarrow.compute as pc
 
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.sinks.contract import (
+    Claim,
     ConstraintViolatedError,
+    OffsetRange,
     SinkMovedError,
     SinkRefusedError,
     SinkUnavailableError,
@@ -20,7 +22,7 @@ from headgate.sinks.lake.staged_rows import GONE, OFFSET, PARTIAL, PARTITION, ab
 from headgate.sinks.lake.tables import POSITIONS, ConflictError, Lake, Stamp, Table, Upserts, position_key
 from headgate.sinks.on_driver import Commit
 
-__all__ = ["LakeCommitter"]
+__all__ = ["LakeCommitter", "named_rows", "position_stamp"]
 
 _NUMBER: Final = "number"
 """A row's place among all of the commit."""
@@ -67,26 +69,29 @@ class LakeCommitter:
 
     def _write(self, commit: Commit, table: Table) -> None:
         claim = commit.claim
-        transactions = {
-            position_key(claim, claim.incarnation, partition): span.next for partition, span in commit.ranges.items()
-        }
-        positions = {str(partition): span.next for partition, span in sorted(commit.ranges.items())}
-        about = {
-            "headgate.feed": claim.identity.feed,
-            "headgate.epoch": str(claim.epoch),
-            POSITIONS: msgspec.json.encode({claim.topic: positions}).decode(),
-        }
-        stamp = Stamp(transactions, about)
+        stamp = position_stamp(claim, commit.ranges)
         shape = shape_of(table, claim.table, appends=self._appends)
         rows, key = _joined(commit, shape)
         if rows is None:
             table.mark(stamp)
         elif self._appends:
-            table.append(_named(rows, shape), stamp)
+            table.append(named_rows(rows, shape), stamp)
         else:
             latest = _latest(rows, shape, key, commit)
             _check_partial(table, latest, shape, key, commit)
             table.upsert(Upserts(latest, tuple(shape.columns), key), stamp)
+
+
+def position_stamp(claim: Claim, ranges: Mapping[int, OffsetRange]) -> Stamp:
+    """What a commit has of the positions at the ends of ``ranges``."""
+    transactions = {position_key(claim, claim.incarnation, partition): span.next for partition, span in ranges.items()}
+    positions = {str(partition): span.next for partition, span in sorted(ranges.items())}
+    about = {
+        "headgate.feed": claim.identity.feed,
+        "headgate.epoch": str(claim.epoch),
+        POSITIONS: msgspec.json.encode({claim.topic: positions}).decode(),
+    }
+    return Stamp(transactions, about)
 
 
 def _joined(commit: Commit, shape: Shape) -> tuple[pa.Table | None, tuple[str, ...]]:
@@ -108,7 +113,7 @@ def _joined(commit: Commit, shape: Shape) -> tuple[pa.Table | None, tuple[str, .
     return pa.concat_tables([payload.rows for payload in payloads], promote_options="default"), next(iter(keys), ())
 
 
-def _named(rows: pa.Table, shape: Shape) -> pa.Table:
+def named_rows(rows: pa.Table, shape: Shape) -> pa.Table:
     """Rows under the table's own names."""
     return rows.rename_columns(list(shape.columns))
 

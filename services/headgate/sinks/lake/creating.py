@@ -14,7 +14,7 @@ from headgate.sinks.creating import LakeType, NewColumn, NewTable
 from headgate.sinks.lake.appended import OWN_COLUMNS
 from headgate.sinks.lake.shape import KEY
 
-__all__ = ["KEY", "name_problem", "properties_of", "quoted", "schema_of", "statement_of"]
+__all__ = ["KEY", "lake_name", "name_problem", "properties_of", "quoted", "schema_of", "statement_of"]
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
@@ -59,6 +59,18 @@ def schema_of(table: NewTable, *, appends: bool) -> pa.Schema:
 def properties_of(table: NewTable) -> dict[str, str]:
     """What the table declares: its key, where it has one."""
     return {KEY: json.dumps(list(table.key), ensure_ascii=False)} if table.key else {}
+
+
+def lake_name(type_: pa.DataType) -> str:
+    """The bare name of a column's type, of LAKE_TYPES."""
+    if pa.types.is_decimal(type_):
+        return "decimal"
+    if pa.types.is_timestamp(type_):
+        return "timestamp_ntz" if type_.tz is None else "timestamp"
+    found = next((name for name, known in _ARROW.items() if known == type_), None)
+    if found is not None:
+        return found
+    return "binary" if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_) else "string"
 
 
 def _arrow(type_: LakeType) -> pa.DataType:

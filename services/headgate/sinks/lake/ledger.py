@@ -12,8 +12,9 @@ import msgspec
 from headgate.records.control import Epoch
 from headgate.sinks.contract import SinkConflictError
 from headgate.sinks.fence import FenceRow
+from headgate.sinks.row_copying import CopyMark
 
-__all__ = ["Entry", "Feeds", "Holding", "Holdings", "Ledger", "Log", "Row", "Source", "version_of"]
+__all__ = ["Copying", "Entry", "Feeds", "Holding", "Holdings", "Ledger", "Log", "Row", "Source", "version_of"]
 
 PROPERTY: Final = "headgate.state"
 
@@ -44,6 +45,24 @@ class Source(msgspec.Struct, frozen=True):
     table: str
 
 
+class Copying(msgspec.Struct, frozen=True):
+    """How far a request to copy the table is: ``begun`` once the table has range ``number``, and ``done`` before.
+
+    ``table_id``: the table that has got the ranges.
+    """
+
+    table_id: str
+    number: int
+    done: CopyMark
+    begun: CopyMark
+
+    def reached(self, request: str, table_id: str, number: int | None) -> CopyMark:
+        """How far ``request`` is in a table that has range ``number``."""
+        if self.done.request != request or self.table_id != table_id:
+            return CopyMark(request=request)
+        return self.begun if number is not None and number >= self.number else self.done
+
+
 class Holding(msgspec.Struct, frozen=True):
     """What a table's ledger has of one topic of one feed."""
 
@@ -53,6 +72,7 @@ class Holding(msgspec.Struct, frozen=True):
     topic: str
     rows: dict[int, Row]
     source: Source | None = None
+    copying: Copying | None = None
 
     @property
     def is_open(self) -> bool:

@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.records.control import Positions
 from headgate.records.source_tables import SourceTable
-from headgate.sinks.contract import Claim, FeedIdentity, SinkRefusedError, TableShape
+from headgate.sinks.contract import Applied, Claim, FeedIdentity, SinkRefusedError, TableShape
 from headgate.sinks.creating import NewTable
 from headgate.sinks.on_driver import Committer, StagedWriter, Stager
+from headgate.sinks.row_copying import CopiedRows, CopyMark
+from headgate.sinks.target_rows import TargetRows
 
 if TYPE_CHECKING:
     from headgate.sinks.lake.claims import Claims
+    from headgate.sinks.lake.copying import LakeCopier
     from headgate.sinks.lake.tables import Lake
 
 __all__ = ["COMMIT_SECONDS", "OPTIONS", "LakeSink", "not_installed"]
 
-OPTIONS: Final = frozenset({"commit_interval_seconds", "mode", "tables", "types"})
+OPTIONS: Final = frozenset({"commit_interval_seconds", "mode", "snapshot", "tables", "types"})
 """Of ``sink``, for every lake."""
 
 COMMIT_SECONDS: Final = 60.0
@@ -123,12 +126,40 @@ class LakeSink:
 
         return LakeCommitter(self._lake, self._claims, appends=self._appends)
 
-    def writer(self) -> StagedWriter:
+    @cached_property
+    def _copier(self) -> "LakeCopier":
+        from headgate.sinks.lake.copying import LakeCopier  # noqa: PLC0415 - see above
+
+        return LakeCopier(self._lake, self._claims, appends=self._appends)
+
+    def writer(self) -> "LakeWriter":
         """See Sink."""
-        return StagedWriter(self)
+        return LakeWriter(self, self._copier)
+
+    def copied(self, claim: Claim, request: str) -> CopyMark:
+        """See RowCopyingSink."""
+        return self._copier.copied(claim, request)
+
+    def rows(self) -> TargetRows:
+        """See RowReadingSink."""
+        from headgate.sinks.lake.reading import LakeRows  # noqa: PLC0415 - see above
+
+        return LakeRows(self._lake, appends=self._appends)
 
     def close(self) -> None:
         """See Sink. It has no connections."""
+
+
+class LakeWriter(StagedWriter):
+    """Writes batches in one process, without a task, and copied rows wherever they are."""
+
+    def __init__(self, sink: LakeSink, copier: "LakeCopier") -> None:
+        super().__init__(sink)
+        self._copier = copier
+
+    def copy(self, rows: CopiedRows) -> Applied:
+        """See RowCopyingWriter."""
+        return self._copier.copy(rows)
 
 
 def not_installed(type_: str, package: str) -> SinkRefusedError:

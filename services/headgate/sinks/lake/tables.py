@@ -3,7 +3,7 @@
 A table is read at its newest version. Each commit is made on exactly that version, tried once, or raises ConflictError.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 __all__ = [
     "FENCE",
     "POSITIONS",
+    "Bounds",
     "ConflictError",
     "Lake",
     "Stamp",
     "Table",
     "Upserts",
+    "copy_key",
     "feed_key",
     "position_key",
     "positions_in",
@@ -57,6 +59,14 @@ class Upserts(msgspec.Struct, frozen=True):
     rows: "pa.Table"
     columns: Sequence[str]
     key: Sequence[str]
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """Rows whose value in ``column`` is from ``low`` to ``high``, both included; None is unbounded."""
+
+    column: str
+    low: int | str | None
+    high: int | str | None
 
 
 class Table(Protocol):
@@ -96,6 +106,10 @@ class Table(Protocol):
 
     def keys(self, columns: Sequence[str]) -> "pa.Table":
         """These columns of all rows."""
+        ...
+
+    def scan(self, columns: Sequence[str], bounds: Bounds | None) -> "Iterator[pa.RecordBatch]":
+        """These columns of the rows, some at a time and in any order. Only files that may have some are read."""
         ...
 
     def mark(self, stamp: Stamp) -> None:
@@ -158,6 +172,12 @@ def position_key(claim: Claim, incarnation: int, partition: int) -> str:
     """The application transaction whose version is the next offset of a partition."""
     identity = claim.identity
     return f"headgate/{identity.cluster_id}/{identity.feed_id}/{incarnation}/{claim.topic}/{partition}"
+
+
+def copy_key(claim: Claim) -> str:
+    """The application transaction whose version is the number of the last range that was copied (lake/copying.py)."""
+    identity = claim.identity
+    return f"headgate/copied/{identity.cluster_id}/{identity.feed_id}/{claim.topic}"
 
 
 def positions_in(table: Table | None, claim: Claim, incarnations: dict[int, int]) -> Positions:
