@@ -61,6 +61,34 @@ def list_tables(
         again(show_now, watch)
 
 
+@app.command("at")
+def at_time(
+    feed: FeedName,
+    table: WholeTable,
+    *,
+    ts: Annotated[str, typer.Option("--ts", help="a time such as 2026-11-29T10:00:00Z")],
+    output: Format = Output.TABLE,
+    cluster: ClusterOptions,
+) -> None:
+    """Find the version of a lake table that has the source's rows as of a time.
+
+    It is the newest version without a change that the connector wrote at that time or later. Delta tables have
+    versions, Iceberg tables have snapshots. The command also shows how to read it.
+
+    Example: headgate table at shop-lake public.orders --ts 2026-11-29T10:00:00Z
+    """
+    from headgate.cli.table_at import lines_of, notes_of, table_at  # noqa: PLC0415 - needed by no other command
+
+    with connected(cluster) as (_, log):
+        found = table_at(log, feed, table, ts)
+    if output is not Output.TABLE:
+        show_value(output, msgspec.to_builtins(found, str_keys=True))
+        return
+    show_rows(("what", "value"), lines_of(found), output)
+    for text in notes_of(found):
+        note(text)
+
+
 @app.command()
 def pause(
     feed: FeedName,

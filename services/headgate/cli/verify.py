@@ -22,13 +22,11 @@ from headgate.cli.verify_repair import Repairs
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.databases.address import Options, Target
 from headgate.databases.connections import Use, named
-from headgate.databases.kinds import KINDS
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
 from headgate.records.name_lists import number_of, shown_names
 from headgate.records.spans import wholes
-from headgate.sinks.registry import target_of
 from headgate.sources.database import source_target
 from headgate.sources.origin import origins
 from headgate.sources.table_names import named_like, source_table
@@ -38,7 +36,7 @@ from headgate.verify.contract import Side, SideError, UncomparableError
 from headgate.verify.pace import RowLimit
 from headgate.verify.settling import Settling
 from headgate.verify.shaped import ShapedSide
-from headgate.verify.sides import open_side
+from headgate.verify.sides import open_side, open_target, why_uncomparable
 
 SETTLE_SECONDS_DEFAULT: Final = 10.0
 """A connector writes a change within a second or two. One that has been quiet for so long has written everything."""
@@ -127,7 +125,7 @@ def verify(
 
             def compare(here: Side, there: Side, plan: SpanPlan) -> TableCompared:
                 progress = TableFeed(record, plan, written, here, there)
-                settling = Settling(progress, seconds=settle, timeout_seconds=wait)
+                settling = Settling(progress, seconds=settle, timeout_seconds=wait + spec.commit_interval_seconds)
                 name = _source_table(spec, here, said, plan)
                 told = partial(on_rows, plan.table)
                 noted = partial(repairs.add, plan.table)
@@ -158,13 +156,9 @@ def verify(
 
 
 def _check_comparable(feed: str, spec: FeedSpec) -> None:
-    """Raise CommandError for a sink that is not a database, or one of a kind that cannot be read."""
-    if spec.sink.type not in KINDS:
-        raise CommandError(
-            ExitCode.DATABASE,
-            f"feed {feed!r} writes to a sink of type {spec.sink.type}, whose rows cannot be compared. "
-            f"Sinks of type {' and '.join(sorted(KINDS))} can",
-        )
+    """Raise CommandError for a sink whose rows cannot be compared."""
+    if why := why_uncomparable(spec.sink):
+        raise CommandError(ExitCode.DATABASE, f"feed {feed!r}: {why}")
 
 
 def _totals(compared: Sequence[TableCompared]) -> dict[str, int]:
@@ -225,7 +219,7 @@ def _compare(
     skipped: dict[str, str] = {}
     with (
         closing(open_side(source_target)) as source,
-        closing(open_side(target_of(spec.sink))) as target,
+        closing(open_target(spec.sink)) as target,
     ):
         for plan in plans:
             try:

@@ -148,6 +148,21 @@ def offsets_since(connection: KafkaConnection, topics: Mapping[str, int], wanted
     return offsets
 
 
+def offsets_until(connection: KafkaConnection, topics: Mapping[str, int], ts: int) -> dict[str, Positions]:
+    """The same for what was written before ``ts``. Raises OffsetExpiredError where that cannot be known any more."""
+    found = offsets_since(connection, topics, physical_ms(ts))
+    firsts = _listed(connection, topics, OffsetSpec.earliest())
+    for topic, positions in found.items():
+        for partition, offset in positions.items():
+            first = firsts[topic][partition]
+            if 0 < first == offset:
+                raise OffsetExpiredError(
+                    f"{topic}[{partition}]: retention has deleted everything below offset {first}, and with it what "
+                    f"was written around {show_ts(ts)}. Use a later time"
+                )
+    return found
+
+
 def check_retention(connection: KafkaConnection, topic: str, positions: Positions) -> Positions:
     """Where the partitions of ``positions`` (next offsets) end now. OffsetExpiredError unless all can be read.
 

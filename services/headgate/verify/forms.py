@@ -29,6 +29,10 @@ class Nature(StrEnum):
     TIME = "time"
     """A time of day or a length of time."""
     JSON = "json"
+    PADDED = "padded"
+    """A text of a fixed length: a cast takes the spaces at its end, and an event has them."""
+    ANY = "any"
+    """A column of texts whose values may be of any type: the other side knows which."""
     OTHER = "other"
 
 
@@ -39,6 +43,8 @@ _TIME: Final = re.compile(r"(?:(-?\d+) days? ?)?(?:(-?)(\d+):(\d\d):(\d\d)(?:\.(
 
 def form_of(one: Nature, other: Nature, *, same_kind: bool) -> Form | None:
     """How the texts of two columns are compared; None if as they are. ``same_kind``: of databases that write alike."""
+    if Nature.ANY in (one, other):
+        one = other = other if one is Nature.ANY else one
     natures = {one, other}
     if natures <= _NUMBERS:
         return _single if Nature.SINGLE in natures else _double if Nature.DOUBLE in natures else _number
@@ -48,7 +54,7 @@ def form_of(one: Nature, other: Nature, *, same_kind: bool) -> Form | None:
         return _bits
     if one is not other:
         return None
-    return {Nature.INSTANT: _instant, Nature.TIME: _time, Nature.JSON: _json}.get(one)
+    return {Nature.INSTANT: _instant, Nature.TIME: _time, Nature.JSON: _json, Nature.PADDED: _padded}.get(one)
 
 
 def _number(text: str) -> Any:
@@ -97,6 +103,10 @@ def _time(text: str) -> Any:
     total = (int(hours or 0) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
     micros = total * 1_000_000 + int((fraction or "").ljust(6, "0"))
     return int(days or 0) * 86_400_000_000 + (-micros if sign else micros)
+
+
+def _padded(text: str) -> str:
+    return text.rstrip(" ")
 
 
 def _json(text: str) -> str:

@@ -38,13 +38,14 @@ _SETTINGS: Final = (
 """One statement: it is sent with every range."""
 
 _NATURES: Final = {
-    **dict.fromkeys(("bool", "int2", "int4", "int8", "oid", "numeric"), Nature.NUMBER),
+    **dict.fromkeys(("bool", "int2", "int4", "int8", "oid", "numeric", "money"), Nature.NUMBER),
     **dict.fromkeys(("timestamp", "timestamptz"), Nature.INSTANT),
     **dict.fromkeys(("time", "interval"), Nature.TIME),
     **dict.fromkeys(("bit", "varbit"), Nature.BITS),
     "float4": Nature.SINGLE,
     "float8": Nature.DOUBLE,
     **dict.fromkeys(("json", "jsonb"), Nature.JSON),
+    "bpchar": Nature.PADDED,
 }
 
 _KEY_KINDS: Final = {
@@ -59,6 +60,7 @@ _TEXTS: Final = {
     "timestamptz": SQL("({} AT TIME ZONE 'UTC')::text"),
     "bytea": SQL("encode({}, 'hex')"),
     "numeric": SQL("trim_scale({})::text"),
+    "money": SQL("trim_scale({}::numeric)::text"),
 }
 
 

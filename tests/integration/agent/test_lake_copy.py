@@ -89,8 +89,9 @@ def test_a_copy_goes_on_where_it_was_and_waits_for_no_commit_interval(
         os_process = worker_points.await_reached(point, DEADLINE_SECONDS)
         assert kind.read(tmp_path, plan.table).height == rows
         if point is CrashPoint.COMMITTED:
-            first.kill()
-        os.kill(os_process, signal.SIGKILL)
+            first.kill()  # its workers, too
+        else:
+            os.kill(os_process, signal.SIGKILL)
     with psycopg.connect(source, autocommit=True) as session:
         session.execute("UPDATE items SET name = 'changed' WHERE id IN (1, 100)")
         session.execute("DELETE FROM items WHERE id = 2")

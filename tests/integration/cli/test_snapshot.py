@@ -94,9 +94,9 @@ def create(shop: Shop) -> str:
     return " ".join(created.stderr.split())
 
 
-def is_done() -> bool:
+def is_done(feed: str = "shop") -> bool:
     """Whether no table is being copied any more."""
-    told = headgate("feed", "show", "shop", "-o", "json")
+    told = headgate("feed", "show", feed, "-o", "json")
     return told.exit_code == 0 and "copying" not in told.stdout and '"replicating"' in told.stdout
 
 

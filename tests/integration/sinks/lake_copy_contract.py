@@ -12,6 +12,7 @@ import pytest
 from headgate.config.crash_points import CrashPoint
 from headgate.formats.change import CONNECTOR
 from headgate.sinks.contract import Claim, SinkFencedError, SinkMovedError
+from headgate.sinks.lake.history import reached
 from headgate.sinks.row_copying import CopiedRows, CopyMark, RowsRefusedError
 from integration.sinks.contract import SECONDS_MAX, batch_of, claim_of, delete, upsert
 from integration.sinks.lake_contract import LakeBench
@@ -59,6 +60,20 @@ class LakeCopyContract:
         assert bench.sink.copied(other, "r") == mark(3, 3)
         assert bench.sink.copied(other, "another") == CopyMark(request="another")
         assert (bench.rows(), bench.sink.positions(other)) == ({1: "newer", 3: "c"}, {0: 8})
+
+    def test_versions_have_the_positions_of_their_commits_and_whether_a_copy_goes_on(self, bench: LakeBench) -> None:
+        claim, writer = claimed(bench, 1), bench.sink.writer()
+        writer.copy(copied(claim, {1: "a"}, mark(1, 1)))
+        writer.apply(batch_of(claim, 5, upsert(5, 1, "b")))
+        writer.copy(copied(claim, {2: "c"}, msgspec.structs.replace(mark(2, 2), is_done=True), at=6))
+        table = bench.sink.lake().table(bench.table)
+        assert table is not None
+        found = reached(table.versions(), claim.topic)
+        assert [(each.positions, each.is_copying) for each in found] == [
+            ({0: 5}, True),
+            ({0: 6}, True),
+            ({0: 6}, False),
+        ]
 
     def test_a_copied_row_is_a_read_at_the_position_that_changes_follow(self, bench: LakeBench) -> None:
         if not bench.appends:

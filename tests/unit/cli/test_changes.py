@@ -44,6 +44,7 @@ READS = {
     "migration logs",
     "migration show",
     "source check",
+    "table at",
     "table list",
     "topic list",
     "topic rights",

@@ -97,3 +97,22 @@ def test_any_text_of_any_nature_has_a_form() -> None:
         form = form_of(one, other, same_kind=same_kind)
         for text in texts:
             assert form is None or form(text) == form(text)
+
+
+@pytest.mark.parametrize(
+    ("other", "text", "another", "is_equal"),
+    [
+        (Nature.NUMBER, "1.50", "1.5", True),
+        (Nature.BITS, "0101", "101", True),
+        (Nature.TIME, "01:02:03.500000", "01:02:03.5", True),
+        (Nature.JSON, '{"a": 1}', '{"a":1}', True),
+        (Nature.PADDED, "ab   ", "ab", True),
+        (Nature.PADDED, " ab", "ab", False),
+        (Nature.OTHER, "ab ", "ab", False),
+    ],
+)
+def test_a_column_of_texts_is_compared_as_what_the_other_side_has(
+    other: Nature, text: str, another: str, is_equal: bool
+) -> None:
+    assert equal(Nature.ANY, text, other, another) is is_equal
+    assert equal(other, another, Nature.ANY, text) is is_equal

@@ -16,9 +16,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.lake.history import OWN_ENTRIES
 from headgate.sinks.lake.shape import KEY
 from headgate.sinks.lake.staged_rows import GONE, absent_column, column
-from headgate.sinks.lake.tables import Bounds, ConflictError, Stamp, Upserts
+from headgate.sinks.lake.tables import Bounds, ConflictError, Stamp, Upserts, Version
 
 __all__ = ["Table", "as_sink_errors", "create", "read"]
 
@@ -99,6 +100,13 @@ class Table:
                 return bool(restored)
             count *= HISTORY_GROWS
 
+    def versions(self) -> list[Version]:
+        """See Table of sinks/lake/tables.py."""
+        return [
+            Version(str(entry["version"]), int(entry["timestamp"]), _own_entries(entry))
+            for entry in reversed(self._handle.history())
+        ]
+
     def keys(self, columns: Sequence[str]) -> pa.Table:
         """These columns of all rows."""
         return pa.table(self._handle.scan(columns=list(columns)))
@@ -149,6 +157,10 @@ class Table:
             )
 
 
+def _own_entries(entry: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in entry.items() if name.startswith(OWN_ENTRIES)}
+
+
 def _restored_version(entry: Mapping[str, Any]) -> int | None:
     """The version that a restore went back to; None if it named a time."""
     version = entry.get("operationParameters", {}).get("version")
@@ -197,6 +209,8 @@ def create(folder: Path, schema: pa.Schema, properties: Mapping[str, str], comme
 
 
 def _predicate(bounds: Bounds) -> str:
+    if bounds.among:
+        return f"{_quoted(bounds.column)} IN ({', '.join(map(_literal, bounds.among))})"
     ends = ((">=", bounds.low), ("<=", bounds.high))
     return " AND ".join(f"{_quoted(bounds.column)} {sign} {_literal(end)}" for sign, end in ends if end is not None)
 

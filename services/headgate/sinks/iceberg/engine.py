@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, LessThanOrEqual, Reference
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, In, LessThanOrEqual, Reference
 from pyiceberg.expressions.literals import literal
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Snapshot
@@ -20,8 +20,9 @@ from pyiceberg.types import NestedField
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.catalog import ExactTable
 from headgate.sinks.iceberg.rewriting import Rewriting
+from headgate.sinks.lake.history import OWN_ENTRIES
 from headgate.sinks.lake.shape import KEY
-from headgate.sinks.lake.tables import Bounds, ConflictError, Stamp, Upserts
+from headgate.sinks.lake.tables import Bounds, ConflictError, Stamp, Upserts, Version
 
 __all__ = ["Table"]
 
@@ -93,6 +94,11 @@ class Table:
             at = None if at.parent_snapshot_id is None else snapshots[at.parent_snapshot_id]
         return at is None or at.snapshot_id != last.snapshot_id
 
+    def versions(self) -> list[Version]:
+        """See Table. Commits without a snapshot cannot be read again, so they are left out."""
+        snapshots = sorted(self._handle.metadata.snapshots, key=lambda each: each.sequence_number or 0)
+        return [Version(str(each.snapshot_id), each.timestamp_ms, _own_entries(each)) for each in snapshots]
+
     def keys(self, columns: Sequence[str]) -> pa.Table:
         """See Table."""
         return self._handle.scan(selected_fields=tuple(columns)).to_arrow().select(list(columns))
@@ -104,6 +110,8 @@ class Table:
             condition = GreaterThanOrEqual(term=Reference(bounds.column), value=literal(bounds.low))
         if bounds is not None and bounds.high is not None:
             condition = And(condition, LessThanOrEqual(term=Reference(bounds.column), value=literal(bounds.high)))
+        if bounds is not None and bounds.among:
+            condition = In(term=Reference(bounds.column), values={literal(each) for each in bounds.among})
         found = self._handle.scan(row_filter=condition, selected_fields=tuple(columns))
         yield from found.to_arrow_batch_reader()
 
@@ -137,6 +145,11 @@ class Table:
             if writing is not None:
                 writing.discard()
             raise ConflictError from error
+
+
+def _own_entries(snapshot: Snapshot) -> dict[str, str]:
+    entries = {} if snapshot.summary is None else snapshot.summary.additional_properties
+    return {name: value for name, value in entries.items() if name.startswith(OWN_ENTRIES)}
 
 
 def _has(snapshot: Snapshot, entry: str) -> bool:

@@ -31,7 +31,7 @@ def copied_reader_of(type_: pa.DataType, kind: str | None, connector: str | None
 
 def _parsed(parse: Callable[[str], object], read: ReadValue, value: object) -> object:
     if not isinstance(value, str):
-        return read(value)
+        return read(bool(value) if parse is _boolean and value in (0, 1) else value)  # bit(1) of MySQL is a number
     try:
         return read(parse(value))
     except NotTextError:

@@ -15,6 +15,7 @@ from headgate.sinks.lake.appended import copied_row
 from headgate.sinks.lake.claims import ATTEMPTS_MAX, Claims
 from headgate.sinks.lake.committing import named_rows, position_stamp
 from headgate.sinks.lake.copied_values import copied_reader_of
+from headgate.sinks.lake.history import COPY, COPY_CONTINUES, COPY_ENDED
 from headgate.sinks.lake.shape import Shape, shape_of
 from headgate.sinks.lake.staged_rows import Columns
 from headgate.sinks.lake.tables import ConflictError, Lake, Stamp, Table, Upserts, copy_key
@@ -62,8 +63,9 @@ class LakeCopier:
 
     def _write(self, rows: CopiedRows, ranges: Mapping[int, OffsetRange], table: Table, number: int | None) -> None:
         stamp = position_stamp(rows.claim, ranges)
-        if number is not None:
-            stamp = Stamp({**stamp.transactions, copy_key(rows.claim): number}, stamp.about)
+        if rows.mark is not None and number is not None:
+            copy = {COPY: COPY_ENDED if rows.mark.is_done else COPY_CONTINUES}
+            stamp = Stamp({**stamp.transactions, copy_key(rows.claim): number}, {**stamp.about, **copy})
         shape = shape_of(table, rows.claim.table, appends=self._appends)
         _check_key(shape, rows)
         made = _converted(shape, rows)

@@ -40,6 +40,15 @@ class LakeSink:
     def _lake(self) -> "Lake":
         return self._open_lake()
 
+    @property
+    def appends(self) -> bool:
+        """Whether each change becomes a row."""
+        return self._appends
+
+    def lake(self) -> "Lake":
+        """Its tables, to be read."""
+        return self._lake
+
     @cached_property
     def _claims(self) -> "Claims":
         from headgate.sinks.lake.claims import Claims  # noqa: PLC0415 - see above

@@ -26,6 +26,7 @@ __all__ = [
     "Stamp",
     "Table",
     "Upserts",
+    "Version",
     "copy_key",
     "feed_key",
     "position_key",
@@ -61,12 +62,24 @@ class Upserts(msgspec.Struct, frozen=True):
     key: Sequence[str]
 
 
+class Version(msgspec.Struct, frozen=True):
+    """One version. ``name``: Delta's number, Iceberg's snapshot id. ``entries``: those of Headgate in the commit."""
+
+    name: str
+    committed_ms: int
+    entries: dict[str, str] = {}
+
+
 class Bounds(msgspec.Struct, frozen=True):
-    """Rows whose value in ``column`` is from ``low`` to ``high``, both included; None is unbounded."""
+    """Rows whose value in ``column`` is from ``low`` to ``high``, both included; None is unbounded.
+
+    ``among``: and is one of these, if there are any.
+    """
 
     column: str
     low: int | str | None
     high: int | str | None
+    among: tuple[int | str, ...] = ()
 
 
 class Table(Protocol):
@@ -102,6 +115,10 @@ class Table(Protocol):
 
     def is_set_back_behind(self, written: str) -> bool:
         """Whether the table was set back to a version before its last commit whose entry has ``written``."""
+        ...
+
+    def versions(self) -> "Sequence[Version]":
+        """All that its log still has, oldest first."""
         ...
 
     def keys(self, columns: Sequence[str]) -> "pa.Table":
