@@ -6,7 +6,6 @@ ended by its markers alone (markers.py). Which way, decides the broker's own log
 """
 
 import logging
-import time
 from collections.abc import Collection, Iterable
 from typing import Final
 
@@ -20,19 +19,12 @@ from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.markers import write_markers
 from headgate.eventlog.partition_reader import PartitionReader, read_to
 
-__all__ = ["PROOF_SECONDS_MAX", "HangingTransactions", "await_readable", "first_hidden", "hidden_of"]
+__all__ = ["HangingTransactions", "first_hidden", "hidden_of"]
 
 _log = logging.getLogger(__name__)
 
 FIRST_SECONDS_MAX: Final = 10.0
 """For reading the first records of open transactions."""
-
-PROOF_SECONDS_MAX: Final = 1.0
-"""How long a transaction waits until the former one can be read. Neighbours' transactions in its partitions take less.
-"""
-
-READABLE_POLL_SECONDS: Final = 0.005
-"""A broker writes the markers of a transaction within some milliseconds after it has confirmed the commit."""
 
 
 def hidden_of(connection: KafkaConnection, partitions: Collection[Partition]) -> dict[Partition, int]:
@@ -41,30 +33,6 @@ def hidden_of(connection: KafkaConnection, partitions: Collection[Partition]) ->
     stable = offsets_of(connection, partitions, OffsetSpec.latest(), what, IsolationLevel.READ_COMMITTED)
     ends = offsets_of(connection, partitions, OffsetSpec.latest(), what)
     return {partition: stable[partition] for partition, end in ends.items() if stable[partition] < end}
-
-
-def await_readable(
-    connection: KafkaConnection, partitions: Collection[Partition], seconds: float
-) -> dict[Partition, int]:
-    """Wait until readers of committed records get all that is in ``partitions`` now, at most for ``seconds``.
-
-    A broker confirms a commit before it writes the markers, and loses some of them if it is killed then. A producer's
-    next marker in such a partition ends what was lost, too: an abort undoes what was confirmed. So a producer writes
-    there again only once its commit can be read. Otherwise another producer does, behind ``HangingTransactions.end``.
-
-    Returns where they do not, and the first offset that is hidden there. Raises LogError.
-    """
-    what = "asking whether what was committed can be read"
-    ends = offsets_of(connection, partitions, OffsetSpec.latest(), what)
-    deadline = time.monotonic() + seconds
-    left: Collection[Partition] = partitions
-    while True:
-        stable = offsets_of(connection, left, OffsetSpec.latest(), what, IsolationLevel.READ_COMMITTED)
-        hidden = {partition: offset for partition, offset in stable.items() if offset < ends[partition]}
-        if not hidden or time.monotonic() >= deadline:
-            return hidden
-        left = hidden
-        time.sleep(READABLE_POLL_SECONDS)
 
 
 def first_hidden(connection: KafkaConnection, partitions: Collection[Partition]) -> list[Message]:

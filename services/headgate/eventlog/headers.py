@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
+from confluent_kafka import Message
+
 from headgate.eventlog.codec import CONTENT_TYPE
 from headgate.eventlog.log import Placed
 
@@ -19,11 +21,19 @@ SPEC_VERSION: Final = "1.0"
 
 TYPE_PREFIX: Final = "headgate."
 
+WRITER: Final = "writer"
+"""The header that names who wrote a record."""
+
 
 def plain(writer: str, placed: Placed) -> list[Header]:
     """Who wrote it, and what the value is."""
-    named = [("writer", writer.encode())]
+    named = [(WRITER, writer.encode())]
     return named if placed.fact.value is None else [*named, ("content-type", CONTENT_TYPE.encode())]
+
+
+def is_of(writer: str, message: Message) -> bool:
+    """Whether a record is the writer's."""
+    return dict(message.headers() or ()).get(WRITER) == writer.encode()
 
 
 def cloud_event(writer: str, cluster: str, placed: Placed, *, event: UUID, now_ms: int) -> list[Header]:

@@ -169,8 +169,13 @@ class TransactionalWriter(Protocol):
     def commit(self, placed: Sequence[Placed]) -> list[int]:
         """Write all of ``placed`` (≥ 1) in one transaction; the offsets, in the same order.
 
-        Raises FencedError, CommitRefusedError or CommitUncertainError; after any of them close this writer.
+        Raises FencedError, CommitRefusedError or CommitUncertainError, and LogError if it is not known whether readers
+        get the last commit to these partitions; after any of them close this writer.
         """
+        ...
+
+    def seen(self, positions: Mapping[Partition, int]) -> None:
+        """A reader of committed records has got so far, which spares this writer the question."""
         ...
 
     def end_hanging(self, harmless: Sequence[Placed]) -> bool:

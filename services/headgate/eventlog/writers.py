@@ -11,7 +11,7 @@ here:
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -21,8 +21,10 @@ from headgate.eventlog.clock import BrokerClock
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.decisions import Decision, last_decision
-from headgate.eventlog.log import CommitUncertainError, LogError, Placed
+from headgate.eventlog.headers import is_of
+from headgate.eventlog.log import CommitUncertainError, LogError, Partition, Placed
 from headgate.eventlog.log_writer import Check, LogWriter
+from headgate.eventlog.proofs import Proofs
 from headgate.eventlog.topics import topic_name
 from headgate.eventlog.transactions import ABORT_SECONDS_MAX, COMMIT_SECONDS_MAX, TRANSACTION_TIMEOUT_MS, Transactions
 
@@ -57,11 +59,16 @@ class KafkaTransactionalWriter(LogWriter):
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         )
         self._transactions = Transactions(connection, name, transactional_id, self._open)
+        self._proofs = Proofs(connection, partial(is_of, name))
         self._over: LogError | None = None
 
     def init(self) -> None:
         """Fence the others. Raises FencedError, BrokerUnreachableError or LogError."""
         self._transactions.init()
+
+    def seen(self, positions: Mapping[Partition, int]) -> None:
+        """See the port."""
+        self._proofs.seen({self._named(partition): position for partition, position in positions.items()})
 
     def commit(self, placed: Sequence[Placed]) -> list[int]:
         """Write one transaction; return the offsets. Raises as the port does, and ValueError for unwritable records."""
@@ -112,8 +119,25 @@ class KafkaTransactionalWriter(LogWriter):
             for index, (each, message) in enumerate(zip(placed, messages, strict=True)):
                 self._produce(each, message, partial(_note_offset, offsets, index), deadline)
 
+        self._prove({self._named(each.partition) for each in placed})
         self._transactions.run(produce)
-        return self._offsets(offsets, len(placed))
+        found = self._offsets(offsets, len(placed))
+        # Of each partition the last one counts: offsets rise in the order in which records were handed over.
+        self._proofs.committed(
+            {self._named(each.partition): offset + 1 for each, offset in zip(placed, found, strict=True)}
+        )
+        return found
+
+    def _prove(self, places: Collection[Partition]) -> None:
+        """Raise LogError unless readers get all that this writer has committed to ``places``."""
+        if lost := self._proofs.lost(places):
+            where = ", ".join(f"{each.topic}/{each.number}" for each in sorted(lost))
+            raise self._transactions.refused(
+                f"a broker has lost the end of the last one in {where} (docs/bugs.md, B20). The next owner ends it"
+            )
+
+    def _named(self, partition: Partition) -> Partition:
+        return Partition(topic_name(self._cluster, partition.topic), partition.number)
 
     def _offsets(self, offsets: dict[int, int], count: int) -> list[int]:
         if len(offsets) < count:

@@ -146,6 +146,7 @@ class Term(Generic[StateT]):
         self._fire_timers(now)
         if not inbox:
             self._judge(now, log, positions)
+        self._writer.seen(positions)
         self._commit(now)
 
     def step_down(self, now: Now) -> None:

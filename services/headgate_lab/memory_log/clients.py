@@ -143,6 +143,9 @@ class MemoryTransactionalWriter:
         levels = self._log.levels_of(placed)
         return self._log.broker.commit(self._transactional_id, self._epoch, placed, levels)
 
+    def seen(self, positions: Mapping[Partition, int]) -> None:
+        """This broker loses no end of a transaction, so there is nothing to prove."""
+
     def end_hanging(self, harmless: Sequence[Placed]) -> bool:  # noqa: ARG002
         """This broker loses no end of a transaction: what still hides records is another's."""
         return False

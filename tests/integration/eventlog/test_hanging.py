@@ -6,14 +6,16 @@ The broker's log is brought into that state by hand (support/lost_ends.py).
 import itertools
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
+from confluent_kafka import Producer
 
 from headgate.coordinator.core.kind import COORDINATOR_KIND
-from headgate.eventlog.decisions import Decision, last_decision
+from headgate.eventlog import proofs
+from headgate.eventlog.decisions import Decision, decisions_of, last_decision
 from headgate.eventlog.kafka import KafkaLog, open_log
-from headgate.eventlog.log import FencedError, Partition, Placed, TransactionalWriter
+from headgate.eventlog.log import CommitRefusedError, FencedError, LogError, Partition, Placed, TransactionalWriter
 from headgate.eventlog.replay import ReplayStalledError, read_on_to
 from headgate.eventlog.topics import create_topics, topic_name
 from headgate.provisioning.time_scale import scaled_seconds
@@ -24,9 +26,9 @@ from headgate.runtime.role import Role, RoleState
 from headgate_lab.embedded.broker import EmbeddedKafka
 from headgate_lab.worlds.kernel import role_settings
 from support.eventlog_contract import DISPATCH_0, ended, facts, read_all, tombstone
-from support.kafka_cluster import Cluster
+from support.kafka_cluster import ANSWER_SECONDS, Cluster
 from support.lost_ends import PATIENT, lose_markers
-from support.toy_role import TOY
+from support.toy_role import TOY, ToyState
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -51,6 +53,8 @@ class Lost:
         self._broker = broker
         self.logs: dict[str, KafkaLog] = {}
         self.offsets: dict[str, int] = {}
+        self.alive: TransactionalWriter | None = None
+        """An owner that lives on."""
 
     def end(self, name: str, *, commit: bool, before: bool = False) -> None:
         log = self.logs[name] = opened(self._broker)
@@ -62,11 +66,19 @@ class Lost:
             else:
                 owner._withdraw([ended("aborted")])  # type: ignore[attr-defined]
 
+    def live_on(self, name: str) -> None:
+        log = self.logs[name] = opened(self._broker)
+        self.alive = successor(log)
+        (self.offsets[name],) = self.alive.commit([ended("hidden")])
+        own_id = f"{log.cluster}.{OWNER}"
+        eventually(lambda: decisions_of(log.connection, own_id).is_over, "the broker is done with it")
+
     def lose_markers(self) -> None:
         """Kill the broker, cut the last batch off each dispatch/0, which is to be a marker, and start it again."""
-        for log in self.logs.values():
+        for name, log in self.logs.items():
             # A commit is answered before its markers are written, and these before all is said to be done: init waits.
-            successor(log).close()
+            if name != "alive":
+                successor(log).close()
         names = (topic_name(log.cluster, "dispatch") for log in self.logs.values())
         lose_markers(self._broker, [Partition(name, 0) for name in names])
 
@@ -85,8 +97,11 @@ def lost(broker: EmbeddedKafka) -> Iterator[Lost]:
     made.end("aborted", commit=False, before=True)
     for name in ("not the last", "fenced", "role"):
         made.end(name, commit=True)
+    made.live_on("alive")
     made.lose_markers()
     yield made
+    if made.alive is not None:
+        made.alive.close()
     for log in made.logs.values():
         log.close()
 
@@ -109,6 +124,13 @@ def is_pinned(log: KafkaLog) -> int | None:
 
 def progress(feed: str) -> Placed:
     return Placed(Partition("checkpoint", 0), Fact(FeedProgressKey(feed), None))
+
+
+def serve(role: Role[ToyState]) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while role.status.state is not RoleState.SERVING:
+        assert time.monotonic() < deadline, role.status
+        role.wait(min(role.turn(Now(time.monotonic(), time.time_ns() // 1_000_000)), 0.05))
 
 
 def successor(log: KafkaLog) -> TransactionalWriter:
@@ -157,15 +179,74 @@ def test_a_fenced_successor_ends_nothing(lost: Lost) -> None:
         assert latest.end_hanging([tombstone("nobody")])
 
 
+def test_an_owner_that_lives_on_writes_elsewhere_but_not_behind_it(lost: Lost) -> None:
+    """An abort of its next transaction would undo the one that was confirmed."""
+    log, owner = lost.logs["alive"], lost.alive
+    assert owner is not None
+    owner.commit([progress("elsewhere")])
+    end = log.end_offsets([DISPATCH_0])
+    with pytest.raises(CommitRefusedError, match=r"lost the end of the last one in .*dispatch/0"):
+        owner.commit([progress("both"), ended("after")])
+    assert log.end_offsets([DISPATCH_0]) == end, "no transaction began there"
+    assert is_pinned(log) == lost.offsets["alive"]
+
+
+def test_what_readers_have_got_is_not_asked_for(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(successor(log)) as owner:
+        owner.commit([ended("a"), ended("b")])
+        with closing(log.reader({DISPATCH_0: 0})) as reader:
+            list(read_on_to(reader, log.end_offsets([DISPATCH_0])))
+            owner.seen(reader.positions())
+        monkeypatch.setattr(proofs, "offsets_of", None)
+        owner.commit([ended("c")])
+        with pytest.raises(TypeError):
+            owner.commit([ended("d")])
+
+
+def test_a_neighbours_open_transaction_holds_nobody_up(log: KafkaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner that is killed leaves one open on announce, where the owners of all shards meet."""
+    monkeypatch.setattr(proofs, "PROOF_SECONDS_MAX", 0.0)
+    neighbour = log.connection.client(Producer, transactional_id=f"{log.cluster}.neighbour")
+    neighbour.init_transactions(ANSWER_SECONDS)
+    neighbour.begin_transaction()
+    neighbour.produce(topic_name(log.cluster, "dispatch"), partition=0, key=b"k", headers=[("writer", b"neighbour")])
+    assert neighbour.flush(ANSWER_SECONDS) == 0
+    with closing(successor(log)) as owner:
+        owner.commit([ended("a")])
+        owner.commit([ended("b")])
+        monkeypatch.setattr(proofs, "PROOF_SECONDS_MAX", DEADLINE_SECONDS)
+        owner.commit([ended("c")])  # a neighbour that is known is not waited for
+        assert is_pinned(log) == 0
+        neighbour.abort_transaction(ANSWER_SECONDS)
+        owner.commit([ended("d")])
+    assert facts(read_all(log, [DISPATCH_0])) == [ended(each).fact for each in "abcd"]
+
+
 def test_a_role_begins_its_term_over_a_hanging_transaction(lost: Lost) -> None:
     log = lost.logs["role"]
     settings = role_settings(COORDINATOR_KIND, "one", transactional_id=OWNER)
     with closing(Role(settings, TOY, log, run_effect=lambda _effect: None)) as role:
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while role.status.state is not RoleState.SERVING:
-            assert time.monotonic() < deadline, role.status
-            role.wait(min(role.turn(Now(time.monotonic(), time.time_ns() // 1_000_000)), 0.05))
+        serve(role)
     read_all(log, [DISPATCH_0])
+
+
+def test_what_was_confirmed_survives_a_broker_that_is_killed_right_behind_it(
+    broker: EmbeddedKafka, log: KafkaLog
+) -> None:
+    """The next transaction of the owner is aborted, which would undo what has lost its end."""
+    both = [progress("feed"), ended("confirmed")]
+    with closing(successor(log)) as owner:
+        owner.commit([*both, ended("first")])
+        owner.commit(both)
+        broker.kill()
+        broker.start()
+        with suppress(LogError):
+            owner._prove({owner._named(each.partition) for each in both})  # type: ignore[attr-defined]
+            owner._withdraw(both)  # type: ignore[attr-defined]
+    role = Role(role_settings(COORDINATOR_KIND, "one", transactional_id=OWNER), TOY, log, run_effect=lambda _: None)
+    with closing(role):
+        serve(role)
+    assert facts(read_all(log, [DISPATCH_0])).count(both[1].fact) == 2
 
 
 def test_what_was_decided_is_found_of_the_named_owner_only(log: KafkaLog) -> None:

@@ -1,7 +1,8 @@
 """A target broker that has lost the ends of transactions: the next claim ends them as they were decided (ADR 0126)."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -9,12 +10,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.config.feed import SinkSpec
 from headgate.databases import address
+from headgate.eventlog import proofs
+from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.decisions import decisions_of
 from headgate.eventlog.hanging import hidden_of
-from headgate.eventlog.log import Partition
+from headgate.eventlog.log import LogError, Partition
 from headgate.records.control import Epoch
-from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange
-from headgate.sinks.kafka import target
+from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkUnavailableError
+from headgate.sinks.kafka import writing
 from headgate.sinks.kafka.progress import PROGRESS_TOPIC, partition_of, removed_key
 from headgate.sinks.kafka.sink import KafkaSink
 from headgate.sinks.kafka.target import Target
@@ -146,7 +149,7 @@ def test_a_holder_that_lives_on_has_another_id_end_it_before_it_writes_there_aga
 def test_an_open_transaction_of_a_neighbour_is_no_reason_for_another_id(
     broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target, "PROOF_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(proofs, "PROOF_SECONDS_MAX", 0.0)
     topic = "copy.busy"
     make_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), NewTopic(topic, PARTITIONS, 1))
     neighbour = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "neighbour"})
@@ -163,3 +166,50 @@ def test_an_open_transaction_of_a_neighbour_is_no_reason_for_another_id(
         assert process.target.holder.id == held
         neighbour.abort_transaction(ANSWER_SECONDS)
     assert [record[:2] for record in records_of(broker.bootstrap, topic)] == expected(4)
+
+
+def test_a_partition_that_does_not_answer_does_not_retire_the_producer(
+    broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that is away is no lost end: what goes to the other partitions is committed, the rest is retried."""
+    topic = "copy.away"
+    make_topics(AdminClient({"bootstrap.servers": broker.bootstrap}), NewTopic(topic, PARTITIONS, 1))
+    monkeypatch.setattr(writing, "CHECK_SECONDS", 0.0)
+    answered = proofs.offsets_of
+
+    def offsets_of(connection: KafkaConnection, partitions: Collection[Partition], *more: Any) -> dict[Partition, int]:
+        if Partition(topic, 1) in partitions:
+            raise LogError("the leader is away")
+        return answered(connection, partitions, *more)
+
+    with closing(Process(broker.bootstrap)) as process:
+        process.claim(claim_of(topic, 1))
+        process.write(claim_of(topic, 1), 0, 2)
+        held = process.target.holder.id
+        monkeypatch.setattr(proofs, "offsets_of", offsets_of)
+        process.writer.apply(ChangeBatch(claim_of(topic, 1), {0: OffsetRange(2, 3)}, [upsert(2, 2, "a")]))
+        there = ChangeBatch(claim_of(topic, 1), {1: OffsetRange(2, 3)}, [upsert(2, 2, "a", partition=1)])
+        with pytest.raises(SinkUnavailableError, match="the leader is away"):
+            process.writer.apply(there)
+        monkeypatch.setattr(proofs, "offsets_of", answered)
+        process.writer.apply(there)
+        assert process.target.holder.id == held
+    assert [record[:2] for record in records_of(broker.bootstrap, topic)] == expected(3)
+
+
+def test_a_lost_end_elsewhere_in_the_topic_is_found_by_the_next_check(
+    broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = "copy.beside"
+    monkeypatch.setattr(writing, "CHECK_SECONDS", 0.0)
+    made = Lost(broker)
+    made.write(topic, Partition(topic, 1))
+    made.lose()
+    with closing(made.processes[topic]) as process:
+        process.target.ledger.close()  # it may have read on to where other tests' partitions were cut off
+        held = process.target.holder.id
+        process.writer.apply(ChangeBatch(claim_of(topic, 1), {0: OffsetRange(4, 5)}, [upsert(4, 4, "a")]))
+        assert process.target.holder.id != held
+        assert not hidden_of(process.target.connection, rows_of(topic))
+    found = [record[:2] for record in records_of(broker.bootstrap, topic)]
+    assert found == sorted([*expected(4), (0, b'{"id":4}')])

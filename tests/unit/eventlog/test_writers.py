@@ -4,8 +4,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from headgate.eventlog import writers
+from headgate.eventlog.codec import Codec
 from headgate.eventlog.connection import KafkaConnection, is_fenced
-from headgate.eventlog.log import LogError, Partition, Placed
+from headgate.eventlog.log import CommitRefusedError, LogError, Partition, Placed, SchemaLevel
+from headgate.eventlog.proofs import Proofs
+from headgate.eventlog.schema_files import schemas
 from headgate.eventlog.writers import KafkaTransactionalWriter
 from headgate.records.base import Fact
 from headgate.records.keys import SessionKey
@@ -37,3 +40,17 @@ def test_nothing_is_ended_where_nobody_says_what_was_decided(monkeypatch: pytest
     monkeypatch.setattr(writers, "last_decision", refused)
     log_writer = KafkaTransactionalWriter(KafkaConnection("127.0.0.1:1"), "c", None, lambda _: None, "owner")  # type: ignore[arg-type]
     assert not log_writer.end_hanging([Placed(Partition("dispatch", 0), Fact(SessionKey("-", "-"), None))])
+
+
+def test_no_transaction_begins_behind_a_lost_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its abort, by whoever it is, would undo the lost one, which was confirmed."""
+    at = Partition("c.dispatch", 0)
+    monkeypatch.setattr(Proofs, "lost", lambda _, partitions: {at} & set(partitions))
+    log_writer = KafkaTransactionalWriter(
+        KafkaConnection("127.0.0.1:1"), "c", Codec(schemas(), SchemaLevel(1)), lambda _: None, "owner"
+    )
+    placed = [Placed(Partition("dispatch", 0), Fact(SessionKey("-", "-"), None))]
+    with pytest.raises(CommitRefusedError, match=r"lost the end of the last one in c\.dispatch/0"):
+        log_writer.commit(placed)
+    with pytest.raises(CommitRefusedError, match="This writer is over"):
+        log_writer.commit(placed)

@@ -1,13 +1,16 @@
 """A turn of an owner: facts, effects, timers and results, driven by hand on the in-memory log."""
 
+from collections.abc import Mapping
+
 import pytest
 
+from headgate.eventlog.log import Partition
 from headgate.records.control import OperationKind, RequestSettled
 from headgate.records.keys import OutcomeKey
 from headgate.runtime.machine import Arrived, EffectFinished, TermBegan, TimerFired
 from headgate.runtime.role import RoleState, TermEffect
-from headgate_lab.memory_log.log import CommitFault
-from support.toy_role import LEASE, TIMER_SECONDS, Resolve, World, transactional_id
+from headgate_lab.memory_log.log import CommitFault, MemoryTransactionalWriter
+from support.toy_role import ANNOUNCE, LEASE, TIMER_SECONDS, Resolve, World, transactional_id
 
 
 def test_requests_are_settled_and_state_is_what_any_replay_gives(world: World) -> None:
@@ -60,6 +63,16 @@ def test_the_owner_does_not_read_back_what_it_wrote(world: World) -> None:
     world.run(1.0, one)
     arrived = [given.delivery.key.text() for given in one.inputs(Arrived)]
     assert arrived == ["request/r1"]
+
+
+def test_its_writer_learns_in_each_turn_how_far_readers_have_got(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that it need not ask whether its last commit can be read (docs/adr/0126)."""
+    seen: list[Mapping[Partition, int]] = []
+    monkeypatch.setattr(MemoryTransactionalWriter, "seen", lambda _, positions: seen.append(positions))
+    owner = world.member("o1").serve()
+    end = world.client.end_offsets([ANNOUNCE])[ANNOUNCE]
+    owner.turn()
+    assert seen[-1][ANNOUNCE] >= end
 
 
 def test_effects_run_only_after_the_commit_and_their_results_are_decided(world: World) -> None:

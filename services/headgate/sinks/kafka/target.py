@@ -21,11 +21,12 @@ from headgate.config.crash_points import CrashPoint, reach
 from headgate.databases import address
 from headgate.databases.kafka.cluster import connect
 from headgate.eventlog.connection import RIGHTS_CODES, KafkaConnection, code_of
-from headgate.eventlog.hanging import PROOF_SECONDS_MAX, HangingTransactions, await_readable, first_hidden, hidden_of
+from headgate.eventlog.hanging import HangingTransactions, first_hidden, hidden_of
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.partition_reader import PartitionReader
 from headgate.eventlog.producing import hand_over
+from headgate.eventlog.proofs import Proofs
 from headgate.eventlog.replay import read_on_to
 from headgate.eventlog.transactions import TRANSACTION_TIMEOUT_MS, Transactions
 from headgate.formats.debezium_schema import with_head
@@ -162,11 +163,10 @@ class TargetProducer:
 class Holder:
     """This process's producer for records, and the open rows that it holds. Used under ``Target.mutex``."""
 
-    def __init__(self, producer: TargetProducer) -> None:
+    def __init__(self, producer: TargetProducer, proofs: Proofs) -> None:
         self.producer = producer
+        self.proofs = proofs
         self.rows: dict[Place, dict[int, Row]] = {}
-        self.unproved: set[Partition] = set()
-        """Where it has committed, and not seen since that readers get all of it."""
 
     @property
     def id(self) -> str:
@@ -287,7 +287,7 @@ class Target:
         if self._holder is None:
             producer = self._producer(holder_id(self.progress))
             producer.init()  # before any row names it: what was fenced under it must stay so
-            self._holder = Holder(producer)
+            self._holder = Holder(producer, Proofs(self.connection, partial(self._may_be_of, producer.id)))
         return self._holder
 
     def retire(self) -> None:
@@ -302,55 +302,32 @@ class Target:
         with closing(self._producer(holder)) as producer:
             producer.init()
 
-    def held_up(self, topic: str) -> dict[Partition, int]:
-        """See hidden_of, for all partitions of a topic. Nothing if they do not answer: commits do not need all."""
+    def may_write(self, partitions: Collection[Partition]) -> bool:
+        """Whether the present holder may: not where a broker has lost the end of its last commit (see Proofs).
+
+        Under ``mutex``. Raises LogError if that is not known.
+        """
+        lost = self.holder.proofs.lost(partitions)
+        return not lost or not self._has_lost(lost)
+
+    def _has_lost(self, hidden: Collection[Partition]) -> bool:
+        """Whether a successor of the present holder could end what is ``hidden``: only then its id is given up."""
         try:
-            return self._hidden_in(topic)
+            return HangingTransactions(self.connection).is_suspect(self.holder.id, hidden)
         except LogError as error:
-            _log.warning("whether readers of topic %s are held up cannot be read: %s", topic, error)
-            return {}
+            _log.warning("readers of Kafka at %s are held up, and the cause cannot be read: %s", self.bootstrap, error)
+            return False
+
+    def _may_be_of(self, holder: str, first: Message) -> bool:
+        """Whether a holder may have written a record. Those of a target topic do not name theirs."""
+        is_progress = first.topic() == self.progress
+        return not is_progress or holder in writers_of(self.progress, first.key(), first.value())
 
     def _hidden_in(self, topic: str) -> dict[Partition, int]:
         """Raises LogError."""
         found = describe(self.connection, topic)
         partitions = [] if found is None else [Partition(topic, number) for number in range(found.partitions)]
         return hidden_of(self.connection, partitions)
-
-    def has_lost(self, hidden: Collection[Partition]) -> bool:
-        """Whether a broker may have lost the end of the present holder's transaction in ``hidden``. Under ``mutex``."""
-        try:
-            return bool(hidden) and HangingTransactions(self.connection).is_suspect(self.holder.id, hidden)
-        except LogError as error:
-            _log.warning("readers of Kafka at %s are held up, and the cause cannot be read: %s", self.bootstrap, error)
-            return False
-
-    def may_write(self, partitions: Collection[Partition]) -> bool:
-        """Whether all that the present holder has committed to ``partitions`` can be read (see await_readable).
-
-        Under ``mutex``.
-        """
-        asked = self.holder.unproved.intersection(partitions)
-        if not asked:
-            return True
-        try:
-            hidden = self._strange_left_out(await_readable(self.connection, asked, PROOF_SECONDS_MAX))
-        except LogError as error:
-            _log.warning("whether commits on Kafka at %s can be read is not known: %s", self.bootstrap, error)
-            return False
-        if hidden and self.has_lost(hidden):
-            return False
-        self.holder.unproved -= asked - hidden
-        return True
-
-    def _strange_left_out(self, hidden: Collection[Partition]) -> set[Partition]:
-        """Without partitions of the progress topic where another process's transaction comes first. Raises LogError."""
-        progress = {partition for partition in hidden if partition.topic == self.progress}
-        strange = {
-            Partition(self.progress, int(first.partition() or 0))
-            for first in first_hidden(self.connection, progress)
-            if self.holder.id not in writers_of(self.progress, first.key(), first.value())
-        }
-        return set(hidden) - strange
 
     def unpin(self, topic: str, ended: Collection[str]) -> None:
         """Where a broker has lost the end of a transaction of holders that were ``ended``, end it. Raises LogError.

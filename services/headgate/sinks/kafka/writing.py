@@ -1,5 +1,6 @@
 """The two halves of writing to topics: tasks encode records, and the driver commits them with the positions."""
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -10,7 +11,7 @@ import msgspec
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.config.feed import SinkSpec
 from headgate.eventlog.connection import KafkaConnection
-from headgate.eventlog.log import FencedError, Partition
+from headgate.eventlog.log import FencedError, LogError, Partition
 from headgate.formats.change import Change, ChangeError
 from headgate.sinks.bisection import bisect_batch
 from headgate.sinks.contract import (
@@ -37,6 +38,8 @@ from headgate.sinks.on_driver import Commit, Staged
 from headgate.sinks.relational.batches import check_ranges, check_truncates, refused_change
 
 __all__ = ["KafkaCommitter", "KafkaStager"]
+
+_log = logging.getLogger(__name__)
 
 LIMIT_SECONDS: Final = 60.0
 """How long a topic's max.message.bytes is remembered: asking takes milliseconds, and a batch should not pay them."""
@@ -171,8 +174,6 @@ class KafkaCommitter:
         """Topic → how many it has."""
         self._checked: dict[str, float] = {}
         """Topic → when it was last seen to be the one that was claimed."""
-        self._hidden: dict[str, dict[Partition, int]] = {}
-        """Topic → where its readers were held up then."""
 
     def commit(self, commit: Commit) -> None:
         """See Committer."""
@@ -209,11 +210,8 @@ class KafkaCommitter:
                 check_held(claim, topic, ranges, rows)
             except SinkError:
                 return False  # by what this process remembers, which may be outdated: taking it over reads why
-            if not self._check_topic(claim, topic, rows):
-                target.retire()
-                return False
-            if not target.may_write(self._places(topic, ranges)):
-                self._checked.pop(topic, None)  # it may be gone, and a new producer would have brokers create it again
+            is_due = self._check_topic(claim, topic, rows)
+            if not (self._may_write(topic, ranges) and (not is_due or self._may_write_on(topic))):
                 target.retire()
                 return False
             if keep is not None:
@@ -236,7 +234,7 @@ class KafkaCommitter:
             target.pace.took(transaction.size, time.monotonic() - began)
             reach(CrashPoint.COMMITTED)
             holder.keep(place, moved)
-            holder.unproved |= self._places(topic, ranges)
+            holder.proofs.committed(dict.fromkeys(self._places(topic, ranges)))
             return True
 
     def _places(self, topic: str, partitions: Iterable[int]) -> set[Partition]:
@@ -245,23 +243,40 @@ class KafkaCommitter:
         progress = Partition(self._target.progress, partition_of(topic))
         return {progress, *(Partition(topic, number) for number in numbers)}
 
-    def _check_topic(self, claim: Claim, topic: str, rows: Mapping[int, Row]) -> bool:
-        """Whether the present holder may write on. Raises SinkRefusedError if the topic was re-created, LogError.
+    def _may_write(self, topic: str, ranges: Iterable[int]) -> bool:
+        """Whether the present holder may write this transaction. Raises LogError if that is not known."""
+        try:
+            return self._target.may_write(self._places(topic, ranges))
+        except LogError:
+            self._checked.pop(topic, None)  # it may be gone, and brokers could create it again for what is produced
+            raise
 
-        It may not if a broker has lost the end of a transaction of it, which its own next one might end otherwise.
+    def _may_write_on(self, topic: str) -> bool:
+        """The same for all that it has written to the topic, whose readers may be held up elsewhere.
+
+        A partition that does not answer is asked again after CHECK_SECONDS: this transaction does not need it.
+        """
+        try:
+            return self._target.may_write(self._target.holder.proofs.of_topic(topic))
+        except LogError as error:
+            _log.warning("whether readers of topic %s are held up cannot be read: %s", topic, error)
+            return True
+
+    def _check_topic(self, claim: Claim, topic: str, rows: Mapping[int, Row]) -> bool:
+        """Check now and then that the topic is the one that was claimed; whether it was time to.
+
+        Raises SinkRefusedError if it was re-created, LogError.
         """
         now = time.monotonic()
         if now - self._checked.get(topic, now - CHECK_SECONDS) < CHECK_SECONDS:
-            return True
+            return False
         found = describe(self._target.connection, topic)
         ids = {row.target_id for row in rows.values()} - {None}
         if ids and (found is None or (found.id is not None and found.id not in ids)):
             raise lost_topic(topic, self._target.bootstrap, claim.identity.feed, exists=found is not None)
         self._checked[topic] = now
         self._partitions[topic] = 0 if found is None else found.partitions
-        before, self._hidden[topic] = self._hidden.get(topic, {}), self._target.held_up(topic)
-        still = before.items() & self._hidden[topic].items()
-        return not self._target.has_lost({partition for partition, _ in still})
+        return True
 
     def close(self) -> None:
         """See Committer. The producer is the process's."""

@@ -16,11 +16,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from confluent_kafka.admin import OffsetSpec
 
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
-from headgate.eventlog.hanging import PROOF_SECONDS_MAX, HangingTransactions, await_readable, first_hidden
+from headgate.eventlog.hanging import HangingTransactions, first_hidden
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import CommitRefusedError, CommitUncertainError, LogError, Partition
 from headgate.eventlog.partition_reader import PartitionReader, read_to
 from headgate.eventlog.producing import hand_over
+from headgate.eventlog.proofs import Proofs
 from headgate.eventlog.transactions import Transactions
 from headgate.generation.changelog.core.outbox import Written
 from headgate.generation.changelog.core.pacing import COMMIT_SECONDS, COMMIT_SECONDS_MAX
@@ -119,9 +120,7 @@ class WriterProducer:
         self._connection = connection
         self._seconds = seconds
         self._id = transactional_id(cluster, name, writer)
-        self._writer = writer.encode()
-        self._unproved: set[Partition] = set()
-        """Where it has committed, and not seen since that readers get all of it."""
+        self._proofs = Proofs(connection, partial(_is_of, writer.encode()))
         timeout_ms = int(1_000 * (seconds + TRANSACTION_GRACE_SECONDS))
         self._producer: Producer = connection.client(
             Producer,
@@ -167,24 +166,15 @@ class WriterProducer:
                     f"{self._connection.bootstrap_servers} answers, and how fast the link to it is"
                 ) from error
             raise
-        self._unproved |= places
+        self._proofs.committed(dict.fromkeys(places))
 
     def _prove(self, places: Collection[Partition]) -> None:
-        """Raise LogError unless readers get all that was committed to ``places``.
-
-        An abort of the next transaction would end a lost one as well (see hanging.await_readable). Who takes the id
-        next ends it as it was decided.
-        """
-        asked = self._unproved.intersection(places)
-        if not asked:
-            return
-        hidden = await_readable(self._connection, asked, PROOF_SECONDS_MAX)
-        if any(_is_of(self._writer, message) for message in first_hidden(self._connection, hidden)):
+        """Raise LogError unless readers get all that was committed to ``places``. Who takes the id next ends it."""
+        if self._proofs.lost(places):
             raise CommitUncertainError(
                 f"{self._id}: Kafka at {self._connection.bootstrap_servers} has confirmed a transaction that cannot be "
                 "read. The id is taken again, which ends it"
             )
-        self._unproved -= asked - hidden.keys()
 
     def close(self) -> None:
         """Let go; an open transaction is ended by the next holder or by the broker."""
