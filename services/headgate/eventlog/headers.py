@@ -7,6 +7,7 @@ part of Headgate reads a header.
 
 import datetime
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
@@ -20,6 +21,9 @@ Header = tuple[str, bytes]
 SPEC_VERSION: Final = "1.0"
 
 TYPE_PREFIX: Final = "headgate."
+
+TIMES_MAX: Final = 256
+"""Texts of times that are remembered: changes of one source transaction have the same."""
 
 WRITER: Final = "writer"
 """The header that names who wrote a record."""
@@ -53,6 +57,12 @@ def binary_headers(attributes: Mapping[str, str], time_ms: int | None) -> list[H
     """Attributes as headers, with the version of CloudEvents, and the time (ms since 1970) unless it is unknown."""
     given = {"specversion": SPEC_VERSION, **attributes}
     if time_ms is not None:
-        when = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC).isoformat(timespec="milliseconds")
-        given["time"] = when.replace("+00:00", "Z")
+        given["time"] = time_text(time_ms)
     return [(f"ce_{name}", value.encode()) for name, value in sorted(given.items())]
+
+
+@lru_cache(TIMES_MAX)
+def time_text(time_ms: int) -> str:
+    """A time as CloudEvents has it."""
+    when = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC).isoformat(timespec="milliseconds")
+    return when.replace("+00:00", "Z")

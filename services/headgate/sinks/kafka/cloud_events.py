@@ -7,32 +7,36 @@ again, by another process or after ``headgate feed resume --from``, has the same
 from typing import Final
 from urllib.parse import quote
 
-from headgate.eventlog.headers import TYPE_PREFIX, Header, binary_headers
-from headgate.formats.change import Change
+from headgate.eventlog.headers import TYPE_PREFIX, binary_headers, time_text
+from headgate.formats.change import Change, Operation
 from headgate.sinks.contract import Claim
 
 __all__ = ["Attributes", "Headers"]
 
-Headers = list[Header]
+Headers = dict[str, bytes]
 
-JSON: Final = "application/json"
+CONTENT_TYPE: Final = {"content-type": b"application/json"}
 
 
 class Attributes:
-    """The attributes of a claim's changes."""
+    """The attributes of a claim's changes. What all changes have in common is encoded once."""
 
     def __init__(self, claim: Claim) -> None:
         identity = claim.identity
-        self._source = f"/headgate/{quote(identity.cluster_id.removesuffix('.'))}/{quote(identity.feed)}"
-        self._topic = claim.topic
+        source = f"/headgate/{quote(identity.cluster_id.removesuffix('.'))}/{quote(identity.feed)}"
+        self._fixed = {
+            operation: dict(binary_headers({"source": source, "type": f"{TYPE_PREFIX}{operation.value}"}, None))
+            for operation in Operation
+        }
+        self._topic = claim.topic.encode()
 
     def of(self, change: Change, key: bytes) -> Headers:
         """The headers of a record whose key is ``key``. A deletion has no data, so no type of data either."""
-        attributes = {
-            "id": f"{self._topic}/{change.partition}/{change.offset}",
-            "source": self._source,
-            "type": f"{TYPE_PREFIX}{change.operation.value}",
-            "subject": key.decode(),
+        headers = {
+            **self._fixed[change.operation],
+            "ce_id": b"%b/%d/%d" % (self._topic, change.partition, change.offset),
+            "ce_subject": key,
         }
-        headers = binary_headers(attributes, change.source_ms)
-        return headers if change.row is None else [*headers, ("content-type", JSON.encode())]
+        if change.source_ms is not None:
+            headers["ce_time"] = time_text(change.source_ms).encode()
+        return headers if change.row is None else headers | CONTENT_TYPE

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.formats.change import ABSENT, Change, ChangeError, Operation, Row
+from headgate.formats.change import ABSENT, Absent, Change, ChangeError, Operation, Row
 from headgate.formats.debezium_schema import OPENING
 from headgate.sinks.contract import Events
 
@@ -48,7 +48,7 @@ _wrapped: Final = msgspec.json.Decoder(_Wrapped)
 def flat(change: Change) -> list[Encoded]:
     """The records of a change. Raises ChangeError for what they cannot express."""
     _check(change)
-    return [(_json(change.key), None if change.row is None else _json(_whole(change.row)), None)]
+    return [(_json(change.key), None if change.row is None else _json(change.row), None)]
 
 
 def enveloped(change: Change, events: Events) -> list[Encoded]:
@@ -68,7 +68,7 @@ def _shaped(change: Change, value: bytes) -> bytes:
     if change.row is None:
         before, after, op = _json(change.key), b"null", "d"
     else:
-        before, after, op = b"null", _json(_whole(change.row)), event.op
+        before, after, op = b"null", _json(change.row), event.op
     return b'{"before":%b,"after":%b,"source":%b,"op":"%b","ts_ms":%b,"transaction":null}' % (
         before,
         after,
@@ -88,19 +88,13 @@ def _check(change: Change) -> None:
         raise ChangeError("the event has no key, and without one readers cannot find the row that a record replaces")
 
 
-def _whole(row: Row) -> Row:
-    absent = [column for column, value in row.items() if value is ABSENT]
-    if absent:
-        raise ChangeError(
-            f"the event leaves out column {absent[0]}, which has not changed, and a topic has no row to take it from. "
-            "Let the source send whole rows (PostgreSQL: REPLICA IDENTITY FULL), or exclude the column"
-        )
-    return row
+def _json(row: Row) -> bytes:
+    """As Kafka Connect's JSON converter writes values: decimals as numbers, bytes in base64, NaN as a text.
 
-
-def _json(row: dict[str, object]) -> bytes:
-    """As Kafka Connect's JSON converter writes values: decimals as numbers, bytes in base64, NaN as a text."""
-    if any(type(value) in _UNUSUAL for value in row.values()):
+    Raises ChangeError for a row that is not whole.
+    """
+    if not _UNUSUAL.isdisjoint(map(type, row.values())):
+        _check_whole(row)
         row = {column: _plain(value) for column, value in row.items()}
     try:
         return _encode(row)
@@ -108,8 +102,17 @@ def _json(row: dict[str, object]) -> bytes:
         return _encode(_plain(row))
 
 
-_UNUSUAL: Final = frozenset({float, list, dict})
-"""Types of values that may contain a number that JSON does not have."""
+def _check_whole(row: Row) -> None:
+    absent = [column for column, value in row.items() if value is ABSENT]
+    if absent:
+        raise ChangeError(
+            f"the event leaves out column {absent[0]}, which has not changed, and a topic has no row to take it from. "
+            "Let the source send whole rows (PostgreSQL: REPLICA IDENTITY FULL), or exclude the column"
+        )
+
+
+_UNUSUAL: Final = frozenset({float, list, dict, Absent})
+"""Types of values that may contain a number that JSON does not have, and the one of a value that is not known."""
 
 _INT64_MIN: Final = -(1 << 63)
 _UINT64_MAX: Final = (1 << 64) - 1

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from itertools import repeat
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -25,7 +24,7 @@ from headgate.eventlog.hanging import HangingTransactions, first_hidden, hidden_
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.partition_reader import PartitionReader
-from headgate.eventlog.producing import hand_over
+from headgate.eventlog.producing import hand_over_all
 from headgate.eventlog.proofs import Proofs
 from headgate.eventlog.replay import read_on_to
 from headgate.eventlog.transactions import TRANSACTION_TIMEOUT_MS, Transactions
@@ -46,7 +45,6 @@ from headgate.sinks.kafka.progress import (
     partition_of,
     writers_of,
 )
-from headgate.sinks.kafka.records import Record
 from headgate.sinks.kafka.topics import check_cluster, describe, ensure_progress_topic
 
 __all__ = ["Holder", "Ledger", "Target", "TargetProducer", "target_of"]
@@ -113,36 +111,15 @@ class TargetProducer:
             raise
 
     def _produce(self, target: str, parts: Sequence[Part], facts: Iterable[Fact], deadline: float) -> None:
+        """Raises KafkaException; BufferError if the queue stays full."""
         for head, _, _, records, all_headers in parts:
-            for (partition, key, value), headers in zip(records, all_headers or repeat(()), strict=False):
-                whole = value if head is None else with_head(head, value)
-                self._hand_over(deadline, target, (partition, key, whole), headers)
+            whole = records if head is None else ((to, key, with_head(head, value)) for to, key, value in records)
+            hand_over_all(self._open(), deadline, target, whole, on_delivery=self._note, all_headers=all_headers)
         if parts:
             reach(CrashPoint.ROWS_SENT)
-        for number, key, value in facts:
-            self._hand_over(deadline, self._progress, (number, key, value))
+        hand_over_all(self._open(), deadline, self._progress, facts, on_delivery=self._note)
         if parts:
             reach(CrashPoint.BEFORE_COMMIT)
-
-    def _hand_over(
-        self,
-        deadline: float,
-        topic: str,
-        record: Record,
-        headers: Sequence[tuple[str, bytes]] = (),
-    ) -> None:
-        """Raises KafkaException; BufferError if the queue stays full."""
-        partition, key, value = record
-        hand_over(
-            self._open(),
-            deadline,
-            topic,
-            partition=partition,
-            key=key,
-            value=value,
-            headers=headers,
-            on_delivery=self._note,
-        )
 
     def _note(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and len(self._refused) < PARTITIONS:

@@ -26,7 +26,7 @@ from headgate.sinks.contract import (
     ValueRefusedError,
 )
 from headgate.sinks.kafka.claims import Claims, check_held
-from headgate.sinks.kafka.cloud_events import Attributes
+from headgate.sinks.kafka.cloud_events import Attributes, Headers
 from headgate.sinks.kafka.errors import as_sink_errors, lost_topic
 from headgate.sinks.kafka.names import topic_of
 from headgate.sinks.kafka.parts import Made, Transaction, pack, transactions
@@ -130,17 +130,14 @@ class _Trial:
                 for change in changes:
                     to = BY_KEY if self._by_key else change.partition
                     for key, value, head in self._encode(change):
-                        size = len(key or b"") + len(value or b"") + len(head or b"")
                         headers = None if self._attributes is None else self._attributes.of(change, key or b"")
-                        if headers is not None:
-                            size += sum(len(name) + len(text) + HEADER_OVERHEAD_BYTES for name, text in headers)
+                        size = _size(key, value, head, headers)
                         if size > self._bytes_max:
                             raise _too_large(size, self._bytes_max)
-                        made.append(Made(change.partition, change.offset, size, head, (to, key, value), headers))
-                    if change.row is None:
-                        deletes += 1
-                    else:
-                        upserts += 1
+                        made.append((change.partition, change.offset, size, head, (to, key, value), headers))
+                mine = sum(change.row is None for change in changes)
+                deletes += mine
+                upserts += len(changes) - mine
         except (ChangeError, msgspec.MsgspecError) as error:
             return error
         self.made += made
@@ -153,6 +150,14 @@ class _Trial:
         return refused_change(
             ValueRefusedError, claim.table, claim.topic, change, error, column=None, reason=str(error)
         )
+
+
+def _size(key: bytes | None, value: bytes | None, head: bytes | None, headers: Headers | None) -> int:
+    """Bytes that the topic takes a record for."""
+    size = len(key or b"") + len(value or b"") + len(head or b"")
+    if headers is not None:
+        size += sum(len(name) + len(text) + HEADER_OVERHEAD_BYTES for name, text in headers.items())
+    return size
 
 
 def _too_large(size: int, bytes_max: int) -> _TooLargeError:
