@@ -32,6 +32,10 @@ BINARY: Final = "\x00binary"
 """In ``Change.semantics``, beside columns (no database lets one have this name): how bytes are written as text, in the
 words of Debezium's ``binary.handling.mode``, if the feed defines it; or TEXT_ONLY."""
 
+DECIMALS: Final = "\x00decimals"
+"""In ``Change.semantics``, beside columns: the connector's ``decimal.handling.mode``, if the feed defines it. Without
+it, digits in an event without a schema may be a number's text, or its bytes in base64."""
+
 LACKING: Final = "\x00lacking"
 """In ``Change.semantics``, beside columns: what a column means that the table has and a whole row lacks. Without it,
 the source does not have that column, and the sink's default holds. LACKING_NULL or LACKING_UNKNOWN."""
@@ -41,6 +45,9 @@ LACKING_NULL: Final = "null"
 
 LACKING_UNKNOWN: Final = "unknown"
 """It is NULL, or the source does not have it: the writer may leave NULLs out, and no event shows whether it does."""
+
+BESIDE: Final = frozenset({CONNECTOR, BINARY, DECIMALS, LACKING})
+"""Entries of ``Change.semantics`` that are not of a column."""
 
 TEXT_ONLY: Final = "text"
 """Of a format that has bytes as bytes: a text is never some."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.formats.change import ABSENT, BINARY, CONNECTOR, Change, ChangeError, Operation, Row
+from headgate.formats.change import ABSENT, BINARY, CONNECTOR, DECIMALS, Change, ChangeError, Operation, Row
 
 UNAVAILABLE_VALUE: Final = "__debezium_unavailable_value"
 """Debezium's default for ``unavailable.value.placeholder``."""
@@ -63,9 +63,9 @@ def check_key(key: Row) -> None:
         )
 
 
-def told_of_bytes(mode: str | None) -> dict[str, str]:
-    """What semantics have of the connector's ``binary.handling.mode``, if the feed defines it."""
-    return {} if mode is None else {BINARY: mode}
+def told_of_modes(binary: str | None, decimals: str | None = None) -> dict[str, str]:
+    """What semantics have of the connector's ``binary.handling.mode`` and ``decimal.handling.mode``, if known."""
+    return ({} if binary is None else {BINARY: binary}) | ({} if decimals is None else {DECIMALS: decimals})
 
 
 def connector_named(source_schema: object) -> dict[str, str]:

@@ -30,7 +30,7 @@ from headgate.formats.debezium import (
     connector_named,
     keyless_row,
     operation_of,
-    told_of_bytes,
+    told_of_modes,
 )
 from headgate.formats.decoding import Watermark, decode_columns
 from headgate.formats.meaning import check_columns
@@ -124,8 +124,8 @@ class Decoder:
         ``binary``: the connector's ``binary.handling.mode``, if the feed defines it.
         """
         self._keyless = keyless
-        self._values = _Plans(schemas, "value", _value_plan, told_of_bytes(binary))
-        self._keys = _Plans(schemas, "key", _key_plan, told_of_bytes(binary))
+        self._values = _Plans(schemas, "value", _value_plan, told_of_modes(binary))
+        self._keys = _Plans(schemas, "key", _key_plan, told_of_modes(binary))
         self._unavailable = Unavailable(unavailable_value)
         self.table = OneTable(TABLE_ADVICE)
         self._tombstones = Tombstones(self._tombstone)

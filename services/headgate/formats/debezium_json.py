@@ -34,7 +34,7 @@ from headgate.formats.debezium import (
     check_key,
     keyless_row,
     operation_of,
-    told_of_bytes,
+    told_of_modes,
 )
 from headgate.formats.debezium_schema import OPENING, KnownSchemas, with_head
 from headgate.formats.decoding import Watermark, decode_columns
@@ -124,9 +124,9 @@ def _connector(payload: bytes) -> str | None:
 
 
 @lru_cache(maxsize=CONNECTORS_MAX)
-def _written_by(connector: str | None, binary: str | None) -> dict[str, str] | None:
+def _written_by(connector: str | None, binary: str | None, decimals: str | None) -> dict[str, str] | None:
     """What is known of the columns of an event without schema; one object, so that a batch is seen to be alike."""
-    return (({} if connector is None else {CONNECTOR: connector}) | told_of_bytes(binary)) or None
+    return (({} if connector is None else {CONNECTOR: connector}) | told_of_modes(binary, decimals)) or None
 
 
 class Look:
@@ -185,10 +185,12 @@ class Decoder:
         keyless: bool = False,
         transactions: bool = False,
         binary: str | None = None,
+        decimals: str | None = None,
     ) -> None:
         """``keyless``: events without key are rows to be added; what is more than that is refused.
 
-        ``binary``: the connector's ``binary.handling.mode``, if the feed defines it.
+        ``binary``, ``decimals``: the connector's ``binary.handling.mode`` and ``decimal.handling.mode``, if the feed
+        defines them. The second one is for events without schemas.
 
         ``transactions``: which ones the events belong to is remembered for ``take_runs``.
         """
@@ -197,9 +199,9 @@ class Decoder:
         self._runs: list[TransactionRun] = []
         self._envelope: msgspec.json.Decoder[Any] = _with_transaction if transactions else _plain
         self.table = OneTable(TABLE_ADVICE)
-        self._binary = binary
-        self._keys = KnownSchemas(envelopes=False, told=told_of_bytes(binary))
-        self._values = KnownSchemas(envelopes=True, told=told_of_bytes(binary))
+        self._binary, self._decimals = binary, decimals
+        self._keys = KnownSchemas(envelopes=False, told=told_of_modes(binary))
+        self._values = KnownSchemas(envelopes=True, told=told_of_modes(binary))
         self._unavailable = Unavailable(unavailable_value)
         self._scalars = self._unavailable.scalars
         self._tombstones = Tombstones(self._tombstone)
@@ -231,7 +233,7 @@ class Decoder:
             return None
         row = self._row(envelope) if operation is _UPSERT else None
         if semantics is None:
-            semantics = _written_by(_connector(payload), self._binary)
+            semantics = _written_by(_connector(payload), self._binary, self._decimals)
         self._semantics = semantics
         if operation is Operation.TRUNCATE:
             named: Row = {}
@@ -383,7 +385,7 @@ class Decoder:
             # other, is seen by that, and asking every event would cost a fifth of the time it takes to decode it.
             connector = _connector(payloads[0][0]) if envelopes else None
             is_of_two = bool(envelopes) and _connector(payloads[0][-1]) != connector
-            semantics = _written_by(connector, self._binary)
+            semantics = _written_by(connector, self._binary, self._decimals)
         # The meaning of the key of a tombstone in front comes from a change before this batch.
         if is_of_two or (envelopes and 0 in nulls and semantics != self._semantics):
             return None
@@ -444,6 +446,7 @@ FORMAT: Final = FormatPlug(
         keyless=needs.keyless,
         transactions=needs.source.transaction_topic is not None,
         binary=needs.source.binary_handling_mode,
+        decimals=needs.source.decimal_handling_mode,
     ),
     look=lambda _: Look(),
 )

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from headgate.formats.change import BINARY, CONNECTOR, LACKING, ChangeError
+from headgate.formats.change import BESIDE, ChangeError
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 
@@ -81,5 +81,5 @@ def check_columns(columns: Mapping[str, object]) -> None:
     if len(columns) > COLUMNS_MAX:
         raise ChangeError(f"the event's schema has {len(columns)} columns; a table has {COLUMNS_MAX} at most")
     for column in columns:
-        if column in (CONNECTOR, BINARY, LACKING) or not isinstance(column, str) or len(column) > COLUMN_CHARACTERS_MAX:
+        if not isinstance(column, str) or column in BESIDE or len(column) > COLUMN_CHARACTERS_MAX:
             raise ChangeError(f"the event's schema has a column named {_shown(column)}, which is not a valid name")

@@ -14,10 +14,8 @@ from headgate.config.columns import ColumnOptions, Mask
 from headgate.config.secrets import NotPermittedError, read_secret, secret
 from headgate.formats.change import (
     ABSENT,
-    BINARY,
-    CONNECTOR,
+    BESIDE,
     DATA_ERRORS,
-    LACKING,
     Change,
     ChangeError,
     Operation,
@@ -33,9 +31,6 @@ __all__ = ["SaltUnavailableError", "Shaping", "read_salts"]
 
 MEANINGS_MAX: Final = 256
 """Schemas remembered, of one table. Few tables are ever altered as often."""
-
-_BESIDE: Final = frozenset({CONNECTOR, BINARY, LACKING})
-"""Entries of Change.semantics that are not of a column."""
 
 _TEXTS: Final = frozenset(
     {"string", "io.debezium.data.Uuid", "io.debezium.data.Enum", "io.debezium.data.EnumSet", "io.debezium.data.Xml"}
@@ -161,7 +156,7 @@ class Shaping:
         columns = self._columns
         shaped: dict[str, str] = {}
         for name, meaning in semantics.items():
-            if name in _BESIDE:
+            if name in BESIDE:
                 shaped[name] = meaning
             elif columns.goes(name) and name not in columns.mask:
                 shaped[columns.target(name)] = meaning

@@ -19,6 +19,7 @@ from headgate.formats.change import CONNECTOR, DATA_ERRORS, LACKING, Change, rea
 from headgate.formats.debezium_avro import FRAME_BYTES, schema_id_of
 from headgate.formats.debezium_schema import columns_with_defaults as json_columns
 from headgate.formats.decoding import Decoder, SchemasUnavailableError, UndecodableError
+from headgate.formats.expressions.declared import is_bytes
 from headgate.formats.expressions.evaluation import is_described
 from headgate.formats.expressions.values import read_of_value
 from headgate.formats.registry import DecoderNeeds, format_of
@@ -47,6 +48,7 @@ class Seen(msgspec.Struct):
     ``columns``: of the newest whole row; ``nulls``: those that were NULL in a row. ``defaults``: columns that may be
     NULL and have a default, by the schema; None if events have no schema. ``durations``: those whose values are numbers
     of microseconds. ``kinds``: column → the types that its values have as JSON, of events without schemas.
+    ``bytes_of_decimals``: columns of such events that are bytes in base64, if they are decimals at the source.
     """
 
     records: int = 0
@@ -59,6 +61,7 @@ class Seen(msgspec.Struct):
     defaults: frozenset[str] | None = None
     durations: frozenset[str] = frozenset()
     kinds: dict[str, frozenset[Kind]] = {}
+    bytes_of_decimals: frozenset[str] = frozenset()
 
 
 def preview(connection: KafkaConnection, spec: FeedSpec, topics: Mapping[str, int]) -> dict[str, Seen]:
@@ -162,6 +165,8 @@ class _Looking:
             for column, held in change.row.items():
                 kind = read_of_value(column, type(held)).kind
                 seen.kinds[column] = seen.kinds.get(column, frozenset()) | ({kind} - {Kind.NULL})
+                if isinstance(held, str) and is_bytes(held):
+                    seen.bytes_of_decimals |= {column}
         seen.nulls |= {column for column, value in change.row.items() if value is None}
 
     def _defaults(self, value: bytes) -> frozenset[str] | None:

@@ -6,6 +6,7 @@ from typing import Final
 from headgate.config.expressions import Expression, ExpressionError, Kind, columns_of, parse_expression
 from headgate.config.feed import FeedSpec, FeedSpecError
 from headgate.config.plugs import FORMATS
+from headgate.formats.expressions.declared import BYTES, UNSIGNED_BYTES
 from headgate.formats.expressions.evaluation import check_names
 from headgate.formats.expressions.filters import OPTION
 from headgate.formats.expressions.typing import check_condition, kind_of
@@ -38,11 +39,13 @@ def check_values(
     does. ``seen``: what the topic's newest records show.
     """
     # Records of a topic of several tables show nothing of one of them.
-    kinds = {} if seen is None or spec.source.tables else seen.kinds
+    is_shown = seen is not None and not spec.source.tables
+    kinds = seen.kinds if seen is not None and is_shown else {}
+    in_bytes = seen.bytes_of_decimals if seen is not None and is_shown else frozenset()
     for option, expression in _expressions(own):
         try:
             if definition is not None:
-                _check_decimals(spec, definition, expression, kinds)
+                _check_decimals(spec, definition, expression, kinds, in_bytes)
                 continue
             if spec.source.database is None and seen is not None and seen.columns is not None and kinds:
                 check_names(expression, dict.fromkeys(seen.columns, Kind.UNKNOWN))
@@ -87,17 +90,29 @@ def _refusal(check: Callable[..., object], expression: Expression, kinds: Mappin
 
 
 def _check_decimals(
-    spec: FeedSpec, definition: Definition, expression: Expression, kinds: Mapping[str, frozenset[Kind]]
+    spec: FeedSpec,
+    definition: Definition,
+    expression: Expression,
+    kinds: Mapping[str, frozenset[Kind]],
+    in_bytes: frozenset[str],
 ) -> None:
-    """Raise ExpressionError for a decimal that is a text of which nothing shows whether it is digits or bytes."""
-    if spec.source.decimal_handling_mode is not None or not FORMATS[spec.source.format].tells_types:
+    """Raise ExpressionError for a decimal that is bytes, or a text of which nothing shows whether it is digits."""
+    if not FORMATS[spec.source.format].tells_types:
         return
-    columns = source_columns(definition)
+    columns, mode = source_columns(definition), spec.source.decimal_handling_mode
     for name in columns_of(expression):
         column = columns.get(name)
-        is_whole = column is not None and column.kind is Kind.NUMERIC and column.scale is not None and column.scale <= 0
-        if is_whole and Kind.TEXT in kinds.get(name, ()):
+        if column is None or Kind.TEXT not in kinds.get(name, ()):
+            continue
+        if column.is_unsigned:
+            raise ExpressionError(f"column {name} is a bigint unsigned{UNSIGNED_BYTES}")
+        if column.kind is not Kind.NUMERIC:
+            continue
+        if mode == "precise" or name in in_bytes:
+            raise ExpressionError(f"column {name} is a decimal{BYTES}")
+        if mode is None and (column.scale is None or column.scale <= 0):
             raise ExpressionError(
-                f"column {name} is a decimal without digits behind the point, and its events have texts, which may be "
-                "digits or bytes. Set source.decimal_handling_mode to the connector's decimal.handling.mode"
+                f"column {name} is a decimal that may have no digits behind the point, and its events have texts, "
+                "which may be digits or bytes. Set source.decimal_handling_mode to the connector's "
+                "decimal.handling.mode"
             )

@@ -3,7 +3,6 @@
 Events have no schemas, so what their texts and numbers are is known from the source's catalogue.
 """
 
-import base64
 from contextlib import closing
 from datetime import datetime, timedelta
 from typing import Any
@@ -209,19 +208,13 @@ KEPT = (
     "flag = 1 AND big >= 9223372036854775807 AND at = TIMESTAMP '2024-02-29 12:00:00.000001' AND price > 1000 "
     "AND name = 'Abc' AND name < 'a' AND code = 'x' AND mood = 'glad' AND seen > TIMESTAMPTZ '2024-01-01 00:00:00Z'"
 )
-LARGE = 18446744073709551615
-
-
-def bytes_of(number: int) -> str:
-    """A decimal as a connector writes it in its mode ``precise``."""
-    return base64.b64encode(number.to_bytes((number.bit_length() + 8) // 8, "big", signed=True)).decode()
+LARGE = 9223372036854775807
 
 
 @pytest.mark.parametrize("source", ["mariadb"], indirect=True)
 def test_types_of_a_mariadb_mean_the_same_in_events_copies_and_comparisons(ends: Ends, log: KafkaLog) -> None:
     ends.run("DROP TABLE items", None)
     ends.run(MARIADB, None)
-    # A sink does not know the bytes of the large number; an expression does.
     columns = {"exclude": ["big"], "set": {
         "large": "CAST(big AS NUMERIC(20,0))", "twice": "CAST(price * 2 AS NUMERIC(30,0))", "upper": "UPPER(name)",
         "next": "CAST(flag + 1 AS BIGINT)",
@@ -229,8 +222,8 @@ def test_types_of_a_mariadb_mean_the_same_in_events_copies_and_comparisons(ends:
     ends.options |= {"where": KEPT, "columns": columns}
     at, seen = "2024-02-29 12:00:00.000001", "2024-02-29 12:00:00.500000"
     good = {"flag": 1, "big": LARGE, "at": at, "price": 1234, "name": "Abc", "code": "x", "mood": "glad", "seen": seen}
-    # An event has the large number as bytes, and the decimal as digits: 1234 is base64, too.
-    forms = {"at": micros(at), "seen": "2024-02-29T12:00:00.5Z", "price": "1234", "big": bytes_of(LARGE)}
+    # An event has the decimal as digits: 1234 is base64, too.
+    forms = {"at": micros(at), "seen": "2024-02-29T12:00:00.5Z", "price": "1234"}
     ends.source_options = {"decimal_handling_mode": "string"}
     others: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"flag": 0}, {}),

@@ -59,6 +59,8 @@ def test_bytes_are_read_as_the_schema_or_the_feed_says(meaning: str | None, mode
         (None, "hex", BASE64, "not hex"),
         ("bytes", None, "abc", "not base64"),
         (None, TEXT_ONLY, "deadbeef", "needs bytes"),
+        (None, None, "deadbeef", "may be base64 or hexadecimal.*source.binary_handling_mode"),
+        (None, None, "12345678", "may be base64 or hexadecimal"),
     ],
 )
 def test_a_text_that_may_be_anything_is_refused(meaning: str | None, mode: str | None, text: str, reason: str) -> None:

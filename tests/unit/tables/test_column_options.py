@@ -250,6 +250,21 @@ def test_a_whole_decimal_that_is_a_text_needs_the_connectors_mode(monkeypatch: p
     check({}, None, "shop.a", where="n > 5")
 
 
+def test_decimals_in_bytes_are_refused_when_the_feed_is_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = (postgres_column("id", "bigint"), postgres_column("n", "numeric(10,2)"))
+    monkeypatch.setitem(TABLES, "shop.a", postgres_table(*columns, key=("id",)))
+    texts = {"n": frozenset({Kind.TEXT})}
+    seen = {"t.shop.a": Seen(columns=frozenset({"id", "n"}), kinds=texts)}
+    check({}, None, "shop.a", seen=seen, where="n > 5")
+    why = r"where: table shop\.a: column n is a decimal.* decimal\.handling\.mode=string"
+    with pytest.raises(FeedSpecError, match=why):
+        check({}, None, "shop.a", seen=seen, where="n > 5", decimals="precise")
+    seen["t.shop.a"].bytes_of_decimals = frozenset({"n"})
+    with pytest.raises(FeedSpecError, match=why):
+        check({}, None, "shop.a", seen=seen, where="n > 5")
+    check({}, None, "shop.a", seen=seen, where="id > 5")
+
+
 def test_columns_of_a_catalogue_as_values_of_events_are_read() -> None:
     types = ("numeric(12,2)", "numeric(5)", "numeric", "timestamp without time zone", "timestamp(3) without time zone")
     columns = (postgres_column(f"c{number}", type_) for number, type_ in enumerate(types))

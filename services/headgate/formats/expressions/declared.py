@@ -22,8 +22,8 @@ from headgate.formats.meaning import DECIMAL
 from headgate.formats.time_units import MICROS, MILLIS, other_unit
 
 __all__ = [
-    "DeclaredTypes", "SourceColumn", "SourceTypes", "SourceTypesUnavailableError", "is_doubtful", "read_as_declared",
-    "read_of_schema",
+    "BYTES", "UNSIGNED_BYTES", "DeclaredTypes", "SourceColumn", "SourceTypes", "SourceTypesUnavailableError",
+    "is_bytes", "is_doubtful", "read_as_declared", "read_of_schema",
 ]  # fmt: skip
 
 UNSIGNED_DIGITS: Final = 20
@@ -35,10 +35,21 @@ _ISO_DATE: Final = "io.debezium.time.IsoDate"
 _ISO_TIMESTAMP: Final = "io.debezium.time.IsoTimestamp"
 _TEXT: Final = "string"
 _WHOLE: Final = f"{DECIMAL}(0)"
+_NOT_FINITE: Final = frozenset({"Infinity"})
+"""Texts of decimals that are base64 as well."""
 
 _MODE: Final = (
     ". The connector has written it as a text, which may be digits or bytes: set source.decimal_handling_mode to the "
     "connector's decimal.handling.mode"
+)
+BYTES: Final = (
+    ". The connector has written it as bytes, and the event does not show their scale, which may have been another one "
+    "when it was written: set the connector's decimal.handling.mode=string, or let its events have schemas "
+    "(schemas.enable=true). Events that were written before stay as they are"
+)
+UNSIGNED_BYTES: Final = (
+    ". The connector has written it as bytes, and the event does not show their scale: let its events have schemas "
+    "(schemas.enable=true), or, if no value is above 9223372036854775807, set its bigint.unsigned.handling.mode=long"
 )
 _UNIT: Final = (
     ". It seems to count {}, which does not match the column's precision: leave the connector's time.precision.mode at "
@@ -46,7 +57,7 @@ _UNIT: Final = (
 )
 _WRAPPED: Final = (
     ". It is a negative number of a bigint unsigned, because the connector wraps large ones around: set its "
-    "bigint.unsigned.handling.mode=precise"
+    "bigint.unsigned.handling.mode=precise, and let its events have schemas"
 )
 
 
@@ -130,7 +141,7 @@ def _of_debezium(column: str, known: SourceColumn, types: SourceTypes) -> Readab
     if kind is Kind.INTEGER and known.is_unsigned:
         return Readable(kind, _unsigned(column), checks_all=True)
     if kind is Kind.NUMERIC:
-        return Readable(kind, _numbers(column, known.scale, types.decimals))
+        return Readable(kind, _numbers(column, types.decimals))
     if kind is Kind.TIMESTAMP:
         return Readable(kind, _timestamps(column, is_fine=known.is_fine))
     if kind is Kind.TIMESTAMPTZ:
@@ -178,15 +189,15 @@ def _signed(column: str, declared: DeclaredTypes) -> Read:
 
 
 def _unsigned(column: str) -> Read:
-    """A number, or the bytes of one (bigint.unsigned.handling.mode=precise)."""
+    """A number. Its bytes (bigint.unsigned.handling.mode=precise) could be those of a decimal that it was before."""
     read_decimal = _whole(column)
 
     def read(value: object) -> object:
-        if type(value) is int:
-            if value < 0:
-                raise unfit(column, _WRAPPED)
-            return value
-        return read_decimal(value)
+        if type(value) is int and value < 0:
+            raise unfit(column, _WRAPPED)
+        if type(value) is str:
+            raise unfit(column, UNSIGNED_BYTES)
+        return value if type(value) is int else read_decimal(value)
 
     return read
 
@@ -206,32 +217,31 @@ def _whole(column: str) -> Read:
     return read
 
 
-def _numbers(column: str, scale: int | None, mode: str | None) -> Read:
-    """A decimal as a number, as a text of digits, or as bytes in base64, which have the column's scale."""
-    read_plain, read_bytes = decimals(column, None), decimals(column, scale)
+def _numbers(column: str, mode: str | None) -> Read:
+    """A decimal as a number, with its own scale, or as a text of digits.
+
+    Bytes alone are refused: the column's scale of now may not be the one that they were written with.
+    """
+    read_plain, read_digits = decimals(column, None), texts(column, _decimal_text)
 
     def read(value: object) -> object:
         if type(value) is not str:
             return read_plain(value)
-        if _has_digits(column, value, scale, mode):
-            return texts(column, _decimal_text)(value)
-        return read_bytes(value)
+        if mode == "precise" or (mode is None and is_base64(value)):
+            is_open = mode is None and _DECIMAL_TEXT.fullmatch(value) is not None
+            raise unfit(column, _MODE if is_open else BYTES)
+        return read_digits(value)
 
     return read
 
 
-def _has_digits(column: str, text: str, scale: int | None, mode: str | None) -> bool:
-    """Whether a decimal's text is one of digits. Raises ChangeError where it may be either."""
-    if mode is not None or scale is None:
-        return mode != "precise" or scale is None  # without a scale, bytes come with their own
-    if "." in text or "-" in text or not _is_base64(text):  # these are not characters of base64
-        return True
-    if scale > 0 or not _DECIMAL_TEXT.fullmatch(text):
-        return False
-    raise unfit(column, _MODE)
+def is_bytes(text: str) -> bool:
+    """Whether a decimal's text is base64, and no digits."""
+    return is_base64(text) and _DECIMAL_TEXT.fullmatch(text) is None and text not in _NOT_FINITE
 
 
-def _is_base64(text: str) -> bool:
+def is_base64(text: str) -> bool:
+    """Whether a text may be bytes. A point and a minus are not letters of base64."""
     try:
         return bool(binascii.a2b_base64(text, strict_mode=True))
     except (ValueError, binascii.Error):

@@ -36,6 +36,8 @@ _ALL_DIGITS: Final = Context(prec=3 * DECIMAL_BYTES_MAX)
 
 _DAYS_LEAST: Final = -2_500_000
 """Before PostgreSQL's first date. Debezium writes its infinite dates as days far before it."""
+_DAYS_MOST: Final = 2_145_042_905
+"""PostgreSQL's last date. A larger number is milliseconds, of a column that was a timestamp before."""
 
 
 def present(column: str) -> Read:
@@ -82,7 +84,7 @@ def days(column: str) -> Read:
     def read(value: object) -> object:
         if value is None:
             return None
-        if type(value) is int and value >= _DAYS_LEAST:
+        if type(value) is int and _DAYS_LEAST <= value <= _DAYS_MOST:
             return value
         raise absent(column) if value is ABSENT else unfit(column)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from headgate.formats.change import ABSENT, BINARY, CONNECTOR, Change, ChangeError, Operation, Row
+from headgate.formats.change import ABSENT, BINARY, CONNECTOR, DECIMALS, Change, ChangeError, Operation, Row
 from headgate.formats.reducing import reduce_changes
 from headgate.sinks.bisection import bisect_batch
 from headgate.sinks.contract import (
@@ -205,7 +205,11 @@ class _Readers:
             own = self._shape.own_columns
             found = {
                 name: reader_of(
-                    type_, None if name in own else known.get(name), known.get(BINARY), known.get(CONNECTOR)
+                    type_,
+                    None if name in own else known.get(name),
+                    known.get(BINARY),
+                    None if name in own else known.get(CONNECTOR),
+                    known.get(DECIMALS),
                 )
                 for name, type_ in self._shape.columns.items()
             }

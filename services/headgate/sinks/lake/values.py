@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from headgate.formats.change import DATA_ERRORS, reason_of
 from headgate.formats.time_units import MICROS
-from headgate.sinks.relational.forms import NUMBERS
+from headgate.sinks.relational.forms import NUMBERS, Form, without_base64
 from headgate.sinks.relational.logical import ARRAY, logical_json, logical_text
 from headgate.sinks.relational.text import (
     UNSIGNED_DIGITS,
     bytes_of,
     decimal_scale,
     json_text,
+    may_be_bytes,
     may_be_wrapped,
     not_wrapped,
     numeric,
@@ -74,17 +75,20 @@ def is_supported(type_: pa.DataType) -> bool:
     )
 
 
-def reader_of(type_: pa.DataType, meaning: str | None, mode: str | None, connector: str | None) -> ReadValue:
+def reader_of(
+    type_: pa.DataType, meaning: str | None, mode: str | None, connector: str | None, decimals: str | None = None
+) -> ReadValue:
     """Reads the values of one column. ``mode``: how bytes are written as text (formats.change.BINARY).
 
-    ``connector``: formats.change.CONNECTOR. The reader raises NotTextError.
+    ``connector``, ``decimals``: formats.change.CONNECTOR, DECIMALS. The reader raises NotTextError.
     """
     if pa.types.is_decimal(type_):
-        read = partial(_decimal, type_.precision, type_.scale, decimal_scale(meaning))
+        form = without_base64(NUMBERS) if may_be_bytes(meaning, connector, decimals) else NUMBERS
+        read = partial(_decimal, type_.precision, type_.scale, decimal_scale(meaning), form)
         is_wide = type_.precision - type_.scale >= UNSIGNED_DIGITS
         return partial(_checked, partial(_signed, read) if is_wide and may_be_wrapped(meaning, connector) else read)
     if _is_binary(type_):
-        return partial(_checked, bytes_of("binary", meaning, mode))
+        return partial(_checked, bytes_of("binary", meaning, mode, connector))
     return partial(_checked, _reader(type_, meaning))
 
 
@@ -136,13 +140,14 @@ def _integer(bits: int, value: object) -> int:
     return value
 
 
-def _decimal(precision: int, places: int, scale: int | None, value: object) -> Decimal:
+def _decimal(precision: int, places: int, scale: int | None, form: Form, value: object) -> Decimal:
     kind = f"decimal({precision},{places})"
     if isinstance(value, bool | float):
         raise unreadable(value, kind)
     text = numeric(scale, value)
-    if text not in _WORDS and not NUMBERS.takes(text):
-        raise NotTextError(f"the text is not a {kind}, which takes {NUMBERS.expected}. {NUMBERS.advice}")
+    form = form if isinstance(value, str) else NUMBERS
+    if text not in _WORDS and not form.takes(text):
+        raise NotTextError(f"the text is not a {kind}, which takes {form.expected}. {form.advice}")
     found = Decimal(text)
     if not found.is_finite():
         raise NotTextError(f"NaN and infinities do not exist in {kind}. Give the column the type double or string")

@@ -51,11 +51,25 @@ DECIMALS_ADVICE: Final = (
     "If it is a decimal in base64, set decimal.handling.mode=string at the connector or let its events have a schema. "
     "Otherwise correct it at the source, or give the column a text type"
 )
+_DIGITS_ADVICE: Final = (
+    "Set source.decimal_handling_mode: string in the feed if that is the connector's decimal.handling.mode. Otherwise "
+    "set it at the connector, or let its events have a schema"
+)
 NUMBERS: Final = Form(NUMBER, "decimal digits, with a point and an exponent if there is one", DECIMALS_ADVICE)
 INTEGER_KEYS: Final = Form("0|-?[1-9][0-9]*", "an integer without sign +, leading zeros or spaces, as part of a key")
 UUID_KEYS: Final = Form(
     "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "a UUID in lower case with hyphens, as part of a key"
 )
+
+
+@lru_cache
+def without_base64(form: Form) -> Form:
+    """A number's form without the texts that are base64, too: an event without a schema may have a decimal's bytes."""
+    return Form(
+        rf"(?!(?:[0-9eE+]{{4}})+(?:{DIVIDER}|\Z))(?:{form.pattern})",
+        f"{form.expected}, but not digits that may be a decimal in base64 (four, eight, … without a point and a minus)",
+        _DIGITS_ADVICE if form.advice is DECIMALS_ADVICE else f"{_DIGITS_ADVICE}. {form.advice}",
+    )
 
 
 @lru_cache

@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from headgate.formats.change import BINARY, CONNECTOR, DATA_ERRORS, LACKING, LACKING_NULL, reason_of
+from headgate.formats.change import BINARY, CONNECTOR, DATA_ERRORS, DECIMALS, LACKING, LACKING_NULL, reason_of
 from headgate.formats.reducing import Reduced
 from headgate.records.name_lists import shown_names
 from headgate.sinks.relational.altered import TableAlteredError
@@ -53,6 +53,9 @@ LACKING_ADVICE: Final = (
 GROUP: Final = "headgate group"
 """The column that numbers groups."""
 
+Told = tuple[str | None, str | None, str | None, str | None]
+"""What a column's values mean, and the events' CONNECTOR, BINARY and DECIMALS (formats.change)."""
+
 S = TypeVar("S", bound=Session)
 C = TypeVar("C")
 
@@ -72,7 +75,7 @@ class Stage(ABC, Generic[S, C]):
         """Whether values may lose digits that their column does not keep."""
         self.unknown: frozenset[str] = frozenset()
         """Columns that the sink is still to keep as known, with the next batch (sinks/known_columns.py)."""
-        self._texts: dict[tuple[str, str | None, str | None, str | None], ColumnText] = {}
+        self._texts: dict[tuple[str, Told], ColumnText] = {}
         self._create(f"headgate_stage_{number}")
 
     # --- what a dialect brings ---
@@ -94,8 +97,8 @@ class Stage(ABC, Generic[S, C]):
         """Stage a group's columns ``used`` as group ``number``. Raises UnwritableError for a value not taken."""
 
     @abstractmethod
-    def _column_text(self, column: C, told: tuple[str | None, str | None, str | None], *, in_key: bool) -> ColumnText:
-        """How a column is written, given what its values mean, and the event's CONNECTOR and BINARY."""
+    def _column_text(self, column: C, told: Told, *, in_key: bool) -> ColumnText:
+        """How a column is written, given what its values mean."""
 
     @abstractmethod
     def _add_column(self, column: str) -> str:
@@ -246,14 +249,15 @@ class Stage(ABC, Generic[S, C]):
     def text(self, column: str, semantics: Semantics) -> ColumnText:
         """How a column's values are written, given their meaning in the events. Raises NotTextError."""
         told = semantics or {}
-        known = (column, told.get(column), told.get(CONNECTOR), told.get(BINARY))
+        meant: Told = told.get(column), told.get(CONNECTOR), told.get(BINARY), told.get(DECIMALS)
+        known = (column, meant)
         text = self._texts.get(known)
         if text is None:
             try:
-                text = self._column_text(self.table.columns[column], known[1:], in_key=column in self.table.key)
+                text = self._column_text(self.table.columns[column], meant, in_key=column in self.table.key)
             except DATA_ERRORS as error:  # an error in an event's schema is that event's fault
                 raise NotTextError(
-                    f"values of {str(known[1])[:MEANING_SHOWN_MAX]!r} cannot be written: {reason_of(error)}"
+                    f"values of {str(meant[0])[:MEANING_SHOWN_MAX]!r} cannot be written: {reason_of(error)}"
                 ) from error
             if len(self._texts) >= TEXTS_MAX:
                 self._texts.clear()

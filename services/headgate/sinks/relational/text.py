@@ -142,6 +142,8 @@ _WRITTEN: Final[dict[str, Callable[[str], bytes]]] = {
     "hex": _unhex,
 }
 """How bytes become text, by the word of ``binary.handling.mode``; "bytes" are base64 in JSON."""
+MAXWELL: Final = "maxwell"
+"""The CONNECTOR whose JSON columns are values, not texts that hold JSON."""
 _BYTES_MEANINGS: Final = (DECIMAL, "io.debezium.data.Bits(")
 
 
@@ -155,13 +157,30 @@ def _refused_text(kind: str, mode: str | None, _value: str) -> bytes:
     )
 
 
-def bytes_of(kind: str, meaning: str | None, mode: str | None) -> Callable[[object], bytes]:
+_HEX: Final = re.compile("(?:[0-9a-f]{4})+")
+"""What is hexadecimal as Debezium writes it, and base64 as well."""
+
+
+def is_of_debezium(connector: str | None) -> bool:
+    """Whether an event without a schema is Debezium's, whose texts depend on settings of the connector."""
+    return connector not in (None, MAXWELL)
+
+
+def may_be_bytes(meaning: str | None, connector: str | None, decimals: str | None) -> bool:
+    """Whether digits may be a decimal's bytes in base64 (decimal.handling.mode=precise, Debezium's default)."""
+    return meaning is None and decimals != "string" and is_of_debezium(connector)
+
+
+def bytes_of(
+    kind: str, meaning: str | None, mode: str | None, connector: str | None = None
+) -> Callable[[object], bytes]:
     """The reader of a binary column's values: bytes as they are, a text as the event's schema, or the feed, defines.
 
     Hexadecimal digits are base64 as well, so nothing is guessed: a text whose schema declares only that it is one is
     refused, unless the feed names the ``mode`` (see changes.change.BINARY). Without a schema the connector's default
-    holds, base64.
+    holds, base64; of Debezium's ``connector`` a text that may be hexadecimal is refused.
     """
+    is_open = meaning is None and mode is None and is_of_debezium(connector)
     if meaning is None:
         how = mode or "bytes"
     elif meaning == "bytes" or meaning.startswith(_BYTES_MEANINGS):
@@ -175,6 +194,11 @@ def bytes_of(kind: str, meaning: str | None, mode: str | None) -> Callable[[obje
             return value
         if not isinstance(value, str):
             raise unreadable(value, kind)
+        if is_open and _HEX.fullmatch(value) is not None:
+            raise NotTextError(
+                "the text may be base64 or hexadecimal, and the event has no schema: set source.binary_handling_mode "
+                "to the connector's binary.handling.mode (bytes is its default), or let its events have a schema"
+            )
         try:
             return decode(value)
         except NotTextError:
@@ -189,8 +213,6 @@ def bytes_of(kind: str, meaning: str | None, mode: str | None) -> Callable[[obje
 
 
 _json: Final = msgspec.json.Encoder(decimal_format="number")
-MAXWELL: Final = "maxwell"
-"""The CONNECTOR whose JSON columns are values, not texts that hold JSON."""
 
 
 def json_text(value: object) -> str:

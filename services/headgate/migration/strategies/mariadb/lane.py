@@ -16,7 +16,7 @@ from headgate.databases.mysql import catalogue
 from headgate.databases.mysql.key_ranges import among, within
 from headgate.databases.mysql.progress import feed_rows
 from headgate.databases.mysql.sql import quoted
-from headgate.formats.change import BINARY, CONNECTOR, Change
+from headgate.formats.change import BINARY, CONNECTOR, DECIMALS, Change
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import (
@@ -325,7 +325,9 @@ class MariadbLane:
             declared = key_type(plan.held.before, old)
             kind = kind_of(Column(old, declared))
             column = SinkColumn(declared, kind, None, None)
-            text = column_text(column, told.get(old), told.get(CONNECTOR), told.get(BINARY), in_key=True)
+            text = column_text(
+                column, told.get(old), told.get(CONNECTOR), told.get(BINARY), told.get(DECIMALS), in_key=True
+            )
             found.append(literal_of(kind, text.written(key_value(change, old))))
         return tuple(found)
 

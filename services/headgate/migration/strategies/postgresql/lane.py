@@ -13,7 +13,7 @@ from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.databases.postgresql.key_ranges import listed, within
 from headgate.databases.postgresql.progress import feed_rows
 from headgate.databases.postgresql.session import PostgresSession
-from headgate.formats.change import BINARY, CONNECTOR, Change
+from headgate.formats.change import BINARY, CONNECTOR, DECIMALS, Change
 from headgate.migration.core.copy_steps import Position
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Chunk, Memory, Plan, RefusedError, Table
@@ -320,7 +320,12 @@ class PostgresLane:
         told = change.semantics or {}
         return tuple(
             column_text(
-                key_type(plan.held.before, old), told.get(old), told.get(CONNECTOR), told.get(BINARY), in_key=True
+                key_type(plan.held.before, old),
+                told.get(old),
+                told.get(CONNECTOR),
+                told.get(BINARY),
+                told.get(DECIMALS),
+                in_key=True,
             ).written(key_value(change, old))
             for old, _ in plan.held.key
         )

@@ -7,14 +7,15 @@ any sign between their parts, numbers for labels of an enum or a set, spaces aro
 import re
 from typing import Final
 
-from headgate.sinks.relational.forms import CLOCK, DAY, INTEGER_KEYS, IPV4, NUMBERS, UUID_KEYS, Form
+from headgate.sinks.relational.forms import CLOCK, DAY, INTEGER_KEYS, IPV4, NUMBERS, UUID_KEYS, Form, without_base64
 from headgate.sinks.relational.text import Room
 
 _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_NUMBERS: Final = (*_INTEGERS, "decimal", "float", "double")
 _TIMESTAMPS: Final = Form(f"{DAY}(?: {CLOCK})?", "a timestamp as YYYY-MM-DD hh:mm:ss")
 
 _FORMS: Final = {
-    **dict.fromkeys((*_INTEGERS, "decimal", "float", "double"), NUMBERS),
+    **dict.fromkeys(_NUMBERS, NUMBERS),
     "year": Form("[0-9]{4}", "a year of four digits"),
     "date": Form(DAY, "a date as YYYY-MM-DD"),
     "datetime": _TIMESTAMPS,
@@ -34,9 +35,13 @@ _OCTETS: Final = {"tinytext": 255, "text": 65_535, "mediumtext": 16_777_215}
 _LENGTH: Final = re.compile(r"\((\d+)\)")
 
 
-def form_of(kind: str, *, in_key: bool) -> Form | None:
-    """The form of a type; None where the server refuses what it does not take as it is."""
-    return (_KEY_FORMS.get(kind) if in_key else None) or _FORMS.get(kind)
+def form_of(kind: str, *, in_key: bool, may_be_bytes: bool = False) -> Form | None:
+    """The form of a type; None where the server refuses what it does not take as it is.
+
+    ``may_be_bytes``: see relational.text. A number's digits are then refused if they may be bytes.
+    """
+    form = (_KEY_FORMS.get(kind) if in_key else None) or _FORMS.get(kind)
+    return without_base64(form) if form is not None and may_be_bytes and kind in _NUMBERS else form
 
 
 def room_of(kind: str, declared: str, charset: str | None) -> Room | None:

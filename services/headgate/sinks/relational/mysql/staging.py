@@ -20,7 +20,7 @@ from headgate.sinks.relational.mysql.connection import MysqlSession
 from headgate.sinks.relational.mysql.faults import remedy_of
 from headgate.sinks.relational.mysql.values import BYTES, NUMBERS_SENT, column_text
 from headgate.sinks.relational.remedies import advised
-from headgate.sinks.relational.staging import Stage
+from headgate.sinks.relational.staging import Stage, Told
 from headgate.sinks.relational.text import ColumnText
 from headgate.sinks.relational.times import NotTextError
 
@@ -64,9 +64,7 @@ class MysqlStage(Stage[MysqlSession, Column]):
             self.session.execute(f"DELETE FROM {self._stage}")  # without a WHERE it costs nothing, and commits nothing
         self._is_filled = True
 
-    def _column_text(
-        self, column: Column, told: tuple[str | None, str | None, str | None], *, in_key: bool
-    ) -> ColumnText:
+    def _column_text(self, column: Column, told: Told, *, in_key: bool) -> ColumnText:
         return column_text(column, *told, in_key=in_key, rounds=self.rounds)
 
     def _send(self, number: int, group: Group, used: Sequence[int]) -> None:

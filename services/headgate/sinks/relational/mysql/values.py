@@ -43,6 +43,7 @@ from headgate.sinks.relational.text import (
     decimal_scale,
     json_text,
     json_value,
+    may_be_bytes,
     may_be_wrapped,
     not_wrapped,
     numeric,
@@ -60,6 +61,7 @@ from headgate.sinks.relational.times import (
     infinite_date,
     infinite_timestamp,
     known_unit,
+    known_unit_of_day,
     microseconds,
     number_of_units,
     utc_clock,
@@ -88,7 +90,6 @@ _YEAR_MIN: Final = 1901
 _SINGLE_MAX: Final = 3.4028234663852886e38
 _LARGE_SINGLE: Final = re.compile(r"[+-]?0*(?:3\.40|340[0-9]{36})")
 _ADAPTIVE_MILLIS_PRECISION: Final = 3
-MILLIS_PER_DAY: Final = SECONDS_PER_DAY * 1_000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _LAST_DAY: Final = date.max.toordinal() - _EPOCH_ORDINAL
 _DIGITS: Final = re.compile(r"\d+")
@@ -225,15 +226,12 @@ def _time(per_second: int | None, value: object) -> str:
 
 def _time_of_postgresql(is_fine: bool | None, value: object) -> str:
     """A time of day: microseconds above precision 3 (``is_fine``), else milliseconds; None: unknown."""
-    if type(value) is not int or is_fine:
-        return _time(MICROS, value)
-    if value > MILLIS_PER_DAY or is_fine is None:
-        raise NotTextError(
-            "whether the value counts milliseconds or microseconds depends on the source column's precision, and "
-            "this sink column has another one. Give it the source's precision (time is time(6) there), or use events "
-            "with schema"
-        )
-    return _time(MILLIS, value)
+    unit = MILLIS if is_fine is False else MICROS
+    if type(value) is int:
+        known_unit_of_day(value, unit)
+        if is_fine is None:
+            known_unit_of_day(value, MILLIS)
+    return _time(unit, value)
 
 
 def _instant(per_second: int | None, value: object, *, said: bool) -> str:
@@ -289,7 +287,7 @@ def _converter(  # noqa: PLR0911 - one case per type
             return partial(_decimal, scale), scale is None
         return (_single, False) if kind == "float" else (partial(_number, kind), True)
     if kind in BYTES:
-        return partial(_hex, bytes_of(kind, meaning, binary)), False
+        return partial(_hex, bytes_of(kind, meaning, binary, connector)), False
     if kind in NUMBERS_SENT:
         return partial(_bits, _width(column), meaning), False
     if kind in _TIMES:
@@ -335,14 +333,15 @@ def column_text(
     meaning: str | None,
     connector: str | None = None,
     binary: str | None = None,
+    decimals: str | None = None,
     *,
     in_key: bool = False,
     rounds: bool = False,
 ) -> ColumnText:
     """The writer for a column, given what its values mean (None without a schema) and from which connector.
 
-    ``connector`` and ``binary``: see ``changes.change.CONNECTOR`` and ``BINARY``. ``in_key``: the column is part of the
-    table's key. ``rounds``: outside of keys a value may have more digits than the column keeps.
+    ``connector``, ``binary``, ``decimals``: see CONNECTOR, BINARY, DECIMALS of formats.change. ``in_key``: the column
+    is part of the table's key. ``rounds``: outside of keys a value may have more digits than the column keeps.
     """
     if column.kind == "json" and connector == MAXWELL:
         return ColumnText(json_value)
@@ -351,7 +350,7 @@ def column_text(
     integers_are_text = is_number and decimal_scale(meaning) is None and meaning != DURATION
     if may_be_wrapped(meaning, connector) and _holds_unsigned(column):
         to_text, integers_are_text = not_wrapped(to_text), False
-    form = form_of(column.kind, in_key=in_key)
+    form = form_of(column.kind, in_key=in_key, may_be_bytes=may_be_bytes(meaning, connector, decimals))
     kept: ToText = to_text
     loses_any: LosesAny | None = None
     if in_key or not rounds:

@@ -19,6 +19,7 @@ from headgate.sinks.relational.forms import (
     UUID_KEYS,
     ZONE,
     Form,
+    without_base64,
 )
 from headgate.sinks.relational.text import Room
 
@@ -91,6 +92,8 @@ _FORMS: Final = {
     "tstzmultirange": Form(_multirange(_TIMESTAMPTZ), _RANGE_OF_TIMES),
 }
 
+_NUMBERS: Final = frozenset({"smallint", "integer", "bigint", "real", "double precision", "numeric", "money"})
+
 _KEY_FORMS: Final = {
     **dict.fromkeys(("smallint", "integer", "bigint"), INTEGER_KEYS),
     **dict.fromkeys(("oid", "xid", "xid8", "cid", *_OBJECTS), Form("0|[1-9][0-9]*", "digits without leading zeros")),
@@ -132,11 +135,15 @@ def keeps_keys(declared: str) -> bool:
     return declared.endswith("[]") or kind in _EXACT or kind.startswith(("time ", "timestamp ", "interval"))
 
 
-def form_of(kind: str, *, in_key: bool) -> Form | None:
-    """The form of a type without its modifier; None where the server refuses what it does not take as it is."""
+def form_of(kind: str, *, in_key: bool, may_be_bytes: bool = False) -> Form | None:
+    """The form of a type without its modifier; None where the server refuses what it does not take as it is.
+
+    ``may_be_bytes``: see relational.text. A number's digits are then refused if they may be bytes.
+    """
     if kind.startswith("interval"):
         kind = "interval"
-    return (_KEY_FORMS.get(kind) if in_key else None) or _FORMS.get(kind)
+    form = (_KEY_FORMS.get(kind) if in_key else None) or _FORMS.get(kind)
+    return without_base64(form) if form is not None and may_be_bytes and kind in _NUMBERS else form
 
 
 def room_of(kind: str, modifier: int | None) -> Room | None:

@@ -17,7 +17,7 @@ from headgate.sinks.relational.postgresql.connection import PostgresSession
 from headgate.sinks.relational.postgresql.faults import remedy_of, sink_error
 from headgate.sinks.relational.postgresql.values import column_text
 from headgate.sinks.relational.remedies import advised
-from headgate.sinks.relational.staging import Stage
+from headgate.sinks.relational.staging import Stage, Told
 from headgate.sinks.relational.text import ColumnText
 
 __all__ = ["STAGED_AS", "PostgresStage"]
@@ -96,9 +96,7 @@ class PostgresStage(Stage[PostgresSession, Column]):
         else:
             self.session.execute(f"DELETE FROM {self._stage}")
 
-    def _column_text(
-        self, column: Column, told: tuple[str | None, str | None, str | None], *, in_key: bool
-    ) -> ColumnText:
+    def _column_text(self, column: Column, told: Told, *, in_key: bool) -> ColumnText:
         return column_text(column.declared, *told, in_key=in_key, holds_times=column.holds_times, rounds=self.rounds)
 
     def _send(self, number: int, group: Group, used: Sequence[int]) -> None:

@@ -45,6 +45,7 @@ from headgate.sinks.relational.text import (
     decimal_scale,
     is_of_mysql,
     json_value,
+    may_be_bytes,
     may_be_wrapped,
     not_wrapped,
     numeric,
@@ -162,7 +163,7 @@ def _converter(column: _Type, meaning: str | None, connector: str | None, binary
     if kind in _DECIMALS:
         return partial(numeric, None), True
     if kind == "bytea":
-        return partial(_bytea, bytes_of(kind, meaning, binary)), False
+        return partial(_bytea, bytes_of(kind, meaning, binary, connector)), False
     if kind in _BITS:
         width = modifier
         if meaning is not None and meaning.startswith(_BITS_MEANING) and kind == "bit varying":
@@ -188,7 +189,9 @@ def _time_converter(column: _Type, meaning: str | None, connector: str | None) -
     unit = unit_per_second(meaning, column.modifier)
     if kind.startswith("timestamp"):
         return partial(timestamp_text, unit, zone, said=meaning is not None)
-    return partial(time_text, MICROS if meaning is None and is_of_mysql(connector) else unit, zone)
+    if meaning is None and is_of_mysql(connector):
+        return partial(time_text, MICROS, zone)
+    return partial(time_text, unit, zone, said=meaning is not None)
 
 
 def _kept_text(column: _Type, to_text: ToText, meaning: str | None, *, in_key: bool) -> tuple[ToText, LosesAny | None]:
@@ -214,6 +217,7 @@ def column_text(
     meaning: str | None,
     connector: str | None = None,
     binary: str | None = None,
+    decimals: str | None = None,
     *,
     in_key: bool = False,
     holds_times: bool = False,
@@ -221,18 +225,22 @@ def column_text(
 ) -> ColumnText:
     """The writer for a column of type ``declared``, given its values' meaning (None without a schema) and connector.
 
-    ``connector`` and ``binary``: see ``changes.change.CONNECTOR`` and ``BINARY``. ``in_key``: the column is part of the
-    table's key. ``holds_times``: a part of the type is a date or a time, which its name may not show. ``rounds``:
-    outside of keys a value may have more digits than the column keeps.
+    ``connector``, ``binary``, ``decimals``: see CONNECTOR, BINARY, DECIMALS of formats.change. ``in_key``: the column
+    is part of the table's key. ``holds_times``: a part of the type is a date or a time, which its name may not show.
+    ``rounds``: outside of keys a value may have more digits than the column keeps.
     """
     column = _Type.parse(declared)
     if column.array:
         inner = None
         if meaning is not None and meaning.startswith(_ARRAY_MEANING):
             inner = meaning[len(_ARRAY_MEANING) : -1]
-        element = _scalar_text(column, inner, connector, binary, in_key=in_key, holds_times=holds_times, rounds=rounds)
+        element = _scalar_text(
+            column, inner, connector, binary, decimals, in_key=in_key, holds_times=holds_times, rounds=rounds
+        )
         return ColumnText(partial(array_text, element), strings_are_text=not element.checks_strings)
-    return _scalar_text(column, meaning, connector, binary, in_key=in_key, holds_times=holds_times, rounds=rounds)
+    return _scalar_text(
+        column, meaning, connector, binary, decimals, in_key=in_key, holds_times=holds_times, rounds=rounds
+    )
 
 
 def _scalar_text(
@@ -240,6 +248,7 @@ def _scalar_text(
     meaning: str | None,
     connector: str | None,
     binary: str | None,
+    decimals: str | None,
     *,
     in_key: bool,
     holds_times: bool,
@@ -251,7 +260,11 @@ def _scalar_text(
     )
     if may_be_wrapped(meaning, connector) and column.kind == "numeric" and column.holds_unsigned and not column.array:
         to_text, integers_are_text = not_wrapped(to_text), False
-    form = None if column.kind in _BITS else form_of(column.kind, in_key=in_key)
+    form = (
+        None
+        if column.kind in _BITS
+        else form_of(column.kind, in_key=in_key, may_be_bytes=may_be_bytes(meaning, connector, decimals))
+    )
     if form is None and holds_times and column.kind not in _BITS:
         form = CONTAINER_FORM
     kept: ToText = to_text
