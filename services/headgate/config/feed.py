@@ -478,6 +478,11 @@ class SinkSpec(Strict):
         raise ValueError(f"{written} cannot be used with sinks of type {self.type}, which take {taken}. Remove it")
 
     @property
+    def finds_rows(self) -> bool:
+        """Whether the sink has one row for each key, in a table."""
+        return "tables" in SINKS[self.type].options and self.mode != "append"
+
+    @property
     def session_options(self) -> tuple[str, str]:
         """What sessions of tables may differ in: tables with the same options can share them."""
         return self.foreign_keys, self.keyless
@@ -565,8 +570,18 @@ class FeedSpec(Strict):
     """A condition on the source's columns: rows for which it is not true do not go to the sink. Of all tables that have
     no ``where`` of their own."""
 
+    key: tuple[str, ...] | None = None
+    """See TableOptions: only a table's own options have it, never the feed."""
+
     tables: dict[str, TableOptions] = Field(default_factory=dict)
     """Pattern of source tables → options that they have instead of the feed's (config/table_options.py)."""
+
+    @field_validator("key")
+    @classmethod
+    def _of_tables(cls, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if given is not None:
+            raise ValueError("it is an option of single tables. Set it in `tables`, under the table's name")
+        return given
 
     @field_validator("skip")
     @classmethod
@@ -666,6 +681,25 @@ class FeedSpec(Strict):
                         f"tables.{pattern}.{option} is for tables that Headgate creates. Name the database that the "
                         "changes come from in source.database, with sink.tables: create, or remove the option"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _keys_that_are_known(self) -> "FeedSpec":
+        for pattern, options in self.tables.items():
+            if options.key is None:
+                continue
+            option = f"tables.{pattern}.key"
+            if self.source.database is None:
+                raise ValueError(
+                    f"{option} needs source.database, where Headgate checks that the columns are unique and never "
+                    "NULL. Name the database that the changes come from"
+                )
+            if not self.sink.finds_rows:
+                raise ValueError(
+                    f"{option} cannot be used with this sink, which does not find rows by a key. Remove the option"
+                )
+            if (options.keyless or self.sink.keyless) == "append":
+                raise ValueError(f"{option} contradicts keyless: append. Remove one of them")
         return self
 
     @property

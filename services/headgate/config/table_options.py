@@ -34,6 +34,8 @@ class TableOptions(Strict):
     quarantine_per_hour_max: Annotated[int, Field(ge=1, le=10_000)] | None = None
     columns: ColumnOptions | None = None
     """How the table's columns are shaped. An empty one leaves them as they are, whatever the feed has."""
+    key: tuple[str, ...] | None = None
+    """Columns of the source by which rows are found at the sink, in place of the source's primary key."""
     snapshot: SnapshotOptions | None = None
     where: Where | None = None
     """Which of the table's rows go to the sink. ``TRUE`` stands for all of them, whatever the feed has."""
@@ -44,6 +46,13 @@ class TableOptions(Strict):
         for column, chosen in given.items():
             if not chosen.strip():
                 raise ValueError(f"{column} has no type. Write it like total: decimal(12,2)")
+        return given
+
+    @field_validator("key")
+    @classmethod
+    def _columns_of_key(cls, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if given is not None and (not given or "" in given or len(set(given)) < len(given)):
+            raise ValueError("name at least one column, and each of them once")
         return given
 
     @property
@@ -58,12 +67,13 @@ class TableOptions(Strict):
         return {option: value for option, value in given.items() if value is not None}
 
     @property
-    def of_feed(self) -> dict[str, str | int | ColumnOptions | SnapshotOptions]:
+    def of_feed(self) -> dict[str, str | int | tuple[str, ...] | ColumnOptions | SnapshotOptions]:
         """Those that stand for options of the feed itself, by their names there."""
         given = {
             "on_bad_change": self.on_bad_change,
             "quarantine_per_hour_max": self.quarantine_per_hour_max,
             "columns": self.columns,
+            "key": self.key,
             "snapshot": self.snapshot,
             "where": self.where,
         }

@@ -48,6 +48,7 @@ class Seen(msgspec.Struct):
     ``columns``: of the newest whole row; ``nulls``: those that were NULL in a row. ``defaults``: columns that may be
     NULL and have a default, by the schema; None if events have no schema. ``durations``: those whose values are numbers
     of microseconds. ``kinds``: column → the types that its values have as JSON, of events without schemas.
+    ``key``: the columns of the newest record's key, empty if it has none.
     ``bytes_of_decimals``: columns of such events that are bytes in base64, if they are decimals at the source.
     """
 
@@ -62,6 +63,7 @@ class Seen(msgspec.Struct):
     durations: frozenset[str] = frozenset()
     kinds: dict[str, frozenset[Kind]] = {}
     bytes_of_decimals: frozenset[str] = frozenset()
+    key: tuple[str, ...] = ()
 
 
 def preview(connection: KafkaConnection, spec: FeedSpec, topics: Mapping[str, int]) -> dict[str, Seen]:
@@ -154,6 +156,7 @@ class _Looking:
     def _note(self, seen: Seen, change: Change, value: bytes) -> None:
         told = change.semantics or {}
         seen.connector = told.get(CONNECTOR, seen.connector)
+        seen.key = tuple(change.key) or seen.key
         if change.row is None:
             return
         if LACKING not in told:

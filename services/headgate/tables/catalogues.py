@@ -54,6 +54,18 @@ WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND atthasmissing
 _NUMBERS: Final = "SELECT attname, attnum FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped"
 
 
+# The replica identity, and the columns of its index.
+_LOGGED: Final = """
+SELECT c.relreplident::text,
+       ARRAY(SELECT a.attname::text FROM pg_index i
+             JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::int2[])
+             WHERE i.indrelid = c.oid
+               AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END)
+FROM pg_class c
+WHERE (c.oid = %s AND c.relkind <> 'p') OR c.oid IN (SELECT relid FROM pg_partition_tree(%s) WHERE isleaf)
+"""
+
+
 class Catalogue(Protocol):
     """A database's catalogue. Methods raise the driver's errors, which ``open_catalogue`` translates."""
 
@@ -94,6 +106,10 @@ class Catalogue(Protocol):
 
     def column_numbers(self, name: str) -> ColumnNumbers | None:
         """What identifies the table and its columns whatever they are called; None where nothing does."""
+        ...
+
+    def logged_columns(self, name: str) -> frozenset[str] | None:
+        """Columns whose former values are in the log of changes where a row is deleted or they change; None for all."""
         ...
 
     def has_rows(self, name: str) -> bool:
@@ -167,6 +183,13 @@ class PostgresCatalogue:
         rows = self._session.execute(_NUMBERS, (found[0],))
         return ColumnNumbers(str(found[0]), {str(column): int(number) for column, number in rows})
 
+    def logged_columns(self, name: str) -> frozenset[str] | None:
+        """See Catalogue. Of a partitioned table, those of each partition."""
+        found = find_table(self._session.execute, self._session.path, name)
+        rows = [] if found is None else self._session.execute(_LOGGED, (found[0], found[0]))
+        logged = [frozenset(map(str, columns)) for identity, columns in rows if identity != "f"]
+        return frozenset.intersection(*logged) if logged else None
+
     def has_rows(self, name: str) -> bool:
         """See Catalogue."""
         place = self.place(name)
@@ -231,6 +254,11 @@ class MysqlCatalogue:
 
     def column_numbers(self, name: str) -> ColumnNumbers | None:
         """See Catalogue. Both only have a column's place among the others, which changes."""
+        del name
+        return None
+
+    def logged_columns(self, name: str) -> frozenset[str] | None:
+        """See Catalogue. Connectors need binlog_row_image=FULL."""
         del name
         return None
 

@@ -25,6 +25,7 @@ from headgate.sources.table_options import pattern_of, spec_of
 from headgate.tables.catalogues import open_catalogue
 from headgate.tables.computed import kinds_of
 from headgate.tables.from_events import definition_from
+from headgate.tables.keyed import keyed_definition
 from headgate.tables.missing import Said, SchemaOf
 from headgate.tables.shaped import unfit_mask
 from headgate.tables.statement import Definition
@@ -174,7 +175,9 @@ def _reading(spec: FeedSpec, said: Said, schema_of: SchemaOf) -> Iterator[Callab
         def read(plan: SpanPlan) -> Definition | None:
             name = source_table(spec, plan.table, plan.topic, has=source.has, said=said)
             found = None if name is None else source.definition(name)
-            return _described(spec, plan, schema_of) if found is None else found
+            if found is None:
+                return _described(spec, plan, schema_of)
+            return keyed_definition(found, spec_of(spec, plan).key)
 
         yield read
 

@@ -39,6 +39,7 @@ from headgate.tables.alteration import Alteration, ColumnNames, Known, plan_alte
 from headgate.tables.catalogues import open_catalogue
 from headgate.tables.executing import TRIES, TakenError, execute_at_mysql, execute_at_postgresql
 from headgate.tables.fitting import plan_fitting
+from headgate.tables.keyed import keyed_definition
 from headgate.tables.missing import Said, chosen_types
 from headgate.tables.mysql_rights import grant_on, missing_alter
 from headgate.tables.plan import Sink, needed_first
@@ -209,6 +210,7 @@ def _both(spec: FeedSpec, plan: SpanPlan, said: Said, columns: str) -> Iterator[
                     f"table {plan.table} was not altered for {columns}: the source database has no table "
                     f"{name or plan.topic}, or its user may not see it. Alter the sink's table yourself"
                 )
+            definition = keyed_definition(definition, spec_of(spec, plan).key)
             shape = spec_of(spec, plan).columns
             missing = with_target_names(source.missing_values(name), shape)
             found = source.column_numbers(name)

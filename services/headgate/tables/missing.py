@@ -25,6 +25,7 @@ from headgate.sources.table_names import named_like, source_table
 from headgate.sources.table_options import pattern_of, spec_of
 from headgate.tables.catalogues import Catalogue, open_catalogue
 from headgate.tables.from_events import definition_from
+from headgate.tables.keyed import keyed_definition
 from headgate.tables.lake_tables import LakeTable, lake_table
 from headgate.tables.plan import ChosenTypes, Sink, TargetTables, shown_refusals, statements_file, target_tables
 from headgate.tables.shaped import shaped_definition
@@ -195,6 +196,8 @@ def _definitions(
     for plan in lacking:
         name = source_table(spec, plan.table, plan.topic, has=source.has, said=said)
         definition = None if name is None else source.definition(name)
+        if definition is not None:
+            definition = keyed_definition(definition, spec_of(spec, plan).key)
         place = places[plan.table]
         why = _why_not(spec, plan, name, definition, place)
         if why is not None:

@@ -41,7 +41,7 @@ _MYSQL_HASHED: Final = _MYSQL_TEXTS | {"enum", "set", "uuid", "tinyint", "smalli
 
 
 def shaped_definition(table: Definition, columns: ColumnOptions) -> Definition:
-    """The table as the sink gets it. Its key must be one that ``columns`` lets through."""
+    """The table as the sink gets it. Its key (see row_keys) must be one that ``columns`` lets through."""
     if not columns.shapes:
         return table
     comments = with_target_names(table.comments, columns)

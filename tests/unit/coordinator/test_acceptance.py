@@ -37,6 +37,7 @@ CHANGEABLE = {
     ("quarantine_per_hour_max",),
     *(("columns", option) for option in ("include", "exclude", "rename", "mask", "set")),
     ("tables",),
+    ("key",),  # of single tables
     ("deadletter_retention_days",),
     *(("snapshot", option) for option in ("max_rows_per_second", "existing_rows")),
     ("split",),
