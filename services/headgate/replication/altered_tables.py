@@ -26,6 +26,7 @@ from headgate.sinks.contract import Claim, Sink, ValueRefusedError
 from headgate.sinks.known_columns import ColumnKeepingSink, ColumnNumbers, KnownColumns
 from headgate.sources.offsets import SourceError, check_retention
 from headgate.sources.said import tables_said
+from headgate.sources.table_options import spec_of
 from headgate.tables.evolution import (
     StillRefusedError,
     add_columns,
@@ -84,23 +85,31 @@ class AlteredTables:
         replaced = [] if numbers is None else kept.replaced(numbers)
         if span.task.copy is not None and is_whole(span.task.copy.rows):
             self._begin_copy(span, claim, positions, numbers, is_renewed=bool(replaced))
+            # Rows are copied by the source's names of now, which no change may have had yet.
+            renamed = {} if numbers is None else _renamed(parts.sink, claim, kept, numbers)
+            if renamed:
+                _tell(span, add_columns(spec, plan, dict.fromkeys(renamed, ""), said, kept))
             _tell(
                 span, restore_columns(spec, plan, said, kept, partial(_restoring, parts.sink, claim, positions, kept))
             )
-            self._add_or_fit(parts, span, said, kept)
+            self._add_or_fit(parts, span, claim, positions, said, kept)
             return  # the numbers are kept once all rows are copied
         check_restored(spec, plan, _still_restored(parts.sink, claim, positions, kept))
         check_replaced(spec, plan, replaced)
-        self._add_or_fit(parts, span, said, kept)
+        self._add_or_fit(parts, span, claim, positions, said, kept)
         _keep(parts.sink, claim, positions, kept, numbers)
 
-    def _add_or_fit(self, parts: FeedParts, span: Span, said: Said, kept: KnownColumns) -> None:
+    def _add_or_fit(  # noqa: PLR0917 - what one attempt knows
+        self, parts: FeedParts, span: Span, claim: Claim, positions: Positions, said: Said, kept: KnownColumns
+    ) -> None:
         spec, plan = parts.spec, span.task.plan
         is_refused = span.error is not None and span.error[0] == ValueRefusedError.code
         if not (span.lacking or is_refused):
             return
         may_set_aside = spec.on_bad_change == "quarantine" or spec.skip
         if may_set_aside and worst(span.failures) >= FAILURES_BORNE:
+            return
+        if span.lacking and self._is_renamed(parts, span, claim, positions, said, kept):
             return
         if span.lacking:
             _tell(span, add_columns(spec, plan, span.lacking, said, kept))
@@ -109,6 +118,34 @@ class AlteredTables:
         _tell(span, fitted.statements)
         if not fitted.statements and span.error is not None and worst(span.failures) > TRIES_UNALTERED:
             raise StillRefusedError(". ".join((span.error[1], *fitted.refusals)))
+
+    def _is_renamed(  # noqa: PLR0917 - what one attempt knows
+        self, parts: FeedParts, span: Span, claim: Claim, positions: Positions, said: Said, kept: KnownColumns
+    ) -> bool:
+        """Whether the changes have columns under former names only. The sink then keeps what they are called now.
+
+        The log's end is read before the catalogue: changes below it are older than what the catalogue shows.
+        """
+        sink, shape = parts.sink, spec_of(parts.spec, span.task.plan).columns
+        if kept.numbers is None or not isinstance(sink, ColumnKeepingSink):
+            return False
+        until = check_retention(self._source, claim.topic, positions)
+        now = self._numbers(parts.spec, span, said)
+        there = sink.check([claim.table])[claim.table].columns
+        former = {
+            old: name
+            for old, name in ({} if now is None else kept.present_names(now)).items()
+            # Under its former name a column was not masked, and a computed one has other values.
+            if name in there and old not in there and shape.source(name) not in shape.mask and name not in shape.set
+        }
+        if not set(span.lacking) <= former.keys():
+            return False
+        failing = [partition for partition in span.failures if partition in positions]
+        if kept.former == former and all(positions[each] < kept.until.get(each, 0) for each in failing):
+            return False  # it is kept for these changes, and was of no use
+        sink.change_known_columns(claim, positions, lambda known: known.with_former(former, until))
+        _tell(span, [f"{old} is {former[old]} now" for old in span.lacking])
+        return True
 
     def _numbers(self, spec: FeedSpec, span: Span, said: Said) -> ColumnNumbers | None:
         """What identifies the source's columns; None where nothing does, or if the source cannot be asked.
@@ -151,6 +188,12 @@ class AlteredTables:
         if known is not None:
             _keep(parts.sink, claim, positions, kept, known.numbers)
         _set_restored(parts.sink, claim, positions, kept, ())
+
+
+def _renamed(sink: Sink, claim: Claim, kept: KnownColumns, numbers: ColumnNumbers) -> set[str]:
+    """Columns of the source that the sink has under former names only."""
+    there = sink.check([claim.table])[claim.table].columns
+    return {name for old, name in kept.present_names(numbers).items() if old in there and name not in there}
 
 
 def _spelled(spec: FeedSpec) -> str:

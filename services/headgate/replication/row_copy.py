@@ -26,7 +26,7 @@ from headgate.databases.key_ranges import Chunk
 from headgate.databases.kinds import KINDS
 from headgate.databases.row_source import RowSource, RowSourceError
 from headgate.databases.row_sources import connector_of, open_row_source
-from headgate.formats.change import CONNECTOR, DECIMALS
+from headgate.formats.change import CONNECTOR
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.row_copies import RowCopy, read_row_copy
 from headgate.replication.arrow_map import map_in_arrow
@@ -334,6 +334,6 @@ def _planned(order: Order, feed: FeedSpec, source: RowSource, said: Callable[[st
         rows=() if rows.keys is None else tuple(sorted({spelled(paired.forms, one) for one in rows.keys})),
         delete=rows.delete,
         where=rows.where,
-        semantics={CONNECTOR: connector, DECIMALS: "string", **kinds},
+        semantics={CONNECTOR: connector, **kinds},
         is_one_commit=is_lake,
     )

@@ -18,7 +18,7 @@ from headgate.databases.errors import DatabaseError
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.row_source import KeyForm, RowReader, RowSource, RowSourceError, same_form
 from headgate.databases.row_sources import connector_of, open_row_source
-from headgate.formats.change import ChangeError, Row
+from headgate.formats.change import DECIMALS, ChangeError, Row
 from headgate.formats.shaping import SaltUnavailableError, Shaping, read_salts
 from headgate.records.control import Positions
 from headgate.records.row_copies import KEYS_MAX
@@ -339,7 +339,7 @@ def _portions_read(work: Transfer, lines: Iterable[bytes]) -> Iterator[tuple[_Po
             key=work.key,
             upserts=upserts,
             deletes=deletes,
-            semantics=work.semantics,
+            semantics=work.semantics | {DECIMALS: "string"},
         )
         yield _Portion(copied, computed), _End(count, is_last, None if upto is None else tuple(upto))
         upserts, computed, deletes = [], [], []

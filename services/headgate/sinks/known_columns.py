@@ -31,12 +31,16 @@ class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
 
     ``numbers``: what the source's columns were identified by when the table was claimed; None for a source without
     numbers, and before the first claim. ``restored``: columns that were added again for a copy of all rows that is not
-    over, so rows lack their values.
+    over, so rows lack their values. ``former``: a column's name in older changes → the name that the source and the
+    sink's table have for it. It holds for changes before ``until`` (partition → offset): behind it another column may
+    have the name.
     """
 
     applied: tuple[str, ...] = ()
     numbers: ColumnNumbers | None = None
     restored: tuple[str, ...] = ()
+    former: Mapping[str, str] = {}
+    until: Mapping[int, int] = {}
 
     def with_applied(self, columns: Iterable[str]) -> "KnownColumns":
         """The same after rows were written to a table with these columns."""
@@ -52,6 +56,10 @@ class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
         """The same with these columns waiting for their values, and no others."""
         return msgspec.structs.replace(self, restored=tuple(sorted(columns)))
 
+    def with_former(self, former: Mapping[str, str], until: Mapping[int, int]) -> "KnownColumns":
+        """The same with these former names, which hold for changes of all partitions up to where they were read."""
+        return msgspec.structs.replace(self, former=dict(former), until={**self.until, **until})
+
     def replaced(self, now: ColumnNumbers) -> list[str]:
         """Columns with values that the source has dropped and added again under the same name. ``now``: its numbers."""
         if self.numbers is None or self.numbers.table != now.table:
@@ -60,13 +68,26 @@ class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
         common = [name for name in self.applied if name in now.columns and name in before]
         return [name for name in common if before[name] != now.columns[name]]
 
-    def former_name(self, name: str, now: ColumnNumbers | None) -> str | None:
-        """What a column of the source was called that has the name by now; None if it is not known to have another."""
+    def former_names(self, name: str, now: ColumnNumbers | None) -> list[str]:
+        """What a column of the source was called that has the name by now; nothing if that is not known."""
         if self.numbers is None or now is None or self.numbers.table != now.table:
-            return None
+            return []
         number = now.columns.get(name)
-        found = [old for old, its in self.numbers.columns.items() if its == number and old not in now.columns]
-        return found[0] if len(found) == 1 else None
+        return [old for old, its in self.numbers.columns.items() if its == number and old not in now.columns]
+
+    def present_names(self, now: ColumnNumbers) -> dict[str, str]:
+        """Each name that a column of the source had, and that none has now → the name that the column has now.
+
+        A number is never used again, so a column that has it now has existed for as long as the name was known.
+        """
+        if self.numbers is None or self.numbers.table != now.table:
+            return {}
+        names = {number: name for name, number in now.columns.items()}
+        return {
+            old: names[number]
+            for old, number in self.numbers.columns.items()
+            if old not in now.columns and number in names
+        }
 
 
 @runtime_checkable

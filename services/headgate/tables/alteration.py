@@ -151,9 +151,9 @@ class _Planner:
 
     def former(self, name: str) -> str | None:
         """The sink's column that has the name at the source by now, as the source's catalogue proves."""
-        former = self._known.kept.former_name(name, self._known.numbers)
-        column = None if former is None else self._at_sink.get(former)
-        return None if column is None or column.name in self._at_source else column.name
+        former = map(self._at_sink.get, self._known.kept.former_names(name, self._known.numbers))
+        there = [column.name for column in former if column is not None and column.name not in self._at_source]
+        return there[0] if len(there) == 1 else None
 
     def added(self, name: str, meaning: str) -> _Added:
         """The sink's new column. Raises _NotAddedError."""
@@ -173,9 +173,16 @@ class _Planner:
         found = self._at_source.get(name)
         if found is None:
             table = table_spelling(self._source.schema, self._source.table)
+            gone = [each.name for each in self._sink.form.columns if each.name not in self._at_source]
+            renames = [_rename(self._sink, former, name) for former in gone]
+            renamed = (
+                f"If it is another name of {shown_names(gone)}, run {shown_names(renames)}. Otherwise run"
+                if gone
+                else "Run"
+            )
             raise _NotAddedError(
                 f"the source's table {table} does not have it any more. It was dropped or renamed after this change. "
-                f"Run {_statement(self._sink, name, '…')} with the type that it had"
+                f"{renamed} {_statement(self._sink, name, '…')} with the type that it had"
             )
         return found
 

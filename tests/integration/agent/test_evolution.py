@@ -259,3 +259,61 @@ def _failed(executor: SparkExecutor, span: SpanId) -> str | None:
 def _error(executor: SparkExecutor, task: SpanTask) -> str | None:
     status = executor.status(task.id)
     return None if status is None else status.error
+
+
+def test_changes_from_before_a_rename_that_come_after_it_have_their_values_in_the_renamed_column(
+    bed: Bed, source: Source
+) -> None:
+    plan, executor = source.table("r", partitions=2), bed.executor()
+    executor.add_table(task := source.task(plan, 1), prepare=False)
+    for number in range(8):
+        source.database.execute("INSERT INTO r VALUES (%s, 'x', %s)", (number, number))
+    bed.put(plan, {n: {"name": "x", "qty": n} for n in range(8)})
+    eventually(lambda: _equal(bed, source, "id, name, qty", "r"), "the rows of before")
+    source.database.execute("ALTER TABLE r RENAME COLUMN qty TO amount")
+    source.database.execute("UPDATE r SET amount = 7 WHERE id = 1")
+    bed.put(plan, {1: {"name": "x", "amount": 7}})
+    eventually(lambda: _equal(bed, source, "id, name, amount", "r"), "the column has its new name")
+
+    # Rows that changed before it, but come later: from another partition, or sent again by a connector.
+    for number in (2, 3, 8, 9):
+        source.database.execute(
+            "INSERT INTO r VALUES (%s, 'x', %s) ON CONFLICT (id) DO UPDATE SET amount = excluded.amount",
+            (number, 100 + number),
+        )
+    bed.put(plan, {n: {"name": "x", "qty": 100 + n} for n in (2, 3, 8, 9)})
+    eventually(lambda: _equal(bed, source, "id, name, amount", "r"), "their values are in the renamed column")
+    bed.put(plan, {n: {"name": "x", "qty": -n} for n in range(4)})
+    bed.put(plan, {n: {"name": "x", "amount": 200 + n} for n in range(4)})
+    source.database.execute("UPDATE r SET amount = 200 + id WHERE id < 4")
+    eventually(lambda: _equal(bed, source, "id, name, amount", "r"), "what was sent again is followed by what is newer")
+
+    # A second new name, which the sink meets without having met the first.
+    source.database.execute("ALTER TABLE r RENAME COLUMN amount TO total")
+    source.database.execute("UPDATE r SET total = 5 WHERE id = 5")
+    bed.put(plan, {5: {"name": "x", "total": 5}})
+    eventually(lambda: _equal(bed, source, "id, name, total", "r"), "the column has its last name")
+    reached(executor, task.id, TaskState.REPLICATING)
+
+    # Another column gets the former name: no value goes into a column that it is not of.
+    source.database.execute("ALTER TABLE r DROP COLUMN total, ADD COLUMN qty int")
+    bed.put(plan, {6: {"name": "x", "qty": 66}})
+    eventually(lambda: _error(executor, task) is not None, "the change is refused")
+    assert rows(bed, "total", "r")[6] == (6,)
+
+
+def test_a_copy_gives_renamed_columns_their_values_though_no_change_has_the_new_name_yet(
+    bed: Bed, source: Source
+) -> None:
+    plan, executor = source.table("p"), bed.executor()
+    executor.add_table(source.task(plan, 1), prepare=False)
+    source.database.execute("INSERT INTO p VALUES (1, 'x', 1)")
+    bed.put(plan, {1: {"name": "x", "qty": 1}})
+    eventually(lambda: _equal(bed, source, "id, name, qty", "p"), "the row of before")
+    source.database.execute("ALTER TABLE p RENAME COLUMN qty TO amount")
+    source.database.execute("INSERT INTO p VALUES (2, 'y', 2)")  # its change is not in the topic
+    _copied(executor, source, plan, 2)
+    assert _equal(bed, source, "id, name, amount", "p")
+    bed.put(plan, {1: {"name": "before", "qty": 11}})
+    source.database.execute("UPDATE p SET name = 'before', amount = 11 WHERE id = 1")
+    eventually(lambda: _equal(bed, source, "id, name, amount", "p"), "a change of before the rename comes later")

@@ -1,10 +1,11 @@
-"""Columns whose case differs between an event and the sink's table, in a database that ignores case.
+"""Columns that an event names otherwise than the sink's table: in another case, or as they were named before.
 
 MySQL and MariaDB compare the names of columns without regard to case, so `Amount` and `amount` are one column there.
-Names of an event are brought to the table's spelling before its changes are reduced, because keys are compared by name.
+Changes from before a column was renamed come when a connector sends them again, and from other partitions. Names are
+brought to the table's before changes are reduced, because keys and rows are compared by name.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -21,6 +22,31 @@ def respelled(changes: Sequence[Change], table: Table[Any]) -> Sequence[Change] 
     An event that has a column in two spellings keeps both: which of them was meant is not known.
     """
     known = {name.lower(): name for name in (*table.columns, *table.generated)}
+    return _with_names(changes, lambda columns: _names(columns, known))
+
+
+def with_present_names(
+    changes: Sequence[Change], table: Table[Any], former: Mapping[str, str], until: Mapping[int, int]
+) -> Sequence[Change] | None:
+    """The changes with the names that the table's columns have now; None where no change has a former one.
+
+    ``former``, ``until``: see KnownColumns. A change that has a column under both names keeps both: they are two.
+    """
+    there = {old: now for old, now in former.items() if now in table.columns and old not in table.columns}
+    if not there:
+        return None
+    return _with_names(
+        changes,
+        lambda columns: {name: there[name] for name in columns if name in there and there[name] not in columns},
+        lambda change: change.offset < until.get(change.partition, 0),
+    )
+
+
+def _with_names(
+    changes: Sequence[Change],
+    names_of: Callable[[tuple[str, ...]], Names],
+    is_meant: Callable[[Change], bool] = lambda _: True,
+) -> Sequence[Change] | None:
     met: dict[tuple[str, ...], Names] = {}
     meanings: dict[int, tuple[dict[str, str], dict[str, str]]] = {}
     found: list[Change] = []
@@ -29,8 +55,8 @@ def respelled(changes: Sequence[Change], table: Table[Any]) -> Sequence[Change] 
         columns = (*change.key, *(change.row or {}))
         names = met.get(columns)
         if names is None:
-            names = met[columns] = _names(columns, known)
-        if names:
+            names = met[columns] = names_of(columns)
+        if names and is_meant(change):
             is_other = True
             row = None if change.row is None else _renamed(change.row, names)
             change = replace(  # noqa: PLW2901 - the same change, spelled otherwise

@@ -14,6 +14,7 @@ import msgspec
 from headgate.formats.change import BINARY, CONNECTOR, DATA_ERRORS, DECIMALS, LACKING, LACKING_NULL, reason_of
 from headgate.formats.reducing import Reduced
 from headgate.records.name_lists import shown_names
+from headgate.sinks.known_columns import KnownColumns
 from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.grouping import (
     ColumnsMissingError,
@@ -75,6 +76,8 @@ class Stage(ABC, Generic[S, C]):
         """Whether values may lose digits that their column does not keep."""
         self.unknown: frozenset[str] = frozenset()
         """Columns that the sink is still to keep as known, with the next batch (sinks/known_columns.py)."""
+        self.known = KnownColumns()
+        """What it kept of the table's columns when the stage was made, or a change was refused."""
         self._texts: dict[tuple[str, Told], ColumnText] = {}
         self._create(f"headgate_stage_{number}")
 

@@ -24,7 +24,7 @@ from headgate.sinks.relational.copied import check_key, reduced_copy, refused_ro
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.parts import REFUSALS, apply_in_parts, is_refusal
 from headgate.sinks.relational.session import RelationalSettings, Session
-from headgate.sinks.relational.spelling import respelled
+from headgate.sinks.relational.spelling import respelled, with_present_names
 from headgate.sinks.relational.staging import Stage
 from headgate.sinks.relational.table import Table
 from headgate.sinks.row_copying import CopiedRows, CopyMark
@@ -69,7 +69,7 @@ class RelationalWriter(Generic[S, C, E]):
             with self._open(batch) as session:
                 stage = self._stage(session, batch.claim)
                 if stage.is_respelled:
-                    batch = self._in_table_s_spelling(stage, batch) or batch
+                    batch = self._in_table_s_names(stage, batch) or batch
                 try:
                     applied = self._apply_at_once(session, stage, batch) if attempt == 1 else None
                     if applied is not None:
@@ -80,7 +80,8 @@ class RelationalWriter(Generic[S, C, E]):
                     except (dialect.error, *REFUSALS) as error:
                         if not is_refusal(dialect, error):
                             raise
-                        again = self._in_table_s_spelling(stage, batch)
+                        self._read_known(session, stage, batch.claim)
+                        again = self._in_table_s_names(stage, batch)
                         if again is not None and attempt < ATTEMPTS_MAX:
                             stage.is_respelled = True
                             batch = again
@@ -119,9 +120,11 @@ class RelationalWriter(Generic[S, C, E]):
                         self._forget_stage(rows.claim.table)
         raise AssertionError
 
-    def _in_table_s_spelling(self, stage: Stage[S, C], batch: ChangeBatch) -> ChangeBatch | None:
-        """The batch with the table's spelling of its columns; None where it has that, or where case matters."""
-        changes = respelled(batch.changes, stage.table) if self._dialect.columns_ignore_case else None
+    def _in_table_s_names(self, stage: Stage[S, C], batch: ChangeBatch) -> ChangeBatch | None:
+        """The batch with the table's names of its columns; None where it has them."""
+        spelled = respelled(batch.changes, stage.table) if self._dialect.columns_ignore_case else None
+        kept = stage.known
+        changes = with_present_names(spelled or batch.changes, stage.table, kept.former, kept.until) or spelled
         return None if changes is None else msgspec.structs.replace(batch, changes=changes)
 
     def close(self) -> None:
@@ -163,17 +166,19 @@ class RelationalWriter(Generic[S, C, E]):
             stage = self._dialect.stage(session, table, self._created)
             stage.fires = self._dialect.firing(session, table)
             stage.rounds = self._settings.rounds
-            stage.unknown = self._unknown_columns(session, claim, table)
+            self._read_known(session, stage, claim)
         self._stages[name] = stage
         self._used_at[name] = monotonic()
         return stage
 
-    def _unknown_columns(self, session: S, claim: Claim, table: Table[C]) -> frozenset[str]:
+    def _read_known(self, session: S, stage: Stage[S, C], claim: Claim) -> None:
+        """What the sink keeps of the table's columns, if it keeps anything."""
         if not self._settings.keeps_columns:
-            return frozenset()
+            return
         progress = self._dialect.progress(session)
         progress.tables.create_known_columns()
-        return frozenset(table.columns) - frozenset(progress.known_columns(claim).applied)
+        stage.known = progress.known_columns(claim)
+        stage.unknown = frozenset(stage.table.columns) - frozenset(stage.known.applied)
 
     def _drop_unused(self) -> None:
         """Drop stages of tables that have had no batch for long, such as those that other agents write by now."""
