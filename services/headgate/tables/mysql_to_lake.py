@@ -14,9 +14,6 @@ from headgate.tables.postgresql_to_lake import STRING, decimal
 
 __all__ = ["to_lake"]
 
-_DIGITS: Final = 10
-"""Of a decimal that has no numbers: decimal(10,0)."""
-
 _INTEGERS: Final = {
     "tinyint": ("tinyint", "smallint"),
     "smallint": ("smallint", "int"),
@@ -65,8 +62,7 @@ def _bigint(found: MysqlType) -> Outcome:
 
 
 def _decimal(found: MysqlType) -> Outcome:
-    precision, *scale = found.numbers or (_DIGITS,)
-    return decimal(precision, *(scale or [0]))
+    return decimal(*found.decimal_digits)
 
 
 def _bit(found: MysqlType) -> Outcome:

@@ -14,9 +14,6 @@ from headgate.tables.mysql_to_mysql import REWRITTEN, altered, has_rewritten_lab
 __all__ = ["to_postgresql"]
 
 _NO_NUL: Final = "the character NUL"
-_DIGITS: Final = 10
-"""Of a decimal that has no numbers: decimal(10,0)."""
-
 _INTEGERS: Final = {
     "tinyint": ("smallint", "smallint"),
     "smallint": ("smallint", "integer"),
@@ -69,8 +66,7 @@ def _bigint(found: MysqlType) -> Outcome:
 
 
 def _decimal(found: MysqlType) -> Outcome:
-    precision, *scale = found.numbers or (_DIGITS,)
-    return Mapped(type=PostgresType(name="numeric", numbers=(precision, *(scale or [0]))), default=Default.NUMBER)
+    return Mapped(type=PostgresType(name="numeric", numbers=found.decimal_digits), default=Default.NUMBER)
 
 
 def _characters(name: str) -> Callable[[MysqlType], Outcome]:

@@ -62,10 +62,12 @@ def _postgresql(new: PostgresType, old: PostgresType) -> bool:
 
 def _places(numeric: PostgresType | MysqlType) -> tuple[int, int]:
     """Digits before and behind the point of a decimal."""
-    unbounded = (_UNBOUNDED, _UNBOUNDED) if isinstance(numeric, PostgresType) else (10, 0)
-    if not numeric.numbers:
-        return unbounded
-    precision, scale = numeric.numbers if len(numeric.numbers) > 1 else (numeric.numbers[0], 0)
+    if isinstance(numeric, MysqlType):
+        precision, scale = numeric.decimal_digits
+    elif numeric.numbers:
+        precision, scale = numeric.numbers if len(numeric.numbers) > 1 else (numeric.numbers[0], 0)
+    else:
+        return _UNBOUNDED, _UNBOUNDED
     return precision - scale, scale
 
 

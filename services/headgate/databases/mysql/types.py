@@ -57,6 +57,12 @@ class MysqlType(msgspec.Struct, frozen=True, kw_only=True):
         return self.name in _TEXTS
 
     @property
+    def decimal_digits(self) -> tuple[int, int]:
+        """Of a decimal: its digits, and how many of them are behind the point. Without numbers it is decimal(10,0)."""
+        precision, *scale = self.numbers or (10,)
+        return precision, scale[0] if scale else 0
+
+    @property
     def sql(self) -> str:
         """The type as a statement needs it."""
         inside = [literal(label) for label in self.labels] or [str(number) for number in self.numbers]
