@@ -42,7 +42,7 @@ def test_a_snapshot_into_lakes_survives_its_agent_and_is_verified(
 ) -> None:
     shop = snapshots.shop
     lake = tmp_path / "lake"
-    lake.mkdir()
+    (lake / "ice").mkdir(parents=True)
     catalog = f"sqlite:///{lake}/catalog.db"
     SqlCatalog("default", uri=catalog, warehouse=f"file://{lake}").create_tables()
     monkeypatch.setenv(ALLOWED_FOLDERS, str(lake))
