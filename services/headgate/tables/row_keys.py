@@ -105,7 +105,7 @@ class _Check:
         if missing:
             known = shown_names(sorted(self._columns))
             return f"the source's table does not have the columns {shown_names(missing)}. Its columns are {known}"
-        return self._unordered() or self._unnamed() or self._unidentified(key) or self._misplaced(self._at_sink(key))
+        return self._unnamed() or self._unidentified(key) or self._unordered() or self._misplaced(self._at_sink(key))
 
     def _unordered(self) -> str | None:
         """Changes of one row are in order only if their records have its key."""

@@ -122,7 +122,7 @@ CASES: list[tuple[str, str | None, object, str | None]] = [
     ("timestamp(3) without time zone", None, 1_767_323_045_678, "2026-01-02 03:04:05.678"),
     ("timestamp(6) without time zone", None, US_2026, "2026-01-02 03:04:05.678901"),
     ("timestamp without time zone", None, US_2026, "2026-01-02 03:04:05.678901"),
-    ("timestamp without time zone", None, -99_999_999_999_999, "1966-10-31 14:13:20.000001"),
+    ("timestamp without time zone", None, -1, "1969-12-31 23:59:59.999999"),
     ("timestamp without time zone", f"{TIME}.Timestamp", -1, "1969-12-31 23:59:59.999"),
     ("timestamp(3) without time zone", f"{TIME}.MicroTimestamp", 1_767_323_045_678_000, "2026-01-02 03:04:05.678"),
     ("timestamp without time zone", f"{TIME}.NanoTimestamp", US_2026 * 1000, "2026-01-02 03:04:05.678901"),
@@ -268,7 +268,6 @@ def test_a_value_arrives_as_it_was(
         ("timestamp without time zone", "int64", 5, "unit of time"),
         ("timestamp(3) without time zone", None, 2**62, "seems to count microseconds"),
         ("timestamp without time zone", None, 1_767_323_045_678, "seems to count milliseconds"),
-        ("timestamp without time zone", None, -1, "seems to count milliseconds"),
         (
             "timestamp without time zone",
             f"{TIME}.MicroTimestamp",

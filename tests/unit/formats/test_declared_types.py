@@ -99,6 +99,10 @@ HALF = 1_709_208_000_500_000
         (UNSIGNED, 5, 5),
         (UNSIGNED, Decimal(18446744073709551615), 18446744073709551615),
         (FINE, 0, 0),
+        # Times near 1970, as columns with the connector's defaults have them: no option could tell them apart.
+        (FINE, -1_000_000, -1_000_000),
+        (FINE, -631_152_000_000, -631_152_000_000),
+        (COARSE, 1_000, 1_000_000),
         (COARSE, -63_072_000_000, -63_072_000_000_000),
         (COARSE, 253_402_300_799_999, 253_402_300_799_999_000),
     ],
@@ -120,13 +124,8 @@ def test_a_value_without_schema_is_of_its_columns_type(column: SourceColumn, val
         (UNSIGNED, "AfQ=", "bigint.unsigned.handling.mode=long"),
         (WHOLE, True, "cannot read"),
         (FINE, HALF // 1000, "seems to count milliseconds"),
-        (FINE, -631_152_000_000, "seems to count milliseconds"),  # 1950-01-01
-        (FINE, -62_135_596_800_000, "seems to count milliseconds"),  # 0001-01-01
-        (FINE, 20_512, "seems to count milliseconds"),
         (FINE, HALF * 1000, "seems to count nanoseconds"),
         (COARSE, HALF, "seems to count microseconds"),
-        (COARSE, -631_152_000_000_000, "seems to count microseconds"),
-        (COARSE, 20_512, "seems to count days"),
         (SourceColumn(Kind.DATE), HALF // 1000, "cannot read"),
         (FINE, "noon", "cannot read"),
         (SourceColumn(Kind.DATE), "20240229", "cannot read"),

@@ -43,7 +43,7 @@ def text(declared: str, meaning: str | None, value: object) -> str | None:
         ("time(6)", f"{TIME}.MicroTime", -3_020_399_000_001, "-838:59:59.000001"),
         ("time(6)", f"{TIME}.MicroDuration", 90_061_000_000, "25:01:01"),
         ("time(6)", f"{TIME}.ZonedTime", "03:04:05.678Z", "03:04:05.678"),
-        ("datetime(3)", None, -3_600_001, "1969-12-31 22:59:59.999"),
+        ("datetime(3)", None, -1, "1969-12-31 23:59:59.999"),
         ("datetime(3)", None, 1_767_323_045_678, "2026-01-02 03:04:05.678"),
         ("datetime(6)", None, 1_767_323_045_678_901, "2026-01-02 03:04:05.678901"),
         ("datetime(6)", f"{TIME}.Timestamp", 0, "1970-01-01 00:00:00"),
@@ -156,7 +156,6 @@ def test_a_time_without_schema_is_read_as_its_connector_wrote_it(
     [
         ("time", 11_045_678),  # time(0) of PostgreSQL, in milliseconds, or time, in microseconds?
         ("time", 11_045_678_900),
-        ("time(6)", 36_000_000),  # 10:00 of a time(3)
         ("time(3)", 86_400_001),  # later than a day has milliseconds
     ],
 )

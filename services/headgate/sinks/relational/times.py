@@ -12,7 +12,6 @@ from typing import Final
 from headgate.formats.time_units import INFINITIES_US, MICROS, MILLIS, other_unit
 
 SECONDS_PER_DAY: Final = 86_400
-MILLIS_PER_DAY: Final = SECONDS_PER_DAY * 1_000
 NANOS: Final = 1_000_000_000
 
 PER_SECOND: Final = {
@@ -108,16 +107,6 @@ def known_unit(number: int, per_second: int) -> None:
         raise NotTextError(
             f"the value seems to count {seen}, which does not match the sink column's precision. Give the column the "
             "source's precision and leave the connector's time.precision.mode at adaptive, or use events with schema"
-        )
-
-
-def known_unit_of_day(number: int, per_second: int) -> None:
-    """The same for a time of day of PostgreSQL: a number of microseconds below is one of milliseconds, too."""
-    if (0 < number <= MILLIS_PER_DAY) if per_second == MICROS else number > MILLIS_PER_DAY:
-        raise NotTextError(
-            "whether the value counts milliseconds or microseconds depends on the source column's precision, and "
-            "the number may be of either. Give this column the source's precision (time is time(6) there), or use "
-            "events with schema"
         )
 
 

@@ -61,7 +61,6 @@ from headgate.sinks.relational.times import (
     infinite_date,
     infinite_timestamp,
     known_unit,
-    known_unit_of_day,
     microseconds,
     number_of_units,
     utc_clock,
@@ -90,6 +89,7 @@ _YEAR_MIN: Final = 1901
 _SINGLE_MAX: Final = 3.4028234663852886e38
 _LARGE_SINGLE: Final = re.compile(r"[+-]?0*(?:3\.40|340[0-9]{36})")
 _ADAPTIVE_MILLIS_PRECISION: Final = 3
+MILLIS_PER_DAY: Final = SECONDS_PER_DAY * 1_000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _LAST_DAY: Final = date.max.toordinal() - _EPOCH_ORDINAL
 _DIGITS: Final = re.compile(r"\d+")
@@ -226,12 +226,15 @@ def _time(per_second: int | None, value: object) -> str:
 
 def _time_of_postgresql(is_fine: bool | None, value: object) -> str:
     """A time of day: microseconds above precision 3 (``is_fine``), else milliseconds; None: unknown."""
-    unit = MILLIS if is_fine is False else MICROS
-    if type(value) is int:
-        known_unit_of_day(value, unit)
-        if is_fine is None:
-            known_unit_of_day(value, MILLIS)
-    return _time(unit, value)
+    if type(value) is not int or is_fine:
+        return _time(MICROS, value)
+    if value > MILLIS_PER_DAY or is_fine is None:
+        raise NotTextError(
+            "whether the value counts milliseconds or microseconds depends on the source column's precision, and "
+            "this sink column has another one. Give it the source's precision (time is time(6) there), or use events "
+            "with schema"
+        )
+    return _time(MILLIS, value)
 
 
 def _instant(per_second: int | None, value: object, *, said: bool) -> str:

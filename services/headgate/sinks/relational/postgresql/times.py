@@ -19,7 +19,6 @@ from headgate.sinks.relational.times import (
     infinite_date,
     infinite_timestamp,
     known_unit,
-    known_unit_of_day,
     number_of_units,
     utc_clock,
     utc_day,
@@ -66,15 +65,13 @@ def days_text(meaning: str | None, value: object) -> str:
     return f"J{value + _JULIAN_1970}"
 
 
-def time_text(per_second: int | None, zone: str, value: object, *, said: bool = True) -> str:
-    """A time of day in units since midnight, or a text as it is. ``said``: see timestamp_text."""
+def time_text(per_second: int | None, zone: str, value: object) -> str:
+    """A time of day in units since midnight, or a text as it is."""
     if isinstance(value, str):
         return value if zone else _without_offset(value, utc_clock)
     number, unit = number_of_units(per_second, value, "time")
     if number < 0:
         raise NotTextError("the value is before midnight, which is not a time of day")
-    if not said:
-        known_unit_of_day(number, unit)
     seconds, part = divmod(number, unit)
     return clock(seconds) + fraction(part, unit) + zone
 

@@ -189,9 +189,7 @@ def _time_converter(column: _Type, meaning: str | None, connector: str | None) -
     unit = unit_per_second(meaning, column.modifier)
     if kind.startswith("timestamp"):
         return partial(timestamp_text, unit, zone, said=meaning is not None)
-    if meaning is None and is_of_mysql(connector):
-        return partial(time_text, MICROS, zone)
-    return partial(time_text, unit, zone, said=meaning is not None)
+    return partial(time_text, MICROS if meaning is None and is_of_mysql(connector) else unit, zone)
 
 
 def _kept_text(column: _Type, to_text: ToText, meaning: str | None, *, in_key: bool) -> tuple[ToText, LosesAny | None]:
