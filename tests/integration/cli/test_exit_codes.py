@@ -24,6 +24,7 @@ NEW_NAMES = ("feed init",)
 """Commands that are given the name of what they write."""
 
 MORE = {
+    "table at": ("--ts", "2026-01-01T00:00:00Z"),
     "verify": ("--source-dsn", "host=127.0.0.1", "--repair"),
     "table split": ("--parts", "2"),
     "table resync": ("--key", "1"),
