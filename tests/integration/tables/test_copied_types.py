@@ -10,7 +10,7 @@ from headgate.databases.address import Target
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.row_source import RowSource
 from headgate.databases.row_sources import open_row_source
-from headgate.formats.change import CONNECTOR
+from headgate.formats.change import CONNECTOR, DECIMALS
 from headgate.replication.row_copy import BITS_AS_TEXT
 from headgate.sinks.contract import FeedIdentity, SinkError
 from headgate.sinks.row_copying import CopiedRows, RowCopyingWriter
@@ -66,7 +66,7 @@ class Copy:
                     key=("id",),
                     upserts=upserts,
                     deletes=[],
-                    semantics={CONNECTOR: connector, **bits},
+                    semantics={CONNECTOR: connector, DECIMALS: "string", **bits},
                 )
             )
 
