@@ -1,6 +1,7 @@
 """What is printed for programs: the same as JSON and as YAML; what is watched is shown again."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -42,7 +43,8 @@ def paused_after(pauses: int, shown: list[str], monkeypatch: pytest.MonkeyPatch)
         if shown.count(f"pause {seconds}") == pauses:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(output.time, "sleep", pause)
+    # Not in the module of that name: threads of libraries sleep, too.
+    monkeypatch.setattr(output, "time", SimpleNamespace(sleep=pause))
 
 
 def test_what_is_watched_is_shown_again_at_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Requests: written as soon as everybody alive can read them, answered by several owners, and always withdrawn."""
 
 import itertools
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -152,7 +153,9 @@ def test_a_process_that_cannot_read_a_request_is_named(key: Key, old: Record) ->
 def test_an_owner_that_raises_the_level_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
     cluster.answers[0] = [settled(OutcomeStatus.DONE)]
-    monkeypatch.setattr(requests.time, "sleep", lambda _seconds: cluster.announce("late"))
+    # Not in the module of that name: threads of libraries sleep, too.
+    clock = SimpleNamespace(**{**vars(time), "sleep": lambda _seconds: cluster.announce("late")})
+    monkeypatch.setattr(requests, "time", clock)
     ask(cluster.client(SchemaLevel(SCHEMA_VERSION)), asked(**SPLIT), 5.0, client="test")
 
 
