@@ -144,7 +144,7 @@ class MemoryTransactionalWriter:
         return self._log.broker.commit(self._transactional_id, self._epoch, placed, levels)
 
     def seen(self, positions: Mapping[Partition, int]) -> None:
-        """This broker loses no end of a transaction, so there is nothing to prove."""
+        """This broker loses no end of a transaction, so nothing needs proof."""
 
     def end_hanging(self, harmless: Sequence[Placed]) -> bool:  # noqa: ARG002
         """This broker loses no end of a transaction: what still hides records is another's."""

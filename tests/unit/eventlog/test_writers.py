@@ -43,7 +43,7 @@ def test_nothing_is_ended_where_nobody_says_what_was_decided(monkeypatch: pytest
 
 
 def test_no_transaction_begins_behind_a_lost_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its abort, by whoever it is, would undo the lost one, which was confirmed."""
+    """Its abort, by any process, would undo the lost one, which was confirmed."""
     at = Partition("c.dispatch", 0)
     monkeypatch.setattr(Proofs, "lost", lambda _, partitions: {at} & set(partitions))
     log_writer = KafkaTransactionalWriter(
