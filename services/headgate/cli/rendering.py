@@ -33,8 +33,8 @@ STATES: Final = frozenset({"state", "wanted", "verdict", "phase", "task"})
 
 STYLES: Final = {
     "green": "alive committed complete done finished free kept normal ok operating replicating resent running",
-    "yellow": "absent accepted awaiting_approval being closing commit prepare prepared preparing queued ready removing "
-    "starting stopped stopping to touched warning",
+    "yellow": "absent accepted awaiting_approval being closing commit copy_paused copying prepare prepared preparing "
+    "queued ready removing starting stopped stopping to touched warning",
     "red": "aborted dead failed refused unknown wrong",
     "dim": "cancelled drained over removed superseded",
 }

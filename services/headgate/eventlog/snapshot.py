@@ -27,6 +27,7 @@ from headgate.records.keys import (
     AnswerKey,
     OwnerKey,
     ProgressKey,
+    RequestKey,
     SessionKey,
     SpanKey,
     TaskKey,
@@ -108,6 +109,10 @@ class Snapshot:
             record = self.get(key, kind)
             if record is not None:
                 yield key, record
+
+    def is_requested(self, request: str) -> bool:
+        """Whether a request of that id exists; its outcome may be there."""
+        return RequestKey(request) in self.current
 
     def owner(self, shard: int) -> OwnerAnnounced | None:
         """The owner of a shard as last announced; None if there is none or it has resigned."""

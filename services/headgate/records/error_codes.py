@@ -46,6 +46,7 @@ class Stage(StrEnum):
     SCHEDULING = "scheduling"
     AGENT_MISSING = "agent missing"
     BARRIER = "barrier"
+    COPYING = "copying"
     PAUSED = "paused"
 
 
@@ -304,14 +305,14 @@ _ROWS: Final = (
     ),
     ErrorCode(
         COPYING,
-        Stage.SINK,
+        Stage.COPYING,
         True,
         "the whole table is being copied from the source, while its changes are applied (`headgate table resync`)",
         "nothing: it ends by itself, or with `headgate table resync FEED TABLE --cancel`",
     ),
     ErrorCode(
         COPYING_HELD,
-        Stage.SINK,
+        Stage.COPYING,
         True,
         "the same, but the copy or the table itself is held up by the error in the message",
         "the message has the reason; both are retried",

@@ -23,10 +23,13 @@ from headgate.records.control import (
     TaskReported,
 )
 from headgate.records.copy_progress import read_copy_progress
+from headgate.records.copy_states import CopyState, copy_state
 from headgate.records.error_codes import COPYING_CODES
 from headgate.records.keys import AgentKey, FeedKey, FeedProgressKey, MemberKey, SpanKey
 from headgate.records.name_lists import number_of
 from headgate.records.spans import paused_table, table_of
+
+_COPY_STATES: Final = frozenset(state.value for state in CopyState)
 
 HEARD_LEASES_MAX: Final = 2.0
 """A coordinator that is silent for so many of its leases is not a standby: its clock may be off by one."""
@@ -39,10 +42,13 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True):
 
     ``paused_by``: the user who has paused the table, or null; ``state`` is paused once it is sealed at the sink.
 
+    While its rows are copied from the source, ``state`` is copying, and copy_paused if its feed is stopped and it is
+    sealed. This includes the time between two turns of the copy, in which its changes are applied.
+
     ``lag_ms``: how old its oldest change is that is not applied, if it does not get on; else as its agent reports it.
 
     ``rows_copied``, ``rows_to_copy``, ``copied_percent`` and ``copy_seconds_left`` are of a table that is copied as a
-    whole now. All but the first are estimates, and null if there is none.
+    whole now, as its agent reports them. All but the first are estimates. Each is null if it is unknown.
     """
 
     feed: str
@@ -76,6 +82,8 @@ class TableRow(msgspec.Struct, frozen=True, kw_only=True):
 class FeedRow(msgspec.Struct, frozen=True, kw_only=True):
     """A feed. ``replicating``: tables that replicate without an error; ``lag_ms``: the worst table's.
 
+    ``copying``: tables whose rows are copied from the source, or will be when the feed is resumed.
+
     ``held_by``: what holds its checkpoint; ``applied``, ``rows``: the sum over its tables.
     """
 
@@ -84,6 +92,7 @@ class FeedRow(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     tables: int
     replicating: int
+    copying: int
     applied: int
     rows: int
     lag_ms: int | None
@@ -194,7 +203,7 @@ def table_rows(snapshot: Snapshot, feed: str) -> list[TableRow]:
     for plan in sorted(record.spans, key=lambda plan: plan.span):
         row, since_ms = _table_row(snapshot, feed, plan), unapplied.get(plan.span)
         row = msgspec.structs.replace(row, applied=_applied(plan, row, {} if said is None else said.positions))
-        row = _paused(row, record)
+        row = _copying(_paused(row, record), snapshot, record)
         if since_ms is not None:
             row = msgspec.structs.replace(row, lag_ms=max(row.lag_ms or 0, now_ms - since_ms))
         rows.append(row)
@@ -208,6 +217,14 @@ def _paused(row: TableRow, record: FeedRecorded) -> TableRow:
         return row
     state = "paused" if row.state == ReplicationState.ABSENT.value else row.state
     return msgspec.structs.replace(row, state=state, paused_by=paused.by, paused_since_ms=paused.since_ms)
+
+
+def _copying(row: TableRow, snapshot: Snapshot, record: FeedRecorded) -> TableRow:
+    """The row, with the state of its copy. A stopped feed's table is shown as it is until it is sealed."""
+    found = copy_state(record, row.span, snapshot.dispatched(row.feed, row.span), snapshot.is_requested)
+    if found is None or (found is CopyState.PAUSED and row.state != ReplicationState.ABSENT.value):
+        return row
+    return msgspec.structs.replace(row, state=found.value)
 
 
 def _applied(plan: SpanPlan, row: TableRow, by_table: dict[str, dict[int, int]]) -> int:
@@ -286,6 +303,7 @@ def _feed_row(snapshot: Snapshot, feed: str, record: FeedRecorded) -> FeedRow:
         state=record.state.value,
         tables=len(names),
         replicating=len(names - held_back),
+        copying=len({row.table for row in tables if row.state in _COPY_STATES}),
         applied=sum(row.applied for row in tables),
         rows=sum(row.rows or 0 for row in tables),
         lag_ms=max((row.lag_ms for row in tables if row.lag_ms is not None), default=None),

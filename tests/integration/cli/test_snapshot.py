@@ -95,9 +95,9 @@ def create(shop: Shop) -> str:
 
 
 def is_done(feed: str = "shop") -> bool:
-    """Whether no table is being copied any more."""
+    """Whether every table replicates and none is being copied."""
     told = headgate("feed", "show", feed, "-o", "json")
-    return told.exit_code == 0 and "copying" not in told.stdout and '"replicating"' in told.stdout
+    return told.exit_code == 0 and {row["state"] for row in json.loads(told.stdout)["spans"]} == {"replicating"}
 
 
 @pytest.mark.usefixtures("one_core_spark")

@@ -412,6 +412,20 @@ def test_somebody_waits_for_the_end_of_a_feed_of_a_stream_and_of_a_copy() -> Non
     assert replace(span, copying="some rows").is_awaited(0)
 
 
+@pytest.mark.parametrize(("rows", "code"), [('{"keys": null}', "copying"), ('{"keys": [["1"]]}', None)])
+def test_a_table_is_reported_as_copied_before_its_first_range_and_until_it_is_done(rows: str, code: str | None) -> None:
+    claiming = replace(written(), phase=Phase.CLAIMING, task=replace(task(1), copy=CopyOrder("r1", rows)))
+    assert (claiming.served, claiming.status(0, 0.0).error_code) == (TaskState.PREPARING, code)
+    assert replace(claiming, primary=False).status(0, 0.0).error_code is None
+    opened = Opened(Epoch(1, 1), primary=True, positions={0: 5}, copying=code and "5 rows are copied")
+    going = go_on(claiming, opened, 0.0).span
+    assert going is not None
+    assert going.status(0, 0.0).error_code == code
+    done = go_on(replace(going, phase=Phase.CLAIMING), replace(opened, copying=None), 0.0).span
+    assert done is not None
+    assert done.status(0, 0.0).error_code is None
+
+
 def test_a_lag_grows_while_a_batch_waits_for_its_sink() -> None:
     planned = decide(written(lag_ms=9), Planned(), 10.0).span
     assert planned is not None

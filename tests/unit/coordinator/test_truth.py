@@ -37,16 +37,20 @@ def world() -> Iterator[World]:
 
 def seen_by_commands(world: World) -> tuple[Explanation, FeedRow, dict[str, TableRow]]:
     """What ``why``, ``feed list`` and ``table list`` make of the topics; the views make their rows the same way."""
-    state, snapshot = world.state(), Snapshot()
+    held, (why, feed, tables) = figures_of(world.state(), "shop").held, shown(world)
+    assert (held > 0) == (why.held_count > 0 or bool(why.feed_held_by)), "metrics say what the commands say"
+    return why, feed, tables
+
+
+def shown(world: World) -> tuple[Explanation, FeedRow, dict[str, TableRow]]:
+    """The same where metrics count no table: those of a stopped feed, and those that are copied."""
+    snapshot = Snapshot()
     reader = world.broker.client().reader(dict.fromkeys(world.broker.partitions(), 0))
     while batch := reader.poll(1_000, 0.0):
         for item in batch:
             snapshot.take(item)
     (feed,) = feed_rows(snapshot)
-    held = figures_of(state, "shop").held
-    why = explain(state, "shop")
-    assert (held > 0) == (why.held_count > 0 or bool(why.feed_held_by)), "metrics say what the commands say"
-    return why, feed, {row.span: row for row in table_rows(snapshot, "shop")}
+    return explain(world.state(), "shop"), feed, {row.span: row for row in table_rows(snapshot, "shop")}
 
 
 def test_nothing_is_said_of_a_feed_that_is_well(world: World) -> None:
@@ -269,3 +273,48 @@ def test_a_quiet_table_does_not_hold_the_time_that_is_shown(world: World) -> Non
     world.found["shop"] = TablesDiscovered(unapplied={}, complete=("t2",), looked_ms=100_000)
     world.run("advance 12s")
     assert seen_by_commands(world)[0].checkpoint_ts == 90 * second
+
+
+SNAPSHOT = (
+    ("request create r1 shop tables=t1 copies=t1", "copying"),
+    ("advance 1s", "copying"),
+    ("status a1 shop/t1 preparing", "copying"),
+    (f"status a1 shop/t1 preparing error=copying:{REASON}", "copying"),
+    ("status a1 shop/t1 failed error=copy_failed:no_right", "copying"),
+    ("advance 2s", "copying"),
+    (f"status a1 shop/t1 replicating pos=3 error=copying:{REASON}", "copying"),
+    (f"status a1 shop/t1 replicating pos=9 error=copying_held:{REASON}", "copying"),
+    ("request pause p1 shop", "removing"),
+    ("status a1 shop/t1 stopped pos=9", "copy_paused"),
+    ("request resume p2 shop", "copying"),
+    ("advance 1s", "copying"),
+    ("status a1 shop/t1 replicating pos=9", "replicating"),
+)
+"""A table whose rows are copied as it joins: what happens, and the state that people see then."""
+
+RESYNC = (
+    ("request create r1 shop tables=t1", "commit"),
+    ("status a1 shop/t1 replicating pos=0", "replicating"),
+    ("request resync_table c1 shop t1 whole", "copying"),
+    ("status a1 shop/t1 stopped pos=3", "copying"),
+    ("advance 1s", "copying"),
+    (f"status a1 shop/t1 replicating pos=3 error=copying:{REASON}", "copying"),
+    ("request delete c1", "replicating"),
+)
+"""The same by request of an operator, who then withdraws it."""
+
+
+@pytest.mark.parametrize("steps", [SNAPSHOT, RESYNC])
+def test_one_word_says_that_rows_are_copied_from_the_beginning_to_the_end(steps: tuple[tuple[str, str], ...]) -> None:
+    world = World()
+    world.run("owner start o1")
+    world.run("agent join a1")
+    for step, state in steps:
+        world.run(step)
+        why, feed, tables = shown(world)
+        assert (step, tables["t1"].state, feed.copying) == (step, state, state.startswith("copy"))
+        is_stopped = feed.wanted == "stopped"
+        found = {reason.span: reason.is_copying for reason in why.reasons}
+        assert found.get("t1", False) is (state == "copying" and not is_stopped), step
+        assert any("rows of t1 are not all copied" in line for line in why.feed_held_by) is is_stopped, step
+    world.check()

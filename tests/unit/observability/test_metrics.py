@@ -41,6 +41,14 @@ def test_a_feeds_counts_go_on_over_claims_and_its_lag_is_the_worst_tables() -> N
     assert (value("rows_total"), value("lag_seconds")) == (10, None)
 
 
+def test_a_table_that_is_copied_has_not_failed() -> None:
+    figures = FeedFigures()
+    figures.note([_status("a", rows=0, error="5 rows are copied", error_code="copying")])
+    assert (figures.copying, figures.rows_copied, figures.failures) == ({"shop": 1}, {"shop": 5}, {"shop": 0})
+    figures.note([_status("a", rows=0, error="5 rows are copied; it stuck", error_code="copying_held")])
+    assert (figures.copying, figures.failures) == ({"shop": 1}, {"shop": 1})
+
+
 def test_a_table_that_has_not_claimed_does_not_say_that_all_is_read() -> None:
     registry, figures = new_registry(), FeedFigures()
     AgentFeeds(registry, figures)
@@ -63,6 +71,7 @@ def _status(
     rows: int,
     lag_ms: int = 0,
     error: str | None = None,
+    error_code: str = "sink",
     epoch: int = 1,
     state: TaskState = TaskState.REPLICATING,
 ) -> TaskStatus:
@@ -76,7 +85,7 @@ def _status(
         rows=rows,
         bytes=10 * rows,
         lag_ms=lag_ms,
-        error_code=error and "sink",
+        error_code=error and error_code,
         error=error,
         retryable=True,
     )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from headgate.agent.core.executor import SpanId, TaskStatus
 from headgate.records.control import Epoch, TaskState
 from headgate.records.copy_progress import read_copy_progress
-from headgate.records.error_codes import COPYING_CODES
+from headgate.records.error_codes import COPYING, COPYING_CODES
 
 
 class FeedFigures:
@@ -47,7 +47,7 @@ class FeedFigures:
             same = before if before is not None and _same_claim(before, status) else None
             rows[feed] += status.rows - (same.rows if same else 0)
             size[feed] += status.bytes - (same.bytes if same else 0)
-            failures[feed] += status.error is not None and (same is None or same.error is None)
+            failures[feed] += _has_failed(status) and (same is None or not _has_failed(same))
             tables[feed] += status.state is TaskState.REPLICATING
             if status.has_claimed and status.state is not TaskState.STOPPED:
                 lag_ms[feed] = max(lag_ms.get(feed, 0), status.lag_ms)
@@ -70,6 +70,11 @@ class FeedFigures:
                 left[feed] = max(left.get(feed, 0), progress.seconds_left or 0)
         self.copying, self.rows_copied, self.rows_to_copy = dict(copying), dict(rows), dict(about)
         self.copy_seconds_left = left
+
+
+def _has_failed(status: TaskStatus) -> bool:
+    """Whether it reports an error. How far a copy is, is none."""
+    return status.error_code not in (None, COPYING)
 
 
 def _same_claim(before: TaskStatus, now: TaskStatus) -> bool:

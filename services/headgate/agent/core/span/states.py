@@ -11,6 +11,7 @@ from headgate.agent.core.span.failures import FAILURES_MAX, Failures
 from headgate.agent.core.span.progress import SpanProgress
 from headgate.records.control import Positions, TaskState
 from headgate.records.error_codes import COPYING, COPYING_HELD
+from headgate.records.row_copies import is_by_ranges
 from headgate.records.ts import physical_ms, ts_of_ms
 
 __all__ = ["ENDING", "OVER", "Phase", "Span", "Stop"]
@@ -24,6 +25,10 @@ CATCH_UP_SECONDS_MIN: Final = 2.0
 CATCH_UP_SECONDS_MAX: Final = 30.0
 """How long the log is applied between two turns of copying a whole table: a lane must have been asked for what there
 is, and a table that never catches up gets half of the time (TURN_SECONDS, replication/row_copy.py)."""
+
+
+BEGINNING: Final = "the copy is about to begin or continue"
+"""Shown until how far the copy is has been read at the sink."""
 
 
 class Phase(StrEnum):
@@ -229,9 +234,10 @@ class Span(msgspec.Struct, frozen=True):
         """
         slow = None if slowness is None else (*slowness, True)
         code, text, retryable = self.error or slow or (None, None, False)
-        if self.copying is not None and self.phase not in OVER:
+        copying = self._copying_text()
+        if copying is not None:
             # The owner takes a word without this for the end of the copy, whatever else is the matter.
-            text = self.copying if code is None else f"{self.copying}; {code}: {text}"
+            text = copying if code is None else f"{copying}; {code}: {text}"
             code, retryable = COPYING if code is None else COPYING_HELD, True
         progress = self.progress
         return TaskStatus(
@@ -251,6 +257,15 @@ class Span(msgspec.Struct, frozen=True):
             passed_over=progress.passed_over,
             passed_over_table=progress.passed_over_table,
         )
+
+    def _copying_text(self) -> str | None:
+        """How far the copy of the whole table is, also before the call that begins it has an answer."""
+        order = self.task.copy
+        if self.phase in OVER or order is None:
+            return None
+        if self.copying is None and self.primary and self.served is not TaskState.REPLICATING:
+            return BEGINNING if is_by_ranges(order.rows) else None
+        return self.copying
 
     def _resolved_ts(self) -> int | None:
         """Least over the partitions, once each has one."""

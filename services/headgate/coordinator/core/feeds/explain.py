@@ -24,7 +24,8 @@ class UnknownFeedError(Exception):
 class Reason(msgspec.Struct, frozen=True):
     """One table, or part of one, that holds the feed back. ``since_ms``: since 1970, by the writer's clock.
 
-    ``is_late`` means that it replicates and only its last batch was late (stages.py).
+    ``is_late`` means that it replicates and only its last batch was late, ``is_copying`` that its rows are not all
+    copied from the source yet (stages.py).
     """
 
     span: str
@@ -35,6 +36,7 @@ class Reason(msgspec.Struct, frozen=True):
     detail: str
     advice: str
     is_late: bool = False
+    is_copying: bool = False
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -93,7 +95,7 @@ def _is_held(state: CoordinatorState, key: SpanKey, wanted: WantedState) -> bool
 def _reason(state: CoordinatorState, key: SpanKey, table: str) -> Reason:
     at = standing_of(state, key)
     since_ms = _since_ms(state, key, at)
-    return Reason(key.span, table, at.stage, at.agent, since_ms, at.detail, at.advice, at.is_late)
+    return Reason(key.span, table, at.stage, at.agent, since_ms, at.detail, at.advice, at.is_late, at.is_copying)
 
 
 def _since_ms(state: CoordinatorState, key: SpanKey, at: Standing) -> int:

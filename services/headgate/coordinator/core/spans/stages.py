@@ -4,8 +4,9 @@ The checkpoint record, ``headgate why`` and every other text about a span agree,
 answer follows from the log alone, so a process that is not an owner can give it.
 
 Stages (records/error_codes.py): **agent missing**, **barrier** (a new owner waits for agents to answer), **scheduling**
-(assigned, or on its way between agents), **source**, **decode**, **sink**, **paused** (by an operator). A failed span
-has the stage of its error.
+(assigned, or on its way between agents), **source**, **decode**, **sink**, **copying** (its rows are copied from the
+source, also while its changes are applied between two turns), **paused** (by an operator). A failed span has the stage
+of its error.
 """
 
 from collections.abc import Mapping
@@ -13,19 +14,23 @@ from itertools import filterfalse
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from headgate.coordinator.core.index import LAG_HOLDS_MS
 from headgate.coordinator.core.span_predicates import is_erring, is_open
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.records.control import (
     Assignment,
+    FeedRecorded,
     FeedState,
+    PausedTable,
     ReplicationState,
     SpanDispatched,
     TaskReported,
     TaskState,
     WantedState,
 )
+from headgate.records.copy_states import CopyState, copy_state
 from headgate.records.error_codes import COPYING, COPYING_CODES, PARTITIONS_GROWN, Stage, error_code_of
 from headgate.records.keys import SpanKey
 from headgate.records.name_lists import shown_names
@@ -38,7 +43,10 @@ FLOWING: Final = "replicating"
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """``is_late`` marks a span that replicates, but late: it may have applied all since. ``since_ms``: since when."""
+    """``is_late`` marks a span that replicates, but late: it may have applied all since. ``since_ms``: since when.
+
+    ``is_copying``: its rows are not all copied from the source yet.
+    """
 
     stage: str
     agent: str | None = None
@@ -46,19 +54,30 @@ class Standing(msgspec.Struct, frozen=True):
     advice: str = ""
     is_late: bool = False
     since_ms: int | None = None
+    is_copying: bool = False
 
 
 def standing_of(state: CoordinatorState, key: SpanKey, unapplied: Mapping[str, int] | None = None) -> Standing:
     """The span's stage. ``unapplied``: used instead of that of the feed's checkpoint (records/control.py)."""
+    found, feed = _standing_of(state, key, unapplied), state.feeds.get(key.feed)
+    if (
+        feed is None
+        or copy_state(feed, key.span, state.spans.get(key), state.requests.__contains__) is not CopyState.COPYING
+    ):
+        return found
+    if found.stage == FLOWING or found.is_late:
+        detail = "its rows are being copied from the source"
+        return Standing(Stage.COPYING, found.agent, detail, error_code_of(COPYING).advice, is_copying=True)
+    detail = found.detail if found.stage == Stage.COPYING else f"{found.detail}; its rows are not all copied yet"
+    return replace(found, detail=detail, is_copying=True)
+
+
+def _standing_of(state: CoordinatorState, key: SpanKey, unapplied: Mapping[str, int] | None) -> Standing:
     record = state.spans.get(key)
     feed = state.feeds.get(key.feed)
     paused = None if feed is None else paused_table(feed, key.span)
-    if feed is not None and paused is not None and not is_open(record):
-        detail = f"paused by {paused.by}"
-        advice = f"`headgate table resume {key.feed} {paused.table}` resumes it"
-        if paused.copy is not None:
-            advice = "wait: rows are copied next, and it then replicates by itself"
-        return Standing(Stage.PAUSED, None, detail, advice, since_ms=paused.since_ms)
+    if paused is not None and not is_open(record):
+        return _of_paused(key, paused)
     if record is None or record.primary is None:
         return _of_unassigned(state, key, record)
     role = record.primary
@@ -76,6 +95,15 @@ def standing_of(state: CoordinatorState, key: SpanKey, unapplied: Mapping[str, i
     return _of_replicating(state, key, record, role, since_ms)
 
 
+def _of_paused(key: SpanKey, paused: PausedTable) -> Standing:
+    detail, since_ms = f"paused by {paused.by}", paused.since_ms
+    if paused.copy is not None:
+        advice = "wait: rows are copied next, and it then replicates by itself"
+        return Standing(Stage.COPYING, None, detail, advice, since_ms=since_ms)
+    advice = f"`headgate table resume {key.feed} {paused.table}` resumes it"
+    return Standing(Stage.PAUSED, None, detail, advice, since_ms=since_ms)
+
+
 def _of_copy(role: Assignment, word: TaskReported | None, record: SpanDispatched) -> Standing:
     advice = "wait: it replicates as soon as they are copied. An error ends the copy, not the table"
     if is_snapshot(record.copy or ""):
@@ -83,7 +111,7 @@ def _of_copy(role: Assignment, word: TaskReported | None, record: SpanDispatched
     detail = "rows are being copied from the source"
     if word is not None and word.epoch == role.epoch and word.error_code in COPYING_CODES:
         detail += f": {word.error}"
-    return Standing(Stage.SINK, role.agent, f"{detail}{_before(record.last_error)}", advice)
+    return Standing(Stage.COPYING, role.agent, f"{detail}{_before(record.last_error)}", advice)
 
 
 def unapplied_since(state: CoordinatorState, key: SpanKey) -> int | None:
@@ -100,7 +128,7 @@ def _of_replicating(
     word = state.word_of_primary(key, record)
     if word is not None and word.error_code == COPYING:
         detail = f"replicates, and is copied from the source: {word.error}"
-        return Standing(Stage.SINK, role.agent, detail, error_code_of(COPYING).advice)
+        return Standing(Stage.COPYING, role.agent, detail, error_code_of(COPYING).advice)
     if word is not None and is_erring(record, word):
         code = error_code_of(word.error_code)
         detail, advice = f"{word.error_code}: {word.error}", f"{code.advice}; the agent retries by itself"
@@ -233,11 +261,24 @@ def feed_held_by(state: CoordinatorState, feed: str, *, has_owner: bool, kept_by
         )
     elif record.wanted is not WantedState.RUNNING:
         lines.append(f"an operator wants it {record.wanted.value}; `headgate feed resume {feed}` resumes it")
+        lines += _paused_copies(state, feed, record)
     elif not record.spans:
         lines.append("it has no table yet; a table joins by itself once its topic exists")
     if record.wanted is WantedState.RUNNING:
         lines.extend(filterfalse(is_warning, record.notices))  # warnings hold nothing
     return tuple(lines)
+
+
+def _paused_copies(state: CoordinatorState, feed: str, record: FeedRecorded) -> list[str]:
+    names = [
+        plan.table
+        for plan in record.spans
+        if copy_state(record, plan.span, state.spans.get(SpanKey(feed, plan.span)), state.requests.__contains__)
+        is not None
+    ]
+    if not names:
+        return []
+    return [f"rows of {shown_names(sorted(names))} are not all copied yet; the copy continues when the feed is resumed"]
 
 
 def _times(count: int) -> str:
