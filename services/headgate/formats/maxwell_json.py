@@ -36,6 +36,7 @@ from headgate.formats.change import (
     Row,
     source_time,
 )
+from headgate.formats.connectors import MAXWELL
 from headgate.formats.dealing import Whose, named
 from headgate.formats.decoding import Watermark, decode_each
 from headgate.formats.json_values import PARSE_ERRORS, exact_decoder
@@ -59,9 +60,9 @@ _KEY_COLUMN: Final = "pk."
 _NO_KEY: Final = "_uuid"
 _MS: Final = 1_000
 _MEANINGS: Final[dict[bool | None, dict[str, str]]] = {
-    True: {CONNECTOR: "maxwell"},
-    False: {CONNECTOR: "maxwell", LACKING: LACKING_NULL},
-    None: {CONNECTOR: "maxwell", LACKING: LACKING_UNKNOWN},
+    True: {CONNECTOR: MAXWELL},
+    False: {CONNECTOR: MAXWELL, LACKING: LACKING_NULL},
+    None: {CONNECTOR: MAXWELL, LACKING: LACKING_UNKNOWN},
 }
 """By ``source.output_nulls``."""
 

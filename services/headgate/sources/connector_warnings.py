@@ -8,11 +8,9 @@ from typing import Final
 
 import msgspec
 
+from headgate.formats.connectors import MAXWELL, is_of_mysql
 from headgate.records.name_lists import shown_names
 from headgate.sources.preview import Seen
-
-MAXWELL: Final = "maxwell"
-"""Who has no converter of Kafka Connect's."""
 
 
 class SinkTable(msgspec.Struct, frozen=True):
@@ -40,9 +38,6 @@ _STRIPPED: Final = frozenset({"bit varying", "bit varying[]"})
 """Types of PostgreSQL whose values arrive as a number, without the zeros at its front."""
 
 _SPAN: Final = "interval"
-
-_YEARS: Final = frozenset({"mysql", "mariadb"})
-"""Connectors of databases that have the type ``year``."""
 
 _CUT: Final = frozenset({"time without time zone[]", "time with time zone[]"})
 """Arrays of PostgreSQL whose elements lose digits: time to milliseconds, timetz to seconds; 24:00 becomes 00:00."""
@@ -105,7 +100,7 @@ def _changed(table: SinkTable, told: Seen) -> dict[str, list[str]]:
             ("stripped", _STRIPPED),
         ):
             found[kind] = [f"{column} ({type_})" for column, type_ in kinds.items() if type_ in types]
-    elif told.connector in _YEARS:
+    elif is_of_mysql(told.connector):
         found["years"] = [column for column, type_ in kinds.items() if type_ == "year"]
     return found
 
@@ -115,7 +110,7 @@ def _hidden(table: SinkTable, told: Seen) -> list[str]:
 
     Events without a schema do not show which columns have defaults. The sink's table does, if it is like the source's.
     """
-    if told.connector is None or told.connector == MAXWELL:
+    if told.connector is None or told.connector == MAXWELL:  # Maxwell has no converter of Kafka Connect's
         return []
     columns = told.defaults
     if columns is None:

@@ -4,13 +4,17 @@
 """
 
 import re
+from itertools import product
 
 import pyarrow as pa
 import pytest
 
 from headgate.formats import debezium_json
 from headgate.formats.change import CONNECTOR, DECIMALS
+from headgate.formats.decimal_bytes import is_base64
 from headgate.sinks.lake.values import reader_of
+from headgate.sinks.relational.forms import NUMBERS as NUMBERS_FORM
+from headgate.sinks.relational.forms import without_base64
 from headgate.sinks.relational.mysql.catalog import Column
 from headgate.sinks.relational.mysql.values import column_text as mysql_text
 from headgate.sinks.relational.postgresql.values import column_text as postgresql_text
@@ -82,3 +86,16 @@ def test_what_the_feed_says_of_decimals_goes_along_with_events_without_schemas()
     change = debezium_json.Decoder(decimals="string").decode(b'{"id":1}', payload, 0, 1, 2)
     assert change is not None
     assert change.semantics == {CONNECTOR: "mysql", DECIMALS: "string"}
+
+
+def test_sinks_and_expressions_agree_on_what_may_be_bytes() -> None:
+    texts = [
+        "".join(letters)
+        for length in range(1, 9)
+        for letters in product("1e+.-"[: 5 if length < 6 else 3], repeat=length)
+    ]
+    numbers = [text for text in texts if NUMBERS_FORM.takes(text)]
+    assert {text for text in numbers if is_base64(text)} == {
+        text for text in numbers if not without_base64(NUMBERS_FORM).takes(text)
+    }
+    assert "1e+1" in numbers

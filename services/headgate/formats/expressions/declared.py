@@ -5,7 +5,6 @@ a text. The column's type decides what it is, so that an expression means the sa
 show the type either: a decimal that is written as a text has that of a text.
 """
 
-import binascii
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -16,6 +15,8 @@ import msgspec
 from headgate.config.expressions import Kind
 from headgate.config.moments import day_of, micros_of
 from headgate.formats.change import ABSENT
+from headgate.formats.connectors import is_of_mysql
+from headgate.formats.decimal_bytes import UNSIGNED_DIGITS, is_base64
 from headgate.formats.expressions.reading import Read, Readable, absent, days, decimals, present, texts, typed, unfit
 from headgate.formats.expressions.values import read_of_database, read_of_event
 from headgate.formats.meaning import DECIMAL
@@ -26,10 +27,6 @@ __all__ = [
     "is_bytes", "is_doubtful", "read_as_declared", "read_of_schema",
 ]  # fmt: skip
 
-UNSIGNED_DIGITS: Final = 20
-"""Of the largest ``bigint unsigned``."""
-
-_MYSQL: Final = frozenset({"mysql", "mariadb"})
 _DECIMAL_TEXT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,4})?")
 _ISO_DATE: Final = "io.debezium.time.IsoDate"
 _ISO_TIMESTAMP: Final = "io.debezium.time.IsoTimestamp"
@@ -106,13 +103,13 @@ class DeclaredTypes(Protocol):
 
 def is_doubtful(meaning: str, connector: str | None) -> bool:
     """Whether a schema leaves open what a column is."""
-    return meaning in (_TEXT, _ISO_DATE, _ISO_TIMESTAMP) or (meaning == _WHOLE and connector in _MYSQL)
+    return meaning in (_TEXT, _ISO_DATE, _ISO_TIMESTAMP) or (meaning == _WHOLE and is_of_mysql(connector))
 
 
 def read_of_schema(column: str, meaning: str, connector: str | None, declared: DeclaredTypes) -> Readable:
     """Of a column whose events have a schema. Raises SourceTypesUnavailableError."""
     read = read_of_event(column, meaning)
-    if meaning == "int64" and connector in _MYSQL:
+    if meaning == "int64" and is_of_mysql(connector):
         return Readable(Kind.INTEGER, _signed(column, declared), checks_all=True)
     if not is_doubtful(meaning, connector):
         return read
@@ -238,14 +235,6 @@ def _numbers(column: str, mode: str | None) -> Read:
 def is_bytes(text: str) -> bool:
     """Whether a decimal's text is base64, and no digits."""
     return is_base64(text) and _DECIMAL_TEXT.fullmatch(text) is None and text not in _NOT_FINITE
-
-
-def is_base64(text: str) -> bool:
-    """Whether a text may be bytes. A point and a minus are not letters of base64."""
-    try:
-        return bool(binascii.a2b_base64(text, strict_mode=True))
-    except (ValueError, binascii.Error):
-        return False
 
 
 def _decimal_text(text: str) -> Decimal:

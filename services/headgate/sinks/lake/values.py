@@ -14,15 +14,14 @@ from typing import Final
 import pyarrow as pa
 
 from headgate.formats.change import DATA_ERRORS, reason_of
+from headgate.formats.decimal_bytes import UNSIGNED_DIGITS, may_be_bytes
 from headgate.formats.time_units import MICROS
 from headgate.sinks.relational.forms import NUMBERS, Form, without_base64
 from headgate.sinks.relational.logical import ARRAY, logical_json, logical_text
 from headgate.sinks.relational.text import (
-    UNSIGNED_DIGITS,
     bytes_of,
     decimal_scale,
     json_text,
-    may_be_bytes,
     may_be_wrapped,
     not_wrapped,
     numeric,

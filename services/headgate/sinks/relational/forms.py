@@ -16,6 +16,8 @@ from typing import Final
 
 import msgspec
 
+from headgate.formats.decimal_bytes import BASE64_DIGITS
+
 NULL_MARK: Final = "\x1e"
 """Stands for NULL while a column is searched."""
 DIVIDER: Final = "\x1f"
@@ -66,7 +68,7 @@ UUID_KEYS: Final = Form(
 def without_base64(form: Form) -> Form:
     """A number's form without the texts that are base64, too: an event without a schema may have a decimal's bytes."""
     return Form(
-        rf"(?!(?:[0-9eE+]{{4}})+(?:{DIVIDER}|\Z))(?:{form.pattern})",
+        rf"(?!{BASE64_DIGITS}(?:{DIVIDER}|\Z))(?:{form.pattern})",
         f"{form.expected}, but not digits that may be a decimal in base64 (four, eight, … without a point and a minus)",
         _DIGITS_ADVICE if form.advice is DECIMALS_ADVICE else f"{_DIGITS_ADVICE}. {form.advice}",
     )

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from headgate.formats.change import DATA_ERRORS, TEXT_ONLY, reason_of
+from headgate.formats.connectors import is_of_debezium, is_of_mysql
 from headgate.sinks.relational.forms import DIVIDER, NULL_MARK, Form
 from headgate.sinks.relational.times import NotTextError
 
@@ -142,8 +143,6 @@ _WRITTEN: Final[dict[str, Callable[[str], bytes]]] = {
     "hex": _unhex,
 }
 """How bytes become text, by the word of ``binary.handling.mode``; "bytes" are base64 in JSON."""
-MAXWELL: Final = "maxwell"
-"""The CONNECTOR whose JSON columns are values, not texts that hold JSON."""
 _BYTES_MEANINGS: Final = (DECIMAL, "io.debezium.data.Bits(")
 
 
@@ -159,16 +158,6 @@ def _refused_text(kind: str, mode: str | None, _value: str) -> bytes:
 
 _HEX: Final = re.compile("(?:[0-9a-f]{4})+")
 """What is hexadecimal as Debezium writes it, and base64 as well."""
-
-
-def is_of_debezium(connector: str | None) -> bool:
-    """Whether an event without a schema is Debezium's, whose texts depend on settings of the connector."""
-    return connector not in (None, MAXWELL)
-
-
-def may_be_bytes(meaning: str | None, connector: str | None, decimals: str | None) -> bool:
-    """Whether digits may be a decimal's bytes in base64 (decimal.handling.mode=precise, Debezium's default)."""
-    return meaning is None and decimals != "string" and is_of_debezium(connector)
 
 
 def bytes_of(
@@ -276,17 +265,6 @@ def check_element(item: object) -> None:
             "the connector has lost the values of an array of several dimensions. Exclude the column "
             "(column.exclude.list)"
         )
-
-
-UNSIGNED_DIGITS: Final = 20
-"""Digits before the point that the largest ``bigint unsigned`` has, 2^64 - 1."""
-
-_BINLOG: Final = frozenset({"mysql", "mariadb"})
-
-
-def is_of_mysql(connector: str | None) -> bool:
-    """Whether events come from a MySQL or MariaDB: its ``time`` is in microseconds, some of its integers unsigned."""
-    return connector in _BINLOG
 
 
 def may_be_wrapped(meaning: str | None, connector: str | None) -> bool:

@@ -18,6 +18,8 @@ from functools import partial
 from typing import Final
 
 from headgate.databases.mysql.types import GEOMETRIES, labels_of
+from headgate.formats.connectors import MAXWELL
+from headgate.formats.decimal_bytes import UNSIGNED_DIGITS, may_be_bytes
 from headgate.formats.time_units import MICROS, MILLIS
 from headgate.sinks.relational.keys import unpadded
 from headgate.sinks.relational.logical import logical_json, logical_text
@@ -32,8 +34,6 @@ from headgate.sinks.relational.rounding import (
     whole_days,
 )
 from headgate.sinks.relational.text import (
-    MAXWELL,
-    UNSIGNED_DIGITS,
     ColumnText,
     LosesAny,
     ToText,
@@ -43,7 +43,6 @@ from headgate.sinks.relational.text import (
     decimal_scale,
     json_text,
     json_value,
-    may_be_bytes,
     may_be_wrapped,
     not_wrapped,
     numeric,

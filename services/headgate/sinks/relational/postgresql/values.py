@@ -18,6 +18,8 @@ from typing import Final
 
 import msgspec
 
+from headgate.formats.connectors import MAXWELL, is_of_mysql
+from headgate.formats.decimal_bytes import UNSIGNED_DIGITS, may_be_bytes
 from headgate.formats.time_units import MICROS
 from headgate.sinks.relational.keys import unpadded
 from headgate.sinks.relational.logical import logical_json, logical_text
@@ -34,8 +36,6 @@ from headgate.sinks.relational.rounding import (
 )
 from headgate.sinks.relational.text import (
     DECIMAL,
-    MAXWELL,
-    UNSIGNED_DIGITS,
     ColumnText,
     LosesAny,
     ToText,
@@ -43,9 +43,7 @@ from headgate.sinks.relational.text import (
     bit_digits,
     bytes_of,
     decimal_scale,
-    is_of_mysql,
     json_value,
-    may_be_bytes,
     may_be_wrapped,
     not_wrapped,
     numeric,
