@@ -161,6 +161,16 @@ def told_but_for_compaction(before: list[dict[str, Any]], again: list[dict[str, 
         assert event in again or place(event) not in left or place(event) in found, event
 
 
+def moved(settings: Settings, span: str, source: str, target: str) -> bool:
+    """Whether the table was moved on request. A busy machine can cost an agent its lease, so it may be there already,
+    where it is brought back first, or on its way.
+    """
+    where = {row["span"]: row["agent"] for row in said_by_command("table", "list")}[span]
+    wanted = source if where == target else target
+    request = (settings.bootstrap, "shop", span, wanted, "--cluster", settings.cluster)
+    return example("request_a_move.py", *request).returncode == 0 and wanted == target
+
+
 @pytest.mark.spark
 @pytest.mark.usefixtures("one_core_spark")
 def test_views_say_what_the_command_says_and_again_after_a_kill(
@@ -191,9 +201,7 @@ def test_views_say_what_the_command_says_and_again_after_a_kill(
 
     second = serve("second", "agent", "--name", "a2")
     eventually(lambda: second.get("/readyz")[0] == 200, "the other agent is ready", AGENT_SECONDS)
-    # A busy machine can cost the first agent its lease, and a table that is on its way is not moved.
-    request = (settings.bootstrap, "shop", table["span"], "a2", "--cluster", settings.cluster)
-    eventually(lambda: example("request_a_move.py", *request).returncode == 0, "a program not ours moves the table")
+    eventually(lambda: moved(settings, table["span"], "a1", "a2"), "a program not ours moves the table")
     dispatched = example("read_topics.py", settings.bootstrap, "dispatch", "--cluster", settings.cluster)
     (span,) = [line for line in map(json.loads, dispatched.stdout.splitlines()) if line["type"] == "SpanDispatched"]
     assert span["value"]["primary"]["agent"] == "a2"
@@ -220,7 +228,8 @@ def test_views_say_what_the_command_says_and_again_after_a_kill(
         ("assigned", "a1", False),
         ("owner_took_over", None, True),
     ]
-    assert [each for each in told if each in expected] == expected
+    later = iter(told)  # between them a busy machine can cost an agent its lease
+    assert all(each in later for each in expected), told
 
     paths = [
         "/v1/timeline",
