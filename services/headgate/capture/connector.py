@@ -27,6 +27,9 @@ _DIRECTORY: Final = (
     "config.providers.directory.class=org.apache.kafka.common.config.provider.DirectoryConfigProvider"
 )
 
+_NOT_IN_KEYS: Final = re.compile(r"[\s:;,]")
+_SEPARATORS: Final = re.compile(r"\\?[ \t\n\r\f\v:;]")
+
 Line = tuple[str, str, str]
 """Setting, value, and the comment before it, which may be empty."""
 
@@ -111,6 +114,9 @@ def _common(names: ConnectorNames, tables: Sequence[SourceTable]) -> Iterator[Li
     yield "topic.prefix", names.prefix, "Topics are <topic.prefix>.<schema>.<table>. It must never change"
     listed = ",".join(f"{re.escape(table.schema)}\\.{re.escape(table.table)}" for table in tables)
     yield "table.include.list", listed, "Regular expressions"
+    keys = ";".join(f"{_in_keys(table)}:{','.join(table.row_key)}" for table in tables if _is_keyed(table))
+    if keys:
+        yield "message.key.columns", keys, "Of tables without a primary key. By default their first unique index counts"
     yield "snapshot.mode", "initial", "All rows first, then changes"
     yield "skipped.operations", "none", "By default TRUNCATE is left out, and the rows stay at the sink"
     yield "decimal.handling.mode", "string", "Keeps every digit, NaN and the infinities"
@@ -130,3 +136,17 @@ def _common(names: ConnectorNames, tables: Sequence[SourceTable]) -> Iterator[Li
     yield "topic.creation.default.partitions", "1", "More need topics that are created by hand. Changes go by key"
     yield "topic.creation.default.replication.factor", "-1", "The brokers' default"
     yield "topic.creation.default.cleanup.policy", "delete", "Changes must stay until they are applied"
+
+
+def _is_keyed(table: SourceTable) -> bool:
+    """Whether the records' key is that of a unique index, and can be named: the setting has no quotes.
+
+    By default the connector takes the unique index whose name comes first, whether its columns may be NULL or not.
+    """
+    return bool(not table.key and table.row_key) and not any(map(_NOT_IN_KEYS.search, table.row_key))
+
+
+def _in_keys(table: SourceTable) -> str:
+    """The table as a regular expression without what separates the setting's parts."""
+    names = (re.escape(table.schema), re.escape(table.table))
+    return _SEPARATORS.sub(lambda found: f"\\x{ord(found[0][-1]):02x}", r"\.".join(names))

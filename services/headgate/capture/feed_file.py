@@ -1,7 +1,6 @@
-"""Feeds for the tables of a source, as commented YAML.
+"""The feed for the tables of a source, as commented YAML.
 
-Tables of one feed share its options. So tables without a key get a feed of their own, and so does each table whose
-topic is not named like it, because Kafka does not allow its name.
+A table without a primary key has options of its own: the key of a unique index, or none, and then inserts only.
 """
 
 import json
@@ -19,7 +18,7 @@ from headgate.databases.errors import DatabaseRefusedError
 from headgate.records.identifiers import show_identifier, table_spelling
 from headgate.tables.plan import ChosenTypes
 
-__all__ = ["FeedAddress", "FeedEnds", "FeedFile", "feed_files"]
+__all__ = ["FeedAddress", "FeedEnds", "feed_file"]
 
 
 class FeedAddress(msgspec.Struct, frozen=True):
@@ -39,19 +38,14 @@ class FeedEnds(msgspec.Struct, frozen=True, kw_only=True):
     types: ChosenTypes = {}
 
 
-class FeedFile(msgspec.Struct, frozen=True):
-    """A feed: its name, which is its file's too, its tables, and its text."""
-
-    feed: str
-    tables: tuple[SourceTable, ...]
-    text: str
-
-
 _HEAD: Final = """\
 # Feed {feed}, made by `headgate feed init`. Every option is in docs/configuration.md.
 #   headgate feed create {feed}.yaml --dry-run     checks it, and writes nothing
 #   headgate feed create {feed}.yaml               starts it
 """
+
+_OF_PATTERNS: Final = frozenset("*?[]()|\\^$")
+"""What makes a table's name look like a pattern."""
 
 _SNAPSHOT: Final = """\
 # For a connector without a snapshot of its own (snapshot.mode=no_data): remove `start`, and Headgate copies the rows.
@@ -64,18 +58,10 @@ on_bad_change: fail
 """
 
 
-def feed_files(name: str, prefix: str, tables: Sequence[SourceTable], ends: FeedEnds) -> list[FeedFile]:
-    """The feeds, the one called ``name`` first. Raises DatabaseRefusedError where two tables have one topic."""
+def feed_file(name: str, prefix: str, tables: Sequence[SourceTable], ends: FeedEnds) -> str:
+    """The file's text. Raises DatabaseRefusedError where two tables have one topic."""
     _check_topics(prefix, tables)
-    plain = [table for table in tables if table.key and _is_plain(table)]
-    keyless = [table for table in tables if not table.key and _is_plain(table)]
-    groups = [("", plain), ("keyless", keyless), *((topic_part(t.table), [t]) for t in tables if not _is_plain(t))]
-    found: list[FeedFile] = []
-    for suffix, group in groups:
-        if group:
-            feed = f"{name}-{suffix}" if found and suffix else name
-            found.append(FeedFile(feed, tuple(group), _text(feed, prefix, group, ends)))
-    return found
+    return _text(name, prefix, tables, ends)
 
 
 def _check_topics(prefix: str, tables: Sequence[SourceTable]) -> None:
@@ -104,11 +90,11 @@ def _text(feed: str, prefix: str, tables: Sequence[SourceTable], ends: FeedEnds)
     odd = [table for table in tables if not _is_plain(table)]
     if odd:
         lines += ["  topic_tables:            # the topic is not named like its table\n"]
-        lines += [f"    {_scalar(topic_of(prefix, table))}: {_scalar(table.name)}\n" for table in odd]
+        lines += [f"    {_scalar(topic_of(prefix, table))}: {_scalar(_exactly(table))}\n" for table in odd]
     lines += ["  database:                # coordinators and agents read the tables' definitions here\n"]
     lines += [f"  {line}" for line in _address(ends.source)]
-    copied = _SNAPSHOT if all(table.key for table in tables) else ""
-    return "".join([*lines, *_sink(tables, ends), copied, _TAIL])
+    copied = _SNAPSHOT if all(table.row_key for table in tables) else ""
+    return "".join([*lines, *_sink(tables, ends), *_tables(tables, ends.sink.kind), copied, _TAIL])
 
 
 def _address(given: FeedAddress) -> Iterator[str]:
@@ -123,17 +109,44 @@ def _address(given: FeedAddress) -> Iterator[str]:
 def _sink(tables: Sequence[SourceTable], ends: FeedEnds) -> Iterator[str]:
     yield f"sink:\n  type: {ends.sink.kind}\n"
     yield from _address(ends.sink)
-    (first, *_) = tables
-    if _is_plain(first):
-        yield '  table: "{schema}.{table}"    # as at the source\n'
-    else:
-        name = table_spelling(first.schema, first.table).replace("{", "{{").replace("}", "}}")
-        yield f"  table: {_scalar(name)}\n"
+    yield '  table: "{schema}.{table}"    # as at the source\n'
     yield "  tables: create           # creates missing tables. `evolve` also alters tables, `existing` does neither\n"
     yield from _types(tables, ends.types)
     yield "  foreign_keys: enforce    # `ignore` if rows may arrive before those that they refer to\n"
-    if not first.key:
-        yield "  keyless: append          # a table without a key takes inserts only\n"
+
+
+def _tables(tables: Sequence[SourceTable], sink: str) -> Iterator[str]:
+    """Those that are not like most: by their name, their key, or a column."""
+    own = [(table, options) for table in tables if (options := list(_options(table, sink)))]
+    if own:
+        yield "tables:                    # options of single tables\n"
+    for table, options in own:
+        yield f"  {_scalar(_exactly(table))}:\n"
+        yield from (f"    {option}\n" for option in options)
+
+
+def _options(table: SourceTable, sink: str) -> Iterator[str]:
+    if not _is_plain(table):
+        name = table_spelling(table.schema, table.table).replace("{", "{{").replace("}", "}}")
+        yield f"table: {_scalar(name)}"
+    if not table.row_key:
+        yield "keyless: append        # it has no key: inserts only"
+    elif not table.key:
+        yield f"key: [{', '.join(map(_scalar, table.row_key))}]    # of a unique index: it has no primary key"
+    computed = [
+        column.name
+        for column in table.columns
+        if column.is_computed and not (sink == "postgresql" and column.is_built_in)
+    ]
+    if computed:
+        yield f"columns: {{exclude: [{', '.join(map(_scalar, computed))}]}}    # computed by the source, not in its log"
+
+
+def _exactly(table: SourceTable) -> str:
+    """The table's name where patterns are taken, too: within double quotes a star is a star."""
+    if _OF_PATTERNS.isdisjoint(table.name):
+        return table.name
+    return ".".join('"' + part.replace('"', '""') + '"' for part in (table.schema, table.table))
 
 
 def _types(tables: Sequence[SourceTable], types: ChosenTypes) -> Iterator[str]:

@@ -1,11 +1,11 @@
-"""The files for tables of a source: one for a connector, one for each feed, and one that creates target tables."""
+"""The files for tables of a source: one for a connector, one for a feed, and one that creates target tables."""
 
 from pathlib import Path
 
 import msgspec
 
 from headgate.capture.connector import ConnectorNames, connector_json
-from headgate.capture.feed_file import FeedEnds, FeedFile, feed_files
+from headgate.capture.feed_file import FeedEnds, feed_file
 from headgate.capture.place import Place
 from headgate.capture.source import Capture, Mysql
 from headgate.config.feed import parse_feed
@@ -36,15 +36,15 @@ class CaptureFile(msgspec.Struct, frozen=True):
 
 
 class CaptureFiles(msgspec.Struct, frozen=True):
-    """The files, the connector's first."""
+    """The files for Kafka Connect and for `headgate feed create`."""
 
     connector: CaptureFile
-    feeds: tuple[tuple[FeedFile, CaptureFile], ...]
+    feed: CaptureFile
 
     @property
     def all(self) -> list[CaptureFile]:
         """In the order in which they are used."""
-        return [self.connector, *(file for _, file in self.feeds)]
+        return [self.connector, self.feed]
 
 
 def capture_files(captured: Capture, place: Place, naming: Naming, ends: FeedEnds) -> CaptureFiles:
@@ -57,23 +57,21 @@ def capture_files(captured: Capture, place: Place, naming: Naming, ends: FeedEnd
         password_file=naming.password_file,
         is_mariadb=isinstance(captured, Mysql) and captured.facts.is_mariadb,
     )
-    feeds = feed_files(naming.feed, naming.feed, captured.tables, ends)
-    for each in feeds:
-        parse_feed(each.text)
+    feed = feed_file(naming.feed, naming.feed, captured.tables, ends)
+    parse_feed(feed)
     connector = connector_json(place, names, captured.tables)
     return CaptureFiles(
         CaptureFile(f"{naming.feed}-connector.json", "Kafka Connect", connector),
-        tuple((each, CaptureFile(f"{each.feed}.yaml", _what(each), each.text)) for each in feeds),
+        CaptureFile(f"{naming.feed}.yaml", f"headgate feed create, {_counted(len(captured.tables))}", feed),
     )
 
 
 def tables_file(feed: str, tables: TargetTables) -> list[CaptureFile]:
     """The statements that create them, if there are any."""
     count = len(tables.created)
-    what = f"reading, {count} {'table' if count == 1 else 'tables'} that Headgate creates at the sink"
+    what = f"reading, {_counted(count)} that Headgate creates at the sink"
     return [CaptureFile(f"{feed}-tables.sql", what, tables.text)] if count else []
 
 
-def _what(feed: FeedFile) -> str:
-    count = len(feed.tables)
-    return f"headgate feed create, {count} {'table' if count == 1 else 'tables'}"
+def _counted(tables: int) -> str:
+    return f"{tables} {'table' if tables == 1 else 'tables'}"

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
-__all__ = ["Finding", "FixIn", "State", "is_wrong"]
+__all__ = ["KEYLESS", "Finding", "FixIn", "State", "is_wrong"]
 
 
 class State(StrEnum):
@@ -38,6 +39,10 @@ class Finding(msgspec.Struct, frozen=True):
     fix_in: FixIn = FixIn.SQL
     then: str = ""
     """What to do after the fix, or instead of one."""
+
+
+KEYLESS: Final = "Add a primary key, or set keyless: append for it in the feed, which applies inserts only"
+"""What to do about a table whose rows nothing identifies."""
 
 
 def is_wrong(findings: Iterable[Finding]) -> bool:

@@ -22,10 +22,16 @@ class NoTableError(Exception):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column: its name, and its type as the database writes it."""
+    """A column: its name, and its type as the database writes it.
+
+    ``is_computed``: the source computes it, and the log does not have it. ``is_built_in``: it does so by nothing but
+    the database's own functions.
+    """
 
     name: str
     type: str
+    is_computed: bool = False
+    is_built_in: bool = False
 
 
 class SourceTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,9 +43,20 @@ class SourceTable(msgspec.Struct, frozen=True, kw_only=True):
     key: tuple[str, ...] = ()
     """Columns of the primary key."""
     unique_index: str | None = None
-    """A unique index over columns that are never NULL, which can become the primary key."""
+    """A unique index over whole columns that are never NULL."""
     unique_columns: tuple[str, ...] = ()
     may_select: bool = True
+
+    @property
+    def row_key(self) -> tuple[str, ...]:
+        """Columns that identify a row: of the primary key, or else of the unique index. Empty without both."""
+        return self.key or self.unique_columns
+
+    @property
+    def shown_key(self) -> str:
+        """The columns that identify a row, for people."""
+        index = "" if self.key else f" of unique index {self.unique_index}"
+        return f"key ({', '.join(self.row_key)}){index}"
 
     @property
     def is_view(self) -> bool:

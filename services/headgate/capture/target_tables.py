@@ -4,11 +4,13 @@ import msgspec
 
 from headgate.capture.sink import missing_tables
 from headgate.capture.source import Capture
+from headgate.capture.tables import SourceTable
 from headgate.databases.address import Target
-from headgate.tables.catalogues import open_catalogue
+from headgate.tables.catalogues import Catalogue, open_catalogue
+from headgate.tables.keyed import keyed_definition
 from headgate.tables.missing import MissingTables
 from headgate.tables.plan import ChosenTypes, target_tables
-from headgate.tables.statement import Refusal, RefusedTable
+from headgate.tables.statement import Definition, Refusal, RefusedTable
 
 __all__ = ["read_target_tables"]
 
@@ -23,7 +25,7 @@ def read_target_tables(
     if not missing:
         return MissingTables()
     with open_catalogue(source_target) as catalogue:
-        definitions = {table.name: catalogue.definition(table.name) for table in missing}
+        definitions = {table.name: _definition(catalogue, table) for table in missing}
     unseen = tuple(RefusedTable(name=name, refusals=(_UNSEEN,)) for name, found in definitions.items() if not found)
     with open_catalogue(sink_target) as catalogue:
         sink = catalogue.sink()
@@ -35,3 +37,9 @@ def read_target_tables(
         sink=sink,
         grants=grants,
     )
+
+
+def _definition(catalogue: Catalogue, table: SourceTable) -> Definition | None:
+    """With the key that the feed names, as its creation has it."""
+    found = catalogue.definition(table.name)
+    return None if found is None else keyed_definition(found, table.row_key or None)

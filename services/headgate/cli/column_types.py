@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -19,9 +19,11 @@ ColumnTypes = Annotated[
     typer.Option("--type", metavar="TABLE.COLUMN=TYPE", help="a column's type at the sink. May be repeated"),
 ]
 
+_NOT_MISSING: Final = "is not missing at the sink, so it is not created"
 
-def chosen_types(given: Iterable[str], tables: Iterable[SourceTable]) -> ChosenTypes:
-    """What was given, by table. ``tables``: those that are created. Raises CommandError."""
+
+def chosen_types(given: Iterable[str], tables: Iterable[SourceTable], *, otherwise: str = _NOT_MISSING) -> ChosenTypes:
+    """What was given, by table. ``otherwise``: what a table is that is none of ``tables``. Raises CommandError."""
     known = {table_spelling(table.schema, table.table): (table.schema, table.table) for table in tables}
     found: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for text in given:
@@ -35,8 +37,6 @@ def chosen_types(given: Iterable[str], tables: Iterable[SourceTable]) -> ChosenT
                 ExitCode.USAGE, f"--type {text!r} has no type. Write it like shop.orders.total=decimal(12,2)"
             )
         if table not in known:
-            raise CommandError(
-                ExitCode.USAGE, f"--type {text!r}: {table} is not missing at the sink, so it is not created"
-            )
+            raise CommandError(ExitCode.USAGE, f"--type {text!r}: {table} {otherwise}")
         found[known[table]][column] = chosen.strip()
     return found

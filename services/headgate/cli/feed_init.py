@@ -74,9 +74,8 @@ def init(
     """Write a connector and a feed for a database.
 
     The files are FEED-connector.json for Kafka Connect, FEED.yaml for `headgate feed create`, and FEED-tables.sql with
-    the statements with which that feed creates tables that are missing at the sink. Tables without a key, and tables
-    whose name no topic can have, get a feed of their own. Both databases are only read. Files that exist are replaced
-    only after a confirmation.
+    the statements with which that feed creates tables that are missing at the sink. Both databases are only
+    read. Files that exist are replaced only after a confirmation.
 
     Example: headgate feed init shop --source postgresql://debezium@db/shop --source-password-file debezium
     --sink postgresql://headgate@warehouse/shop --sink-password-file warehouse --tables 'public.*'
@@ -142,7 +141,8 @@ def _write(folder: Path, files: Sequence[CaptureFile], change: Destruction, outp
 def _advise_source(found: Sequence[Finding], source: str) -> None:
     wrong = sum(finding.state is State.WRONG for finding in found)
     if wrong:
-        note(f"the source is not ready: `headgate source check {source}` shows {wrong} things to change")
+        things = "thing" if wrong == 1 else "things"
+        note(f"the source is not ready: `headgate source check {source}` shows {wrong} {things} to change")
 
 
 def _advise_sink(missing: MissingTables, commands: Sequence[str]) -> None:

@@ -167,6 +167,10 @@ class ColumnOptions(Strict):
         """Files that masks name."""
         return tuple(dict.fromkeys(mask.sha256 for mask in self.mask.values() if mask.sha256 is not None))
 
+    def is_untouched(self, name: str) -> bool:
+        """Whether a source column goes to the sink under its own name, and with its own values."""
+        return self.goes(name) and self.target(name) == name and name not in self.mask and name not in self.set
+
     def goes(self, column: str) -> bool:
         """Whether a column of the source goes to the sink, masked or not, and not replaced by a computed one."""
         if self._is_replaced(column):

@@ -170,7 +170,7 @@ class TableShape(msgspec.Struct, frozen=True):
 
     ``fires``: what the sink does by itself on our writes and may make of a row another one, as ``trigger NAME``.
     ``defaults``: columns that may be NULL and have a default. ``is_missing``: it does not exist, and the sink creates
-    it when an agent takes it (``Preparing``).
+    it when an agent takes it (``Preparing``). ``generated``: columns that the sink computes; none of ``columns``.
     """
 
     table: str
@@ -180,6 +180,7 @@ class TableShape(msgspec.Struct, frozen=True):
     fires: tuple[str, ...] = ()
     defaults: tuple[str, ...] = ()
     is_missing: bool = False
+    generated: frozenset[str] = frozenset()
 
 
 class SinkError(Exception):

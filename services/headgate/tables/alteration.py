@@ -26,6 +26,7 @@ from headgate.tables.first_values import FirstValue, first_value
 from headgate.tables.mapped import Mapped, Unmapped
 from headgate.tables.names import name_problem
 from headgate.tables.plan import Sink
+from headgate.tables.postgresql_to_postgresql import GENERATED
 from headgate.tables.statement import Definition, comment_of, outcomes_of
 
 __all__ = ["Alteration", "ColumnNames", "Known", "SourceColumn", "alter_of", "plan_alteration", "quoted_at"]
@@ -188,8 +189,11 @@ class _Planner:
 
     def _mapped(self, column: SourceColumn) -> Mapped:
         outcome = self._outcomes[column.name]
-        if isinstance(outcome, Mapped):
+        if isinstance(outcome, Mapped) and outcome.generated is None:
             return outcome
+        if isinstance(outcome, Mapped):
+            computed = f"{outcome.type.sql} GENERATED ALWAYS AS ({outcome.generated}) STORED"
+            raise _NotAddedError(f"{GENERATED}. Run {_statement(self._sink, column.name, computed)}")
         instead = (outcome.instead if isinstance(outcome, Unmapped) else "") or "…"
         raise _NotAddedError(
             f"{outcome.reason}. Run {_statement(self._sink, column.name, instead)} with a type that holds its values"

@@ -37,6 +37,8 @@ class Mapped(msgspec.Struct, frozen=True, kw_only=True):
     altered: str = ""
     needs: EnumType | None = None
     """An enum that must exist at the sink before the table."""
+    generated: str | None = None
+    """The expression by which the sink computes the column, as the source does. The connector's values are ignored."""
 
 
 class Unmapped(msgspec.Struct, frozen=True):

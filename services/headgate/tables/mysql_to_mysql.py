@@ -43,7 +43,7 @@ def same_type(column: MysqlColumn, source: Product, sink: Product) -> Outcome:
     if column.kind == "json":
         return Mapped(type=MysqlType(name="json"))
     if found is None:
-        return Unmapped(f"{column.type} is not a type that Headgate can create")
+        return Unmapped(f"{column.type} is not a type that Headgate can create", "longtext")
     if has_rewritten_label(found):
         return Unmapped(REWRITTEN, found.sql.partition(" CHARACTER")[0])
     if source is not sink:

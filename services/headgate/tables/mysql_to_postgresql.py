@@ -46,7 +46,7 @@ def to_postgresql(column: MysqlColumn) -> Outcome:
         return refused
     found = parse_type(column.type)
     if found is None:
-        return Unmapped(f"{column.type} is not a type that Headgate can create")
+        return Unmapped(f"{column.type} is not a type that Headgate can create", "text")
     if column.kind == "json":
         return _PLAIN["json"]
     if found.name in _INTEGERS:

@@ -1,6 +1,7 @@
 """The statements that create the tables a sink lacks, as one file: what they need comes first. Pure."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from shlex import quote
 from typing import Final, Protocol
 
@@ -19,6 +20,7 @@ __all__ = [
     "Sink",
     "TargetTables",
     "altered_warnings",
+    "by_option",
     "needed_first",
     "session_settings",
     "shown_refusals",
@@ -151,12 +153,15 @@ def altered_warnings(tables: Iterable[CreateTable]) -> tuple[str, ...]:
     )
 
 
-def by_command(column: str, type_: str) -> str:
-    """How the user of ``headgate feed init`` chooses a type for a column."""
-    return f"headgate feed init … --type {quote(f'{column}={type_}')}"
+def by_option(command: str, column: str, type_: str) -> str:
+    """How the user of a command that writes a feed chooses a type for a column."""
+    return f"{command} … --type {quote(f'{column}={type_}')}"
 
 
-def shown_refusals(tables: TargetTables, choosing: Callable[[str, str], str] = by_command) -> list[str]:
+_BY_FEED_INIT: Final = partial(by_option, "headgate feed init")
+
+
+def shown_refusals(tables: TargetTables, choosing: Callable[[str, str], str] = _BY_FEED_INIT) -> list[str]:
     """A line for each reason why a table is not created, with what to do.
 
     ``choosing``: (column, type) → how the user chooses that type.

@@ -92,7 +92,7 @@ def to_mysql(column: PostgresColumn, enum: EnumType | None, sink: Product) -> Ou
         return _text(NAME_BYTES_MAX, sink)
     found = parse_type(column.base)
     if found is None:
-        return unknown(column)
+        return msgspec.structs.replace(unknown(column), instead="json" if column.base == "hstore" else "longtext")
     reason = unwritable(column, found)
     if reason is not None:
         return Unmapped(reason, "json" if found.is_array else _INSTEAD[found.name])

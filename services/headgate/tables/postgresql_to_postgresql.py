@@ -10,7 +10,7 @@ from headgate.records.identifiers import NotAnIdentifierError, parse_identifier
 from headgate.sources.connector_warnings import LOST_TYPES, without_length
 from headgate.tables.mapped import Default, LeftOut, Mapped, Outcome, Unmapped
 
-__all__ = ["altered", "lost_elements", "to_postgresql", "unknown", "unwritable", "unwritten"]
+__all__ = ["GENERATED", "altered", "lost_elements", "to_postgresql", "unknown", "unwritable", "unwritten"]
 
 _BUILT_IN: Final = "pg_catalog"
 _BY_SETTING: Final = frozenset({"money"})
@@ -23,6 +23,9 @@ _CHANGED: Final = {
     ("time with time zone", True): "the connector cuts times in arrays to seconds, and writes them in UTC",
 }
 """(type, whether an array of it) → what the connector does to its values. No type of the sink makes up for that."""
+
+_WRITTEN_AS: Final = {"hstore": "jsonb"}
+"""Type of an extension → the type of what the connector writes; it writes others as texts, or not at all."""
 
 _OLD_DAYS: Final = "dates before the year 1, and from 1582-10-05 to 1582-10-14"
 _SHAPES: Final = "arrays of several dimensions, or with bounds that do not begin at 1"
@@ -37,11 +40,14 @@ _ALTERED: Final = {
 """(type, whether an array of it) → the few values of it that the connector changes."""
 
 
+GENERATED: Final = "the source computes it, and the connector writes its values in the snapshot only"
+
+
 def to_postgresql(column: PostgresColumn, enum: EnumType | None) -> Outcome:
     """The sink's column. ``enum``: the one that the column's values, or the elements of its arrays, are of."""
-    never = unwritten(column)
-    if never is not None:
-        return never
+    computed = _computed(column) or unwritten(column)
+    if computed is not None:
+        return computed
     if enum is not None:
         lost = lost_elements(column)
         if lost is not None:
@@ -59,10 +65,22 @@ def to_postgresql(column: PostgresColumn, enum: EnumType | None) -> Outcome:
     return Mapped(type=own, default=default, altered=altered(found))
 
 
+def _computed(column: PostgresColumn) -> Mapped | None:
+    """A column that the sink can compute as the source does."""
+    found = PostgresType(name=_SEARCHED) if column.base == _SEARCHED else parse_type(column.base)
+    if column.generated is None or column.needs is None or found is None:
+        return None
+    return Mapped(type=msgspec.structs.replace(found, collation=_collation(column)), generated=column.generated)
+
+
+_SEARCHED: Final = "tsvector"
+"""Not on the list, because the connector does not write its values as PostgreSQL reads them."""
+
+
 def unwritten(column: PostgresColumn) -> LeftOut | None:
     """Whether the connector does not write the column's values."""
     if column.generated is not None:
-        return LeftOut("PostgreSQL computes it, and the connector does not write its values")
+        return LeftOut(GENERATED)
     if without_length(column.base) in LOST_TYPES:
         return LeftOut(f"the connector does not write values of type {column.base}")
     return None
@@ -89,7 +107,7 @@ def lost_elements(column: PostgresColumn) -> str | None:
 
 def unknown(column: PostgresColumn) -> Unmapped:
     """The refusal of a type that is not on the list: an extension's, a composite or a rare one."""
-    return Unmapped(f"{column.type} is not a type that Headgate can create")
+    return Unmapped(f"{column.type} is not a type that Headgate can create", _WRITTEN_AS.get(column.base, "text"))
 
 
 def _collation(column: PostgresColumn) -> tuple[str, str] | None:

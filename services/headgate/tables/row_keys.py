@@ -5,74 +5,23 @@ changed: a connector then writes a delete of the former key. So rows are found b
 connector's ``message.key.columns``, which ``tables.….key`` names. They must identify a row as a primary key does.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 
 from headgate.config.feed import FeedSpec
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import table_spelling
 from headgate.records.name_lists import shown_names
-from headgate.sinks.contract import SinkRefusedError, TableShape
-from headgate.sources.database import as_source_errors, source_target
-from headgate.sources.preview import Seen
-from headgate.sources.table_names import source_table
-from headgate.sources.table_options import pattern_of, spec_of
-from headgate.tables.catalogues import Catalogue, open_catalogue
-from headgate.tables.missing import Said
+from headgate.sinks.contract import TableShape
 from headgate.tables.statement import Definition
 
-__all__ = ["check_keys"]
+__all__ = ["RowKey"]
 
 
-def check_keys(
-    spec: FeedSpec,
-    plans: Sequence[SpanPlan],
-    said: Said,
-    seen: Mapping[str, Seen],
-    shapes: Mapping[str, TableShape],
-) -> None:
-    """Raise SinkRefusedError where changes of a row would not find it at the sink, or not in their order.
+class RowKey:
+    """Of one table: whether changes of a row find it at the sink, in their order.
 
-    ``seen``: topic → what its newest records show. ``shapes``: the tables that the sink has. Raises SourceError.
+    ``records``: the columns of the newest record's key, empty if that is not known.
     """
-    checked = [plan for plan in plans if _is_checked(spec_of(spec, plan))]
-    if spec.source.database is None or not checked:
-        return
-    reasons: list[str] = []
-    with _source(spec) as source:
-        for plan in checked:
-            name = source_table(spec, plan.table, plan.topic, has=source.has, said=said)
-            definition = None if name is None else source.definition(name)
-            if name is None or definition is None:
-                continue  # whatever needs the definition reports that
-            records = () if spec.source.tables or plan.topic not in seen else seen[plan.topic].key
-            check = _Check(spec_of(spec, plan), plan, definition, records, shapes.get(plan.table))
-            if not check.key:
-                continue
-            why = check.refusal() or check.replica_identity(source.logged_columns(name))
-            if why is not None:
-                reasons.append(f"{_option(spec, plan)}table {plan.table}: {why}")
-    if reasons:
-        raise SinkRefusedError("; ".join(reasons))
-
-
-def _is_checked(own: FeedSpec) -> bool:
-    return own.key is not None or (own.sink.keyless != "append" and own.sink.finds_rows)
-
-
-@contextmanager
-def _source(spec: FeedSpec) -> Iterator[Catalogue]:
-    assert spec.source.database is not None  # noqa: S101 - the caller has looked
-    with as_source_errors(), open_catalogue(source_target(spec.source.database)) as source:
-        yield source
-
-
-def _option(spec: FeedSpec, plan: SpanPlan) -> str:
-    return "" if spec_of(spec, plan).key is None else f"tables.{pattern_of(spec, plan)}.key: "
-
-
-class _Check:
-    """Of one table. ``records``: the columns of the newest record's key, empty if that is not known."""
 
     def __init__(
         self, own: FeedSpec, plan: SpanPlan, source: Definition, records: tuple[str, ...], sink: TableShape | None
@@ -161,8 +110,8 @@ class _Check:
         table = table_spelling(self._source.schema, self._source.table)
         return (
             f"the source's log does not have the former {shown_names(lacking)} of a row, so where it changes the "
-            f"former row would stay at the sink. Run ALTER TABLE {table} REPLICA IDENTITY FULL at the source, or "
-            "REPLICA IDENTITY USING INDEX with a unique index of these columns"
+            f"former row would stay at the sink. Run ALTER TABLE {table} REPLICA IDENTITY FULL at the source (and the "
+            "same for each partition), or REPLICA IDENTITY USING INDEX with a unique index of these columns"
         )
 
     def _message_key(self, key: Sequence[str]) -> str:

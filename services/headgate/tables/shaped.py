@@ -49,7 +49,7 @@ def shaped_definition(table: Definition, columns: ColumnOptions) -> Definition:
         form = TableForm(
             (
                 *(
-                    _shaped_column(column, columns, _POSTGRESQL_HASH)
+                    _shaped_column(_computable(column, columns), columns, _POSTGRESQL_HASH)
                     for column in table.form.columns
                     if columns.goes(column.name)
                 ),
@@ -92,6 +92,12 @@ def _mysql_form(table: MysqlDefinition, columns: ColumnOptions) -> TableForm[Mys
             if columns.hidden_key(key.columns) is None
         ),
     )
+
+
+def _computable(column: PostgresColumn, columns: ColumnOptions) -> PostgresColumn:
+    """The column without what the sink would need to compute it, if that has another name or other values there."""
+    is_there = column.needs is not None and all(map(columns.is_untouched, column.needs))
+    return column if is_there else msgspec.structs.replace(column, needs=None)
 
 
 def _shaped_column(column: C, columns: ColumnOptions, hashed: Mapping[str, object]) -> C:

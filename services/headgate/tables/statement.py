@@ -60,6 +60,8 @@ class Refusal(msgspec.Struct, frozen=True):
 class CreateTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table's statements, without semicolons: the CREATE TABLE first, then those of comments.
 
+    Of its columns those that the sink computes are not listed.
+
     ``needs``: enums that must exist before. ``notes``: what the table does not have of the source's.
     ``columns``: name → the source's type, ``types``: name → the bare name of its own. ``key``: the primary key's
     columns. ``defaults``: columns that may be NULL and have a default at the source.
@@ -123,7 +125,7 @@ def table_statement(
         return RefusedTable(name=name, refusals=tuple(refusals))
     build = _postgresql if sink is Product.POSTGRESQL else _mysql
     keys = creatable_keys(table, columns) if unique_keys else []
-    there = [column for column in table.form.columns if column.name in columns]
+    there = [each for each in table.form.columns if each.name in columns and columns[each.name].generated is None]
     return CreateTable(
         name=name,
         schema=table.schema,
@@ -237,7 +239,7 @@ def _notes(table: Definition, outcomes: Mapping[str, Outcome]) -> Iterator[str]:
     for name, outcome in outcomes.items():
         if isinstance(outcome, LeftOut):
             yield f"column {name} is left out: {outcome.reason}"
-    computed = table.form.generated & columns.keys()
+    computed = {name for name in table.form.generated & columns.keys() if columns[name].generated is None}
     if computed:
         yield f"computed at the source, and ordinary here: {', '.join(sorted(computed))}"
     for lacks, names in by_reason((mapped.lacks, name) for name, mapped in columns.items()).items():
@@ -260,6 +262,7 @@ def _postgresql(table: Definition, columns: Sequence[_Column], keys: Sequence[Se
     lines = [
         f"{postgresql.quoted(column.name)} {column.mapped.type.sql}"
         + ("" if column.default is None else f" DEFAULT {column.default}")
+        + ("" if column.mapped.generated is None else f" GENERATED ALWAYS AS ({column.mapped.generated}) STORED")
         + ("" if column.is_nullable else " NOT NULL")
         for column in columns
     ]

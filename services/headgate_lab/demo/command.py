@@ -15,6 +15,7 @@ import typer
 
 from headgate.capture.source import DEFAULT_NAME
 from headgate.cli.changes import Destruction, show_would
+from headgate.cli.column_types import ColumnTypes
 from headgate.cli.output import Output as CommandOutput
 from headgate.cli.source import PublicationName, SlotName, Tables
 from headgate_lab.demo.display import Display
@@ -139,6 +140,7 @@ def up(
     source_password_file: SourcePasswordFile = None,
     sink_password_file: SinkPasswordFile = None,
     tables: Tables = None,
+    types: ColumnTypes = None,
     feed: Annotated[str | None, typer.Option(help="name of the feed [default: the source database's]")] = None,
     folder: Annotated[Path | None, typer.Option(help="for the files and the broker [default: headgate-FEED]")] = None,
     publication: PublicationName = DEFAULT_NAME,
@@ -177,6 +179,7 @@ def up(
         source_password_file=source_password_file,
         sink_password_file=sink_password_file,
         tables=tuple(tables or ()),
+        types=tuple(types or ()),
         publication=publication,
         slot=slot,
         feed=feed,

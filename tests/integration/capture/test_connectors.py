@@ -71,3 +71,58 @@ def test_it_captures_tables_of_a_mariadb_to_the_feeds_topics(
     assert meanings["id"] == "org.apache.kafka.connect.data.Decimal(0)"
     assert int.from_bytes(b64decode(str(row["id"]))) == 18446744073709551615, "it has not become negative"
     assert row["price"] is None, "NULL does not become the column's default"
+
+
+def test_a_unique_index_is_the_key_of_a_table_without_another(
+    sources: Sources, postgres_schema: tuple["psycopg.Connection[Any]", str], postgres_database: str, secrets: Path
+) -> None:
+    """As the feed has it that is written. An index that sorts first does not count: its column may be NULL."""
+    connection, schema = postgres_schema
+    connection.execute(f"CREATE TABLE {schema}.codes (code text NOT NULL, label text, twice int, n int)")
+    connection.execute(f"CREATE UNIQUE INDEX a_label ON {schema}.codes (label)")
+    connection.execute(f"CREATE UNIQUE INDEX b_code ON {schema}.codes (code)")
+    connection.execute(f"ALTER TABLE {schema}.codes REPLICA IDENTITY USING INDEX b_code")
+    connection.execute(f"CREATE PUBLICATION p_{schema} FOR TABLE {schema}.codes")
+    connection.execute(f"INSERT INTO {schema}.codes VALUES ('a', 'x')")
+    (secrets / "password").write_text(sources.postgres.password)
+    address = f"postgresql://postgres@127.0.0.1:{sources.postgres.port}/postgres"
+    names = ["--tables", f"{schema}.*", "--publication", f"p_{schema}", "--slot", f"s_{schema}"]
+    config, topic = initialised(schema, address, postgres_database, secrets, *names)
+    own = {"database.password": sources.postgres.password, "slot.drop.on.stop": "true"}
+    sources.capture_as_written(schema, config | own)
+    sources.changes(topic, 1)
+    connection.execute(f"UPDATE {schema}.codes SET code = 'b'")
+    assert load_feed(secrets / f"{schema}.yaml").for_table(topic).key == ("code",)
+    former, deleted, row = sources.changes(topic, 3)
+    assert [former.key, deleted.key, row.key] == [{"code": "a"}, {"code": "a"}, {"code": "b"}]
+    assert (deleted.row, (row.row or {})["label"]) == (None, "x")
+
+
+def test_what_the_source_computes_is_in_a_snapshot_and_not_in_the_log(
+    sources: Sources, postgres_schema: tuple["psycopg.Connection[Any]", str]
+) -> None:
+    connection, schema = postgres_schema
+    connection.execute("CREATE TABLE t (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED)")
+    connection.execute("INSERT INTO t VALUES (1)")
+    sources.capture_postgres(f"g{schema}", schema)
+    topic = f"g{schema}.{schema}.t"
+    sources.changes(topic, 1)
+    connection.execute("INSERT INTO t VALUES (2)")
+    assert [change.row for change in sources.changes(topic, 2)] == [{"id": 1, "twice": 2}, {"id": 2}]
+
+
+def test_what_a_mariadb_computes_is_in_both(sources: Sources, mariadb_source: str) -> None:
+    database = mariadb_source.rsplit("/", 1)[1]
+    mariadb_execute(
+        mariadb_source,
+        "CREATE TABLE t (id int PRIMARY KEY, twice int AS (id * 2) STORED, thrice int AS (id * 3) VIRTUAL)",
+    )
+    mariadb_execute(mariadb_source, "INSERT INTO t (id) VALUES (1)")
+    sources.capture_mariadb(f"g{database}", database)
+    topic = f"g{database}.{database}.t"
+    sources.changes(topic, 1)
+    mariadb_execute(mariadb_source, "INSERT INTO t (id) VALUES (2)")
+    mariadb_execute(mariadb_source, "UPDATE t SET id = 3 WHERE id = 2")
+    assert [change.row for change in sources.changes(topic, 2)] == [
+        {"id": number, "twice": 2 * number, "thrice": 3 * number} for number in (1, 2)
+    ]

@@ -94,7 +94,6 @@ def test_a_new_server_says_all_that_it_needs_at_once() -> None:
     [
         ("SET GLOBAL binlog_format = 'STATEMENT'", "binlog_format", ""),
         ("SET GLOBAL binlog_row_image = 'MINIMAL'", "binlog_row_image", ""),
-        ("ALTER TABLE shop.orders DROP PRIMARY KEY", "primary key", "shop.orders"),
         ("REVOKE REPLICATION SLAVE ON *.* FROM debezium", "replication", "'debezium'@'%'"),
         ("REVOKE BINLOG MONITOR ON *.* FROM debezium", "replication", "'debezium'@'%'"),
         ("REVOKE RELOAD ON *.* FROM debezium", "snapshot locks", "'debezium'@'%'"),
@@ -108,6 +107,17 @@ def test_a_fault_is_found_and_gone_once_its_fix_is_typed(
     assert (check, subject) in ready.wrong()
     assert ready.type_fixes()
     assert ready.wrong() == {}
+
+
+def test_a_unique_index_is_a_key(ready: Checker, parts: dict[str, Any]) -> None:
+    execute(parts["server"].dsn(), "CREATE TABLE shop.codes (code int NOT NULL, UNIQUE KEY by_code (code))")
+    execute(parts["server"].dsn(), "GRANT SELECT ON shop.codes TO debezium")
+    try:
+        assert ready.wrong() == {}
+        said = {check["subject"]: check["says"] for check in ready.check() if check["check"] == "table"}
+        assert said["shop.codes"] == "key (code) of unique index by_code"
+    finally:
+        execute(parts["server"].dsn(), "DROP TABLE shop.codes")
 
 
 def test_tables_that_the_connector_cannot_take(ready: Checker, parts: dict[str, Any]) -> None:

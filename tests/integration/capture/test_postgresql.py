@@ -27,6 +27,14 @@ CREATE ROLE debezium LOGIN PASSWORD 'a secret';
 """
 
 
+PARTITIONED = """
+CREATE TABLE shop.seen (day date, n int) PARTITION BY RANGE (day);
+CREATE TABLE shop.seen_2026 PARTITION OF shop.seen FOR VALUES FROM ('2026-01-01') TO ('2027-01-01');
+ALTER TABLE shop.seen REPLICA IDENTITY FULL;
+"""
+"""A partition has a replica identity of its own."""
+
+
 @contextmanager
 def started() -> Iterator[EmbeddedPostgres]:
     with reachable_folder() as folder, EmbeddedPostgres(folder / "postgres") as server:
@@ -99,12 +107,13 @@ def test_a_new_server_says_all_that_it_needs_at_once() -> None:
         ("ALTER PUBLICATION headgate SET (publish = 'insert')", "publication", "headgate"),
         ("ALTER PUBLICATION headgate SET (publish_via_partition_root = false)", "publication", "headgate"),
         ("ALTER TABLE shop.orders REPLICA IDENTITY NOTHING", "replica identity", "shop.orders"),
-        ("ALTER TABLE shop.orders DROP CONSTRAINT orders_pkey", "primary key", "shop.orders"),
+        ("ALTER TABLE shop.orders DROP CONSTRAINT orders_pkey", "replica identity", "shop.orders"),
         ("ALTER ROLE debezium NOREPLICATION", "replication", "debezium"),
         ("REVOKE SELECT ON shop.orders FROM debezium", "select", "debezium"),
         ("REVOKE USAGE ON SCHEMA shop FROM debezium", "select", "debezium"),
         ("CREATE UNLOGGED TABLE shop.fast (id int PRIMARY KEY)", "table", "shop.fast"),
         ("CREATE TABLE shop.audit (at timestamptz)", "primary key", "shop.audit"),
+        (PARTITIONED, "primary key", "shop.seen"),
     ],
 )
 def test_a_fault_is_found_and_gone_once_its_fix_is_typed(

@@ -27,9 +27,14 @@ CREATE TABLE shop.orders (id bigint PRIMARY KEY, note text);
 CREATE TABLE shop.items (id bigint PRIMARY KEY, span interval);
 CREATE TABLE shop."Order Lines" (id bigint PRIMARY KEY);
 CREATE TABLE shop.audit (at timestamptz);
+CREATE TABLE shop.codes (code char(3) NOT NULL UNIQUE, label text, twice int);
+CREATE FUNCTION shop.made(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT $1';
+CREATE TABLE shop.sums (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED,
+  made int GENERATED ALWAYS AS (shop.made(id)) STORED);
+ALTER TABLE shop.codes REPLICA IDENTITY USING INDEX codes_code_key;
 """
 
-TABLE_NAMES = ("shop.orders", "shop.items", "shop.Order Lines", "shop.audit")
+TABLE_NAMES = ("shop.orders", "shop.items", "shop.Order Lines", "shop.audit", "shop.codes", "shop.sums")
 
 
 class Databases:
@@ -62,7 +67,7 @@ def databases(
 
 
 def initialised(databases: Databases, settings: Settings, folder: Path, *more: str) -> list[Path]:
-    """The files that are written: the connector first, then feeds."""
+    """The files that are written: the connector, the feed, and statements."""
     folder.mkdir(exist_ok=True)
     where = ["--folder", str(folder), "-o", "json"]
     done = headgate("feed", "init", f"{settings.cluster}-shop", *databases.options, *where, *more)
@@ -71,25 +76,36 @@ def initialised(databases: Databases, settings: Settings, folder: Path, *more: s
 
 
 def test_what_it_writes_is_accepted(databases: Databases, settings: Settings, log: KafkaLog, tmp_path: Path) -> None:
-    connector, *feeds, statements = initialised(databases, settings, tmp_path / "made")
+    connector, feed, statements = initialised(databases, settings, tmp_path / "made")
     assert json.loads(connector.read_text())["topic.prefix"] == f"{settings.cluster}-shop"
-    specs = [load_feed(file) for file in feeds]
-    assert [len(spec.source.topics) for spec in specs] == [2, 1, 1]
-    make_topics(log, *(NewTopic(topic, 1, 1) for spec in specs for topic in spec.source.topics))
-    assert tables_of(feeds) == dict.fromkeys(TABLE_NAMES, "missing")
+    make_topics(log, *(NewTopic(topic, 1, 1) for topic in load_feed(feed).source.topics))
+    assert tables_of(feed) == dict.fromkeys(TABLE_NAMES, "missing")
     with psycopg.connect(databases.sink, autocommit=True) as sink:
         sink.execute(statements.read_bytes())
-    assert tables_of(feeds) == dict.fromkeys(TABLE_NAMES, "exists")
+        assert sink.execute("INSERT INTO shop.sums (id) VALUES (4) RETURNING *").fetchall() == [(4, 8)]
+    assert tables_of(feed) == dict.fromkeys(TABLE_NAMES, "exists")
 
 
-def tables_of(feeds: list[Path]) -> dict[str, str]:
-    """Table → whether the sink has it, of feeds that would be accepted."""
-    found: dict[str, str] = {}
-    for file in feeds:
-        dry = headgate("feed", "create", str(file), "--dry-run", "-o", "json")
-        assert dry.exit_code == 0, dry.stderr
-        found |= {span["table"]: span["at_sink"] for span in json.loads(dry.stdout)["spans"]}
-    return found
+def test_a_column_that_the_source_computes_is_not_a_plain_one_at_the_sink(
+    databases: Databases, settings: Settings, log: KafkaLog, tmp_path: Path
+) -> None:
+    _, feed, _ = initialised(databases, settings, tmp_path / "made", "--tables", "shop.sums")
+    make_topics(log, *(NewTopic(topic, 1, 1) for topic in load_feed(feed).source.topics))
+    with psycopg.connect(databases.sink, autocommit=True) as sink:
+        sink.execute("CREATE SCHEMA shop; CREATE TABLE shop.sums (id int PRIMARY KEY, twice int)")
+    refused = headgate("feed", "create", str(feed), "--dry-run")
+    assert refused.exit_code == ExitCode.SINK_REFUSED, refused.stderr
+    assert "the source computes twice" in " ".join(refused.stderr.split())
+    text = feed.read_text()
+    feed.write_text(text.replace("exclude: [made]", "exclude: [made, twice]"))
+    assert tables_of(feed) == {"shop.sums": "exists"}
+
+
+def tables_of(feed: Path) -> dict[str, str]:
+    """Table → whether the sink has it, of a feed that would be accepted."""
+    dry = headgate("feed", "create", str(feed), "--dry-run", "-o", "json")
+    assert dry.exit_code == 0, dry.stderr
+    return {span["table"]: span["at_sink"] for span in json.loads(dry.stdout)["spans"]}
 
 
 def test_a_file_is_replaced_only_when_asked(databases: Databases, settings: Settings, tmp_path: Path) -> None:

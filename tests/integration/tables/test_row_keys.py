@@ -18,7 +18,7 @@ from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.sources.preview import preview
 from headgate.tables.creation import create_missing
-from headgate.tables.row_keys import check_keys
+from headgate.tables.source_checks import check_source_tables
 from support import build
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -55,7 +55,7 @@ class End:
         spec = self.feed(is_keyed=is_keyed)
         seen = preview(KafkaConnection(self.sources.bootstrap), spec, {self.topic: 1})
         assert seen[self.topic].key == ("mail",)
-        check_keys(spec, [self.plan], lambda _: None, seen, {})
+        check_source_tables(spec, [self.plan], lambda _: None, seen, {})
 
     def applied(self, changes: list[Change]) -> list[tuple[object, ...]]:
         spec = self.feed()

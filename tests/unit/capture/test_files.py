@@ -1,18 +1,20 @@
 """The connector and the feeds that are written for tables."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from headgate.capture.connector import ConnectorNames, connector_json, topic_of
-from headgate.capture.feed_file import FeedAddress, FeedEnds, feed_files
+from headgate.capture.feed_file import FeedAddress, FeedEnds, feed_file
 from headgate.capture.place import Place, place_of
 from headgate.capture.tables import SourceTable
 from headgate.config.column_types import column_of
-from headgate.config.feed import SourceDatabase, parse_feed
+from headgate.config.feed import FeedSpec, SourceDatabase, parse_feed
 from headgate.databases.address import Options, Target
 from headgate.databases.errors import DatabaseRefusedError
+from headgate.records.identifiers import table_spelling
 from headgate.sources.topics import table_name
 
 READER = FeedAddress("postgresql", dsn="postgresql://reader@origin/shop", password_file=Path("reader"))
@@ -25,9 +27,12 @@ def table(name: str, *, schema: str = "shop", key: tuple[str, ...] = ("id",)) ->
     return SourceTable(schema=schema, table=name, key=key)
 
 
-def test_plain_tables_are_one_feed() -> None:
-    (feed,) = feed_files("shop", "shop", [table("orders"), table("items")], ENDS)
-    spec = parse_feed(feed.text)
+def feed_of(*tables: SourceTable, ends: FeedEnds = ENDS) -> FeedSpec:
+    return parse_feed(feed_file("shop", "shop", tables, ends))
+
+
+def test_plain_tables() -> None:
+    spec = feed_of(table("orders"), table("items"))
     assert (spec.feed, spec.source.topics, spec.sink.dsn) == (
         "shop",
         ("shop.shop.orders", "shop.shop.items"),
@@ -35,59 +40,54 @@ def test_plain_tables_are_one_feed() -> None:
     )
     assert spec.sink.password_file == Path("db")
     assert [table_name(spec.sink.table, topic) for topic in spec.source.topics] == ["shop.orders", "shop.items"]
+    assert (dict(spec.tables), spec.sink.tables) == ({}, "create")
+    assert spec.source.database == SourceDatabase(dsn="postgresql://reader@origin/shop", password_file=Path("reader"))
 
 
-@pytest.mark.parametrize("name", ["Order Lines", 'it"s', "we.ird", "Ünïcode", "{schema}", "a: b # c"])
-def test_a_table_that_no_topic_is_named_like_has_a_feed_that_names_it(name: str) -> None:
-    plain, odd = feed_files("shop", "shop", [table("orders"), table(name)], ENDS)
-    spec = parse_feed(odd.text)
-    assert plain.feed == "shop"
-    assert spec.feed == odd.feed != "shop"
-    (topic,) = spec.source.topics
-    assert topic == topic_of("shop", table(name))
-    assert table_name(spec.sink.table, topic) == table_name("{schema}.{table}", "", table(name).name)
+ODD = ["Order Lines", 'it"s', "we.ird", "Ünïcode", "{schema}", "a: b # c", "st*r"]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_table_that_no_topic_is_named_like_is_named(name: str) -> None:
+    spec = feed_of(table("orders"), table(name))
+    topic = topic_of("shop", table(name))
+    assert spec.source.topics == ("shop.shop.orders", topic)
+    assert table_name(spec.sink.table, topic, table(name).name) == table_spelling("shop", name)
     assert spec.source.topic_tables == {topic: table(name).name}
 
 
-def test_tables_without_a_key_have_a_feed_of_their_own() -> None:
-    plain, keyless = feed_files("shop", "shop", [table("audit", key=()), table("orders")], ENDS)
-    assert (plain.feed, parse_feed(plain.text).sink.keyless) == ("shop", "refuse")
-    assert (keyless.feed, parse_feed(keyless.text).sink.keyless) == ("shop-keyless", "append")
-    (only,) = feed_files("shop", "shop", [table("audit", key=())], ENDS)
-    assert only.feed == "shop"
+@pytest.mark.parametrize("name", ["orders", *ODD])
+def test_a_table_without_a_primary_key_has_options_of_its_own(name: str) -> None:
+    unique = SourceTable(schema="shop", table=name, unique_index="a", unique_columns=("Code No", "st*r", "[x], {y}: #"))
+    tables = [unique, table("audit", key=()), table("star")]
+    spec = feed_of(*tables)
+    keyed, audit, star = (spec.for_table(topic_of("shop", each)) for each in tables)
+    assert (keyed.key, keyed.sink.keyless) == (unique.unique_columns, "refuse")
+    assert (audit.key, audit.sink.keyless) == (None, "append")
+    assert (star.key, star.sink.keyless) == (None, "refuse")
 
 
 def test_tables_that_would_share_a_topic_are_refused() -> None:
     with pytest.raises(DatabaseRefusedError, match=r"shop.a b and shop.a_b would share topic x.shop.a_b"):
-        feed_files("shop", "x", [table("a b"), table("a_b")], ENDS)
+        feed_file("shop", "x", [table("a b"), table("a_b")], ENDS)
 
 
 def test_a_named_connection_stands_for_the_address() -> None:
     ends = FeedEnds(
         source=FeedAddress("postgresql", connection="shop"), sink=FeedAddress("mysql", connection="warehouse")
     )
-    (feed,) = feed_files("shop", "shop", [table("orders")], ends)
-    spec = parse_feed(feed.text)
+    spec = feed_of(table("orders"), ends=ends)
     assert (spec.sink.connection, spec.sink.dsn, spec.sink.password_file) == ("warehouse", None, None)
     assert spec.source.database == SourceDatabase(connection="shop")
 
 
-def test_every_feed_names_its_source_and_creates_its_tables() -> None:
-    tables = [table("orders"), table("Order Lines"), table("audit", key=())]
-    specs = [parse_feed(feed.text) for feed in feed_files("shop", "shop", tables, ENDS)]
-    assert [spec.sink.tables for spec in specs] == ["create"] * 3
-    database = SourceDatabase(dsn="postgresql://reader@origin/shop", password_file=Path("reader"))
-    assert [spec.source.database for spec in specs] == [database] * 3
-
-
-def test_a_chosen_type_is_in_the_feed_of_its_table() -> None:
+def test_a_chosen_type_is_in_the_feed() -> None:
     types = {("shop", "orders"): {"total": "decimal(12,2)"}, ("shop", "Order Lines"): {"we.ird: #": "text"}}
-    tables = [table("orders"), table("Order Lines"), table("audit", key=())]
     ends = FeedEnds(source=READER, sink=WRITER, types=types)
-    plain, keyless, odd = [parse_feed(feed.text).sink.types for feed in feed_files("shop", "shop", tables, ends)]
-    assert (plain, keyless) == ({"shop.orders.total": "decimal(12,2)"}, {})
-    ((name, chosen),) = odd.items()
-    assert (column_of(name), chosen) == (("shop.Order Lines", "we.ird: #"), "text")
+    chosen = feed_of(table("orders"), table("Order Lines"), table("audit", key=()), ends=ends).sink.types
+    assert {column_of(name): type_ for name, type_ in chosen.items()} == {
+        ("shop.orders", "total"): "decimal(12,2)", ("shop.Order Lines", "we.ird: #"): "text",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,28 @@ def test_a_connector_has_what_the_defaults_get_wrong(place: Place, own: dict[str
         }.items()
     )
     assert all(name.removeprefix("// ") in settings for name in written)
+
+
+@pytest.mark.parametrize(
+    ("schema", "name", "columns", "keys"),
+    [
+        ("shop", "codes", ("code",), r"shop\.codes:code"),
+        ("shop", "odd: na.me;", ("a", "b.c"), r"shop\.odd\x3a\x20na\.me\x3b:a,b.c"),
+        ("shop", "codes", ("code no",), None),
+        ("shop", "codes", ("a,b",), None),
+    ],
+)
+def test_the_connector_is_told_the_key_of_a_unique_index(
+    schema: str, name: str, columns: tuple[str, ...], keys: str | None
+) -> None:
+    names = ConnectorNames(prefix="shop", slot="s", publication="p", bootstrap="broker:9092", password_file=None)
+    found = SourceTable(schema=schema, table=name, unique_index="u", unique_columns=columns)
+    place = Place("postgresql", "db", 5432, "debezium", "shop")
+    written = json.loads(connector_json(place, names, [table("orders"), found]))
+    assert written.get("message.key.columns") == keys
+    if keys is not None:
+        pattern, _, _ = keys.rpartition(":")
+        assert re.fullmatch(pattern, f"{schema}.{name}")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from headgate.capture.finding import Finding, State
 from headgate.capture.mysql.facts import MysqlFacts, MysqlTable
 from headgate.capture.mysql.rules import mysql_findings
-from headgate.capture.postgresql.facts import PostgresFacts, PostgresTable, Publication, Slot
+from headgate.capture.postgresql.facts import Partition, PostgresFacts, PostgresTable, Publication, Slot
 from headgate.capture.postgresql.rules import postgresql_findings
 from headgate.capture.tables import Column, NoTableError, chosen_tables
 
@@ -101,7 +101,42 @@ def test_columns_that_the_connector_loses() -> None:
 def test_a_keyless_table_with_full_identity_is_a_warning() -> None:
     (found,) = postgresql(replace(ORDERS, key=(), identity="f"))
     assert (found.state, found.fix) == (State.WARNING, ())
-    assert "sink.keyless: append" in found.then
+    assert "keyless: append" in found.then
+
+
+UNIQUE = replace(ORDERS, key=(), unique_index="by code", unique_columns=("code",))
+PLAIN, UNLOGGED = Partition("shop", "p1", "d", is_unlogged=False), Partition("shop", "p2", "f", is_unlogged=True)
+
+
+@pytest.mark.parametrize(
+    ("table", "fix"),
+    [
+        (UNIQUE, ['"orders" REPLICA IDENTITY USING INDEX "by code"']),
+        (replace(UNIQUE, identity="f"), []),
+        (replace(UNIQUE, identity="i"), []),
+        (replace(UNIQUE, partitions=(PLAIN,)), ['"orders" REPLICA IDENTITY FULL', '"p1" REPLICA IDENTITY FULL']),
+        (
+            replace(UNIQUE, unique_index=None, unique_columns=(), identity="f", partitions=(PLAIN,)),
+            ['"p1" REPLICA IDENTITY FULL'],
+        ),
+        (replace(ORDERS, partitions=(PLAIN,)), []),
+        (replace(ORDERS, partitions=(replace(PLAIN, identity="n"),)), ['"p1" REPLICA IDENTITY DEFAULT']),
+        (replace(ORDERS, partitions=(PLAIN, UNLOGGED)), ['"p2" SET LOGGED']),
+        (
+            replace(ORDERS, columns=(Column("marks", "numeric(5,2)[]"),), partitions=(PLAIN, UNLOGGED)),
+            ['"p2" SET LOGGED', '"orders" REPLICA IDENTITY FULL', '"p1" REPLICA IDENTITY FULL'],
+        ),
+    ],
+)
+def test_each_partition_logs_what_finds_a_row(table: PostgresTable, fix: list[str]) -> None:
+    typed = [line for found in postgresql(table) for line in found.fix]
+    assert typed == [f'ALTER TABLE "shop".{line};' for line in fix]
+
+
+def test_a_unique_index_is_a_tables_key() -> None:
+    assert UNIQUE.row_key == ("code",)
+    assert UNIQUE.shown_key == "key (code) of unique index by code"
+    assert mysql(MysqlTable(schema="s", table="t", engine="InnoDB", unique_index="u", unique_columns=("a", "b"))) == []
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ MOOD = EnumType("public", "mood", ("glad", "so, so"))
 
 def postgres_column(
     name: str, declared: str, *, base: str | None = None, default: str | None = None, is_nullable: bool = True,
-    generated: str | None = None, collation: str | None = None, kind: str = "",
+    generated: str | None = None, collation: str | None = None, kind: str = "", needs: tuple[str, ...] | None = None,
 ) -> PostgresColumn:  # fmt: skip
     return PostgresColumn(
         number=1, name=name, type=declared, kind=kind, is_nullable=is_nullable, default=default, generated=generated,
         is_identity=False, collation=collation, base=base or declared, is_enum=False, identity="", generation="",
-        collation_number=0, is_deterministic=True,
+        collation_number=0, is_deterministic=True, needs=needs,
     )  # fmt: skip
 
 

@@ -13,9 +13,9 @@ from headgate.databases.postgresql.catalogue import PostgresDefinition, Postgres
 from headgate.records.control import SpanPlan
 from headgate.sinks.contract import SinkRefusedError, TableShape
 from headgate.sources.preview import Seen
-from headgate.tables import row_keys
+from headgate.tables import source_checks
 from headgate.tables.keyed import keyed_definition
-from headgate.tables.row_keys import check_keys
+from headgate.tables.source_checks import check_source_tables
 
 from .definitions import mysql_column, mysql_table, postgres_column, postgres_table
 
@@ -54,7 +54,7 @@ class Case:
                 has=lambda _: True, definition=lambda _: self.source, logged_columns=lambda _: self.logged
             )
 
-        monkeypatch.setattr(row_keys, "open_catalogue", opened)
+        monkeypatch.setattr(source_checks, "open_catalogue", opened)
 
     def check(self) -> None:
         spec = FeedSpec.model_validate(
@@ -63,7 +63,7 @@ class Case:
         )  # fmt: skip
         plan = SpanPlan("shop.a", "t.shop.a", "shop.a", {0: 0})
         shapes = {} if self.sink is None else {"shop.a": TableShape("shop.a", {}, self.sink, secondary_unique=False)}
-        check_keys(spec, [plan], lambda _: None, {"t.shop.a": Seen(key=self.records)}, shapes)
+        check_source_tables(spec, [plan], lambda _: None, {"t.shop.a": Seen(key=self.records)}, shapes)
 
     def refused(self, why: str) -> None:
         with pytest.raises(SinkRefusedError, match=why):

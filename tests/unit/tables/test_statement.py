@@ -53,7 +53,7 @@ def test_postgresql_to_postgresql() -> None:
     assert "twice" not in found.columns
     assert found.defaults == ("Note", "mood", "seen", "active")
     assert found.notes == (
-        "column twice is left out: PostgreSQL computes it, and the connector does not write its values",
+        "column twice is left out: the source computes it, and the connector writes its values in the snapshot only",
     )
 
 
@@ -162,7 +162,7 @@ def test_a_column_that_cannot_be_mapped_names_its_option() -> None:
     assert refused(table_statement(table, Product.MARIADB)) == {
         "id": "a longtext cannot be in a primary key|varchar(255)",
         "a": "a numeric without a precision has up to 147455 digits|decimal(65,30)",
-        "b": "shop.pair is not a type that Headgate can create|",
+        "b": "shop.pair is not a type that Headgate can create|longtext",
     }
     chosen = {"id": "varchar(255)", "a": "decimal(65, 30)", "b": "longtext"}
     (statement,) = created(table_statement(table, Product.MARIADB, chosen)).statements

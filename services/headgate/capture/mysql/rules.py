@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from headgate.capture.finding import Finding, FixIn, State
+from headgate.capture.finding import KEYLESS, Finding, FixIn, State
 from headgate.capture.mysql.facts import MysqlFacts, MysqlTable
 from headgate.databases.mysql.sql import quoted
 
@@ -151,30 +151,19 @@ def _table(table: MysqlTable) -> Iterator[Finding]:
             "table", State.WRONG, "is a view, which has no changes of its own", name, then="Leave it out with --tables"
         )
         return
-    problems = [*_key(table, name, target), *_unfit(table, name, target)]
-    yield from problems or [Finding("table", State.OK, f"key ({', '.join(table.key)})", name)]
+    problems = [*_key(table, name), *_unfit(table, name, target)]
+    yield from problems or [Finding("table", State.OK, table.shown_key, name)]
 
 
-def _key(table: MysqlTable, name: str, target: str) -> Iterator[Finding]:
-    if table.key:
-        return
-    if table.unique_index is None:
+def _key(table: MysqlTable, name: str) -> Iterator[Finding]:
+    if not table.row_key:
         yield Finding(
             "primary key",
             State.WARNING,
             "has none, so updates and deletes do not identify their row",
             name,
-            then="Add a primary key, or set sink.keyless: append in its feed, which applies inserts only",
+            then=KEYLESS,
         )
-        return
-    columns = ", ".join(map(quoted, table.unique_columns))
-    yield Finding(
-        "primary key",
-        State.WRONG,
-        f"has none, but the columns of unique index {table.unique_index} can become it",
-        name,
-        fix=(f"ALTER TABLE {target} ADD PRIMARY KEY ({columns});",),
-    )
 
 
 def _unfit(table: MysqlTable, name: str, target: str) -> Iterator[Finding]:

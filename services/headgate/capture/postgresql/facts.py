@@ -5,18 +5,33 @@ import msgspec
 from headgate.capture.tables import SourceTable
 
 
+class Partition(msgspec.Struct, frozen=True):
+    """A partition that has rows. ``identity`` is a letter of pg_class, as in PostgresTable."""
+
+    schema: str
+    table: str
+    identity: str
+    is_unlogged: bool
+
+
 class PostgresTable(SourceTable, frozen=True, kw_only=True):
     """A table or a view. ``kind`` and ``identity`` are letters of pg_class (relkind, relreplident)."""
 
     kind: str = "r"
     identity: str = "d"
     is_unlogged: bool = False
+    partitions: tuple[Partition, ...] = ()
     may_use_schema: bool = True
 
     @property
     def is_view(self) -> bool:
         """See SourceTable. A foreign table counts as one."""
         return self.kind not in "rp"
+
+    @property
+    def parts(self) -> tuple["PostgresTable | Partition", ...]:
+        """The table and its partitions. Each has a replica identity of its own, whatever the others have."""
+        return (self, *self.partitions)
 
     @property
     def is_partitioned(self) -> bool:

@@ -3,9 +3,10 @@
 from collections import defaultdict
 from typing import Any, Final
 
-from headgate.capture.postgresql.facts import PostgresFacts, PostgresTable, Publication, Slot
+from headgate.capture.postgresql.facts import Partition, PostgresFacts, PostgresTable, Publication, Slot
 from headgate.capture.tables import Column
 from headgate.databases.address import Target
+from headgate.databases.postgresql.catalogue import NEEDED
 from headgate.databases.postgresql.reading import reading
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.sinks.relational.postgresql.origin import read_own_id
@@ -53,7 +54,7 @@ JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind = 'p'
 """
 _SCHEMAS_SINCE: Final = 150_000
 
-# Of unique indexes the first whose columns can become the primary key: whole, valid, immediate, and NOT NULL.
+# Of unique indexes over whole columns that are NOT NULL, valid and immediate, the replica identity, else the first.
 _TABLES: Final = """
 SELECT c.oid, n.nspname, c.relname, c.relkind, c.relreplident, c.relpersistence = 'u',
   has_schema_privilege(n.oid, 'USAGE'), has_table_privilege(c.oid, 'SELECT'),
@@ -66,23 +67,39 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN LATERAL (
   SELECT x.relname::text AS name,
     ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)
-      JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number ORDER BY k.place) AS columns
+      JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number
+      WHERE k.place <= i.indnkeyatts ORDER BY k.place) AS columns
   FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
   WHERE i.indrelid = c.oid AND i.indisunique AND NOT i.indisprimary AND i.indisvalid AND i.indimmediate
     AND i.indpred IS NULL AND i.indexprs IS NULL
     AND NOT EXISTS (SELECT FROM unnest(i.indkey::int2[]) AS k (number)
       JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number WHERE NOT a.attnotnull)
-  ORDER BY x.relname LIMIT 1
+  ORDER BY i.indisreplident DESC, x.relname LIMIT 1
 ) u ON true
 WHERE c.relkind = ANY ('{r,p,v,m,f}') AND NOT c.relispartition AND c.relpersistence <> 't'
   AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'headgate')
 ORDER BY n.nspname, c.relname
 """
 
+# Partitions that have rows, with the table that they are of.
+_PARTITIONS: Final = """
+SELECT r.oid, n.nspname, c.relname, c.relreplident, c.relpersistence = 'u' FROM pg_class r
+CROSS JOIN LATERAL pg_partition_tree(r.oid) AS t JOIN pg_class c ON c.oid = t.relid
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE r.oid = ANY (%s) AND r.relkind = 'p' AND t.isleaf AND c.relkind = 'r' ORDER BY n.nspname, c.relname
+"""
+_PARTITIONS_SINCE: Final = 120_000
+
 _COLUMNS: Final = """
-SELECT attrelid, attname, format_type(atttypid, atttypmod) FROM pg_attribute
+SELECT attrelid, attname, format_type(atttypid, atttypmod), false, false FROM pg_attribute
 WHERE attrelid = ANY (%s) AND attnum > 0 AND NOT attisdropped ORDER BY attrelid, attnum
 """
+_COLUMNS_COMPUTED: Final = f"""
+SELECT a.attrelid, a.attname, format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', ({NEEDED}) IS NOT NULL
+FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE a.attrelid = ANY (%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum
+"""  # noqa: S608 - a text of our own
+_COMPUTED_SINCE: Final = 120_000
 
 
 def read_postgresql(target: Target) -> PostgresFacts:
@@ -105,7 +122,7 @@ def _facts(session: PostgresSession) -> PostgresFacts:
         may_replicate=bool(may_replicate),
         slots=tuple(Slot(*row) for row in session.execute(_SLOTS)),
         publications=_publications(session, version),
-        tables=_tables(session),
+        tables=_tables(session, version),
         own_id=read_own_id(session),
     )
 
@@ -133,11 +150,16 @@ def _publications(session: PostgresSession, version: int) -> tuple[Publication, 
     )
 
 
-def _tables(session: PostgresSession) -> tuple[PostgresTable, ...]:
+def _tables(session: PostgresSession, version: int) -> tuple[PostgresTable, ...]:
     rows: list[tuple[Any, ...]] = session.execute(_TABLES)
     columns: defaultdict[int, list[Column]] = defaultdict(list)
-    for oid, name, kind in session.execute(_COLUMNS, ([row[0] for row in rows],)):
-        columns[oid].append(Column(name, kind))
+    statement = _COLUMNS if version < _COMPUTED_SINCE else _COLUMNS_COMPUTED
+    for oid, *column in session.execute(statement, ([row[0] for row in rows],)):
+        columns[oid].append(Column(*column))
+    partitions: defaultdict[int, list[Partition]] = defaultdict(list)
+    if version >= _PARTITIONS_SINCE:
+        for oid, *partition in session.execute(_PARTITIONS, ([row[0] for row in rows],)):
+            partitions[oid].append(Partition(*partition))
     return tuple(
         PostgresTable(
             schema=schema,
@@ -149,6 +171,7 @@ def _tables(session: PostgresSession) -> tuple[PostgresTable, ...]:
             kind=kind,
             identity=identity,
             is_unlogged=unlogged,
+            partitions=tuple(partitions[oid]),
             may_use_schema=usage,
             may_select=usage and select,
         )

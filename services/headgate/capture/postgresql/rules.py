@@ -1,9 +1,9 @@
 """What of a PostgreSQL has to change before Debezium can capture it. Pure: facts in, findings out."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final
 
-from headgate.capture.finding import Finding, State
+from headgate.capture.finding import KEYLESS, Finding, State
 from headgate.capture.postgresql.facts import PostgresFacts, PostgresTable, Publication, Slot
 from headgate.databases.postgresql.sql import quoted
 from headgate.sources.connector_warnings import FORGOTTEN_ARRAYS, LOST_TYPES, without_length
@@ -203,7 +203,7 @@ def _has(publication: Publication, table: PostgresTable) -> bool:
 
 
 def _table(table: PostgresTable) -> Iterator[Finding]:
-    name, target = table.name, quoted(table.schema, table.table)
+    name = table.name
     if table.kind in _KINDS:
         yield Finding(
             "table",
@@ -214,65 +214,68 @@ def _table(table: PostgresTable) -> Iterator[Finding]:
         )
         return
     problems = [
-        *([_unlogged(name, target)] if table.is_unlogged else []),
-        *_identity(table, name, target),
-        *_types(table, name, target),
+        *_unlogged(table, name),
+        *_identity(table, name),
+        *_types(table, name),
     ]
-    yield from problems or [Finding("table", State.OK, f"key ({', '.join(table.key)})", name)]
+    yield from problems or [Finding("table", State.OK, table.shown_key, name)]
 
 
-def _unlogged(name: str, target: str) -> Finding:
-    return Finding(
-        "table",
-        State.WRONG,
-        "is unlogged, so its changes are not in the log",
-        name,
-        fix=(f"ALTER TABLE {target} SET LOGGED;",),
-    )
-
-
-def _identity(table: PostgresTable, name: str, target: str) -> Iterator[Finding]:
-    if not table.key and table.unique_index is not None:
+def _unlogged(table: PostgresTable, name: str) -> Iterator[Finding]:
+    found = [each for each in table.parts if each.is_unlogged]
+    if found:
         yield Finding(
-            "primary key",
+            "table",
             State.WRONG,
-            f"has none, but the columns of unique index {table.unique_index} can become it",
+            "is unlogged, so its changes are not in the log",
             name,
-            fix=(f"ALTER TABLE {target} ADD PRIMARY KEY ({', '.join(map(quoted, table.unique_columns))});",),
-        )
-    elif not table.key:
-        fix = () if table.identity == "f" else (f"ALTER TABLE {target} REPLICA IDENTITY FULL;",)
-        yield Finding(
-            "primary key",
-            State.WRONG if fix else State.WARNING,
-            "has none, so updates and deletes do not identify their row"
-            + (", and PostgreSQL refuses them once the table is published" if fix else ""),
-            name,
-            fix=fix,
-            then="Add a primary key, or set sink.keyless: append in its feed, which applies inserts only",
-        )
-    if table.key and table.identity in "ni":
-        what = "NOTHING" if table.identity == "n" else "an index that need not be the key"
-        yield Finding(
-            "replica identity",
-            State.WRONG,
-            f"is {what}, so updates and deletes do not contain the key of their row",
-            name,
-            fix=(f"ALTER TABLE {target} REPLICA IDENTITY DEFAULT;",),
+            fix=tuple(f"ALTER TABLE {quoted(each.schema, each.table)} SET LOGGED;" for each in found),
         )
 
 
-def _types(table: PostgresTable, name: str, target: str) -> Iterator[Finding]:
+def _identity(table: PostgresTable, name: str) -> Iterator[Finding]:
+    """What updates and deletes contain of their former row: enough to find it."""
+    if table.key:
+        kinds = {"n": "is NOTHING", "i": "is an index that need not be the key"}
+        says = next((what for identity, what in kinds.items() if _to_set(table, "DEFAULT", {identity})), "")
+        fix = _to_set(table, "DEFAULT", kinds)
+        if fix:
+            says += ", so updates and deletes do not contain the key of their row"
+            yield Finding("replica identity", State.WRONG, says, name, fix=fix)
+    elif table.unique_index is not None:
+        fix = _to_set(table, "FULL", "dn")
+        if fix and not table.partitions:
+            fix = _to_set(table, f"USING INDEX {quoted(table.unique_index)}", "dn")
+        if fix:
+            says = f"is not that of {table.unique_index}, so {_REFUSED}"
+            yield Finding("replica identity", State.WRONG, says, name, fix=fix)
+    else:
+        fix = _to_set(table, "FULL", "din")
+        says = "has none, so updates and deletes do not identify their row" + (f", and {_REFUSED}" if fix else "")
+        yield Finding("primary key", State.WRONG if fix else State.WARNING, says, name, fix=fix, then=KEYLESS)
+
+
+_REFUSED: Final = "PostgreSQL refuses updates and deletes once the table is published"
+
+
+def _to_set(table: PostgresTable, identity: str, wrong: Container[str]) -> tuple[str, ...]:
+    """The statements that give it to the table and its partitions, where they have a ``wrong`` one."""
+    found = [each for each in table.parts if each.identity in wrong]
+    return tuple(f"ALTER TABLE {quoted(each.schema, each.table)} REPLICA IDENTITY {identity};" for each in found)
+
+
+def _types(table: PostgresTable, name: str) -> Iterator[Finding]:
     kinds = {column.name: without_length(column.type) for column in table.columns}
     lost = [f"{column} ({kind})" for column, kind in kinds.items() if kind in LOST_TYPES]
     if lost:
         yield Finding("column types", State.WARNING, f"the connector does not write {', '.join(lost)}", name)
     forgotten = [f"{column} ({kind})" for column, kind in kinds.items() if kind in FORGOTTEN_ARRAYS]
-    if forgotten and table.identity != "f":
+    fix = _to_set(table, "FULL", "din")
+    if forgotten and fix:
         yield Finding(
             "column types",
             State.WARNING,
             f"an UPDATE that does not touch a large array sets it to NULL: {', '.join(forgotten)}",
             name,
-            fix=(f"ALTER TABLE {target} REPLICA IDENTITY FULL;",),
+            fix=fix,
         )

@@ -65,8 +65,8 @@ from headgate.sources.unapplied import UnappliedWatch
 from headgate.tables.column_options import check_columns
 from headgate.tables.missing import MissingTables, check_alterable, check_created, check_types, plan_missing
 from headgate.tables.plan import altered_warnings
-from headgate.tables.row_keys import check_keys
 from headgate.tables.snapshots import check_snapshots, snapshot_copies
+from headgate.tables.source_checks import check_source_tables
 
 __all__ = ["FeedWork", "crashed", "server_of_effect"]
 
@@ -388,7 +388,7 @@ class FeedWork:
             *connector_warnings(known, shaped_seen(spec, spans, seen)),
             *altered_warnings(missing.tables.created),
         )
-        check_keys(spec, spans, tables_said(self._connection, spec, spans), seen, shapes)
+        check_source_tables(spec, spans, tables_said(self._connection, spec, spans), seen, shapes)
         return _Checked(spec, sink_id, warnings, missing, shapes)
 
     def _shapes(

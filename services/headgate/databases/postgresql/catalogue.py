@@ -22,7 +22,16 @@ __all__ = [
 ]
 
 # A domain, or one in an array, is followed down to the type that it is made of.
-_COLUMNS: Final = """
+# The columns that an expression (pg_attrdef d) of a column (pg_attribute a) names; NULL if it needs more than these and
+# what is PostgreSQL's own, which is not recorded.
+NEEDED: Final = """
+  CASE WHEN NOT EXISTS (SELECT FROM pg_depend x WHERE x.classid = 'pg_attrdef'::regclass AND x.objid = d.oid
+                        AND (x.refclassid <> 'pg_class'::regclass OR x.refobjid <> a.attrelid))
+  THEN ARRAY(SELECT u.attname::text FROM pg_depend x
+             JOIN pg_attribute u ON u.attrelid = x.refobjid AND u.attnum = x.refobjsubid
+             WHERE x.classid = 'pg_attrdef'::regclass AND x.objid = d.oid AND u.attnum <> a.attnum) END"""
+
+_COLUMNS: Final = f"""
 WITH RECURSIVE base AS (
     SELECT a.attnum, COALESCE(e.oid, t.oid) AS oid, COALESCE(e.typtype, t.typtype) AS typtype,
            COALESCE(e.typbasetype, t.typbasetype) AS typbasetype, COALESCE(e.typtypmod, t.typtypmod) AS typtypmod,
@@ -41,7 +50,8 @@ SELECT a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), own.typname, N
        CASE WHEN a.attcollation <> own.typcollation
             THEN quote_ident(cn.nspname) || '.' || quote_ident(c.collname) END,
        a.attcollation::bigint, COALESCE(c.collisdeterministic, true), b.declared, b.typtype = 'e',
-       CASE WHEN is_theirs THEN quote_ident(n.nspname) || '.' ELSE '' END AS qualifier
+       CASE WHEN is_theirs THEN quote_ident(n.nspname) || '.' ELSE '' END AS qualifier,
+       {NEEDED}
 FROM pg_attribute a JOIN pg_type own ON own.oid = a.atttypid
 JOIN base b ON b.attnum = a.attnum AND b.typtype <> 'd'
 JOIN pg_type t ON t.oid = b.oid JOIN pg_namespace n ON n.oid = t.typnamespace
@@ -50,7 +60,7 @@ CROSS JOIN LATERAL (SELECT NOT EXISTS (SELECT FROM pg_type std WHERE std.typname
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_collation c ON c.oid = a.attcollation LEFT JOIN pg_namespace cn ON cn.oid = c.collnamespace
 WHERE a.attrelid = %s ORDER BY a.attnum
-"""
+"""  # noqa: S608 - a text of our own
 
 _KEYS: Final = """
 SELECT c.relname,
@@ -98,6 +108,8 @@ class PostgresColumn(Column, frozen=True, kw_only=True):
     collation_number: int
     is_deterministic: bool
     """Whether its collation distinguishes all texts."""
+    needs: tuple[str, ...] | None = None
+    """Columns that ``generated`` names; None if it needs anything else besides PostgreSQL itself."""
 
 
 class PostgresKey(Key, frozen=True, kw_only=True):
@@ -188,6 +200,7 @@ def _column(  # noqa: PLR0917 - one row of _COLUMNS
     base: str,
     is_enum: bool,
     qualifier: str,
+    needed: list[str] | None,
 ) -> PostgresColumn:
     return PostgresColumn(
         number=number,
@@ -205,4 +218,5 @@ def _column(  # noqa: PLR0917 - one row of _COLUMNS
         generation=generation,
         collation_number=collation_number,
         is_deterministic=is_deterministic,
+        needs=None if needed is None or not generation else tuple(needed),
     )

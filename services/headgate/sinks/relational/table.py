@@ -55,7 +55,9 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
     def shape(self, name: str, fires: tuple[str, ...] = ()) -> TableShape:
         """The contract's view, under the name the caller knows the table by."""
         declared = {column: str(described) for column, described in self.columns.items()}
-        return TableShape(name, declared, self.key, self.secondary_unique, fires, self.nullable_defaults)
+        return TableShape(
+            name, declared, self.key, self.secondary_unique, fires, self.nullable_defaults, generated=self.generated
+        )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

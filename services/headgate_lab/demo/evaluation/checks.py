@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from headgate.capture.sink import is_itself
 from headgate.capture.source import Capture, Mysql, read_source
 from headgate.capture.target_tables import read_target_tables
 from headgate.cli.checks import show_findings
+from headgate.cli.column_types import chosen_types
 from headgate.cli.feed_init import SAME_DATABASE
 from headgate.cli.output import Output
 from headgate.config.feed import parse_feed
@@ -24,7 +26,7 @@ from headgate.databases.kinds import kind_of
 from headgate.sinks.registry import open_sink
 from headgate.sinks.relational.rights import RightsMissingError
 from headgate.tables.missing import MissingTables
-from headgate.tables.plan import shown_refusals
+from headgate.tables.plan import ChosenTypes, by_option, shown_refusals
 
 __all__ = ["SINK_PASSWORD", "SOURCE_PASSWORD", "Databases", "check_sink", "checked", "files_of"]
 
@@ -41,6 +43,7 @@ class Databases(msgspec.Struct, frozen=True):
     there: Capture
     missing: MissingTables
     """Tables that the feed creates."""
+    types: ChosenTypes
 
     @property
     def is_mysql(self) -> bool:
@@ -48,8 +51,12 @@ class Databases(msgspec.Struct, frozen=True):
         return isinstance(self.captured, Mysql)
 
 
-def checked(source: Target, sink: Target, patterns: Sequence[str], *, publication: str, slot: str) -> Databases:
+def checked(
+    source: Target, sink: Target, patterns: Sequence[str], types: Sequence[str], *, publication: str, slot: str
+) -> Databases:
     """Both databases, fit for a feed. Passwords are in this process's folder for secrets.
+
+    ``patterns`` and ``types`` are those of the options --tables and --type.
 
     Raises DatabaseError, CommandError, NoTableError; typer.Exit once the source's faults are shown.
     """
@@ -68,17 +75,20 @@ def checked(source: Target, sink: Target, patterns: Sequence[str], *, publicatio
     findings = captured.findings(publication=publication, slot=slot)
     if is_wrong(findings):
         show_findings([finding for finding in findings if finding.state is not State.OK], Output.TABLE)
-    missing = read_target_tables(captured, there, source, sink, {})
+    # Of a table that an earlier run has created, too: the same command continues.
+    chosen = chosen_types(types, captured.tables, otherwise="is not one of the source's tables")
+    missing = read_target_tables(captured, there, source, sink, chosen)
     if missing.tables.refused:
-        raise CommandError(ExitCode.DATABASE, "\n".join([*shown_refusals(missing.tables), _REFUSED]))
-    return Databases(source, sink, captured, there, missing)
+        reasons = shown_refusals(missing.tables, partial(by_option, "headgate up"))
+        raise CommandError(ExitCode.DATABASE, "\n".join([*reasons, _REFUSED]))
+    return Databases(source, sink, captured, there, missing, chosen)
 
 
-_REFUSED: Final = "Create these tables at the sink yourself, or leave them out: choose the others with --tables"
+_REFUSED: Final = "Or create these tables at the sink yourself, or leave them out: choose the others with --tables"
 
 
 def files_of(found: Databases, name: str, bootstrap: str, folder: Path, *, publication: str, slot: str) -> CaptureFiles:
-    """Connector and feeds. ``folder`` is where the connector finds the source's password. Raises DatabaseError."""
+    """Connector and feed. ``folder`` is where the connector finds the source's password. Raises DatabaseError."""
     naming = Naming(
         feed=name,
         slot=slot,
@@ -86,7 +96,9 @@ def files_of(found: Databases, name: str, bootstrap: str, folder: Path, *, publi
         bootstrap=bootstrap,
         password_file=folder / SOURCE_PASSWORD,
     )
-    ends = FeedEnds(source=_address(found.source, SOURCE_PASSWORD), sink=_address(found.sink, SINK_PASSWORD))
+    ends = FeedEnds(
+        source=_address(found.source, SOURCE_PASSWORD), sink=_address(found.sink, SINK_PASSWORD), types=found.types
+    )
     return capture_files(found.captured, place_of(found.source), naming, ends)
 
 
@@ -96,15 +108,14 @@ def _address(target: Target, password_file: str) -> FeedAddress:
 
 
 def check_sink(found: Databases, files: CaptureFiles) -> None:
-    """Whether the sink takes the feeds. Raises SinkError; typer.Exit once the rights that its user lacks are shown."""
+    """Whether the sink takes the feed. Raises SinkError; typer.Exit once the rights that its user lacks are shown."""
     missing = found.missing
     lacks = {f"no right to create {', '.join(sorted(missing.lacking))}": missing.grants} if missing.grants else {}
-    for feed, file in files.feeds:
-        with closing(open_sink(parse_feed(file.text).sink)) as sink:
-            try:
-                sink.check([table.name for table in feed.tables if table.name not in missing.lacking])
-            except RightsMissingError as error:
-                lacks[error.lacks] = error.grants
+    with closing(open_sink(parse_feed(files.feed.text).sink)) as sink:
+        try:
+            sink.check([table.name for table in found.captured.tables if table.name not in missing.lacking])
+        except RightsMissingError as error:
+            lacks[error.lacks] = error.grants
     if lacks:
         findings = [
             Finding("sink", State.WRONG, what, fix=tuple(f"{grant};" for grant in grants))

@@ -42,6 +42,7 @@ class OwnDatabases(msgspec.Struct, frozen=True, kw_only=True):
     source_password_file: Path | None = None
     sink_password_file: Path | None = None
     tables: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
     publication: str
     slot: str
     feed: str | None = None
@@ -64,6 +65,7 @@ def prepared(given: OwnDatabases, display: Display) -> Plan:
             Target(source.dsn, Path(SOURCE_PASSWORD), source.options),
             Target(sink.dsn, Path(SINK_PASSWORD), sink.options),
             given.tables,
+            given.types,
             **names,
         )
         check_sink(databases, files_of(databases, name, _NO_BROKER, private, **names))
@@ -104,7 +106,7 @@ def shown(up: Evaluation, plan: Plan) -> list[str]:
     return [
         f"Kafka             {up.kafka.bootstrap}",
         f"Kafka Connect     {up.connect.url}",
-        f"connector, feeds  {plan.folder}",
+        f"connector, feed   {plan.folder}",
         f"logs              {up.services.log_folder}",
         *(
             f"{service.name:<17} {up.services.address(service.name)}/readyz, /metrics; process {service.pid}"
@@ -113,8 +115,8 @@ def shown(up: Evaluation, plan: Plan) -> list[str]:
         "",
         "Try, in another terminal:",
         f"  . {plan.folder / ENVIRONMENT_FILE}",
-        f"  headgate table list {up.feeds[0]}",
-        f"  headgate why {up.feeds[0]}",
+        f"  headgate table list {up.feed}",
+        f"  headgate why {up.feed}",
         *([kill] if plan.agents > 1 else []),
         "",
         "Ctrl-C stops everything. The same command continues from there.",

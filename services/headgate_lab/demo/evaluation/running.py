@@ -4,7 +4,7 @@ The user's folder has the files, the broker's topics and the connector's positio
 where it was stopped. Logs and Spark's scratch files are in a temporary folder.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
@@ -84,7 +84,8 @@ class Evaluation(msgspec.Struct, frozen=True):
     kafka: EmbeddedKafka
     connect: ConnectWorker
     services: Services
-    feeds: tuple[str, ...]
+    feed: str
+    """Its name, and the connector's."""
 
     def gone(self) -> list[str]:
         """What has ended of the parts that the evaluation cannot continue without."""
@@ -94,10 +95,10 @@ class Evaluation(msgspec.Struct, frozen=True):
 
     def check(self) -> None:
         """Raise EmbeddedError once the connector has failed."""
-        status = self.connect.connector_status(self.feeds[0])
+        status = self.connect.connector_status(self.feed)
         failed = [part for part in (status["connector"], *status["tasks"]) if part["state"] == "FAILED"]
         if failed:
-            raise EmbeddedError(f"connector {self.feeds[0]} failed: {failed[0].get('trace', 'no trace')}")
+            raise EmbeddedError(f"connector {self.feed} failed: {failed[0].get('trace', 'no trace')}")
 
 
 @contextmanager
@@ -168,16 +169,15 @@ def _start(setup: _Setup, scratch: Scratch) -> Evaluation:
             READY_SECONDS_MAX,
             services.check,
         )
-    _create_feeds(setup, log, services)
-    feeds = tuple(feed.feed for feed, _ in setup.files.feeds)
+    _create_feed(setup, log, services)
     with setup.display.stage("waiting until every table replicates"):
         watch.wait_for(
             "every table replicates",
-            lambda seen: _all_replicate(seen, feeds),
+            lambda seen: _all_replicate(seen, plan.feed),
             REPLICATING_SECONDS_MAX,
             services.check,
         )
-    return Evaluation(scratch, kafka, connect, services, feeds)
+    return Evaluation(scratch, kafka, connect, services, plan.feed)
 
 
 def _start_broker(setup: _Setup, scratch: Scratch) -> ConnectWorker:
@@ -216,20 +216,20 @@ def _capture(setup: _Setup, log: KafkaLog, connect: ConnectWorker) -> None:
         connect.wait_until_running(plan.feed)
 
 
-def _create_feeds(setup: _Setup, log: KafkaLog, services: Services) -> None:
+def _create_feed(setup: _Setup, log: KafkaLog, services: Services) -> None:
+    plan = setup.plan
+    if read_snapshot(log).get(FeedKey(plan.feed), FeedRecorded) is not None:
+        setup.display.say(f"feed {plan.feed} continues")
+        return
     timeout = f"{scaled_seconds(OUTCOME_SECONDS_MAX):g}"
-    for feed, file in setup.files.feeds:
-        if read_snapshot(log).get(FeedKey(feed.feed), FeedRecorded) is not None:
-            setup.display.say(f"feed {feed.feed} continues")
-            continue
-        path = str(setup.plan.folder / file.name)
-        with setup.display.stage(f"headgate feed create {path}"):
-            answer = run_command(services.settings, "feed", "create", path, "-o", "json", "--timeout", timeout)
-        if answer.get("status") != "done":
-            raise ServiceError(f"headgate feed create {path} did not do it: {answer}")
+    path = str(plan.folder / setup.files.feed.name)
+    with setup.display.stage(f"headgate feed create {path}"):
+        answer = run_command(services.settings, "feed", "create", path, "-o", "json", "--timeout", timeout)
+    if answer.get("status") != "done":
+        raise ServiceError(f"headgate feed create {path} did not do it: {answer}")
 
 
-def _all_replicate(seen: Chronicle, feeds: Sequence[str]) -> bool:
-    """Whether every table of these feeds does. A feed that was paused, in an earlier run, stays as it is."""
-    rows = [row for row in feed_rows(seen.snapshot) if row.feed in feeds and row.wanted == WantedState.RUNNING]
+def _all_replicate(seen: Chronicle, feed: str) -> bool:
+    """Whether every table of the feed does. A feed that was paused, in an earlier run, stays as it is."""
+    rows = [row for row in feed_rows(seen.snapshot) if row.feed == feed and row.wanted == WantedState.RUNNING]
     return all(row.replicating == row.tables for row in rows)
