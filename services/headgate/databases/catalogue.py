@@ -20,11 +20,20 @@ A schema change puts it on a copy whose primary key is not the one that change e
 
 
 class Product(StrEnum):
-    """Whose types a table has. MariaDB and MySQL are one kind of address, but not every type of one is of the other."""
+    """Whose types a table has. MariaDB and MySQL are one kind of address, but not every type of one is of the other.
+
+    LAKE: those that all lakes have (sinks/creating.py). No source is one.
+    """
 
     POSTGRESQL = "postgresql"
     MARIADB = "mariadb"
     MYSQL = "mysql"
+    LAKE = "lake"
+
+    @property
+    def ignores_case(self) -> bool:
+        """Whether names of columns that differ only in case are one name."""
+        return self in (Product.MARIADB, Product.MYSQL)
 
 
 Ask = Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]]

@@ -22,12 +22,14 @@ from headgate.records.control import Positions
 from headgate.records.row_copies import is_whole
 from headgate.replication.feed_parts import FeedParts
 from headgate.replication.span_table import FAILURES_BORNE
+from headgate.sinks.altering import AltersTables
 from headgate.sinks.contract import Claim, Sink, ValueRefusedError
 from headgate.sinks.known_columns import ColumnKeepingSink, ColumnNumbers, KnownColumns
 from headgate.sources.offsets import SourceError, check_retention
 from headgate.sources.said import tables_said
 from headgate.sources.table_options import spec_of
 from headgate.tables.evolution import (
+    AtLake,
     StillRefusedError,
     add_columns,
     check_replaced,
@@ -81,6 +83,7 @@ class AlteredTables:
             return
         said = tables_said(self._source, spec, [plan])
         kept = _kept(parts.sink, claim)
+        lake = _lake(parts.sink, claim, positions)
         numbers = self._numbers(spec, span, said)
         replaced = [] if numbers is None else kept.replaced(numbers)
         if span.task.copy is not None and is_whole(span.task.copy.rows):
@@ -88,10 +91,9 @@ class AlteredTables:
             # Rows are copied by the source's names of now, which no change may have had yet.
             renamed = {} if numbers is None else _renamed(parts.sink, claim, kept, numbers)
             if renamed:
-                _tell(span, add_columns(spec, plan, dict.fromkeys(renamed, ""), said, kept))
-            _tell(
-                span, restore_columns(spec, plan, said, kept, partial(_restoring, parts.sink, claim, positions, kept))
-            )
+                _tell(span, add_columns(spec, plan, dict.fromkeys(renamed, ""), said, kept, lake=lake))
+            announce = partial(_restoring, parts.sink, claim, positions, kept)
+            _tell(span, restore_columns(spec, plan, said, kept, announce, lake=lake))
             self._add_or_fit(parts, span, claim, positions, said, kept)
             return  # the numbers are kept once all rows are copied
         check_restored(spec, plan, _still_restored(parts.sink, claim, positions, kept))
@@ -103,6 +105,7 @@ class AlteredTables:
         self, parts: FeedParts, span: Span, claim: Claim, positions: Positions, said: Said, kept: KnownColumns
     ) -> None:
         spec, plan = parts.spec, span.task.plan
+        lake = _lake(parts.sink, claim, positions)
         is_refused = span.error is not None and span.error[0] == ValueRefusedError.code
         if not (span.lacking or is_refused):
             return
@@ -112,11 +115,12 @@ class AlteredTables:
         if span.lacking and self._is_renamed(parts, span, claim, positions, said, kept):
             return
         if span.lacking:
-            _tell(span, add_columns(spec, plan, span.lacking, said, kept))
+            _tell(span, add_columns(spec, plan, span.lacking, said, kept, lake=lake))
             return
-        fitted = fit_columns(spec, plan, said)
-        _tell(span, fitted.statements)
-        if not fitted.statements and span.error is not None and worst(span.failures) > TRIES_UNALTERED:
+        fitted = fit_columns(spec, plan, said, lake)
+        done = fitted.statements or (fitted.columns if fitted.changes is not None else ())
+        _tell(span, done)
+        if not done and span.error is not None and worst(span.failures) > TRIES_UNALTERED:
             raise StillRefusedError(". ".join((span.error[1], *fitted.refusals)))
 
     def _is_renamed(  # noqa: PLR0917 - what one attempt knows
@@ -188,6 +192,11 @@ class AlteredTables:
         if known is not None:
             _keep(parts.sink, claim, positions, kept, known.numbers)
         _set_restored(parts.sink, claim, positions, kept, ())
+
+
+def _lake(sink: Sink, claim: Claim, positions: Positions) -> AtLake | None:
+    """The sink, if it takes no statements."""
+    return AtLake(sink, claim, positions) if isinstance(sink, AltersTables) else None
 
 
 def _renamed(sink: Sink, claim: Claim, kept: KnownColumns, numbers: ColumnNumbers) -> set[str]:

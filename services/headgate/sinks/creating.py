@@ -8,7 +8,10 @@ from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
-__all__ = ["DIGITS_MAX", "LAKE_TYPES", "CreatesTables", "LakeType", "NewColumn", "NewTable", "parse_lake_type"]
+__all__ = [
+    "DIGITS_MAX", "LAKE_TYPES", "CreatesTables", "LakeType", "NewColumn", "NewTable", "parse_lake_type",
+    "quoted_by_spark",
+]  # fmt: skip
 
 DIGITS_MAX: Final = 38
 """Of a decimal, in every lake."""
@@ -52,6 +55,11 @@ def parse_lake_type(text: str) -> LakeType | None:
         return LakeType(name=name) if name in LAKE_TYPES and found["digits"] is None else None
     digits, scale = (_DECIMAL[0], 0) if found["digits"] is None else (int(found["digits"]), int(found["scale"] or 0))
     return LakeType(name=name, numbers=(digits, scale)) if 1 <= digits <= DIGITS_MAX and scale <= digits else None
+
+
+def quoted_by_spark(name: str) -> str:
+    """A name in a statement of Spark."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 class NewColumn(msgspec.Struct, frozen=True):

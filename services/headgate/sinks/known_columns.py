@@ -33,7 +33,8 @@ class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
     numbers, and before the first claim. ``restored``: columns that were added again for a copy of all rows that is not
     over, so rows lack their values. ``former``: a column's name in older changes → the name that the source and the
     sink's table have for it. It holds for changes before ``until`` (partition → offset): behind it another column may
-    have the name.
+    have the name. ``first``: column that was added to a lake, which keeps no defaults → what rows have in it whose
+    changes are from before, as text.
     """
 
     applied: tuple[str, ...] = ()
@@ -41,6 +42,7 @@ class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
     restored: tuple[str, ...] = ()
     former: Mapping[str, str] = {}
     until: Mapping[int, int] = {}
+    first: Mapping[str, str] = {}
 
     def with_applied(self, columns: Iterable[str]) -> "KnownColumns":
         """The same after rows were written to a table with these columns."""
@@ -59,6 +61,11 @@ class KnownColumns(msgspec.Struct, frozen=True, kw_only=True):
     def with_former(self, former: Mapping[str, str], until: Mapping[int, int]) -> "KnownColumns":
         """The same with these former names, which hold for changes of all partitions up to where they were read."""
         return msgspec.structs.replace(self, former=dict(former), until={**self.until, **until})
+
+    def with_altered(self, first: Mapping[str, str], renamed: Mapping[str, str]) -> "KnownColumns":
+        """The same for a table that gets columns with these first values, and new names of others (former → now)."""
+        kept = {now: self.first[former] for former, now in renamed.items() if former in self.first}
+        return msgspec.structs.replace(self, first={**self.first, **kept, **first})
 
     def replaced(self, now: ColumnNumbers) -> list[str]:
         """Columns with values that the source has dropped and added again under the same name. ``now``: its numbers."""

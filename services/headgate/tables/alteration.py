@@ -1,16 +1,17 @@
 """What must be done to a sink's table so that it takes a change of a source that was altered. Pure.
 
 In: the table's definitions at source and sink, and the columns of a change that the sink lacks. Out: statements, or
-reasons why Headgate does not alter the table, each with what to run instead.
+for a lake what its one commit changes, or reasons why Headgate does not alter the table, each with what to run instead.
 
 A column is added only if it is known to be new, to be what the change has, and what older rows have in it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from headgate.databases.catalogue import Product
+from headgate.databases.catalogue import Column, Product
 from headgate.databases.mysql import sql as mysql
 from headgate.databases.mysql.catalogue import MysqlColumn
 from headgate.databases.mysql.types import parse_type as parse_mysql
@@ -20,16 +21,25 @@ from headgate.databases.postgresql.types import PostgresType
 from headgate.databases.postgresql.types import parse_type as parse_postgresql
 from headgate.records.identifiers import table_spelling
 from headgate.records.name_lists import shown_names
+from headgate.sinks.altering import AddedColumn, ColumnChanges
+from headgate.sinks.creating import LakeType, NewColumn, quoted_by_spark
 from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
 from headgate.tables.event_types import is_misfit
 from headgate.tables.first_values import FirstValue, first_value
-from headgate.tables.mapped import Mapped, Unmapped
+from headgate.tables.lake_definition import LakeDefinition, SinkDefinition, spelled
+from headgate.tables.lake_tables import lake_outcomes
+from headgate.tables.mapped import Mapped, Outcome, Unmapped
 from headgate.tables.names import name_problem
 from headgate.tables.plan import Sink
 from headgate.tables.postgresql_to_postgresql import GENERATED
 from headgate.tables.statement import Definition, comment_of, outcomes_of
 
-__all__ = ["Alteration", "ColumnNames", "Known", "SourceColumn", "alter_of", "plan_alteration", "quoted_at"]
+__all__ = [
+    "Alteration", "ColumnNames", "Known", "SourceColumn", "alter_of", "names_of", "plan_alteration", "quoted_at",
+    "sink_outcomes",
+]  # fmt: skip
+
+C = TypeVar("C", bound=Column)
 
 SourceColumn = PostgresColumn | MysqlColumn
 """A column of either kind of database."""
@@ -58,7 +68,7 @@ class Alteration(msgspec.Struct, frozen=True, kw_only=True):
     """Statements, without semicolons, for one table of a sink; none if ``refusals`` has reasons.
 
     ``needs``: enums that must exist before. ``columns``: those that they add or alter. ``lost``: columns that were
-    dropped at the sink with their values, as sentences.
+    dropped at the sink with their values, as sentences. ``changes``: instead of statements, for a lake.
     """
 
     name: str
@@ -68,6 +78,7 @@ class Alteration(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    changes: ColumnChanges | None = None
 
 
 class _Added(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,13 +92,13 @@ class _NotAddedError(Exception):
     """Why a column is not added, and what to do."""
 
 
-def plan_alteration(source: Definition, sink: Definition, lacking: Mapping[str, str], known: Known) -> Alteration:
-    """The statements for the sink's table. Nothing is left to do if it has the columns by now.
+def plan_alteration(source: Definition, sink: SinkDefinition, lacking: Mapping[str, str], known: Known) -> Alteration:
+    """What must be done to the sink's table. Nothing is left to do if it has the columns by now.
 
     ``lacking``: column → how the change's event describes its values, empty if it does not.
     """
-    name = table_spelling(sink.schema, sink.table)
-    wanted = [column for column in lacking if column not in ColumnNames(sink)]
+    name = spelled(sink)
+    wanted = [column for column in lacking if column not in ColumnNames(sink.product, sink.form.columns)]
     added: list[_Added] = []
     refusals: list[str] = []
     planner = _Planner(source, sink, known)
@@ -102,53 +113,70 @@ def plan_alteration(source: Definition, sink: Definition, lacking: Mapping[str, 
             added.append(planner.added(column, lacking[column]))
         except _NotAddedError as error:
             refusals.append(f"column {column} of table {name} was not added: {error}")
+    refusals += _not_renamed(sink, renamed)
     if refusals:
         return Alteration(name=name, schema=sink.schema, refusals=tuple(refusals))
+    columns = (*renamed, *(column.name for column in added))
+    if isinstance(sink, LakeDefinition):
+        renames_of_lake = {former: column for column, former in renamed.items()}
+        changes = ColumnChanges(tuple(map(_added_to_lake, added)), renames_of_lake) if columns else None
+        return Alteration(name=name, schema=sink.schema, columns=columns, changes=changes)
     renames = [_rename(sink, former, column) for column, former in renamed.items()]
     return Alteration(
         name=name,
         schema=sink.schema,
         statements=(*renames, *(_statements(sink, added) if added else ())),
         needs=tuple(dict.fromkeys(column.mapped.needs for column in added if column.mapped.needs is not None)),
-        columns=(*renamed, *(column.name for column in added)),
+        columns=columns,
     )
 
 
-class ColumnNames:
+class ColumnNames(Generic[C]):
     """A table's column names, as its database compares them."""
 
-    def __init__(self, table: Definition) -> None:
-        self._folds = table.product is not Product.POSTGRESQL
-        self._columns = {self._folded(column.name): column for column in table.form.columns}
+    def __init__(self, product: Product, columns: Sequence[C]) -> None:
+        self._folds = product.ignores_case
+        self._columns = {self.folded(column.name): column for column in columns}
 
-    def _folded(self, name: str) -> str:
+    def folded(self, name: str) -> str:
+        """The name in the form in which names are compared."""
         return name.casefold() if self._folds else name
 
     def __contains__(self, name: str) -> bool:
-        return self._folded(name) in self._columns
+        return self.folded(name) in self._columns
 
-    def get(self, name: str) -> SourceColumn | None:
+    def get(self, name: str) -> C | None:
         """The column of that name."""
-        return self._columns.get(self._folded(name))
+        return self._columns.get(self.folded(name))
+
+
+def names_of(source: Definition) -> ColumnNames[SourceColumn]:
+    """The names of a source's columns."""
+    return ColumnNames(source.product, source.form.columns)
+
+
+def sink_outcomes(source: Definition, sink: SinkDefinition, overrides: Mapping[str, str]) -> dict[str, Outcome]:
+    """What becomes of each of the source's columns at the sink. ``overrides``: column → the user's type."""
+    if isinstance(sink, LakeDefinition):
+        return lake_outcomes(source, overrides)
+    return outcomes_of(source, sink.product, overrides)
 
 
 class _Planner:
     """Decides about one column after the other."""
 
-    def __init__(self, source: Definition, sink: Definition, known: Known) -> None:
+    def __init__(self, source: Definition, sink: SinkDefinition, known: Known) -> None:
         self._source, self._sink, self._known = source, sink, known
         self._product = known.sink.product
-        self._outcomes = outcomes_of(source, self._product, known.types)
-        self._at_source, self._at_sink = ColumnNames(source), ColumnNames(sink)
+        self._outcomes = sink_outcomes(source, sink, known.types)
+        self._at_source, self._at_sink = names_of(source), ColumnNames(sink.product, sink.form.columns)
 
     def is_lost(self, name: str) -> bool:
         """Whether the sink's table had the column when rows were written, so that it was dropped there."""
         if self._known.is_empty or self._known.is_refilled or name not in self._at_source:
             return False
-        return name in self._known.kept.applied or (
-            self._product is not Product.POSTGRESQL
-            and name.casefold() in {column.casefold() for column in self._known.kept.applied}
-        )
+        folded = self._at_sink.folded
+        return folded(name) in map(folded, self._known.kept.applied)
 
     def former(self, name: str) -> str | None:
         """The sink's column that has the name at the source by now, as the source's catalogue proves."""
@@ -160,7 +188,7 @@ class _Planner:
         """The sink's new column. Raises _NotAddedError."""
         column = self._found(name)
         mapped = self._mapped(column)
-        problem = name_problem(column.name, self._product, is_column=True)
+        problem = self._name_problem(column.name)
         if problem is not None:
             raise _NotAddedError(problem)
         self._check_meaning(column, meaning)
@@ -170,14 +198,24 @@ class _Planner:
         comment = comment_of(self._source.comments.get(column.name), self._product, "column")
         return _Added(name=name, mapped=mapped, default=self._default(column, mapped), comment=comment)
 
+    def _name_problem(self, name: str) -> str | None:
+        if not isinstance(self._sink, LakeDefinition):
+            return name_problem(name, self._product, is_column=True)
+        alike = [each.name for each in self._sink.form.columns if each.name.casefold() == name.casefold()]
+        if alike:
+            return (
+                f"the table has {alike[0]}, which differs only in upper and lower case. Rename it with columns.rename"
+            )
+        problem = self._sink.rules.name_problem(name)
+        return None if problem is None else f"{problem}. Rename it with columns.rename"
+
     def _found(self, name: str) -> SourceColumn:
         found = self._at_source.get(name)
         if found is None:
             table = table_spelling(self._source.schema, self._source.table)
             gone = [each.name for each in self._sink.form.columns if each.name not in self._at_source]
-            renames = [_rename(self._sink, former, name) for former in gone]
             renamed = (
-                f"If it is another name of {shown_names(gone)}, run {shown_names(renames)}. Otherwise run"
+                f"If it is another name of {shown_names(gone)}, {_to_rename(self._sink, gone, name)}. Otherwise run"
                 if gone
                 else "Run"
             )
@@ -237,15 +275,16 @@ class _Planner:
         is_last = column.number > max(numbers, default=0)
         former = [each.name for each in gone if not is_last or _kind_of(each) in (None, _name_of(mapped))]
         if former:
-            renames = [_rename(self._sink, name, column.name) for name in former]
             raise _NotAddedError(
                 f"it may be the new name of {shown_names(former)}, which the source's table does not have. If it was "
-                f"renamed, run {shown_names(renames)}. If it is new, run "
+                f"renamed, {_to_rename(self._sink, former, column.name)}. If it is new, run "
                 f"{_statement(self._sink, column.name, mapped.type.sql)}, with the source's default"
             )
 
     def _default(self, column: SourceColumn, mapped: Mapped) -> str | None:
         """What follows DEFAULT, so that rows that are there get what the source's rows have."""
+        if isinstance(self._sink, LakeDefinition) and self._sink.rules.appends:
+            return None
         missing = self._known.missing.get(column.name)
         value = first_value(column, mapped, self._source.product, self._product, missing)
         if isinstance(value, FirstValue):
@@ -259,46 +298,79 @@ class _Planner:
         )
 
 
-def _kind_of(column: SourceColumn) -> str | None:
+def _kind_of(column: Column) -> str | None:
     """The name of a sink's type without its numbers; None for one that is not on the list."""
     if isinstance(column, MysqlColumn):
         found = parse_mysql(column.type)
         return column.kind if column.kind == "json" or found is None else found.name
+    if not isinstance(column, PostgresColumn):
+        return _SMALL.get(column.kind, column.kind)
     known = parse_postgresql(column.base)
     return None if known is None else known.name
 
 
+_SMALL: Final = {"tinyint": "int", "smallint": "int"}
+"""Types of lakes that Iceberg keeps as another one."""
+
+
 def _name_of(mapped: Mapped) -> str | None:
     type_ = mapped.type
+    if isinstance(type_, LakeType):
+        return _SMALL.get(type_.name, type_.name)
     return None if isinstance(type_, PostgresType) and type_.own is not None else type_.name
+
+
+def _not_renamed(sink: SinkDefinition, renamed: Mapping[str, str]) -> list[str]:
+    """Why renames that are proven are not made. ``renamed``: column → its former name."""
+    if not isinstance(sink, LakeDefinition) or sink.rules.renames:
+        return []
+    return [
+        f"column {former} of table {spelled(sink)} is {column} at the source now, and such tables do not rename a "
+        f"column without writing every file again: {_to_rename(sink, [former], column)}"
+        for column, former in renamed.items()
+    ]
+
+
+def _added_to_lake(column: _Added) -> AddedColumn:
+    assert isinstance(column.mapped.type, LakeType)  # noqa: S101 - what a lake's columns are mapped to
+    return AddedColumn(NewColumn(column.name, column.mapped.type, comment=column.comment or None), column.default)
 
 
 # --- statements ---
 
 
-def quoted_at(sink: Definition, name: str) -> str:
+def quoted_at(sink: SinkDefinition, name: str) -> str:
     """A name as statements for the sink have it."""
+    if isinstance(sink, LakeDefinition):
+        return quoted_by_spark(name)
     return postgresql.quoted(name) if sink.product is Product.POSTGRESQL else mysql.quoted(name)
 
 
-def alter_of(sink: Definition) -> str:
+def alter_of(sink: SinkDefinition) -> str:
     """How a statement that alters the sink's table begins."""
+    if isinstance(sink, LakeDefinition):
+        return f"ALTER TABLE {sink.rules.place}"
     quoted = postgresql.quoted if sink.product is Product.POSTGRESQL else mysql.quoted
     return f"ALTER TABLE {quoted(sink.schema, sink.table)}"
 
 
-def _rename(sink: Definition, former: str, column: str) -> str:
+def _to_rename(sink: SinkDefinition, former: Sequence[str], column: str) -> str:
+    """What people do if the column is one of ``former``."""
+    if isinstance(sink, LakeDefinition) and not sink.rules.renames:
+        pairs = [f"{{{column}: {name}}}" for name in former]
+        return f"keep the table's name: update the feed with columns.rename: {shown_names(pairs)}"
+    return f"run {shown_names([_rename(sink, name, column) for name in former])}"
+
+
+def _rename(sink: SinkDefinition, former: str, column: str) -> str:
     return f"{alter_of(sink)} RENAME COLUMN {quoted_at(sink, former)} TO {quoted_at(sink, column)}"
 
 
-def _lost(sink: Definition, column: str) -> str:
-    return (
-        f"column {column} of table {table_spelling(sink.schema, sink.table)} was dropped at the sink, after rows had "
-        "been written with it"
-    )
+def _lost(sink: SinkDefinition, column: str) -> str:
+    return f"column {column} of table {spelled(sink)} was dropped at the sink, after rows had been written with it"
 
 
-def _statement(sink: Definition, column: str, type_: str) -> str:
+def _statement(sink: SinkDefinition, column: str, type_: str) -> str:
     """For people."""
     return f"{alter_of(sink)} ADD COLUMN {quoted_at(sink, column)} {type_}"
 

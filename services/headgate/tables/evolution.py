@@ -1,13 +1,14 @@
 """Altering a table of a sink, so that it takes changes of a source that was altered.
 
-Like the creation of tables (``creation``), it is not guarded by a lock. Each statement either was executed as a whole
+A lake is altered in one commit, under the fence that also guards rows (sinks/lake/altering.py). Of a database: like
+the creation of tables (``creation``), it is not guarded by a lock. Each statement either was executed as a whole
 or was not, and PostgreSQL executes all of them in one transaction. Of two agents with parts of one table one alters it,
 and the other finds it altered. An agent that is killed afterwards leaves a table that takes the same changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -21,11 +22,12 @@ from headgate.databases.mysql.errors import fault_of as mysql_fault
 from headgate.databases.mysql.session import MysqlSession
 from headgate.databases.postgresql.errors import PostgresError
 from headgate.databases.postgresql.errors import fault_of as postgresql_fault
-from headgate.records.control import SpanPlan
+from headgate.records.control import Positions, SpanPlan
 from headgate.records.identifiers import parse_identifier
 from headgate.records.name_lists import shown_names
 from headgate.records.spans import parse_span
-from headgate.sinks.contract import SinkError, SinkUnavailableError, ValueRefusedError
+from headgate.sinks.altering import AltersTables
+from headgate.sinks.contract import Claim, SinkError, SinkUnavailableError, ValueRefusedError
 from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
 from headgate.sinks.registry import target_of
 from headgate.sinks.relational.mysql.faults import sink_error as mysql_sink_error
@@ -35,11 +37,13 @@ from headgate.sinks.relational.session import as_sink_errors
 from headgate.sources.database import as_source_errors, source_target
 from headgate.sources.table_names import source_table
 from headgate.sources.table_options import spec_of
-from headgate.tables.alteration import Alteration, ColumnNames, Known, plan_alteration
+from headgate.tables.alteration import Alteration, Known, names_of, plan_alteration
 from headgate.tables.catalogues import open_catalogue
 from headgate.tables.executing import TRIES, TakenError, execute_at_mysql, execute_at_postgresql
 from headgate.tables.fitting import plan_fitting
 from headgate.tables.keyed import keyed_definition
+from headgate.tables.lake_catalogue import LakeCatalogue
+from headgate.tables.lake_definition import LakeDefinition, SinkDefinition
 from headgate.tables.missing import Said, chosen_types
 from headgate.tables.mysql_rights import grant_on, missing_alter
 from headgate.tables.plan import Sink, needed_first
@@ -47,8 +51,8 @@ from headgate.tables.shaped import shaped_definition, with_target_names
 from headgate.tables.statement import Definition
 
 __all__ = [
-    "NotAlteredError", "ResyncNeededError", "StillRefusedError", "add_columns", "check_replaced", "check_restored",
-    "fit_columns", "restore_columns", "source_numbers",
+    "AtLake", "NotAlteredError", "ResyncNeededError", "StillRefusedError", "add_columns", "check_replaced",
+    "check_restored", "fit_columns", "restore_columns", "source_numbers",
 ]  # fmt: skip
 
 _DUPLICATE_COLUMN: Final = 1060
@@ -69,6 +73,14 @@ class StillRefusedError(SinkError):
     code = ValueRefusedError.code
 
 
+class AtLake(msgspec.Struct, frozen=True):
+    """A sink that takes no statements, and the claim under which it alters the table."""
+
+    sink: AltersTables
+    claim: Claim
+    positions: Positions
+
+
 class ResyncNeededError(SinkError):
     """Rows of the sink lack values that no change will bring. The table continues once all rows were copied."""
 
@@ -77,12 +89,18 @@ class ResyncNeededError(SinkError):
 
 
 def add_columns(
-    spec: FeedSpec, plan: SpanPlan, lacking: Mapping[str, str], said: Said, kept: KnownColumns | None = None
+    spec: FeedSpec,
+    plan: SpanPlan,
+    lacking: Mapping[str, str],
+    said: Said,
+    kept: KnownColumns | None = None,
+    *,
+    lake: AtLake | None = None,
 ) -> tuple[str, ...]:
     """Add columns that a change has and the feed's table lacks, or give them their new names. Idempotent.
 
     ``lacking``: column → how the change's event describes its values. ``kept``: what the sink keeps of the table's
-    columns. Returns the columns. Raises SinkError, SourceError.
+    columns. ``lake``: where the sink is one. Returns the columns. Raises SinkError, SourceError.
     """
     masks = spec_of(spec, plan).columns
     computed = [name for name in lacking if name in masks.set]
@@ -100,7 +118,7 @@ def add_columns(
         )
     kept = kept or KnownColumns()
     for _ in range(TRIES):
-        with _both(spec, plan, said, ", ".join(lacking)) as (source, sink, known):
+        with _both(spec, plan, said, ", ".join(lacking), lake) as (source, sink, known):
             alteration = plan_alteration(source, sink, lacking, msgspec.structs.replace(known, kept=kept))
         if alteration.lost:
             raise ResyncNeededError(
@@ -109,13 +127,19 @@ def add_columns(
             )
         if alteration.refusals:
             raise NotAlteredError("; ".join(alteration.refusals))
-        if _is_executed(spec, alteration, known.sink):
+        if _is_executed(spec, alteration, sink, known.sink, lake):
             return alteration.columns
     raise SinkUnavailableError(f"table {plan.table} was not altered: others alter it at the same time")
 
 
 def restore_columns(
-    spec: FeedSpec, plan: SpanPlan, said: Said, kept: KnownColumns, announce: Callable[[Sequence[str]], None]
+    spec: FeedSpec,
+    plan: SpanPlan,
+    said: Said,
+    kept: KnownColumns,
+    announce: Callable[[Sequence[str]], None],
+    *,
+    lake: AtLake | None = None,
 ) -> tuple[str, ...]:
     """Add columns again that were dropped at the sink and that the source has: all rows are copied next. Idempotent.
 
@@ -123,15 +147,15 @@ def restore_columns(
     """
     masks = spec_of(spec, plan).columns
     for _ in range(TRIES):
-        with _both(spec, plan, said, "its columns") as (source, sink, known):
-            there = ColumnNames(source)
+        with _both(spec, plan, said, "its columns", lake) as (source, sink, known):
+            there = names_of(source)
             lacking = {name: "" for name in kept.applied if name in there and _is_plain(masks, name)}
             alteration = plan_alteration(source, sink, lacking, msgspec.structs.replace(known, is_refilled=True))
         if alteration.refusals:
             raise NotAlteredError("; ".join(alteration.refusals))
         if alteration.columns:
             announce(alteration.columns)
-        if _is_executed(spec, alteration, known.sink):
+        if _is_executed(spec, alteration, sink, known.sink, lake):
             return alteration.columns
     raise SinkUnavailableError(f"table {plan.table} was not altered: others alter it at the same time")
 
@@ -182,23 +206,48 @@ def _resync_of(spec: FeedSpec, plan: SpanPlan) -> str:
     return f"`headgate table resync {spec.feed} {plan.table}`"
 
 
-def fit_columns(spec: FeedSpec, plan: SpanPlan, said: Said) -> Alteration:
+def fit_columns(spec: FeedSpec, plan: SpanPlan, said: Said, lake: AtLake | None = None) -> Alteration:
     """Widen types and drop NOT NULL as the source has; what was done, and what was not. Idempotent.
 
     Raises SinkError, SourceError.
     """
-    with _both(spec, plan, said, "its columns") as (source, sink, known):
+    with _both(spec, plan, said, "its columns", lake) as (source, sink, known):
         alteration = plan_fitting(source, sink, known)
-    _is_executed(spec, alteration, known.sink)
+    _is_executed(spec, alteration, sink, known.sink, lake)
     return alteration
 
 
+class _SinkCatalogue(Protocol):
+    """What a plan needs of the sink: see Catalogue."""
+
+    def place(self, name: str) -> tuple[str, str] | None: ...
+
+    def definition(self, name: str) -> SinkDefinition | None: ...
+
+    def sink(self) -> Sink: ...
+
+    def has_rows(self, name: str) -> bool: ...
+
+    def shown(self, name: str) -> str: ...
+
+
 @contextmanager
-def _both(spec: FeedSpec, plan: SpanPlan, said: Said, columns: str) -> Iterator[tuple[Definition, Definition, Known]]:
+def _at_sink(spec: FeedSpec, lake: AtLake | None) -> Iterator[_SinkCatalogue]:
+    if lake is not None:
+        yield LakeCatalogue(lake.sink)
+        return
+    with as_sink_errors(), open_catalogue(target_of(spec.sink)) as catalogue:
+        yield catalogue
+
+
+@contextmanager
+def _both(
+    spec: FeedSpec, plan: SpanPlan, said: Said, columns: str, lake: AtLake | None
+) -> Iterator[tuple[Definition, SinkDefinition, Known]]:
     """The table at the source and at the sink, and what else a plan needs."""
     database = spec.source.database
     assert database is not None  # noqa: S101 - a feed that evolves tables names it
-    with as_sink_errors(), open_catalogue(target_of(spec.sink)) as at_sink:
+    with _at_sink(spec, lake) as at_sink:
         target = at_sink.definition(plan.table)
         if target is None:
             raise NotAlteredError(f"table {plan.table} does not exist at the sink, or its user may not see it")
@@ -226,8 +275,12 @@ def _both(spec: FeedSpec, plan: SpanPlan, said: Said, columns: str) -> Iterator[
     yield shaped_definition(definition, shape), target, known
 
 
-def _is_executed(spec: FeedSpec, alteration: Alteration, sink: Sink) -> bool:
-    """Whether the table is as planned: False if another session has altered it at the same time."""
+def _is_executed(
+    spec: FeedSpec, alteration: Alteration, before: SinkDefinition, sink: Sink, lake: AtLake | None
+) -> bool:
+    """Whether the table is as planned: False if another session or job has altered it at the same time."""
+    if lake is not None and alteration.changes is not None and isinstance(before, LakeDefinition):
+        return lake.sink.alter(lake.claim, lake.positions, before.present, alteration.changes)
     if not alteration.statements:
         return True
     target = target_of(spec.sink)

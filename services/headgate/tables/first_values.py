@@ -4,6 +4,7 @@ PostgreSQL keeps the value with which a column was added (``attmissingval``), al
 now. MySQL and MariaDB show only the present default, which is the value unless it was changed since.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -13,8 +14,9 @@ from headgate.databases.mysql.catalogue import MysqlColumn
 from headgate.databases.mysql.sql import literal as mysql_literal
 from headgate.databases.postgresql.catalogue import PostgresColumn
 from headgate.databases.postgresql.sql import literal as postgresql_literal
+from headgate.sinks.creating import LakeType
 from headgate.tables.constants import default_text
-from headgate.tables.mapped import Mapped
+from headgate.tables.mapped import Default, Mapped
 from headgate.tables.statement import room_of
 
 __all__ = ["FirstValue", "UnknownValue", "first_value"]
@@ -24,7 +26,7 @@ _BOOLEANS: Final = {"t": "true", "f": "false"}
 
 
 class FirstValue(msgspec.Struct, frozen=True):
-    """``sql``: what follows DEFAULT at the sink; None where those rows have NULL."""
+    """``sql``: what follows DEFAULT at the sink, of a lake the text alone; None where those rows have NULL."""
 
     sql: str | None
 
@@ -44,11 +46,30 @@ def first_value(
         return expression
     if expression is None:
         return FirstValue(None)
-    literal = postgresql_literal if sink is Product.POSTGRESQL else mysql_literal
-    text = default_text(expression, source, mapped.default, literal, room=room_of(mapped))
+    takes = _of_lake(column, mapped.type) if isinstance(mapped.type, LakeType) else mapped.default
+    text = default_text(expression, source, takes, _LITERALS.get(sink, mysql_literal), room=room_of(mapped))
     if text is None:
         return UnknownValue("their value is not a constant that the sink's column can have as its default")
     return FirstValue(text)
+
+
+_LITERALS: Final[Mapping[Product, Callable[[str], str]]] = {Product.POSTGRESQL: postgresql_literal, Product.LAKE: str}
+
+_NUMBERS: Final = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double", "decimal"})
+_TEXTS: Final = frozenset({"text", "varchar", "char", "tinytext", "mediumtext", "longtext", "enum"})
+"""Bare types of columns whose constants are the texts that events have. PostgreSQL's ``char`` is called bpchar."""
+
+
+def _of_lake(column: PostgresColumn | MysqlColumn, type_: LakeType) -> Default:
+    """Which constants are known to be the same value in a lake's column."""
+    if type_.name in _NUMBERS:
+        return Default.NUMBER
+    if type_.name == "boolean":
+        return Default.BOOLEAN
+    if type_.name in ("date", "timestamp_ntz"):
+        return Default.TIME
+    is_text = column.kind in _TEXTS or (isinstance(column, PostgresColumn) and column.is_enum)
+    return Default.TEXT if type_.name == "string" and is_text else Default.NONE
 
 
 def _expression(column: PostgresColumn | MysqlColumn, missing: str | None) -> UnknownValue | str | None:

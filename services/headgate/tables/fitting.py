@@ -10,23 +10,26 @@ from typing import Final
 
 import msgspec
 
-from headgate.databases.catalogue import Product
+from headgate.databases.catalogue import Column, Product
 from headgate.databases.mysql import sql as mysql
 from headgate.databases.mysql.catalogue import MysqlColumn
 from headgate.databases.mysql.types import MysqlType
 from headgate.databases.mysql.types import parse_type as parse_mysql
 from headgate.databases.postgresql import sql as postgresql
-from headgate.databases.postgresql.catalogue import EnumType, PostgresDefinition
+from headgate.databases.postgresql.catalogue import EnumType, PostgresColumn, PostgresDefinition
 from headgate.databases.postgresql.types import PostgresType
 from headgate.databases.postgresql.types import parse_type as parse_postgresql
-from headgate.records.identifiers import table_spelling
-from headgate.sinks.creating import LakeType
-from headgate.tables.alteration import Alteration, ColumnNames, Known, SourceColumn, alter_of, quoted_at
+from headgate.sinks.altering import ColumnChanges
+from headgate.sinks.creating import LakeType, parse_lake_type
+from headgate.tables.alteration import Alteration, Known, alter_of, names_of, quoted_at, sink_outcomes
+from headgate.tables.lake_definition import LakeDefinition, SinkDefinition, spelled
 from headgate.tables.mapped import Mapped
-from headgate.tables.statement import Definition, outcomes_of
+from headgate.tables.statement import Definition
 from headgate.tables.widening import holds_labels, is_wider
 
 __all__ = ["plan_fitting"]
+
+_Type = PostgresType | MysqlType | LakeType
 
 _NOT_NULL: Final = re.compile(" NOT NULL(?= |$)")
 _COLUMN: Final = re.compile(r"\s*(?P<name>`(?:[^`]|``)+`) (?P<rest>.*?),?", re.DOTALL)
@@ -35,69 +38,92 @@ _COLUMN: Final = re.compile(r"\s*(?P<name>`(?:[^`]|``)+`) (?P<rest>.*?),?", re.D
 class _Fitted(msgspec.Struct, frozen=True, kw_only=True):
     """A column of the sink. ``type``: its new one; ``is_relaxed``: it becomes nullable."""
 
-    column: SourceColumn
-    type: PostgresType | MysqlType | None
+    column: Column
+    type: _Type | None
     is_relaxed: bool
 
 
-def plan_fitting(source: Definition, sink: Definition, known: Known) -> Alteration:
-    """The statements for the sink's table; none if there is nothing to widen or to relax.
+def plan_fitting(source: Definition, sink: SinkDefinition, known: Known) -> Alteration:
+    """What must be done to the sink's table: nothing if there is nothing to widen or to relax.
 
     ``refusals`` of the answer: how the sink's table differs otherwise, each with what to run.
     """
     fitted = [each for each in _fitted(source, sink, known) if each.type is not None or each.is_relaxed]
-    labels = list(_labels(source, sink))
-    is_postgresql = sink.product is Product.POSTGRESQL
-    statements = [*labels, *(_postgresql(sink, fitted) if is_postgresql else _mysql(sink, fitted, known))]
+    changes, statements = None, list(_labels(source, sink))
+    if isinstance(sink, LakeDefinition):
+        changes = _of_lake(fitted) if fitted else None
+    else:
+        is_postgresql = sink.product is Product.POSTGRESQL
+        statements += _postgresql(sink, fitted) if is_postgresql else _mysql(sink, fitted, known)
     return Alteration(
-        name=table_spelling(sink.schema, sink.table),
+        name=spelled(sink),
         schema=sink.schema,
         statements=tuple(statements),
         columns=tuple(each.column.name for each in fitted),
         refusals=tuple(_differences(source, sink, known)),
+        changes=changes,
     )
 
 
-def _differences(source: Definition, sink: Definition, known: Known) -> Iterator[str]:
+def _of_lake(fitted: Sequence[_Fitted]) -> ColumnChanges:
+    return ColumnChanges(
+        widened={each.column.name: each.type for each in fitted if isinstance(each.type, LakeType)},
+        relaxed=tuple(each.column.name for each in fitted if each.is_relaxed),
+    )
+
+
+def _differences(source: Definition, sink: SinkDefinition, known: Known) -> Iterator[str]:
     """What Headgate does not alter, because a value could be lost, or rows would be found by another key."""
     alter = alter_of(sink)
     keys = [() if key is None else key.columns for key in (source.form.primary, sink.form.row_key)]
-    if [name.casefold() for name in keys[0]] != [name.casefold() for name in keys[1]]:
+    declares_key = bool(keys[1]) or not isinstance(sink, LakeDefinition)
+    if declares_key and [name.casefold() for name in keys[0]] != [name.casefold() for name in keys[1]]:
         columns = ", ".join(quoted_at(sink, name) for name in keys[0])
         yield (
             f"The source's primary key is ({', '.join(keys[0])}), the sink's ({', '.join(keys[1])}). If it was "
             f"changed, pause the feed and run {alter} with PRIMARY KEY ({columns})"
         )
-    outcomes = outcomes_of(source, sink.product, known.types)
-    names = ColumnNames(source)
+    outcomes = sink_outcomes(source, sink, known.types)
+    names = names_of(source)
     for column in sink.form.columns:
         there = names.get(column.name)
         outcome = None if there is None else outcomes[there.name]
         wanted = _type_of(outcome)
-        if there is not None and wanted is not None and _is_other(column, wanted):
+        if there is not None and wanted is not None and _is_other(sink, column, wanted):
             is_postgresql = sink.product is Product.POSTGRESQL
             name, type_ = quoted_at(sink, column.name), wanted.sql
             run = f"ALTER COLUMN {name} TYPE {type_} USING …" if is_postgresql else f"MODIFY COLUMN {name} {type_}"
+            if isinstance(sink, LakeDefinition):
+                run = f"ALTER COLUMN {name} TYPE {type_} where the format allows it, or write the table again with it"
             yield f"Column {column.name} is {there.type} at the source and {column.type} here. Run {alter} {run}"
 
 
-def _is_other(column: SourceColumn, wanted: PostgresType | MysqlType) -> bool:
+def _is_other(sink: SinkDefinition, column: Column, wanted: _Type) -> bool:
     """Whether the column's type neither holds all values of ``wanted``, nor is widened to it."""
     found = _parsed(column)
     if found is None or (found.name, found.numbers) == (wanted.name, wanted.numbers):
         return False
-    return not is_wider(wanted, found) and not is_wider(found, wanted)
+    return not _is_widened(sink, wanted, found) and not is_wider(found, wanted)
 
 
-def _parsed(column: SourceColumn) -> PostgresType | MysqlType | None:
+def _is_widened(sink: SinkDefinition, new: _Type, old: _Type) -> bool:
+    """Whether every value stays what it is, and the sink can do it."""
+    if not is_wider(new, old):
+        return False
+    if isinstance(sink, LakeDefinition) and isinstance(new, LakeType) and isinstance(old, LakeType):
+        return sink.rules.widens(old, new)
+    return True
+
+
+def _parsed(column: Column) -> _Type | None:
     if isinstance(column, MysqlColumn):
         return None if column.kind == "json" else parse_mysql(column.type)
-    return parse_postgresql(column.type)
+    return parse_postgresql(column.type) if isinstance(column, PostgresColumn) else parse_lake_type(column.type)
 
 
-def _fitted(source: Definition, sink: Definition, known: Known) -> Iterator[_Fitted]:
-    outcomes = outcomes_of(source, sink.product, known.types)
-    names = ColumnNames(source)
+def _fitted(source: Definition, sink: SinkDefinition, known: Known) -> Iterator[_Fitted]:
+    outcomes = sink_outcomes(source, sink, known.types)
+    names = names_of(source)
     keys = {name for key in sink.form.keys for name in key.columns if key.is_primary or key is sink.form.row_key}
     for column in sink.form.columns:
         if column.generated is not None or column.is_identity:
@@ -106,23 +132,23 @@ def _fitted(source: Definition, sink: Definition, known: Known) -> Iterator[_Fit
         outcome = None if there is None else outcomes[there.name]
         may_lack = column.default is None if there is None else there.is_nullable
         is_relaxed = may_lack and not column.is_nullable and column.name not in keys
-        yield _Fitted(column=column, type=_wider(column, outcome), is_relaxed=is_relaxed)
+        yield _Fitted(column=column, type=_wider(sink, column, outcome), is_relaxed=is_relaxed)
 
 
-def _wider(column: SourceColumn, outcome: object) -> PostgresType | MysqlType | None:
+def _wider(sink: SinkDefinition, column: Column, outcome: object) -> _Type | None:
     """The type that the column gets, with the sink's own collation; None if it keeps its type."""
     old, new = _parsed(column), _type_of(outcome)
-    if old is None or new is None or not is_wider(new, old):
+    if old is None or new is None or not _is_widened(sink, new, old):
         return None
     return msgspec.structs.replace(new, collation=None) if isinstance(new, MysqlType) else new
 
 
-def _type_of(outcome: object) -> PostgresType | MysqlType | None:
-    """The type of a database that the column is mapped to."""
-    return None if not isinstance(outcome, Mapped) or isinstance(outcome.type, LakeType) else outcome.type
+def _type_of(outcome: object) -> _Type | None:
+    """The type that the column is mapped to."""
+    return outcome.type if isinstance(outcome, Mapped) else None
 
 
-def _labels(source: Definition, sink: Definition) -> Iterator[str]:
+def _labels(source: Definition, sink: SinkDefinition) -> Iterator[str]:
     """Statements that give the sink's enums the labels that the source's have got."""
     if not isinstance(source, PostgresDefinition) or not isinstance(sink, PostgresDefinition):
         return

@@ -17,7 +17,7 @@ from headgate.tables.mysql_to_lake import to_lake as from_mysql
 from headgate.tables.postgresql_to_lake import to_lake as from_postgresql
 from headgate.tables.statement import CreateTable, Definition, Refusal, RefusedTable, by_reason, notes_of
 
-__all__ = ["LakeTable", "lake_table"]
+__all__ = ["LakeTable", "lake_outcomes", "lake_table"]
 
 
 class LakeTable(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ def lake_table(
 
     ``is_keyed``: the sink finds rows by their key.
     """
-    outcomes = _outcomes(table, overrides)
+    outcomes = lake_outcomes(table, overrides)
     kept = {column: outcome for column, outcome in outcomes.items() if isinstance(outcome, Mapped)}
     refusals = [*_column_refusals(outcomes, sink), *_key_refusals(table)]
     refusals += [Refusal("the table does not have this column", column) for column in overrides.keys() - outcomes]
@@ -68,7 +68,8 @@ def lake_table(
     return LakeTable(new, shown)
 
 
-def _outcomes(table: Definition, overrides: Mapping[str, str]) -> dict[str, Outcome]:
+def lake_outcomes(table: Definition, overrides: Mapping[str, str]) -> dict[str, Outcome]:
+    """What becomes of each of the source's columns in a lake. ``overrides``: as of ``lake_table``."""
     found: dict[str, Outcome]
     if isinstance(table, PostgresDefinition):
         found = {column.name: from_postgresql(column, table.enums.get(column.name)) for column in table.form.columns}

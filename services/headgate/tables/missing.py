@@ -280,7 +280,7 @@ def _hidden_key(columns: ColumnOptions, definition: Definition) -> str | None:
 
 def check_alterable(spec: FeedSpec, plans: Sequence[SpanPlan]) -> None:
     """Raise RightsMissingError where the feed alters tables and the sink's user may not, as far as one can ask."""
-    if not spec.evolves_tables:
+    if not spec.evolves_tables or spec.sink.type not in KINDS:  # a lake has no rights to ask for
         return
     with as_sink_errors(), open_catalogue(target_of(spec.sink)) as at_sink:
         grants = at_sink.unalterable([plan.table for plan in plans])

@@ -8,6 +8,7 @@ from typing import Final
 
 from headgate.databases.mysql.types import MysqlType
 from headgate.databases.postgresql.types import PostgresType
+from headgate.sinks.creating import LakeType
 
 __all__ = ["holds_labels", "is_wider"]
 
@@ -15,6 +16,7 @@ _UNBOUNDED: Final = 2**40
 """More than any number of digits or characters."""
 
 _POSTGRESQL_INTEGERS: Final = {"smallint": 5, "integer": 10, "bigint": 19}
+_LAKE_INTEGERS: Final = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _MYSQL_INTEGERS: Final = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
 """Type → digits of its longest number."""
 
@@ -31,8 +33,10 @@ _TEXT_BYTES: Final = {"tinytext": 2**8 - 1, "text": 2**16 - 1, "mediumtext": 2**
 _BLOB_BYTES: Final = {"tinyblob": 2**8 - 1, "blob": 2**16 - 1, "mediumblob": 2**24 - 1, "longblob": 2**32 - 1}
 
 
-def is_wider(new: PostgresType | MysqlType, old: PostgresType | MysqlType) -> bool:
-    """Whether ``new`` holds every value of ``old``, and others. Both are of one database."""
+def is_wider(new: PostgresType | MysqlType | LakeType, old: PostgresType | MysqlType | LakeType) -> bool:
+    """Whether ``new`` holds every value of ``old``, and others. Both are of one database, or of a lake."""
+    if isinstance(new, LakeType) and isinstance(old, LakeType):
+        return _lake(new, old)
     if isinstance(new, PostgresType) and isinstance(old, PostgresType):
         return _postgresql(new, old)
     if isinstance(new, MysqlType) and isinstance(old, MysqlType):
@@ -60,7 +64,18 @@ def _postgresql(new: PostgresType, old: PostgresType) -> bool:
     return without is not None and new.name == old.name and _first(new, without) > _first(old, without)
 
 
-def _places(numeric: PostgresType | MysqlType) -> tuple[int, int]:
+def _lake(new: LakeType, old: LakeType) -> bool:
+    """A source that makes a double of a float changes its values as a lake does, so that is one, too."""
+    if old.name in _LAKE_INTEGERS:
+        digits = _LAKE_INTEGERS[old.name]
+        is_decimal = new.name == "decimal" and _places(new)[0] >= digits
+        return is_decimal or _LAKE_INTEGERS.get(new.name, 0) > digits
+    if old.name == "decimal" == new.name:
+        return _is_longer(_places(new), _places(old))
+    return (old.name, new.name) == ("float", "double")
+
+
+def _places(numeric: PostgresType | MysqlType | LakeType) -> tuple[int, int]:
     """Digits before and behind the point of a decimal."""
     if isinstance(numeric, MysqlType):
         precision, scale = numeric.decimal_digits

@@ -63,11 +63,10 @@ def test_tables_are_created_where_the_source_defines_them() -> None:
     assert parsed(tables="create").creates_tables, "by the schemas of events"
 
 
-def test_tables_are_not_altered() -> None:
-    with pytest.raises(
-        FeedSpecError, match=r"sink\.tables: evolve cannot be used with sinks of type delta, .*Write tables: cr"
-    ):
-        parsed(tables="evolve")
+@pytest.mark.parametrize("type_", ["delta", "iceberg"])
+def test_tables_are_altered_by_the_sources_catalogue_only(type_: str) -> None:
+    with pytest.raises(FeedSpecError, match=r"sink\.tables: evolve needs the tables' definitions\. Name the database"):
+        parsed(type_, tables="evolve")
 
 
 @pytest.mark.parametrize("type_", ["delta", "iceberg"])

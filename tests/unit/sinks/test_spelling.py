@@ -79,7 +79,7 @@ def test_a_former_name_holds_up_to_where_the_log_was_read() -> None:
     def named(partition: int, offset: int, row: Row) -> Row | None:
         meaning = {"before": "int32"}
         change = Change(partition, offset, Operation.UPSERT, {"id": 1}, row, None, 0, meaning)
-        found = with_present_names([change], table, kept.former, kept.until)
+        found = with_present_names([change], table.columns, kept.former, kept.until)
         if found is None:
             return None
         assert found[0].semantics == {"Amount": "int32"}

@@ -6,6 +6,9 @@ from headgate.databases.catalogue import Product, TableForm
 from headgate.databases.mysql.catalogue import MysqlColumn, MysqlDefinition, MysqlKey
 from headgate.databases.postgresql.catalogue import EnumType, PostgresColumn, PostgresDefinition, PostgresKey
 
+DATABASES = tuple(product for product in Product if product is not Product.LAKE)
+"""Sinks that take statements."""
+
 MOOD = EnumType("public", "mood", ("glad", "so, so"))
 
 

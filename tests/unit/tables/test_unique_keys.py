@@ -7,7 +7,7 @@ from headgate.databases.catalogue import Product, TableForm
 from headgate.databases.mysql.catalogue import MysqlDefinition, MysqlKey
 from headgate.databases.postgresql.catalogue import PostgresDefinition, PostgresKey
 from headgate.tables.statement import CreateTable, Definition, table_statement
-from unit.tables.definitions import mysql_column, mysql_table, postgres_column, postgres_table
+from unit.tables.definitions import DATABASES, mysql_column, mysql_table, postgres_column, postgres_table
 
 
 def postgresql(*keys: tuple[str, ...], finds_rows: bool = True) -> PostgresDefinition:
@@ -45,7 +45,7 @@ def created(table: Definition, sink: Product) -> tuple[list[str], tuple[str, ...
     return [line for line in lines if line.startswith("UNIQUE")], found.notes
 
 
-@pytest.mark.parametrize("sink", Product)
+@pytest.mark.parametrize("sink", DATABASES)
 def test_no_table_gets_them_unasked(sink: Product) -> None:
     found = table_statement(postgresql(("mail", "no")), sink)
     assert isinstance(found, CreateTable)

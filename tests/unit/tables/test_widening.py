@@ -4,8 +4,17 @@ import pytest
 
 from headgate.databases.mysql.types import parse_type as parse_mysql
 from headgate.databases.postgresql.types import parse_type as parse_postgresql
+from headgate.sinks.creating import parse_lake_type
 from headgate.tables.widening import holds_labels, is_wider
 
+LAKE = [
+    ("tinyint", "smallint"), ("smallint", "int"), ("int", "bigint"), ("int", "decimal(10,0)"), ("float", "double"),
+    ("decimal(9,2)", "decimal(12,2)"), ("decimal(9,2)", "decimal(12,4)"),
+]  # fmt: skip
+OTHER_IN_LAKES = [
+    ("bigint", "double"), ("date", "timestamp_ntz"), ("timestamp_ntz", "timestamp"), ("int", "string"),
+    ("decimal(9,2)", "decimal(9,4)"), ("bigint", "decimal(18,0)"), ("double", "decimal(38,10)"),
+]  # fmt: skip
 POSTGRESQL = [
     ("smallint", "integer"), ("integer", "bigint"), ("integer", "numeric(10,0)"), ("bigint", "numeric"),
     ("varchar(9)", "varchar(10)"), ("varchar(9)", "varchar"), ("varchar(9)", "text"), ("numeric(9,2)", "numeric(10,2)"),
@@ -38,6 +47,22 @@ def test_a_type_of_postgresql_that_is_wider(old: str, new: str) -> None:
     assert first is not None
     assert second is not None
     assert (is_wider(second, first), is_wider(first, second)) == (True, False)
+
+
+@pytest.mark.parametrize(("old", "new"), LAKE)
+def test_a_type_of_a_lake_that_is_wider(old: str, new: str) -> None:
+    first, second = parse_lake_type(old), parse_lake_type(new)
+    assert first is not None
+    assert second is not None
+    assert (is_wider(second, first), is_wider(first, second)) == (True, False)
+
+
+@pytest.mark.parametrize(("old", "new"), OTHER_IN_LAKES)
+def test_a_type_of_a_lake_that_is_another_one(old: str, new: str) -> None:
+    first, second = parse_lake_type(old), parse_lake_type(new)
+    assert first is not None
+    assert second is not None
+    assert not is_wider(second, first)
 
 
 @pytest.mark.parametrize(("old", "new"), MYSQL)

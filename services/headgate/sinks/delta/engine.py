@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from pyarrow.dataset import Dataset
 
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
 from headgate.sinks.lake.history import OWN_ENTRIES
 from headgate.sinks.lake.shape import KEY
 from headgate.sinks.lake.staged_rows import GONE, absent_column, column
-from headgate.sinks.lake.tables import Bounds, ConflictError, Stamp, Upserts, Version
+from headgate.sinks.lake.tables import Altered, Bounds, ConflictError, Stamp, Upserts, Version
 
 __all__ = ["Table", "as_sink_errors", "create", "read"]
 
@@ -149,12 +150,49 @@ class Table:
         if self._handle.version() == self.version:  # no row was changed, so the library has committed nothing
             self.mark(stamp)
 
+    def alter(self, altered: Altered, stamp: Stamp) -> None:
+        """See Table of sinks/lake/tables.py. All but a new column without a value writes every file again.
+
+        A reader of Delta reads all files by the one schema, so a file must not have an older type.
+        """
+        if not (altered.fills or altered.types or altered.relaxed):
+            fields = Schema.from_arrow(pa.schema([field for field, _ in altered.added])).fields
+            with _committing():
+                self._handle.alter.add_columns(fields, commit_properties=_properties(stamp))
+            return
+        fields = [_altered(field, altered) for field in self.schema]
+        schema = pa.schema([*fields, *(field for field, _ in altered.added)])
+        rows = _rewritten(self._handle.to_pyarrow_dataset(), schema, altered)
+        with _committing():
+            write_deltalake(
+                self._handle,
+                pa.RecordBatchReader.from_batches(schema, rows),
+                mode="overwrite",
+                schema_mode="overwrite",
+                partition_by=self._handle.metadata().partition_columns or None,
+                commit_properties=_properties(stamp),
+            )
+
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Change table properties. Raises ConflictError, SinkError."""
         with _committing():
             self._handle.alter.set_table_properties(
                 dict(properties), raise_if_not_exists=False, commit_properties=_properties(Stamp())
             )
+
+
+def _rewritten(rows: Dataset, schema: pa.Schema, altered: Altered) -> Iterator[pa.RecordBatch]:
+    """All rows under ``schema``, read by pyarrow: delta-rs itself cannot read while it writes."""
+    for batch in rows.to_batches():
+        found = pa.table(batch)
+        for field, value in altered.added:
+            found = found.append_column(field, pa.repeat(value, found.num_rows))
+        yield from found.select(schema.names).cast(schema).to_batches()
+
+
+def _altered(field: pa.Field, altered: Altered) -> pa.Field:
+    found = field.with_type(altered.types.get(field.name, field.type))
+    return found.with_nullable(True) if field.name in altered.relaxed else found
 
 
 def _own_entries(entry: Mapping[str, Any]) -> dict[str, str]:

@@ -6,8 +6,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from headgate.sinks.creating import LakeType, quoted_by_spark
 from headgate.sinks.delta.engine import Table, as_sink_errors, create, read
-from headgate.sinks.lake.creating import quoted
 from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
 from headgate.sinks.lake.names import LEDGERS, path_of
 
@@ -38,9 +38,16 @@ class DeltaLake:
     """Paths below one folder, and reading what is there."""
 
     kind: Final = "Delta"
+    renames: Final = False
+    """Columns of a file are found by their names, unless the table maps names, which delta-rs does not write."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    @staticmethod
+    def widens(old: LakeType, new: LakeType) -> bool:  # noqa: ARG004
+        """See Lake. Every file is written again, so any type that holds the values will do."""
+        return True
 
     def where(self, table: str) -> str:
         """See Lake."""
@@ -48,7 +55,7 @@ class DeltaLake:
 
     def sql_name(self, table: str) -> str:
         """See Lake."""
-        return f"delta.{quoted(self.where(table))}"
+        return f"delta.{quoted_by_spark(self.where(table))}"
 
     def path(self, table: str) -> Path:
         """A table's folder. Raises SinkRefusedError."""

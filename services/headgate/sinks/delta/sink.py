@@ -18,8 +18,8 @@ __all__ = ["SINK", "DeltaSink"]
 class DeltaSink(LakeSink):
     """Tables below one folder."""
 
-    def __init__(self, folder: Path, *, appends: bool = False) -> None:
-        super().__init__(lambda: _lake(folder), appends=appends)
+    def __init__(self, folder: Path, *, appends: bool = False, keeps_columns: bool = False) -> None:
+        super().__init__(lambda: _lake(folder), appends=appends, keeps_columns=keeps_columns)
 
 
 def _lake(folder: Path) -> "DeltaLake":
@@ -33,7 +33,7 @@ def _lake(folder: Path) -> "DeltaLake":
 
 
 def _open(spec: SinkSpec, _password_file: Path | None, _keeps_session: bool) -> DeltaSink:
-    return DeltaSink(folder_of(spec.dsn or ""), appends=spec.mode == "append")
+    return DeltaSink(folder_of(spec.dsn or ""), appends=spec.mode == "append", keeps_columns=spec.tables == "evolve")
 
 
 SINK: Final = SinkPlug(
@@ -42,6 +42,7 @@ SINK: Final = SinkPlug(
     options=OPTIONS,
     commit_interval_seconds=COMMIT_SECONDS,
     schemes=(SCHEME,),
+    alters_tables=True,
     address=address_of,
     open=_open,
 )

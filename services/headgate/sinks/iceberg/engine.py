@@ -13,16 +13,17 @@ import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, In, LessThanOrEqual, Reference
 from pyiceberg.expressions.literals import literal
+from pyiceberg.io.pyarrow import _ConvertToIceberg, visit_pyarrow
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.types import NestedField
+from pyiceberg.types import IntegerType, NestedField, PrimitiveType
 
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.catalog import ExactTable
 from headgate.sinks.iceberg.rewriting import Rewriting
 from headgate.sinks.lake.history import OWN_ENTRIES
 from headgate.sinks.lake.shape import KEY
-from headgate.sinks.lake.tables import Bounds, ConflictError, Stamp, Upserts, Version
+from headgate.sinks.lake.tables import Altered, Bounds, ConflictError, Stamp, Upserts, Version
 
 __all__ = ["Table"]
 
@@ -132,6 +133,25 @@ class Table:
         with self._committing(stamp, writing) as transaction:
             writing.upsert(upserts, transaction, dict(stamp.about))
 
+    def alter(self, altered: Altered, stamp: Stamp) -> None:
+        """See Table. Columns have ids, so data files stay as they are, unless their rows get a value."""
+        writing = Rewriting(self._handle)
+        with self._committing(stamp, writing) as transaction:
+            with transaction.update_schema() as update:
+                for name, type_ in altered.types.items():
+                    update.update_column((name,), field_type=_iceberg_type(type_))
+                for name in sorted(altered.relaxed):
+                    update.update_column((name,), required=False)
+                for former, name in altered.renamed.items():
+                    update.rename_column((former,), name)
+                for field, _ in altered.added:
+                    update.add_column((field.name,), _iceberg_type(field.type), doc=_comment(field))
+            if KEY in self._handle.properties and altered.renamed:
+                key = [altered.renamed.get(name, name) for name in json.loads(self._handle.properties[KEY])]
+                transaction.set_properties({KEY: json.dumps(key, ensure_ascii=False)})
+            if altered.fills:
+                writing.fill(altered, transaction, dict(stamp.about))
+
     @contextmanager
     def _committing(self, stamp: Stamp, writing: Rewriting | None = None) -> Iterator[Transaction]:
         """Commit the transaction and the stamp in one step. Files of a commit that was refused are removed."""
@@ -145,6 +165,20 @@ class Table:
             if writing is not None:
                 writing.discard()
             raise ConflictError from error
+
+
+def _iceberg_type(type_: pa.DataType) -> PrimitiveType:
+    """The type of a column that a lake's type was mapped to; Iceberg has no integers of fewer bits."""
+    if type_ in (pa.int8(), pa.int16()):
+        return IntegerType()
+    found = visit_pyarrow(type_, _ConvertToIceberg())
+    assert isinstance(found, PrimitiveType)  # noqa: S101 - no lake type has parts
+    return found
+
+
+def _comment(field: pa.Field) -> str | None:
+    comment = (field.metadata or {}).get(b"comment")
+    return None if comment is None else comment.decode()
 
 
 def _own_entries(snapshot: Snapshot) -> dict[str, str]:

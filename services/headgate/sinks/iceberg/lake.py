@@ -17,9 +17,9 @@ from sqlalchemy.exc import IntegrityError
 from headgate.databases.address import Target
 from headgate.databases.iceberg.address import Place, place_of
 from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.creating import LakeType, quoted_by_spark
 from headgate.sinks.iceberg.catalog import ExactCatalog, ExactTable, as_sink_errors, open_catalog
 from headgate.sinks.iceberg.engine import FORMAT_VERSION, Table
-from headgate.sinks.lake.creating import quoted
 from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
 from headgate.sinks.lake.names import LEDGERS, path_of
 from headgate.sinks.lake.tables import ConflictError
@@ -36,6 +36,10 @@ COMMENT: Final = "comment"
 _FORMAT: Final = {"format-version": str(FORMAT_VERSION)}
 _SHORT: Final = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "10"}
 """Old metadata files of ledgers are removed with each commit."""
+
+
+_PROMOTED: Final = {("int", "bigint"), ("float", "double")}
+"""What version 2 of the format promotes, besides decimals. Smaller integers are int there."""
 
 
 class _Entry:
@@ -86,11 +90,19 @@ class IcebergLake:
     """See Lake."""
 
     kind: Final = "Iceberg"
+    renames: Final = True
 
     def __init__(self, find: Callable[[], Target]) -> None:
         target = find()
         self._place = place_of(target.dsn, target.options)
         self._catalog = open_catalog(find, self._place)
+
+    @staticmethod
+    def widens(old: LakeType, new: LakeType) -> bool:
+        """See Lake. The format's rules: files are not written again, and read as the wider type."""
+        if "decimal" in (old.name, new.name):
+            return old.name == new.name and old.numbers[1] == new.numbers[1]
+        return (old.name, new.name) in _PROMOTED
 
     def where(self, table: str) -> str:
         """See Lake."""
@@ -99,7 +111,7 @@ class IcebergLake:
 
     def sql_name(self, table: str) -> str:
         """See Lake. A session of Spark has its own name for the catalog."""
-        return ".".join(map(quoted, _identifier(table)))
+        return ".".join(map(quoted_by_spark, _identifier(table)))
 
     def create(self, table: str, columns: pa.Schema, properties: dict[str, str], comment: str | None) -> None:
         """See Lake."""

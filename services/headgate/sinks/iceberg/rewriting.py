@@ -21,7 +21,7 @@ from pyiceberg.types import DateType, IntegerType, LongType, PrimitiveType, Stri
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.catalog import ExactTable
 from headgate.sinks.lake.staged_rows import GONE, absent_column, column
-from headgate.sinks.lake.tables import Upserts
+from headgate.sinks.lake.tables import Altered, Upserts
 
 __all__ = ["Rewriting"]
 
@@ -79,6 +79,22 @@ class Rewriting:
             for file in added:
                 snapshot.append_data_file(file)
 
+    def fill(self, altered: Altered, transaction: Transaction, about: dict[str, str]) -> None:
+        """Add a snapshot in which all rows have the values of new columns. The transaction has the new schema."""
+        tasks = list(self._handle.scan().plan_files())
+        if not tasks:
+            return
+        schema = transaction.table_metadata.schema().as_arrow()
+        with transaction.update_snapshot(snapshot_properties=about).overwrite() as snapshot:
+            for task in tasks:
+                rows = self._rows_of(task)
+                rows = rows.rename_columns([altered.renamed.get(name, name) for name in rows.column_names])
+                for field, value in altered.added:
+                    rows = rows.append_column(field.name, pa.repeat(value, rows.num_rows))
+                snapshot.delete_data_file(task.file)
+                for file in self._write_fitting(rows.select(schema.names).cast(schema), transaction):
+                    snapshot.append_data_file(file)
+
     def discard(self) -> None:
         """Remove what was written, after the commit was refused."""
         for file in self._written:
@@ -104,13 +120,11 @@ class Rewriting:
         return scan.to_table([task]).cast(self._optional)
 
     def _write(self, rows: pa.Table, transaction: Transaction) -> list[DataFile]:
-        if not rows.num_rows:
-            return []
-        files = list(
-            _dataframe_to_data_files(
-                transaction.table_metadata, self._fit(rows), self._handle.io, counter=self._numbers
-            )
-        )
+        return self._write_fitting(self._fit(rows), transaction) if rows.num_rows else []
+
+    def _write_fitting(self, rows: pa.Table, transaction: Transaction) -> list[DataFile]:
+        """Rows as the transaction's own schema has them."""
+        files = list(_dataframe_to_data_files(transaction.table_metadata, rows, self._handle.io, counter=self._numbers))
         self._written += files
         return files
 
@@ -169,12 +183,16 @@ def _without(found: pa.Table, numbers: pa.Array) -> pa.Table:
 def _resulting(upserts: Upserts, replaced: pa.Table | None) -> pa.Table:
     """The rows as they will be, without those that are deleted. Columns that an event lacks keep their values."""
     rows = upserts.rows
+    numbers = pa.array(range(rows.num_rows), pa.int64())
     arrays = []
     for number, name in enumerate(upserts.columns):
         values, flag = rows[column(number)], absent_column(number)
         if replaced is not None and flag in rows.column_names:
             former = _in_place_of(replaced, name, rows.num_rows).cast(values.type)
-            values = pc.if_else(pc.fill_null(rows[flag], False), former, values)
+            keeps = pc.and_(
+                pc.fill_null(rows[flag], False), pc.is_in(numbers, value_set=replaced[_NEW].combine_chunks())
+            )
+            values = pc.if_else(keeps, former, values)
         arrays.append(values)
     return pa.table(arrays, names=list(upserts.columns)).filter(pc.invert(rows[GONE]))
 

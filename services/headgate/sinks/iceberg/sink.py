@@ -24,8 +24,8 @@ __all__ = ["SINK", "IcebergSink"]
 class IcebergSink(LakeSink):
     """Tables of one catalog. ``find`` is asked for each session, because a connection and a password may be changed."""
 
-    def __init__(self, find: Callable[[], Target], *, appends: bool = False) -> None:
-        super().__init__(lambda: _lake(find), appends=appends)
+    def __init__(self, find: Callable[[], Target], *, appends: bool = False, keeps_columns: bool = False) -> None:
+        super().__init__(lambda: _lake(find), appends=appends, keeps_columns=keeps_columns)
 
 
 def _lake(find: Callable[[], Target]) -> "IcebergLake":
@@ -42,7 +42,9 @@ def _open(spec: SinkSpec, password_file: Path | None, _keeps_session: bool) -> I
     target = registry.target_of(spec)
     if password_file is not None and place_of(target.dsn, target.options).dsn is None:
         raise SinkRefusedError(f"{target.options.password_file}: a SQLite file has no password. Remove it")
-    return IcebergSink(partial(registry.target_of, spec), appends=spec.mode == "append")
+    return IcebergSink(
+        partial(registry.target_of, spec), appends=spec.mode == "append", keeps_columns=spec.tables == "evolve"
+    )
 
 
 def _address(dsn: str) -> Address:
@@ -59,6 +61,7 @@ SINK: Final = SinkPlug(
     options=OPTIONS | {"connection", "password_file"},
     commit_interval_seconds=COMMIT_SECONDS,
     schemes=SCHEMES,
+    alters_tables=True,
     address=_address,
     open=_open,
 )

@@ -31,7 +31,8 @@ from headgate.sinks.contract import (
     SinkUnavailableError,
 )
 from headgate.sinks.fence import FenceRow
-from headgate.sinks.lake.ledger import Copying, Feeds, Holding, Holdings, Row, Source, version_of
+from headgate.sinks.known_columns import KnownColumns
+from headgate.sinks.lake.ledger import Copying, Feeds, Holding, Holdings, Known, Row, Source, version_of
 from headgate.sinks.lake.tables import (
     FENCE,
     POSITIONS,
@@ -46,7 +47,7 @@ from headgate.sinks.lake.tables import (
 from headgate.sinks.row_copying import CopyMark
 from headgate.sinks.source_tables import check_same, source_table_of, text_of
 
-__all__ = ["ATTEMPTS_MAX", "Claims"]
+__all__ = ["ATTEMPTS_MAX", "Claims", "about_claim"]
 
 ATTEMPTS_MAX: Final = 20
 """Each is lost to another commit of the same table or ledger, which then has got further."""
@@ -108,22 +109,37 @@ class Claims:
 
     def record_source(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, met: SourceTable) -> None:
         """The same, and store the source table of the topic. Raises SinkMovedError if it is known to be another."""
-        for _ in range(ATTEMPTS_MAX):
-            ledger, holdings = self._lake.ledger(claim.table).read()
-            self._check_rows(claim, ranges, table, holdings)
-            holding = _holding(claim, holdings)
-            assert holding is not None  # noqa: S101 - its rows were checked
+
+        def recorded(holding: Holding) -> Holding:
             known = holding.source
             if known is not None and known.incarnation >= claim.incarnation:
                 check_same(claim, claim.table, met, known.table)
-                return
-            changed = msgspec.structs.replace(holding, source=Source(claim.incarnation, text_of(met)))
-            try:
-                self._lake.ledger(claim.table).write(ledger, holdings.with_(changed))
-            except ConflictError:
-                continue
-            return
-        raise _overtaken(f"{claim.table} under epoch {claim.epoch}")
+                return holding
+            return msgspec.structs.replace(holding, source=Source(claim.incarnation, text_of(met)))
+
+        self._change_holding(claim, ranges, table, recorded)
+
+    def known_columns(self, claim: Claim) -> KnownColumns:
+        """See ColumnKeepingSink."""
+        return _known_columns(claim, _holding(claim, self._read(claim)[1]))
+
+    def change_known_columns(
+        self,
+        claim: Claim,
+        ranges: Mapping[int, OffsetRange],
+        table: Table,
+        change: Callable[[KnownColumns], KnownColumns],
+    ) -> None:
+        """Change what is kept of the table's columns. Raises what ``check_held`` does."""
+
+        def changed(holding: Holding) -> Holding:
+            known = _known_columns(claim, holding)
+            wanted = change(known)
+            return (
+                holding if wanted == known else msgspec.structs.replace(holding, known=Known(claim.incarnation, wanted))
+            )
+
+        self._change_holding(claim, ranges, table, changed)
 
     def copied(self, claim: Claim, request: str, table: Table | None) -> CopyMark:
         """How far the request to copy the claim's table is."""
@@ -139,21 +155,15 @@ class Claims:
         Raises what ``check_held`` does.
         """
         number = (table.transaction(copy_key(claim)) or 0) + 1
-        for _ in range(ATTEMPTS_MAX):
-            ledger, holdings = self._lake.ledger(claim.table).read()
-            self._check_rows(claim, ranges, table, holdings)
-            holding = _holding(claim, holdings)
-            assert holding is not None  # noqa: S101 - its rows were checked
+
+        def begun(holding: Holding) -> Holding:
             done = CopyMark(request=mark.request)
             if holding.copying is not None:
                 done = holding.copying.reached(mark.request, table.id, number - 1)
-            changed = msgspec.structs.replace(holding, copying=Copying(table.id, number, done, mark))
-            try:
-                self._lake.ledger(claim.table).write(ledger, holdings.with_(changed))
-            except ConflictError:
-                continue
-            return number
-        raise _overtaken(f"{claim.table} under epoch {claim.epoch}")
+            return msgspec.structs.replace(holding, copying=Copying(table.id, number, done, mark))
+
+        self._change_holding(claim, ranges, table, begun)
+        return number
 
     def forget(self, identity: FeedIdentity) -> None:
         """See Sink. A claim that began before may have written the ledger since, so its rows are removed last."""
@@ -193,6 +203,25 @@ class Claims:
         if holding is not None:
             _check_same_table(claim, table, _table_ids(claim, holding))
 
+    def _change_holding(
+        self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, change: Callable[[Holding], Holding]
+    ) -> None:
+        """Change the claim's holding, on the version of the ledger by which the claim is the sink's."""
+        for _ in range(ATTEMPTS_MAX):
+            ledger, holdings = self._lake.ledger(claim.table).read()
+            self._check_rows(claim, ranges, table, holdings)
+            holding = _holding(claim, holdings)
+            assert holding is not None  # noqa: S101 - its rows were checked
+            changed = change(holding)
+            if changed == holding:
+                return
+            try:
+                self._lake.ledger(claim.table).write(ledger, holdings.with_(changed))
+            except ConflictError:
+                continue
+            return
+        raise _overtaken(f"{claim.table} under epoch {claim.epoch}")
+
     # --- the procedure ------------------------------------------------------------------------------------------------
 
     def _change(self, claim: Claim, check: Callable[[Holdings, Rows], None], *, is_closed: bool) -> Positions:
@@ -210,7 +239,7 @@ class Claims:
                     except ConflictError:
                         continue
                     number += 1
-                table = self._impose(claim.table, number, _about(claim))
+                table = self._impose(claim.table, number, about_claim(claim))
                 self._not_removed(claim)
                 incarnations = {partition: raised.rows[partition].incarnation for partition in claim.start}
                 starts = {partition: raised.rows[partition].start for partition in claim.start}
@@ -302,7 +331,8 @@ class Claims:
             fence.check_advance(claim, claim.table, ranges, rows)
 
 
-def _about(claim: Claim) -> dict[str, str]:
+def about_claim(claim: Claim) -> dict[str, str]:
+    """What a commit shows of the claim, to people."""
     return {"headgate.feed": claim.identity.feed, "headgate.epoch": str(claim.epoch)}
 
 
@@ -373,7 +403,16 @@ def _raised(claim: Claim, holding: Holding | None, table: Table | None, *, is_cl
         )
     source = None if holding is None else holding.source
     copying = None if holding is None else holding.copying
-    return Holding(identity.cluster_id, identity.feed_id, identity.feed, claim.topic, rows, source, copying)
+    known = None if holding is None else holding.known
+    return Holding(identity.cluster_id, identity.feed_id, identity.feed, claim.topic, rows, source, copying, known)
+
+
+def _known_columns(claim: Claim, holding: Holding | None) -> KnownColumns:
+    """Of an earlier incarnation only what older changes mean: they are applied again."""
+    known = None if holding is None else holding.known
+    if known is None:
+        return KnownColumns()
+    return known.columns if known.incarnation == claim.incarnation else KnownColumns(first=known.columns.first)
 
 
 def _overtaken(doing: str) -> SinkUnavailableError:

@@ -31,10 +31,11 @@ _NUMBER: Final = "number"
 class LakeCommitter:
     """Commits to tables of one lake."""
 
-    def __init__(self, lake: Lake, claims: Claims, *, appends: bool) -> None:
+    def __init__(self, lake: Lake, claims: Claims, *, appends: bool, keeps_columns: bool = False) -> None:
         self._lake = lake
         self._claims = claims
         self._appends = appends
+        self._keeps_columns = keeps_columns
 
     def commit(self, commit: Commit) -> None:
         """See Committer. A table that was changed by others in between is read, and its claim checked, again."""
@@ -66,6 +67,12 @@ class LakeCommitter:
         self._claims.check_held(commit.claim, commit.ranges, table)
         if commit.source_table is not None:
             self._claims.record_source(commit.claim, commit.ranges, table, commit.source_table)
+        if self._keeps_columns and any(commit.payloads):
+            shape = shape_of(table, commit.claim.table, appends=self._appends)
+            columns = shape.columns.keys() - shape.own_columns
+            self._claims.change_known_columns(
+                commit.claim, commit.ranges, table, lambda known: known.with_applied(columns)
+            )
 
     def _write(self, commit: Commit, table: Table) -> None:
         claim = commit.claim
@@ -148,9 +155,11 @@ def _folded(rows: pa.Table, shape: Shape, by: Sequence[str], commit: Commit) -> 
         if earlier[GONE] and row.get(PARTIAL):
             raise _orphan(commit, row)
         for number in flags:
-            if row[absent_column(number)]:
+            if row[absent_column(number)] and earlier[GONE]:
+                row[absent_column(number)] = False
+            elif row[absent_column(number)]:
                 row[column(number)] = earlier[column(number)]
-                row[absent_column(number)] = False if earlier[GONE] else earlier[absent_column(number)]
+                row[absent_column(number)] = earlier[absent_column(number)]
         if PARTIAL in row:
             row[PARTIAL] = row[PARTIAL] and earlier[PARTIAL]
     return pa.Table.from_pylist(list(folded.values()), schema=rows.schema)

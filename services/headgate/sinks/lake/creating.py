@@ -10,11 +10,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from headgate.sinks.creating import LakeType, NewColumn, NewTable
+from headgate.sinks.creating import LakeType, NewColumn, NewTable, quoted_by_spark
 from headgate.sinks.lake.appended import OWN_COLUMNS
 from headgate.sinks.lake.shape import KEY
 
-__all__ = ["KEY", "lake_name", "name_problem", "properties_of", "quoted", "schema_of", "statement_of"]
+__all__ = ["KEY", "arrow_type", "field_of", "lake_name", "name_problem", "properties_of", "schema_of", "statement_of"]
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
@@ -45,14 +45,16 @@ def columns_of(table: NewTable, *, appends: bool) -> tuple[NewColumn, ...]:
 
 def schema_of(table: NewTable, *, appends: bool) -> pa.Schema:
     """The table's columns. A column's comment is in its metadata, as ``comment``."""
-    return pa.schema(
-        pa.field(
-            column.name,
-            _arrow(column.type),
-            nullable=column.is_nullable,
-            metadata={"comment": column.comment} if column.comment else None,
-        )
-        for column in columns_of(table, appends=appends)
+    return pa.schema(field_of(column) for column in columns_of(table, appends=appends))
+
+
+def field_of(column: NewColumn) -> pa.Field:
+    """One column, with its comment in the metadata."""
+    return pa.field(
+        column.name,
+        arrow_type(column.type),
+        nullable=column.is_nullable,
+        metadata={"comment": column.comment} if column.comment else None,
     )
 
 
@@ -73,7 +75,8 @@ def lake_name(type_: pa.DataType) -> str:
     return "binary" if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_) else "string"
 
 
-def _arrow(type_: LakeType) -> pa.DataType:
+def arrow_type(type_: LakeType) -> pa.DataType:
+    """The type as Arrow has it."""
     return pa.decimal128(*type_.numbers) if type_.name == "decimal" else _ARROW[type_.name]
 
 
@@ -96,7 +99,7 @@ def name_problem(name: str, *, appends: bool) -> str | None:
 def statement_of(table: NewTable, place: str, kind: str, *, appends: bool) -> str:
     """Spark's statement for the table. ``place``: what it is called there, quoted. ``kind``: of lakes."""
     lines = [
-        f"{quoted(column.name)} {column.type.sql}"
+        f"{quoted_by_spark(column.name)} {column.type.sql}"
         + ("" if column.is_nullable else " NOT NULL")
         + (f" COMMENT {_literal(column.comment)}" if column.comment else "")
         for column in columns_of(table, appends=appends)
@@ -106,11 +109,6 @@ def statement_of(table: NewTable, place: str, kind: str, *, appends: bool) -> st
         text += f"\nCOMMENT {_literal(table.comment)}"
     properties = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in properties_of(table).items())
     return f"{text}\nTBLPROPERTIES ({properties})" if properties else text
-
-
-def quoted(name: str) -> str:
-    """A name in a statement of Spark."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _literal(text: str) -> str:

@@ -12,9 +12,10 @@ import msgspec
 from headgate.records.control import Epoch
 from headgate.sinks.contract import SinkConflictError
 from headgate.sinks.fence import FenceRow
+from headgate.sinks.known_columns import KnownColumns
 from headgate.sinks.row_copying import CopyMark
 
-__all__ = ["Copying", "Entry", "Feeds", "Holding", "Holdings", "Ledger", "Log", "Row", "Source", "version_of"]
+__all__ = ["Copying", "Entry", "Feeds", "Holding", "Holdings", "Known", "Ledger", "Log", "Row", "Source", "version_of"]
 
 PROPERTY: Final = "headgate.state"
 
@@ -45,6 +46,13 @@ class Source(msgspec.Struct, frozen=True):
     table: str
 
 
+class Known(msgspec.Struct, frozen=True):
+    """What is kept of the table's columns in an incarnation, where Headgate alters the table."""
+
+    incarnation: int
+    columns: KnownColumns
+
+
 class Copying(msgspec.Struct, frozen=True):
     """How far a request to copy the table is: ``begun`` once the table has range ``number``, and ``done`` before.
 
@@ -73,6 +81,7 @@ class Holding(msgspec.Struct, frozen=True):
     rows: dict[int, Row]
     source: Source | None = None
     copying: Copying | None = None
+    known: Known | None = None
 
     @property
     def is_open(self) -> bool:

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.records.control import Positions
 from headgate.records.source_tables import SourceTable
+from headgate.sinks.altering import AlteringRules, ColumnChanges, PresentTable
 from headgate.sinks.contract import Applied, Claim, FeedIdentity, SinkRefusedError, TableShape
 from headgate.sinks.creating import NewTable
+from headgate.sinks.known_columns import KnownColumns
 from headgate.sinks.on_driver import Committer, StagedWriter, Stager
 from headgate.sinks.row_copying import CopiedRows, CopyMark
 from headgate.sinks.target_rows import TargetRows
 
 if TYPE_CHECKING:
+    from headgate.sinks.lake.altering import LakeAlterer
     from headgate.sinks.lake.claims import Claims
     from headgate.sinks.lake.copying import LakeCopier
     from headgate.sinks.lake.tables import Lake
@@ -29,12 +32,15 @@ COMMIT_SECONDS: Final = 60.0
 class LakeSink:
     """All tables of one lake. ``appends``: each change becomes a row, instead of changing one.
 
+    ``keeps_columns``: it keeps which columns its tables had when rows were written (sinks/known_columns.py).
+
     ``open_lake`` raises SinkRefusedError if its library is not installed.
     """
 
-    def __init__(self, open_lake: "Callable[[], Lake]", *, appends: bool = False) -> None:
+    def __init__(self, open_lake: "Callable[[], Lake]", *, appends: bool = False, keeps_columns: bool = False) -> None:
         self._open_lake = open_lake
         self._appends = appends
+        self._keeps_columns = keeps_columns
 
     @cached_property
     def _lake(self) -> "Lake":
@@ -127,13 +133,14 @@ class LakeSink:
         """See DriverSink."""
         from headgate.sinks.lake.staging import LakeStager  # noqa: PLC0415 - see above
 
-        return LakeStager(self._lake, appends=self._appends)
+        known = self._claims.known_columns if self._keeps_columns else None
+        return LakeStager(self._lake, known, appends=self._appends)
 
     def committer(self) -> Committer:
         """See DriverSink."""
         from headgate.sinks.lake.committing import LakeCommitter  # noqa: PLC0415 - see above
 
-        return LakeCommitter(self._lake, self._claims, appends=self._appends)
+        return LakeCommitter(self._lake, self._claims, appends=self._appends, keeps_columns=self._keeps_columns)
 
     @cached_property
     def _copier(self) -> "LakeCopier":
@@ -148,6 +155,34 @@ class LakeSink:
     def copied(self, claim: Claim, request: str) -> CopyMark:
         """See RowCopyingSink."""
         return self._copier.copied(claim, request)
+
+    def known_columns(self, claim: Claim) -> KnownColumns:
+        """See ColumnKeepingSink."""
+        return self._claims.known_columns(claim)
+
+    def change_known_columns(
+        self, claim: Claim, positions: Positions, change: "Callable[[KnownColumns], KnownColumns]"
+    ) -> None:
+        """See ColumnKeepingSink."""
+        self._alterer.change_known_columns(claim, positions, change)
+
+    @cached_property
+    def _alterer(self) -> "LakeAlterer":
+        from headgate.sinks.lake.altering import LakeAlterer  # noqa: PLC0415 - see above
+
+        return LakeAlterer(self._lake, self._claims, appends=self._appends)
+
+    def altering_rules(self, table: str) -> AlteringRules:
+        """See AltersTables."""
+        return self._alterer.rules(table)
+
+    def present_table(self, table: str) -> PresentTable | None:
+        """See AltersTables."""
+        return self._alterer.present(table)
+
+    def alter(self, claim: Claim, positions: Positions, before: PresentTable, changes: ColumnChanges) -> bool:
+        """See AltersTables."""
+        return self._alterer.alter(claim, positions, before, changes)
 
     def rows(self) -> TargetRows:
         """See RowReadingSink."""

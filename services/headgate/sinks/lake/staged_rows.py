@@ -1,11 +1,11 @@
 """Rows on their way from tasks to the driver, as Arrow.
 
 Columns are numbered, ``c0`` for the table's first, because a table may have any names. Of tables with
-``mode: upsert`` there are also: ``gone``, the row is deleted · ``a0``, the event does not have the first column ·
-``partial``, it leaves out columns that have not changed · ``at``, the offset.
+``mode: upsert`` there are also: ``gone``, the row is deleted · ``a0``, the event does not have the first column, whose
+value is then what a new row has · ``partial``, it leaves out columns that have not changed · ``at``, the offset.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ PARTIAL: Final = "partial"
 PARTITION: Final = "partition"
 OFFSET: Final = "offset"
 _ABOUT: Final = b"headgate"
+NOTHING: Final[Mapping[str, object]] = {}
 
 
 def column(number: int) -> str:
@@ -52,6 +53,7 @@ class Columns:
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
+        self._names = list(shape.columns)
         self._values: list[list[object]] = [[] for _ in shape.columns]
         self._absent: dict[int, list[int]] = {}
         self._gone: list[bool] = []
@@ -65,15 +67,17 @@ class Columns:
         """The values of ``gone`` or ``partial``."""
         return self._gone if name == GONE else self._partial
 
-    def add(self, values: Sequence[object], change: Change, *, is_partial: bool) -> None:
-        """One row; ABSENT for columns that the event does not have."""
+    def add(
+        self, values: Sequence[object], change: Change, firsts: Mapping[str, object] = NOTHING, *, is_partial: bool
+    ) -> None:
+        """One row; ABSENT for columns that the event does not have. ``firsts``: what they have if the row is new."""
         number = len(self._gone)
         is_gone = change.operation is Operation.DELETE
         for at, value in enumerate(values):
             if value is ABSENT:
                 if not is_gone:
                     self._absent.setdefault(at, []).append(number)
-                self._values[at].append(None)
+                self._values[at].append(None if is_gone else firsts.get(self._names[at]))
             else:
                 self._values[at].append(value)
         self._gone.append(is_gone)

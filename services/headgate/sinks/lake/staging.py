@@ -3,21 +3,26 @@
 What is staged travels to the driver with the task's result, so no file of it exists before the driver commits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from headgate.formats.change import ABSENT, BINARY, CONNECTOR, DECIMALS, Change, ChangeError, Operation, Row
+from headgate.formats.change import ABSENT, BINARY, CONNECTOR, DECIMALS, LACKING, Change, ChangeError, Operation, Row
 from headgate.formats.reducing import reduce_changes
+from headgate.records.name_lists import shown_names
 from headgate.sinks.bisection import bisect_batch
 from headgate.sinks.contract import (
     ChangeBatch,
     ChangeRefusedError,
+    Claim,
     ConstraintViolatedError,
     SinkColumnMissingError,
     ValueRefusedError,
 )
+from headgate.sinks.known_columns import KnownColumns
+from headgate.sinks.lacking_columns import LackingColumnsError
 from headgate.sinks.lake.appended import appended_row
+from headgate.sinks.lake.first_values import first_values
 from headgate.sinks.lake.shape import Shape, existing
 from headgate.sinks.lake.staged_rows import GONE, Columns, pack
 from headgate.sinks.lake.tables import Lake
@@ -25,27 +30,32 @@ from headgate.sinks.lake.values import ReadValue, reader_of
 from headgate.sinks.on_driver import Staged
 from headgate.sinks.relational.batches import ORPHANS, check_ranges, check_truncates, refused_change
 from headgate.sinks.relational.grouping import UnwritableError
+from headgate.sinks.relational.spelling import with_present_names
 from headgate.sinks.relational.times import NotTextError
 
 __all__ = ["LakeStager"]
 
 
-class _LackingColumnError(ChangeError):
-    """A column of an event that the table does not have."""
+class _LackingColumnsError(ChangeError):
+    """Columns of an event that the table does not have. ``columns``: as in LackingColumnsError."""
 
-    def __init__(self, column: str) -> None:
+    def __init__(self, columns: dict[str, str]) -> None:
         super().__init__(
-            f"the event has column {column}, which the table does not have. Add it (ALTER TABLE … ADD COLUMN), or "
-            "leave it out with columns.exclude. The table then continues by itself"
+            f"the event has column {shown_names([*columns])}, which the table does not have. Add it (ALTER TABLE … ADD "
+            "COLUMN), or leave it out with columns.exclude. The table then continues by itself"
         )
-        self.column = column
+        self.columns = columns
 
 
 class LakeStager:
-    """Stages the batches of tables of one lake. It reads their columns, and no rows."""
+    """Stages the batches of tables of one lake. It reads their columns, and no rows.
 
-    def __init__(self, lake: Lake, *, appends: bool) -> None:
+    ``known``: what is kept of the columns of a claim's table; None where nothing is.
+    """
+
+    def __init__(self, lake: Lake, known: Callable[[Claim], KnownColumns] | None = None, *, appends: bool) -> None:
         self._lake = lake
+        self._known = known
         self._appends = appends
 
     def stage(self, batch: ChangeBatch) -> Staged:
@@ -55,7 +65,11 @@ class LakeStager:
             return Staged(dict(batch.ranges), b"")
         with self._lake.as_sink_errors(f"reading table {batch.claim.table}"):
             shape = existing(self._lake, batch.claim.table, appends=self._appends)
-        trial = _Trial(batch, shape, self._lake.kind)
+        known = KnownColumns() if self._known is None else self._known(batch.claim)
+        present = with_present_names(batch.changes, shape.columns, known.former, known.until)
+        batch = batch if present is None else msgspec.structs.replace(batch, changes=present)
+        firsts = {} if self._appends else first_values(batch.claim.table, shape.columns, known)
+        trial = _Trial(batch, shape, self._lake.kind, firsts)
         found = bisect_batch(trial, batch)
         if found.refused and batch.quarantine is not None:
             batch.quarantine.keep(found.refused)
@@ -73,10 +87,14 @@ class _Made(msgspec.Struct, frozen=True):
 
 
 class _Trial:
-    """See bisection. Changes are converted to see whether they can be, and once more when all are known."""
+    """See bisection. Changes are converted to see whether they can be, and once more when all are known.
 
-    def __init__(self, batch: ChangeBatch, shape: Shape, kind: str) -> None:
+    ``firsts``: column → what new rows have in it if their events are from before it was added.
+    """
+
+    def __init__(self, batch: ChangeBatch, shape: Shape, kind: str, firsts: Mapping[str, object]) -> None:
         self._batch = batch
+        self._firsts = firsts
         self._kind = kind
         self._shape = shape
         self._key = shape.key or next((tuple(each.key) for each in batch.changes if each.key), ())
@@ -98,15 +116,15 @@ class _Trial:
     def refusal(self, change: Change, error: Exception) -> ChangeRefusedError:
         """See Trial."""
         claim = self._batch.claim
-        kind: type[ChangeRefusedError] = ValueRefusedError
-        column = None
-        if isinstance(error, _LackingColumnError):
-            kind, column = SinkColumnMissingError, error.column
-        elif isinstance(error, ORPHANS):
-            kind = ConstraintViolatedError
-        return refused_change(
-            kind, claim.table, claim.topic, change, error, column=column, reason=str(error), key=self._key
+        kind: type[ChangeRefusedError] = ConstraintViolatedError if isinstance(error, ORPHANS) else ValueRefusedError
+        if isinstance(error, _LackingColumnsError):
+            kind = SinkColumnMissingError
+        found = refused_change(
+            kind, claim.table, claim.topic, change, error, column=None, reason=str(error), key=self._key
         )
+        if isinstance(error, _LackingColumnsError):
+            return LackingColumnsError(str(found), change.partition, change.offset, error.columns)
+        return found
 
     def rows(self) -> _Made:
         """All that was taken."""
@@ -124,9 +142,9 @@ class _Trial:
                 )
             if not self._shape.appends or change.key:
                 self._check_key(change)
-            lacking = next((name for name in change.row or () if name not in self._shape.columns), None)
-            if lacking is not None:
-                raise _LackingColumnError(lacking)
+            lacking = [name for name in change.row or () if name not in self._shape.columns]
+            if lacking:
+                raise _LackingColumnsError({name: (change.semantics or {}).get(name, "") for name in lacking})
 
     def _check_key(self, change: Change) -> None:
         if not change.key:
@@ -158,16 +176,18 @@ class _Trial:
             if id(change) not in recreated:
                 self._add(found, change, change.key)
         for change in reduced.upserts:
-            row = change.key | (change.row or {})
-            self._add(found, change, dict.fromkeys(self._shape.columns) | row if id(change) in recreated else row)
+            self._add(found, change, change.key | (change.row or {}), is_new=id(change) in recreated)
 
-    def _add(self, found: Columns, change: Change, row: Row) -> None:
+    def _add(self, found: Columns, change: Change, row: Row, *, is_new: bool = False) -> None:
+        """``is_new``: the row has nothing of a former one with its key."""
         readers = self._readers.of(change.semantics)
+        # A writer that leaves NULLs out does not show from which event on a column exists.
+        firsts = {} if LACKING in (change.semantics or {}) else self._firsts
         values: list[object] = []
         for name, read in readers.items():
             value = row.get(name, ABSENT)
             if value is ABSENT:
-                values.append(ABSENT)
+                values.append(firsts.get(name) if is_new and name not in row else ABSENT)
                 continue
             if value is None and name in self._shape.required:
                 raise UnwritableError(change, name, "the value is NULL, and the column must have one. Make it optional")
@@ -176,7 +196,7 @@ class _Trial:
             except NotTextError as error:
                 raise UnwritableError(change, name, str(error)) from error
         is_partial = any(each is ABSENT for each in (change.row or {}).values())
-        found.add(values, change, is_partial=is_partial)
+        found.add(values, change, firsts, is_partial=is_partial)
 
 
 def _check_whole(change: Change) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from headgate.records.control import Positions
 from headgate.sinks.contract import Claim
+from headgate.sinks.creating import LakeType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FENCE",
     "POSITIONS",
+    "Altered",
     "Bounds",
     "ConflictError",
     "Lake",
@@ -60,6 +62,24 @@ class Upserts(msgspec.Struct, frozen=True):
     rows: "pa.Table"
     columns: Sequence[str]
     key: Sequence[str]
+
+
+class Altered(msgspec.Struct, frozen=True):
+    """What one commit changes of a table's columns.
+
+    ``added``: with the value that existing rows get. ``renamed``: former name → the name now. ``types``: column → its
+    wider type. ``relaxed``: columns that may be NULL from now on. Names are those of before the renames.
+    """
+
+    added: "Sequence[tuple[pa.Field, pa.Scalar]]"
+    renamed: Mapping[str, str]
+    types: "Mapping[str, pa.DataType]"
+    relaxed: frozenset[str]
+
+    @property
+    def fills(self) -> bool:
+        """Whether existing rows get a value."""
+        return any(value.is_valid for _, value in self.added)
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -141,6 +161,10 @@ class Table(Protocol):
         """Delete, update and insert. Raises ConflictError, SinkError."""
         ...
 
+    def alter(self, altered: Altered, stamp: Stamp) -> None:
+        """Change columns, as the lake's rules allow. Raises ConflictError, SinkError."""
+        ...
+
 
 class Lake(Protocol):
     """All tables of one sink, and their ledgers."""
@@ -148,6 +172,15 @@ class Lake(Protocol):
     @property
     def kind(self) -> str:
         """What its tables are called."""
+        ...
+
+    @property
+    def renames(self) -> bool:
+        """Whether a column of its tables can be renamed."""
+        ...
+
+    def widens(self, old: LakeType, new: LakeType) -> bool:
+        """Whether the type of a column can be changed so, given that ``new`` holds every value of ``old``."""
         ...
 
     def where(self, table: str) -> str:

@@ -5,7 +5,7 @@ Changes from before a column was renamed come when a connector sends them again,
 brought to the table's before changes are reduced, because keys and rows are compared by name.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,18 +26,18 @@ def respelled(changes: Sequence[Change], table: Table[Any]) -> Sequence[Change] 
 
 
 def with_present_names(
-    changes: Sequence[Change], table: Table[Any], former: Mapping[str, str], until: Mapping[int, int]
+    changes: Sequence[Change], columns: Collection[str], former: Mapping[str, str], until: Mapping[int, int]
 ) -> Sequence[Change] | None:
-    """The changes with the names that the table's columns have now; None where no change has a former one.
+    """The changes with the names that the table's ``columns`` have now; None where no change has a former one.
 
     ``former``, ``until``: see KnownColumns. A change that has a column under both names keeps both: they are two.
     """
-    there = {old: now for old, now in former.items() if now in table.columns and old not in table.columns}
+    there = {old: now for old, now in former.items() if now in columns and old not in columns}
     if not there:
         return None
     return _with_names(
         changes,
-        lambda columns: {name: there[name] for name in columns if name in there and there[name] not in columns},
+        lambda given: {name: there[name] for name in given if name in there and there[name] not in given},
         lambda change: change.offset < until.get(change.partition, 0),
     )
 

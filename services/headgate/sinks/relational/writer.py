@@ -124,7 +124,7 @@ class RelationalWriter(Generic[S, C, E]):
         """The batch with the table's names of its columns; None where it has them."""
         spelled = respelled(batch.changes, stage.table) if self._dialect.columns_ignore_case else None
         kept = stage.known
-        changes = with_present_names(spelled or batch.changes, stage.table, kept.former, kept.until) or spelled
+        changes = with_present_names(spelled or batch.changes, stage.table.columns, kept.former, kept.until) or spelled
         return None if changes is None else msgspec.structs.replace(batch, changes=changes)
 
     def close(self) -> None:

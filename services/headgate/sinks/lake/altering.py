@@ -1,0 +1,115 @@
+"""Alters tables of a lake: one commit, on the version of the table whose claim was checked (lake/claims.py).
+
+So an agent that was overtaken alters nothing, and what another job has done to the table in the meantime is read
+before anything is altered. The values of older rows are in the ledger before the table has the column: a process that
+is killed in between leaves a ledger that knows of a column that does not exist, which changes nothing.
+"""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from headgate.config.crash_points import CrashPoint, reach
+from headgate.records.control import Positions
+from headgate.sinks.altering import AlteringRules, ColumnChanges, PresentColumn, PresentTable
+from headgate.sinks.contract import Claim, OffsetRange, SinkRefusedError
+from headgate.sinks.creating import LakeType
+from headgate.sinks.known_columns import KnownColumns
+from headgate.sinks.lake.claims import Claims, about_claim
+from headgate.sinks.lake.creating import arrow_type, field_of, lake_name, name_problem
+from headgate.sinks.lake.first_values import first_value
+from headgate.sinks.lake.shape import Shape, existing, shape_of
+from headgate.sinks.lake.tables import Altered, ConflictError, Lake, Stamp, Table
+
+__all__ = ["LakeAlterer"]
+
+
+class LakeAlterer:
+    """Alters tables of one lake."""
+
+    def __init__(self, lake: Lake, claims: Claims, *, appends: bool) -> None:
+        self._lake = lake
+        self._claims = claims
+        self._appends = appends
+
+    def rules(self, table: str) -> AlteringRules:
+        """See AltersTables."""
+        return AlteringRules(
+            place=self._lake.sql_name(table),
+            widens=self._lake.widens,
+            renames=self._lake.renames,
+            appends=self._appends,
+            name_problem=lambda name: name_problem(name, appends=self._appends),
+        )
+
+    def present(self, table: str) -> PresentTable | None:
+        """See AltersTables."""
+        with self._lake.as_sink_errors(f"reading table {table}"):
+            if self._lake.table(table) is None:
+                return None
+            return _present(existing(self._lake, table, appends=self._appends))
+
+    def change_known_columns(
+        self, claim: Claim, positions: Positions, change: Callable[[KnownColumns], KnownColumns]
+    ) -> None:
+        """See ColumnKeepingSink."""
+        with self._lake.as_sink_errors(f"storing what is known of the columns of {claim.table}"):
+            table, ranges = self._held(claim, positions)
+            self._claims.change_known_columns(claim, ranges, table, change)
+
+    def _held(self, claim: Claim, positions: Positions) -> tuple[Table, dict[int, OffsetRange]]:
+        """The table, read before its claim was found to be the sink's at ``positions``."""
+        ranges = {partition: OffsetRange(at, at) for partition, at in sorted(positions.items())}
+        table = self._lake.table(claim.table)
+        if table is None:
+            self._claims.check_is_ours(claim, None)
+            raise SinkRefusedError(f"table {claim.table} does not exist")
+        self._claims.check_held(claim, ranges, table)
+        return table, ranges
+
+    def alter(self, claim: Claim, positions: Positions, before: PresentTable, changes: ColumnChanges) -> bool:
+        """See AltersTables."""
+        with self._lake.as_sink_errors(f"altering {claim.table} under epoch {claim.epoch}"):
+            table, ranges = self._held(claim, positions)
+            if _present(shape_of(table, claim.table, appends=self._appends)) != before:
+                return False
+            altered = _altered(claim.table, changes)
+            first = {each.column.name: each.first for each in changes.added if each.first is not None}
+
+            def with_first(known: KnownColumns) -> KnownColumns:
+                return known.with_altered(first, changes.renamed)
+
+            self._claims.change_known_columns(claim, ranges, table, with_first)
+            reach(CrashPoint.ROWS_SENT)
+            try:
+                table.alter(altered, Stamp(about=about_claim(claim)))
+            except ConflictError:
+                return False
+            reach(CrashPoint.COMMITTED)
+            return True
+
+
+def _present(shape: Shape) -> PresentTable:
+    columns = [
+        PresentColumn(name, _lake_type(type_), name not in shape.required)
+        for name, type_ in shape.columns.items()
+        if name not in shape.own_columns
+    ]
+    return PresentTable(tuple(columns), shape.key)
+
+
+def _lake_type(type_: pa.DataType) -> LakeType:
+    numbers = (type_.precision, type_.scale) if pa.types.is_decimal(type_) else ()
+    return LakeType(name=lake_name(type_), numbers=numbers)
+
+
+def _altered(table: str, changes: ColumnChanges) -> Altered:
+    fields = [(field_of(each.column), each.first) for each in changes.added]
+    return Altered(
+        added=tuple(
+            (field, pa.scalar(first_value(table, field.name, field.type, first), field.type)) for field, first in fields
+        ),
+        renamed=changes.renamed,
+        types={name: arrow_type(type_) for name, type_ in changes.widened.items()},
+        relaxed=frozenset(changes.relaxed),
+    )
