@@ -42,6 +42,7 @@ SCRIPTS: Final = (
     *("given_up", "rewind", "update", "balance", "drain", "split", "owner_resigns", "stopping", "prepare_deadline"),
     "pause_table",
     "resync_table",
+    "optimize_table",
 )
 """What the simulation does not come to, or seldom: feeds that are updated, given up, go on from elsewhere."""
 

@@ -133,7 +133,12 @@ def _is_erring(state: CoordinatorState, key: SpanKey, record: SpanDispatched) ->
     role = record.primary
     word = None if role is None else state.tasks.get(key, {}).get((role.agent, role.session))
     is_about_it = word is not None and role is not None and (word.epoch, word.feed_id) == (role.epoch, record.feed_id)
-    return record.state in RUNNING and is_about_it and word is not None and word.error_code not in (None, "copying")
+    return (
+        record.state in RUNNING
+        and is_about_it
+        and word is not None
+        and word.error_code not in (None, "copying", "maintaining")
+    )
 
 
 def _counts(state: CoordinatorState, name: str) -> tuple[list[str], int, int, int, int]:

@@ -59,6 +59,7 @@ KINDS: Final = {
     "pause_table": OperationKind.PAUSE_TABLE,
     "resume_table": OperationKind.RESUME_TABLE,
     "resync_table": OperationKind.RESYNC_TABLE,
+    "optimize_table": OperationKind.OPTIMIZE_TABLE,
     "rebalance": OperationKind.REBALANCE_FEED,
     "drain": OperationKind.DRAIN_AGENT,
     "resign": OperationKind.RESIGN_OWNER,
@@ -237,7 +238,10 @@ class World(Script[State]):
                 self.answer(agent, rev)
 
     def do_status(self, name: str, target: str, state: str, **options: str) -> None:
-        """``status a1 f/t1 replicating [epoch=] [feed=] [pos=] [error=code:text] [session=] [fatal=yes]``."""
+        """``status a1 f/t1 replicating [epoch=] [feed=] [pos=] [error=code:text] [session=] [fatal=yes]``.
+
+        ``maintained=<request>``, with ``unable=yes`` if that failed.
+        """
         key, agent = span_key(target), self.agents[name]
         session = options.get("session", agent.session)
         report = TaskReported(
@@ -249,6 +253,9 @@ class World(Script[State]):
             error=options["error"].split(":")[1] if "error" in options else None,
             retryable="error" in options and "fatal" not in options,
             reported_ms=round(self.now * 1000),
+            maintained=options.get("maintained"),
+            maintenance="why" if "unable" in options else "2 files before, 1 now" if "maintained" in options else None,
+            maintenance_failed="unable" in options,
         )
         self.write(TaskKey(key.feed, key.span, agent.name, session), report)
 
@@ -364,6 +371,9 @@ class World(Script[State]):
 
     def do_request_resume_table(self, request: str, feed: str, table: str) -> None:
         self.ask(request, "resume_table", feed, table=table)
+
+    def do_request_optimize_table(self, request: str, feed: str, table: str) -> None:
+        self.ask(request, "optimize_table", feed, table=table)
 
     def do_request_resync_table(self, request: str, feed: str, table: str, rows: str = "one") -> None:
         """``request resync_table c1 f t1 [whole|bad]``: of one row or all; bad without naming any."""

@@ -103,6 +103,8 @@ def _dispatched(value: SpanDispatched) -> str:
         parts.append(f"for {value.moving_request}")
     if value.copy:
         parts.append(f"copy {value.copy}")
+    if value.maintain:
+        parts.append(f"maintain {value.maintain}")
     if value.failures:
         parts.append(f"failures {value.failures} ({value.last_error})")
     return ", ".join(parts)

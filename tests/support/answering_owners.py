@@ -78,6 +78,13 @@ FEED: Final = json.dumps(
         "sink": {"type": "postgresql", "dsn": "host=localhost", "table": "public.items"},
     }
 )
+LAKE: Final = json.dumps(
+    {
+        "feed": "lake",
+        "source": {"topics": ["shop.public.items"], "format": "debezium-json"},
+        "sink": {"type": "delta", "dsn": "file:///lake", "table": "public.items"},
+    }
+)
 
 
 class Owners(MemoryBroker):
@@ -144,9 +151,10 @@ def outcome_of(key: Key | str) -> Key | None:
 
 
 def known() -> Iterator[tuple[Key, Record]]:
-    """A feed, a change log, a timestamp set and a migration that can be asked about."""
+    """Two feeds, a change log, a timestamp set and a migration that can be asked about."""
     plan = SpanPlan(span="public.items", topic="shop.public.items", table="public.items", start={0: 0})
     yield FeedKey("shop"), build.feed_recorded(spec=parse_feed(FEED).to_json(), spans=(plan,))
+    yield FeedKey("lake"), build.feed_recorded(spec=parse_feed(LAKE).to_json(), spans=(plan,))
     log = first_map(8, 1, random.Random(1).getrandbits)  # noqa: S311 (ids, not secrets)
     generation = GenerationRecorded(1, GenerationPhase.COMMITTED, 1, 0, (), {}, (), "", 0)
     yield ChunkKey("s", 1, 0), chunks_of(log, 0)[0]

@@ -40,6 +40,8 @@ class ExecutorContract:
         assert executor.is_remove_table_finished(span) is None
         assert executor.remove_table(span, seal=True)
         executor.drop_copy("nobody's")
+        executor.maintain_table(span, "nobody's")
+        assert executor.status(span) is None
         executor.forget_table(span)
 
     def test_a_table_is_prepared_then_replicated_then_removed(self, bench: ExecutorBench) -> None:

@@ -52,6 +52,9 @@ class RememberingExecutor:
     def drop_copy(self, request: str) -> None:
         """It copies nothing."""
 
+    def maintain_table(self, span: SpanId, request: str) -> None:
+        """It has no sink."""
+
     def forget_table(self, span: SpanId) -> None:
         if self.is_remove_table_finished(span) is not None:
             del self.tasks[span]

@@ -104,7 +104,9 @@ OWN_COMMANDS: Final[Mapping[str, Late]] = {
     "feed": Late("headgate.cli.feed:app", "Create, inspect and control feeds.", _FEEDS),
     "why": Late("headgate.cli.why:why", "Explain what holds a feed or a migration, and what to do about it.", _FEEDS),
     "verify": Late("headgate.cli.verify:verify", "Compare a feed's source and target rows while both change.", _FEEDS),
-    "table": Late("headgate.cli.tables:app", "Inspect, pause, move, split and resync the tables of feeds.", _FEEDS),
+    "table": Late(
+        "headgate.cli.tables:app", "Inspect, pause, move, split, resync and optimize the tables of feeds.", _FEEDS
+    ),
     "deadletter": Late("headgate.cli.deadletter:app", "Inspect, replay and purge changes that were set aside.", _FEEDS),
     "agent": Late("headgate.cli.agents:app", "List agents and drain them.", _FEEDS),
     "coordinator": Late("headgate.cli.coordinators:app", "List coordinators and hand over their shards.", _FEEDS),

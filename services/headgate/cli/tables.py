@@ -1,4 +1,4 @@
-"""``headgate table``: where each table, or each part of one, runs, and how to pause, move, split or resync it."""
+"""``headgate table``: where each table or part of one runs, and how to pause, move, split, resync or optimize it."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -12,9 +12,10 @@ from headgate.cli.lookup import find_agent, find_feed, find_table
 from headgate.cli.names import FeedName, complete_agents, complete_feeds, complete_parts, complete_tables
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, connected
 from headgate.cli.output import Output, again, note, show_rows, show_value
-from headgate.cli.requests import OutcomeOptions, ask, operation, show_settled
+from headgate.cli.requests import MovesOptions, OutcomeOptions, ask, operation, show_settled
 from headgate.cli.row_copies import copy_rows
 from headgate.cli.table_copies import cancel_copy, check_is_copied, check_takes_copies, copy_table
+from headgate.cli.table_maintenance import check_is_lake
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import FeedRecorded, OperationKind, OperationRequested
@@ -23,7 +24,7 @@ from headgate.records.name_lists import number_of
 from headgate.records.row_copies import RowCopy
 from headgate.views.rows import table_rows
 
-app = CommandGroup(help="Inspect, pause, move, split and resync the tables of feeds.", no_args_is_help=True)
+app = CommandGroup(help="Inspect, pause, move, split, resync and optimize the tables of feeds.", no_args_is_help=True)
 
 WholeTable = Annotated[
     str,
@@ -253,6 +254,31 @@ def _state(row: Mapping[str, Any]) -> str:
     if row["paused_by"] is not None:
         return f"{state} (paused by {row['paused_by']}, {age(wall_ms(), row['paused_since_ms'])} ago)"
     return state if task in (None, state) else f"{state} ({task})"
+
+
+@app.command()
+def optimize(
+    feed: FeedName,
+    table: WholeTable,
+    *,
+    change: Change,
+    outcome: MovesOptions,
+    cluster: ClusterOptions,
+) -> None:
+    """Compact the files of a lake table and remove old versions.
+
+    The agent that writes the table does it between two batches, as sink.maintenance of the feed asks for. Changes that
+    arrive until then wait in their topic. Readers of the table, and of versions that are kept, are not disturbed. Done
+    when the table is maintained.
+
+    Example: headgate table optimize shop-lake public.orders
+    """
+    request = operation(OperationKind.OPTIMIZE_TABLE, feed, table=table)
+    what = f"compact the files of table {table} of feed {feed}, and remove versions that are not kept any more"
+    facts = {"operation": request.kind.value}
+    with connected(cluster) as (_, log):
+        check_is_lake(read_snapshot(log), feed)
+    _ask_about(request, what, change, facts=facts, outcome=outcome, cluster=cluster)
 
 
 @app.command()

@@ -24,7 +24,7 @@ LOOK_SECONDS: Final = 0.02
 
 
 class CrashPoint(StrEnum):
-    """In the order in which a change passes them. The first three and the last are the driver's, others a task's."""
+    """In the order in which a change passes them. The first three and the last two are the driver's."""
 
     BEFORE_CLAIM = "before_claim"
     AFTER_CLAIM = "after_claim"
@@ -34,6 +34,8 @@ class CrashPoint(StrEnum):
     BEFORE_COMMIT = "before_commit"
     COMMITTED = "committed"
     """The sink has committed and replied, but the driver has not got the reply."""
+    COMPACTED = "compacted"
+    """A lake's table has fewer files, and those that no version needs are not removed yet."""
     BEFORE_CHECKPOINT = "before_checkpoint"
     """The driver knows what was committed and has reported nothing."""
 

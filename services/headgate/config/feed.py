@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from headgate.config.column_types import column_of
 from headgate.config.columns import ColumnOptions
 from headgate.config.expressions import Where
+from headgate.config.maintenance_options import MaintenanceOptions
 from headgate.config.plugs import FORMATS, SINKS, Plugs
 from headgate.config.snapshot import SnapshotOptions
 from headgate.config.start_offsets import StartOffsets
@@ -413,6 +414,8 @@ class SinkSpec(Strict):
     """Of a lake table: ``upsert`` keeps it equal to the source's table, ``append`` adds a row for every change."""
     commit_interval_seconds: Annotated[float, Field(ge=COMMIT_SECONDS_MIN, le=COMMIT_SECONDS_MAX)] | None = None
     """From one commit of a table to the next, at least; by default what the sink's plug names."""
+    maintenance: MaintenanceOptions = Field(default_factory=MaintenanceOptions)
+    """Of the tables of a lake: how, and how often, their files are compacted and old versions removed."""
     types: dict[str, str] = Field(default_factory=dict)
     """Column of the sink, as ``schema.table.column`` → its type, where Headgate creates the table."""
     rounding: Literal["refuse", "allow"] = "refuse"
@@ -447,6 +450,7 @@ class SinkSpec(Strict):
             "topic": self.topic != TopicOptions(),
             "mode": self.mode != "upsert",
             "commit_interval_seconds": self.commit_interval_seconds is not None,
+            "maintenance": self.maintenance != MaintenanceOptions(),
             "types": bool(self.types),
             "unique_keys": self.unique_keys != "omit",
             "rounding": self.rounding != "refuse",

@@ -79,6 +79,9 @@ class Figures(Protocol):
     rows_copied: dict[str, int]
     rows_to_copy: dict[str, int]
     copy_seconds_left: dict[str, int]
+    maintaining: dict[str, int]
+    maintenances: dict[str, int]
+    maintenance_failures: dict[str, int]
 
 
 class AgentFeeds(Collector):
@@ -89,12 +92,14 @@ class AgentFeeds(Collector):
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
-        """Three counters and six gauges."""
+        """Five counters and seven gauges."""
         now = self._figures
         counted = (
             ("rows", "changes applied by this process, updated once a second", now.rows),
             ("bytes", "bytes of changes applied by this process", now.bytes),
             ("failures", "times a table of this process got an error", now.failures),
+            ("maintenances", "times a lake's table was maintained by this process", now.maintenances),
+            ("maintenance_failures", "times that failed", now.maintenance_failures),
         )
         for name, meaning, by_feed in counted:
             counter = CounterMetricFamily(f"headgate_feed_{name}", meaning, labels=["feed"])
@@ -107,6 +112,7 @@ class AgentFeeds(Collector):
             ("copied_rows", "rows copied so far of the tables that are copied as a whole here", now.rows_copied),
             ("rows_to_copy", "all rows of these tables, as their source estimates them", now.rows_to_copy),
             ("copy_left_seconds", "time until the last of these tables is copied, estimated", now.copy_seconds_left),
+            ("maintained_tables", "tables of a lake that are maintained here now", now.maintaining),
         )
         for name, meaning, by_feed in present:
             gauge = GaugeMetricFamily(f"headgate_feed_{name}", meaning, labels=["feed"])

@@ -93,6 +93,7 @@ class OperationKind(StrEnum):
     PAUSE_TABLE = "pause_table"
     RESUME_TABLE = "resume_table"
     RESYNC_TABLE = "resync_table"
+    OPTIMIZE_TABLE = "optimize_table"
     REBALANCE_FEED = "rebalance_feed"
     DRAIN_AGENT = "drain_agent"
     RESIGN_OWNER = "resign_owner"
@@ -176,7 +177,9 @@ class TaskReported(msgspec.Struct, frozen=True):
     """``<feed>/<span>/<agent>/<session>`` on sync: the state of that session's task of the span.
 
     It counts only if session *and* epoch are those of the assigned role. ``positions`` are final in ``stopped`` (the
-    seal), those of the claim in ``replicating``. ``error`` and ``retryable`` belong to ``failed``.
+    seal), those of the claim in ``replicating``. ``error`` and ``retryable`` belong to ``failed``. ``maintained`` is
+    the optimize_table request for which it has maintained the sink's table last, ``maintenance`` what it did, or, if it
+    failed, why.
     """
 
     feed_id: str
@@ -187,6 +190,9 @@ class TaskReported(msgspec.Struct, frozen=True):
     error: str | None
     retryable: bool
     reported_ms: int
+    maintained: str | None = None
+    maintenance: str | None = None
+    maintenance_failed: bool = False
 
 
 # --- dispatch -------------------------------------------------------------------------------------------------
@@ -222,7 +228,8 @@ class SpanDispatched(msgspec.Struct, frozen=True):
     this move, if any. ``failures`` counts failures in a row and is reset by progress. ``revision`` is that of the
     feed's spec under which the roles were assigned: an agent waits for the feed's record of the same incarnation and
     revision, because records of different topics have no order. ``copy`` is the resync_table request whose rows the
-    primary copies before it replicates (docs/adr/0110); the agent waits for that request's record.
+    primary copies before it replicates (docs/adr/0110); the agent waits for that request's record. ``maintain`` is the
+    optimize_table request for which the primary maintains the sink's table between two batches (docs/adr/0135).
     """
 
     feed_id: str
@@ -237,6 +244,7 @@ class SpanDispatched(msgspec.Struct, frozen=True):
     last_error: str | None
     revision: int = 0
     copy: str | None = None
+    maintain: str | None = None
 
 
 SESSION_LEFT: Final = "left: "

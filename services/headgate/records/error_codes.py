@@ -12,7 +12,7 @@ import msgspec
 
 __all__ = [
     "COPYING", "COPYING_CODES", "COPYING_HELD", "COPY_FAILED", "ERROR_CODES",
-    "MEMORY_SHORT", "PARTITIONS_GROWN", "SINK_SLOW", "ErrorCode", "Stage",
+    "MAINTAINING", "MEMORY_SHORT", "NO_ERRORS", "PARTITIONS_GROWN", "SINK_SLOW", "ErrorCode", "Stage",
     "error_code_of",
 ]  # fmt: skip
 
@@ -29,6 +29,12 @@ COPYING_HELD: Final = "copying_held"
 """The same, with an error of the copy or of the table itself."""
 
 COPYING_CODES: Final = frozenset({COPYING, COPYING_HELD})
+
+MAINTAINING: Final = "maintaining"
+"""For tables of a lake whose files are compacted, between two batches: not an error."""
+
+NO_ERRORS: Final = frozenset({COPYING, MAINTAINING})
+"""Codes of work that holds nothing up for long and ends by itself."""
 
 MEMORY_SHORT: Final = "agent_memory_short"
 """For tables that are still written, only more slowly."""
@@ -316,6 +322,14 @@ _ROWS: Final = (
         True,
         "the same, but the copy or the table itself is held up by the error in the message",
         "the message has the reason; both are retried",
+    ),
+    ErrorCode(
+        MAINTAINING,
+        Stage.SINK,
+        True,
+        "the sink's table is being maintained: its files are compacted and old versions removed (`sink.maintenance`, "
+        "`headgate table optimize`)",
+        "nothing: its changes are applied when that is done",
     ),
     ErrorCode(
         "rows_refused",

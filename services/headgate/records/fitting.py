@@ -47,7 +47,7 @@ FOR_PEOPLE: Final[dict[type[msgspec.Struct], tuple[str, ...]]] = {
     **migration.FOR_PEOPLE,
     **timestamps.FOR_PEOPLE,
     AgentAnnounced: ("version", "address"),
-    TaskReported: ("error_code", "error"),
+    TaskReported: ("error_code", "error", "maintenance"),
     SpanDispatched: ("last_error",),
     SessionEnded: ("reason",),
     SpanProgressed: (

@@ -21,6 +21,7 @@ from headgate.records.control import (
     SpanDispatched,
     SpanPlan,
     SpanProgressed,
+    TaskReported,
     WantedState,
 )
 from headgate.records.migration import MigrationRecorded, MigrationRequestKind, MigrationState
@@ -48,9 +49,10 @@ FIELDS: Final[dict[type[msgspec.Struct], dict[str, int]]] = {
     },
     OperationRequested: {"parts": 2, "abandon_sink": 2},
     OwnerAnnounced: {"level": 2},
-    SpanDispatched: {"copy": 2},
+    SpanDispatched: {"copy": 2, "maintain": 2},
     SpanPlan: {"topic_id": 2},
     SpanProgressed: {"passed_over": 2, "passed_over_table": 2},
+    TaskReported: {"maintained": 2, "maintenance": 2, "maintenance_failed": 2},
 }
 """Fields that a record did not have from the beginning."""
 
@@ -62,6 +64,7 @@ WORDS: Final[dict[StrEnum, int]] = {
     OperationKind.PAUSE_TABLE: 2,
     OperationKind.RESUME_TABLE: 2,
     OperationKind.RESYNC_TABLE: 2,
+    OperationKind.OPTIMIZE_TABLE: 2,
     WantedState.FINISHED: 2,
 }
 """Words that an enum did not have from the beginning."""

@@ -37,6 +37,7 @@ from headgate.replication.plan import BatchPlan, DeadLetterTarget, TaskResult
 from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.replication.stream import Ends
+from headgate.replication.table_upkeep import maintain_next
 from headgate.sinks.contract import SinkUnavailableError
 
 SLOW_SECONDS: Final = 1.0
@@ -111,6 +112,7 @@ class LaneBatchCoordinator:
                 return None
             works = []
             lane.served, lane.served_ends, lane.in_batch = [], {}, True
+            maintain_next(self._table, self._members(lane), time.monotonic())
             members = self._members(lane)
             self._fail_silent(lane, members)
             settling = {span.id for span in self.owing(lane)}

@@ -10,7 +10,7 @@ from concurrent.futures import wait
 from typing import Final
 
 from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
-from headgate.agent.core.span.inputs import DropCopy, Forget, Remove
+from headgate.agent.core.span.inputs import DropCopy, Forget, MaintainFor, Remove
 from headgate.agent.core.span.states import OVER, Phase
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, TaskState
@@ -99,6 +99,10 @@ class SparkExecutor:
         """See TableExecutor."""
         for span in self._table.all():
             self._table.apply(span.id, DropCopy(request))
+
+    def maintain_table(self, span: SpanId, request: str) -> None:
+        """See TableExecutor."""
+        self._table.apply(span, MaintainFor(request))
 
     def forget_table(self, span: SpanId) -> None:
         """See TableExecutor."""

@@ -15,7 +15,15 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from headgate.agent.core.executor import SpanId
-from headgate.agent.core.span.inputs import CopyDue, Failed, JoinLane, LaneLost, LeaveLane, Served, SettleDue
+from headgate.agent.core.span.inputs import (
+    CopyDue,
+    Failed,
+    JoinLane,
+    LaneLost,
+    LeaveLane,
+    Served,
+    SettleDue,
+)
 from headgate.agent.core.span.states import OVER, Phase, Span, Stop
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Log
@@ -34,6 +42,7 @@ from headgate.replication.span_lifecycle import SERVER_THREADS, SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark import SparkRuntime, SparkStartError
 from headgate.replication.spark_options import RefusedOptionError
+from headgate.replication.table_upkeep import maintain_next
 from headgate.runtime.shared_pool import SharedPool
 
 __all__ = ["ExecutorSettings", "Queries", "positions_of"]
@@ -135,6 +144,7 @@ class Queries:
                 self.batch_coordinator.send_back(lane)
                 members = self._table.members(lane.members)
                 copied += [span for span in members if span.owes_rows(now, has_caught_up=lane.is_idle())]
+                maintain_next(self._table, members, now)
         self._copy_on(copied)
 
     def _copy_on(self, spans: list[Span]) -> None:

@@ -45,6 +45,7 @@ from headgate.replication.row_copy import CopyReached, Order, RowCopier, RowCopy
 from headgate.replication.silent_sinks import WAITING_SECONDS, SilentSinks
 from headgate.replication.span_table import SpanTable, source_table_of
 from headgate.replication.table_copies import TableCopies, mark_at
+from headgate.replication.table_upkeep import TableUpkeep
 from headgate.replication.topic_watch import TopicWatch
 from headgate.runtime.shared_pool import SharedPool
 from headgate.sinks.contract import ChangeBatch, Claim, OffsetRange, Sink, SinkError, SinkUnavailableError
@@ -69,6 +70,9 @@ _SOURCE: Final = "source"
 
 _COPIES: Final = "copies"
 """Whose share of the threads it is when rows are copied: that takes half a minute, and claims must not wait for it."""
+
+_UPKEEP: Final = "upkeep"
+"""The same while a table is maintained, which may take minutes."""
 
 WAITS_FOR_SINK: Final = frozenset(
     {
@@ -96,6 +100,7 @@ class SpanLifecycle:
         """``log``: the control topics, for feeds that read change logs. ``copier``: None where no span is to copy."""
         self._copier = copier
         self._table_copies = TableCopies()
+        self._upkeep = TableUpkeep()
         self._copied: dict[SpanId, str] = {}
         self._altered = AlteredTables(source)
         """The latest request whose rows are copied, by span, should it be opened again."""
@@ -108,7 +113,7 @@ class SpanLifecycle:
         self._checked_at: dict[str, float] = {}
         self.change_logs = ChangeLogFollower(table, log, self._ask_neighbours)
         self._topics = TopicWatch(table, partial(topic_ids, source), time.monotonic())
-        table.performers[Open] = lambda span, _: self._call(span, self._open, _COPIES if span.task.copy else None)
+        table.performers[Open] = lambda span, _: self._call(span, self._open, _share_of(span))
         table.performers[Settle] = lambda span, _: self._call(span, self._settle)
         table.performers[Seal] = lambda span, _: self._call(span, self._seal)
         table.performers[TellFailure] = _tell_failure
@@ -209,9 +214,13 @@ class SpanLifecycle:
             positions = _claimed(parts.sink, claim) if span.primary else parts.sink.positions(claim)
             if span.primary:
                 self._altered.alter(parts, span, claim, positions)
-        copying = None
+        copying = maintained = maintain_at = None
         if span.primary and span.task.copy is not None:
             copying = self._copy_rows(span, span.task.copy, claim, positions)
+        if span.primary:
+            with self._sinks.lent(FeedIncarnation.of_task(span.task)) as parts:  # a call that may well take minutes
+                maintained = self._upkeep.maintain(parts.sink, span, claim) if span.is_maintained else None
+                maintain_at = self._upkeep.due_at(parts.sink, span, claim, maintained)
         with self._asked(span) as parts:
             known_table = parts.sink.source_table(claim) if span.primary else None
             ends = check_retention(self._source, claim.topic, positions)
@@ -231,6 +240,8 @@ class SpanLifecycle:
             limits=limits.limits,
             limits_at=limits.limits_at,
             copying=copying,
+            maintain_at=maintain_at,
+            maintained=maintained,
         )
 
     def _copy_rows(self, span: Span, order: CopyOrder, claim: Claim, positions: Positions) -> str | None:
@@ -351,6 +362,13 @@ class SpanLifecycle:
         """Close its epoch."""
         with self._asked(span) as parts:
             return Sealed(parts.sink.seal(self._table.claim_of(span)))
+
+
+def _share_of(span: Span) -> str | None:
+    """Whose share of the threads opening a span takes; None: its sink's."""
+    if span.is_maintained:
+        return _UPKEEP
+    return _COPIES if span.task.copy else None
 
 
 def _tell_failure(span: Span, told: TellFailure) -> None:

@@ -88,6 +88,10 @@ def feed_request(record: OperationRequested, shard: int, request: str) -> Reques
         )
     elif record.kind is OperationKind.RESYNC_TABLE:
         advice = "it was taken back: either all of the rows are copied, or none is; ask again with a longer --timeout"
+    elif record.kind is OperationKind.OPTIMIZE_TABLE:
+        advice = (
+            "the agent completes what it has started, and its log has the result; ask again with a longer --timeout"
+        )
     else:
         advice = f"it continues; see `headgate feed show {record.feed}`, or give a longer --timeout"
     return Request(
@@ -128,6 +132,7 @@ _ASKED: Final = {
     OperationKind.PAUSE_TABLE: "pause {table}",
     OperationKind.RESUME_TABLE: "resume {table}",
     OperationKind.RESYNC_TABLE: "resync {table}",
+    OperationKind.OPTIMIZE_TABLE: "optimize {table}",
     OperationKind.MOVE_TABLE: "move {table} to {agent}",
     OperationKind.SPLIT_TABLE: "split {table}",
     OperationKind.MERGE_TABLE: "merge {table}",

@@ -47,6 +47,7 @@ class _Example:
 
     rows = bytes = failures = lag_ms = tables = {"shop": 0}  # noqa: RUF012 - never changed
     copying = rows_copied = rows_to_copy = copy_seconds_left = {"shop": 0}  # noqa: RUF012 - never changed
+    maintaining = maintenances = maintenance_failures = {"shop": 0}  # noqa: RUF012 - never changed
 
 
 def page() -> str:

@@ -21,6 +21,7 @@ from headgate.agent.core.span.inputs import (
     Failed,
     Forget,
     LaneLost,
+    MaintainFor,
     Open,
     Opened,
     Placed,
@@ -216,6 +217,10 @@ class SimulatedExecutor:
         """See TableExecutor."""
         for span in sorted(self.runs):
             self._apply(span, DropCopy(request))
+
+    def maintain_table(self, span: SpanId, request: str) -> None:
+        """See TableExecutor."""
+        self._apply(span, MaintainFor(request))
 
     def forget_table(self, span: SpanId) -> None:
         """See TableExecutor."""

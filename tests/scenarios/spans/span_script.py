@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from headgate.agent.core.executor import CopyOrder, SpanId, SpanTask
+from headgate.agent.core.executor import CopyOrder, MaintenanceReport, SpanId, SpanTask
 from headgate.agent.core.span import inputs as given
 from headgate.agent.core.span.machine import decide
 from headgate.agent.core.span.states import Span, Stop
@@ -67,6 +67,7 @@ class _Player:
             parts.append(f"error {span.error[0]}")
         if span.copying is not None:
             parts.append(f"tells {status.error_code}: {status.error}")
+        parts += _upkeep(span)
         if span.retry_at is not None:
             parts.append(f"again in {span.retry_at - self._now:g} s")
         return ", ".join(parts)
@@ -85,12 +86,31 @@ class _Player:
         return INPUTS[name](self._span, pairs, named)
 
 
+def _upkeep(span: Span) -> Iterator[str]:
+    if span.is_maintained:
+        yield f"tells {span.status(0, 0.0).error_code}"
+    if span.maintain_for is not None:
+        yield f"to be maintained for {span.maintain_for}"
+    if span.maintained is not None:
+        yield f"maintained for {span.maintained.request}"
+
+
 def _opened(span: Span | None, positions: Positions, named: Named) -> given.Opened:
     assert span is not None
     epoch = _epoch_of(named["under"]) if "under" in named else span.task.epoch
     is_primary = named["as"] == "primary" if "as" in named else span.primary
     target_ts = int(named["target"]) if "target" in named else None
-    return given.Opened(epoch, is_primary, positions, target_ts=target_ts, copying=named.get("copying"))
+    done = None
+    if "maintained" in named:
+        done = MaintenanceReport(named["maintained"] or None, "done", "unable" in named, 1)
+    return given.Opened(
+        epoch, is_primary, positions,
+        target_ts=target_ts, copying=named.get("copying"), maintain_at=_seconds(named.get("next")), maintained=done,
+    )  # fmt: skip
+
+
+def _seconds(text: str | None) -> float | None:
+    return None if text is None else float(text)
 
 
 def _opening(span: Span | None, named: Named) -> int:
@@ -139,6 +159,8 @@ INPUTS: dict[str, Callable[[Span | None, Positions, Named], given.SpanInput]] = 
     "retry_due": lambda *_: given.RetryDue(),
     "copy_due": lambda *_: given.CopyDue(),
     "drop_copy": lambda _, __, named: given.DropCopy(next(iter(named))),
+    "maintain_for": lambda _, __, named: given.MaintainFor(next(iter(named))),
+    "maintain_due": lambda *_: given.MaintainDue(),
     "settle_due": lambda *_: given.SettleDue(),
     "completed": lambda span, _, named: given.Completed(_opening(span, named), int(named["ts"])),
 }

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from headgate.agent.core.executor import CopyOrder, SpanId, SpanTask
+from headgate.agent.core.executor import CopyOrder, MaintenanceReport, SpanId, SpanTask
 from headgate.agent.core.span.failures import RETRY_SECONDS_MAX, back_off, counted, went_on, worst
 from headgate.agent.core.span.inputs import (
     Add,
@@ -27,6 +27,8 @@ from headgate.agent.core.span.inputs import (
     LeaveLane,
     Limited,
     Looked,
+    MaintainDue,
+    MaintainFor,
     Open,
     Opened,
     Passed,
@@ -94,7 +96,7 @@ def possible(world: World) -> Iterator[SpanInput]:
     now = 1 if span is None else span.task.epoch.n
     for n in range(now, EPOCHS + 1):
         yield from (Add(task(n), True, 0, 1), Add(task(n), False, 0, 1), Close(task(n), 0))
-    yield from (Remove(True), Remove(False), Forget(), DropCopy("r1"), DropCopy("r2"))
+    yield from (Remove(True), Remove(False), Forget(), DropCopy("r1"), DropCopy("r2"), MaintainFor("m1"))
     if span is None:
         return
     yield from (Slowed(1.0), Looked(span.progress.opening, {0: 5}), Looked(-1, {0: 5}))
@@ -104,6 +106,8 @@ def possible(world: World) -> Iterator[SpanInput]:
         case ("open", n, primary):
             yield Opened(Epoch(1, n), primary, {0: 5})
             yield CopiedOn("more rows")
+            if span.is_maintained:
+                yield Opened(Epoch(1, n), primary, {0: 5}, maintained=MaintenanceReport("m1", "", False, 1))
             if primary and span.task.copy is not None:
                 yield Opened(Epoch(1, n), primary, {0: 5}, copying="some rows")
         case ("settle", _, _):
@@ -124,7 +128,7 @@ def of_lanes(span: Span) -> Iterator[SpanInput]:
     if span.lane is not None:
         yield from (Served(), LaneLost("", alone=True), LaneLost("", alone=False), *troubles)
     if span.writable:
-        yield from (Planned(), Passed({("t", 0): 9}), SettleDue(), CopyDue(), Placed("two"))
+        yield from (Planned(), Passed({("t", 0): 9}), SettleDue(), CopyDue(), MaintainDue(), Placed("two"))
     if span.lane is not None and span.phase in {Phase.WRITING, Phase.DRAINING}:
         for each in (None, result(), result("e", retryable=True), result("e")):
             yield BatchOver(each, {})

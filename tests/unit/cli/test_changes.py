@@ -93,6 +93,7 @@ CHANGES = {
     "migration throttle",
     "table merge",
     "table move",
+    "table optimize",
     "table pause",
     "table resume",
     "table split",

@@ -103,8 +103,8 @@ def test_what_differs_is_shown_and_a_deletion_is_asked_about(tmp_path: Path, mon
     arguments = ["feed", "apply", str(tmp_path), "--timeout", "30"]
     result = CliRunner().invoke(app, [*arguments, "--prune"])
     assert result.exit_code == ExitCode.NOT_CONFIRMED
-    assert "this would delete feeds shop" in " ".join(result.output.split())
-    assert result.stdout.splitlines() == ["+ new", "- shop is not in the folder"]
+    assert "this would delete feeds lake, shop" in " ".join(result.output.split())
+    assert result.stdout.splitlines() == ["+ new", "- lake is not in the folder", "- shop is not in the folder"]
     done = CliRunner().invoke(app, [*arguments, "--prune", "--yes"])
     assert done.exit_code == 0, done.output
     assert "new: create: done" in done.stderr
@@ -112,4 +112,6 @@ def test_what_differs_is_shown_and_a_deletion_is_asked_about(tmp_path: Path, mon
     write(tmp_path, "new.yaml", batch_rows_max=7)
     changed = CliRunner().invoke(app, arguments)
     assert changed.exit_code == 0, changed.output
-    assert changed.stdout.splitlines() == ["~ shop", "    batch_rows_max: 200000 → 7"]
+    assert changed.stdout.splitlines() == [
+        "~ shop", "    batch_rows_max: 200000 → 7", "= lake is not in the folder"
+    ]  # fmt: skip

@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "feed skip": ("shop", "shop.public.items/0/3"),
     "feed rebalance": (),
     "table move": ("shop", "public.items", "a1"),
+    "table optimize": ("lake", "public.items"),
     "table pause": ("shop", "public.items"),
     "table resume": ("shop", "public.items"),
     "table resync": ("shop", "public.items", "--key", "1", "--yes"),

@@ -1,11 +1,13 @@
 """What a feed into lake tables may say, and what is refused with a reason."""
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
 from headgate.config.feed import FeedSpec, FeedSpecError, parse_feed
+from headgate.sinks.maintaining import Upkeep, upkeep_of
 
 
 def parsed(type_: str = "delta", **sink: Any) -> FeedSpec:
@@ -79,3 +81,40 @@ def test_an_option_of_databases_is_refused(type_: str, option: str, value: str) 
 def test_a_typing_error_names_the_option() -> None:
     with pytest.raises(FeedSpecError, match="commit_interval_seconds"):
         parsed(commit_interval_second=60)
+
+
+@pytest.mark.parametrize("type_", ["delta", "iceberg"])
+def test_a_table_is_maintained_once_a_day_and_versions_are_kept_for_a_week(type_: str) -> None:
+    assert upkeep_of(parsed(type_).sink.maintenance) == Upkeep()
+    assert parsed(type_).sink.maintenance.every_hours == 24
+    assert "maintenance" not in parsed(type_).to_json()
+
+
+def test_files_that_no_version_names_are_kept_for_as_long_as_versions() -> None:
+    given = parsed(maintenance={"keep_versions_hours": 400, "every_hours": 6, "target_file_megabytes": 1})
+    hours = timedelta(hours=400)
+    assert upkeep_of(given.sink.maintenance) == Upkeep(target_bytes=1 << 20, keep=hours, orphans=hours)
+    assert parse_feed(given.to_json()).sink.maintenance == given.sink.maintenance
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"every_hours": 0.1}, "at least 0.25"),
+        ({"every_hours": 721}, "at most 720"),
+        ({"target_file_megabytes": 0}, "at least 1"),
+        ({"target_file_megabytes": 513}, "at most 512"),
+        ({"keep_versions_hours": 0}, "at least 1"),
+        ({"remove_orphans_after_hours": 23}, "at least 24"),
+        ({"remove_orphans_after_hours": 100}, "must be at least keep_versions_hours"),
+        ({"every_hour": 24}, "every_hours"),
+    ],
+)
+def test_another_maintenance_is_refused(given: dict[str, object], why: str) -> None:
+    with pytest.raises(FeedSpecError, match=rf"maintenance.*{why}"):
+        parsed(maintenance=given)
+
+
+def test_tables_of_databases_are_not_maintained() -> None:
+    with pytest.raises(FeedSpecError, match=r"maintenance cannot be used with sinks of type postgresql"):
+        parsed("postgresql", maintenance={"scheduled": False})

@@ -3,6 +3,7 @@
 import pydantic
 
 from headgate.config.feed import FeedSpec
+from headgate.config.maintenance_options import MaintenanceOptions
 from headgate.coordinator.core.feeds.acceptance import FIXED, _why_fixed
 
 CHANGEABLE = {
@@ -29,6 +30,7 @@ CHANGEABLE = {
     ("sink", "not_the_source"),
     ("sink", "unique_keys"),
     *(("sink", "topic", option) for option in ("partitions", "replication_factor", "config")),
+    *(("sink", "maintenance", option) for option in MaintenanceOptions.model_fields),
     ("where",),
     ("batch_rows_max",),
     ("batch_interval_seconds",),

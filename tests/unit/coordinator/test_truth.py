@@ -13,7 +13,7 @@ from headgate.coordinator.core.feeds.explain import Explanation, explain
 from headgate.coordinator.shell.metrics import CoordinatorMetrics, figures_of
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import Snapshot
-from headgate.records.error_codes import COPYING, ERROR_CODES
+from headgate.records.error_codes import ERROR_CODES, NO_ERRORS
 from headgate.views.rows import FeedRow, TableRow, feed_rows, table_rows
 from scenarios.runner import World
 
@@ -83,7 +83,7 @@ def test_a_paused_table_is_told_everywhere(world: World) -> None:
     assert (why.reasons, feed.replicating, tables["t1"].paused_by) == ((), 2, None)
 
 
-@pytest.mark.parametrize("code", [code for code in CODES if code != COPYING])
+@pytest.mark.parametrize("code", [code for code in CODES if code not in NO_ERRORS])
 def test_an_error_that_the_agent_retries_by_itself_is_told_everywhere(world: World, code: str) -> None:
     world.run(f"status a1 shop/t1 replicating error={code}:{REASON}")
     world.run("advance 2s")

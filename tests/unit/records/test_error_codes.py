@@ -5,7 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headgate.coordinator.core.spans.deadlines import DRAIN_CODE, START_CODE
-from headgate.records.error_codes import COPYING, COPYING_HELD, ERROR_CODES, MEMORY_SHORT, PARTITIONS_GROWN, SINK_SLOW
+from headgate.records.error_codes import (
+    COPYING,
+    COPYING_HELD,
+    ERROR_CODES,
+    MAINTAINING,
+    MEMORY_SHORT,
+    PARTITIONS_GROWN,
+    SINK_SLOW,
+)
 
 ROOT = Path(__file__).parents[3]
 SERVICES = ROOT / "services" / "headgate"
@@ -22,9 +30,10 @@ WITHOUT_A_FAILURE = {
     SINK_SLOW: True,
     COPYING: True,
     COPYING_HELD: True,
+    MAINTAINING: True,
 }
 """Codes that nothing fails with at an agent, with whether they are retryable: the owner's, and those of tables that are
-slow or copied."""
+slow, copied or maintained."""
 
 
 def trees() -> Iterator[ast.AST]:

@@ -10,10 +10,12 @@ from headgate.agent.core.span.inputs import (
     Add,
     BatchOver,
     Failed,
+    MaintainFor,
     Opened,
     Placed,
     Planned,
     Remove,
+    Served,
     Settled,
     SettleDue,
     SpanInput,
@@ -309,3 +311,16 @@ def test_a_lane_is_awaited_as_soon_as_one_of_its_spans_is(table: SpanTable, quer
     assert not queries.batch_coordinator.is_awaited(lane)
     is_on(table, lane, {0: 5}, "now", target_ts=NOW_MS << 18)
     assert queries.batch_coordinator.is_awaited(lane)
+
+
+def test_a_table_that_is_to_be_maintained_is_not_planned_and_only_one_at_a_time(
+    table: SpanTable, queries: Queries
+) -> None:
+    """A busy lane has hardly a moment between two batches, so its next one begins with that."""
+    lane, first, second = two_on_a_lane(table, queries)
+    for span in (first, second):
+        table.apply(span, Served())
+        table.apply(span, MaintainFor("m1"))
+    assert len(planned(queries, lane)) == 1
+    assert sorted(now_is(table, span).phase for span in (first, second)) == [Phase.OPENING, Phase.WRITING]
+    assert [now_is(table, span).lane for span in (first, second)].count(None) == 1

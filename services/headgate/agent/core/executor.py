@@ -43,6 +43,18 @@ class SpanTask(msgspec.Struct, frozen=True):
     copy: CopyOrder | None = None
 
 
+class MaintenanceReport(msgspec.Struct, frozen=True):
+    """How the latest maintenance of the sink's table ended: what was done, or why it failed.
+
+    ``request``: what asked for it; None if it was due. ``number`` counts those of this run of the span.
+    """
+
+    request: str | None
+    text: str
+    has_failed: bool
+    number: int
+
+
 class TaskStatus(msgspec.Struct, frozen=True):
     """The status of a task: state, epoch, what is applied and, when failed, why.
 
@@ -66,6 +78,7 @@ class TaskStatus(msgspec.Struct, frozen=True):
     resolved_ts: int | None = None
     passed_over: int = 0
     passed_over_table: str | None = None
+    maintained: MaintenanceReport | None = None
 
     @property
     def has_claimed(self) -> bool:
@@ -104,6 +117,10 @@ class TableExecutor(Protocol):
 
     def drop_copy(self, request: str) -> None:
         """Copy no more rows for a request that was deleted. Whatever names it continues without it."""
+        ...
+
+    def maintain_table(self, span: SpanId, request: str) -> None:
+        """Maintain the sink's table between two batches, once for ``request``, if the span is written here."""
         ...
 
     def forget_table(self, span: SpanId) -> None:

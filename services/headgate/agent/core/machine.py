@@ -12,6 +12,8 @@ heals by itself. Times on records are for people; the pace of progress is set by
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from headgate.agent.core.announcements import answered
 from headgate.agent.core.executor import CopyOrder, SpanId, SpanTask, TaskStatus
 from headgate.agent.core.messages import (
@@ -22,6 +24,7 @@ from headgate.agent.core.messages import (
     DropCopy,
     EndSession,
     ForgetTable,
+    MaintainTable,
     NotRun,
     ProgressDue,
     ReadProgress,
@@ -142,12 +145,20 @@ def _on_status(state: AgentState, status: TaskStatus, now: Now) -> Decision:
         retryable=status.retryable,
         reported_ms=now.wall_ms,
     )
+    done = status.maintained
+    if done is not None and done.request is not None:
+        told = replace(told, maintained=done.request, maintenance=done.text, maintenance_failed=done.has_failed)
     report, last = fitted(told), state.reports.get(status.id)
-    if last is not None and (last.epoch, last.state, last.error) == (report.epoch, report.state, report.error):
+    if last is not None and _said(last) == _said(report):
         return Decision()
     key = TaskKey(status.id.feed, status.id.span, state.agent, state.session)
     final = _progress(state, status, now) if status.state in {TaskState.STOPPED, TaskState.FAILED} else Decision()
     return _join(Decision(facts=(Fact(key, report),)), final, _act(state, status.id, report))
+
+
+def _said(report: TaskReported) -> tuple[object, ...]:
+    """What makes a report another one than the one before."""
+    return (report.epoch, report.state, report.error, report.maintained)
 
 
 def _progress(state: AgentState, status: TaskStatus, now: Now) -> Decision:
@@ -189,6 +200,10 @@ def _act(state: AgentState, span: SpanId, report: TaskReported | None) -> Decisi
     if action is None:
         raise UnknownTransitionError(f"{span.feed}/{span.span}: task is {task_state}, dispatched is {directive}")
     match action:
+        case Action.KEEP if task_state is TaskState.REPLICATING and directive is Directive.REPLICATE:
+            asked = None if record is None else record.maintain
+            is_done = report is not None and report.maintained == asked
+            return Decision() if asked is None or is_done else Decision(effects=(MaintainTable(span, asked),))
         case Action.KEEP | Action.WAIT:
             return Decision()
         case Action.SEAL | Action.STOP:

@@ -65,6 +65,13 @@ class DropCopy(msgspec.Struct, frozen=True):
     request: str
 
 
+class MaintainTable(msgspec.Struct, frozen=True):
+    """Executor.maintain_table."""
+
+    span: SpanId
+    request: str
+
+
 class ReadProgress(msgspec.Struct, frozen=True):
     """Read every task's status and give it back as ProgressDue."""
 

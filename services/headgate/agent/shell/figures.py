@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from headgate.agent.core.executor import SpanId, TaskStatus
 from headgate.records.control import Epoch, TaskState
 from headgate.records.copy_progress import read_copy_progress
-from headgate.records.error_codes import COPYING, COPYING_CODES
+from headgate.records.error_codes import COPYING_CODES, MAINTAINING, NO_ERRORS
 
 
 class FeedFigures:
@@ -21,6 +21,9 @@ class FeedFigures:
 
     ``copying``: tables that are copied as a whole now; of these, together, ``rows_copied``, ``rows_to_copy`` (the
     source's estimate), and the longest ``copy_seconds_left``.
+
+    ``maintaining``: tables of the sink that are maintained now; ``maintenances`` and ``maintenance_failures`` count
+    those that have ended.
 
     One thread records; others may read, because each reading replaces whole dictionaries.
     """
@@ -35,6 +38,9 @@ class FeedFigures:
         self.rows_copied: dict[str, int] = {}
         self.rows_to_copy: dict[str, int] = {}
         self.copy_seconds_left: dict[str, int] = {}
+        self.maintaining: dict[str, int] = {}
+        self.maintenances: dict[str, int] = {}
+        self.maintenance_failures: dict[str, int] = {}
         self._before: dict[SpanId, TaskStatus] = {}
 
     def note(self, statuses: Sequence[TaskStatus]) -> None:
@@ -53,8 +59,20 @@ class FeedFigures:
                 lag_ms[feed] = max(lag_ms.get(feed, 0), status.lag_ms)
         self.rows, self.bytes, self.failures = dict(rows), dict(size), dict(failures)
         self.lag_ms, self.tables = lag_ms, dict(tables)
+        self._note_maintenance(statuses)
         self._before = {status.id: status for status in statuses}
         self._note_copies(statuses)
+
+    def _note_maintenance(self, statuses: Sequence[TaskStatus]) -> None:
+        now = Counter[str](status.id.feed for status in statuses if status.error_code == MAINTAINING)
+        done, failed = Counter(self.maintenances), Counter(self.maintenance_failures)
+        for status in statuses:
+            before, ended = self._before.get(status.id), status.maintained
+            if ended is None or (before is not None and before.maintained == ended):
+                continue
+            done[status.id.feed] += not ended.has_failed
+            failed[status.id.feed] += ended.has_failed
+        self.maintaining, self.maintenances, self.maintenance_failures = dict(now), dict(done), dict(failed)
 
     def _note_copies(self, statuses: Sequence[TaskStatus]) -> None:
         copying, rows, about = Counter[str](), Counter[str](), Counter[str]()
@@ -73,8 +91,8 @@ class FeedFigures:
 
 
 def _has_failed(status: TaskStatus) -> bool:
-    """Whether it reports an error. How far a copy is, is none."""
-    return status.error_code not in (None, COPYING)
+    """Whether it reports an error. What it does that holds nothing up is none."""
+    return status.error_code is not None and status.error_code not in NO_ERRORS
 
 
 def _same_claim(before: TaskStatus, now: TaskStatus) -> bool:

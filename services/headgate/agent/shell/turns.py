@@ -19,6 +19,7 @@ from headgate.agent.core.messages import (
     DropCopy,
     EndSession,
     ForgetTable,
+    MaintainTable,
     NotRun,
     ProgressDue,
     ReadProgress,
@@ -98,7 +99,7 @@ class Turns:
         """Tasks whose state, epoch or error differs from what was last reported."""
         inputs: list[AgentInput] = []
         for status in self._statuses():
-            seen = (status.feed_id, status.epoch, status.state, status.error)
+            seen = (status.feed_id, status.epoch, status.state, status.error, status.maintained)
             if self._observed.get(status.id) != seen:
                 self._observed[status.id] = seen
                 inputs.append(TaskObserved(status))
@@ -126,6 +127,8 @@ class Turns:
                 self._observed.pop(span, None)
             case DropCopy(request=request):
                 executor.drop_copy(request)
+            case MaintainTable(span=span, request=request):
+                executor.maintain_table(span, request)
             case ReadProgress():
                 statuses = self._statuses()
                 self._on_progress(statuses)

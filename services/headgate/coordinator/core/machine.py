@@ -24,7 +24,7 @@ from headgate.coordinator.core.feeds import acceptance, checkpoint, discovery, f
 from headgate.coordinator.core.scheduling import relocation
 from headgate.coordinator.core.scheduling.rounds import run_round
 from headgate.coordinator.core.sessions import joining, membership
-from headgate.coordinator.core.spans import copying, deadlines, dividing, pausing, span_lifecycle
+from headgate.coordinator.core.spans import copying, deadlines, dividing, maintaining, pausing, span_lifecycle
 from headgate.coordinator.core.state import CoordinatorState, digest, evolve, new_state, start_counting
 from headgate.coordinator.core.term import TermMemory
 from headgate.coordinator.schedulers.contract import Scheduler
@@ -177,6 +177,7 @@ def _finish(draft: Draft, schedulers: Sequence[Scheduler]) -> Decision:
         dividing.settle(draft)
         pausing.settle(draft)
         copying.settle(draft)
+        maintaining.settle(draft)
         for name in sorted(draft.feeds_touched):
             feed_lifecycle.settle_feed(draft, name)
             if draft.feed(name) is not None:

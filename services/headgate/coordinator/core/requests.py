@@ -26,7 +26,7 @@ from headgate.coordinator.core.outcomes import (
 )
 from headgate.coordinator.core.scheduling import relocation
 from headgate.coordinator.core.scheduling.round_view import capacity_of
-from headgate.coordinator.core.spans import copying, dividing, pausing, span_lifecycle
+from headgate.coordinator.core.spans import copying, dividing, maintaining, pausing, span_lifecycle
 from headgate.coordinator.schedulers.move import session_with_capacity
 from headgate.records.control import (
     FeedRecorded,
@@ -56,6 +56,7 @@ def forget_outcome(draft: Draft, request: str) -> None:
     """Delete the outcome of a request that the operator has deleted."""
     relocation.take_back(draft, request)
     copying.take_back(draft, request)
+    maintaining.take_back(draft, request)
     if request in draft.state.outcomes:
         draft.put(OutcomeKey(request), None)
 
@@ -72,6 +73,7 @@ def catch_up(draft: Draft) -> None:
         elif outcome.status is OutcomeStatus.ACCEPTED:
             _take_up(draft, request, requested)
     copying.take_back_lost(draft)
+    maintaining.take_back_lost(draft)
     draft.feeds_touched.update(state.feeds)
 
 
@@ -86,6 +88,8 @@ def _take_up(draft: Draft, request: str, requested: OperationRequested) -> None:
             pausing.take_up(draft, request, requested)
         case OperationKind.RESYNC_TABLE:
             copying.take_up(draft, request, requested)
+        case OperationKind.OPTIMIZE_TABLE:
+            maintaining.take_up(draft, request, requested)
         case OperationKind.REBALANCE_FEED:
             relocation.ask_rebalance(draft, request, requested)
         case OperationKind.DRAIN_AGENT:
@@ -237,6 +241,7 @@ _ANSWERS: Final[Mapping[OperationKind, Callable[[Draft, str, OperationRequested]
     OperationKind.PAUSE_TABLE: pausing.pause,
     OperationKind.RESUME_TABLE: pausing.resume,
     OperationKind.RESYNC_TABLE: copying.ask,
+    OperationKind.OPTIMIZE_TABLE: maintaining.ask,
     OperationKind.REBALANCE_FEED: relocation.ask_rebalance,
     OperationKind.DRAIN_AGENT: relocation.ask_drain,
     OperationKind.RESIGN_OWNER: _resign,

@@ -8,7 +8,7 @@ from headgate.records.control import (
     TaskReported,
     WantedState,
 )
-from headgate.records.error_codes import COPYING
+from headgate.records.error_codes import NO_ERRORS
 from headgate.records.spans import paused_table
 
 
@@ -48,7 +48,8 @@ def is_erring(record: SpanDispatched | None, word: TaskReported | None) -> bool:
         return False
     if record.state not in (ReplicationState.REPLICATING, ReplicationState.PREPARE):
         return False
-    return word is not None and is_word_of(record, word) and word.error_code not in (None, COPYING)
+    has_error = word is not None and word.error_code is not None and word.error_code not in NO_ERRORS
+    return word is not None and has_error and is_word_of(record, word)
 
 
 def is_word_of(record: SpanDispatched, word: TaskReported) -> bool:

@@ -137,6 +137,8 @@ class TermMemory:
     """(feed, table) that is being divided differently: for which request, None for the split scheduler."""
     pauses: dict[tuple[str, str], str] = field(default_factory=dict)
     """(feed, table) that is being sealed because of a pause_table: for which request."""
+    maintenances: dict[SpanKey, str] = field(default_factory=dict)
+    """Span whose agent maintains the sink's table: for which optimize_table request."""
     copies: dict[tuple[str, str], str] = field(default_factory=dict)
     """(feed, table) of which rows are copied from the source: for which resync_table."""
 

@@ -5,9 +5,11 @@ delta-rs would do by itself (retry on a newer version, or skip a commit that cha
 """
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +22,16 @@ from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailable
 from headgate.sinks.lake.history import OWN_ENTRIES
 from headgate.sinks.lake.shape import KEY
 from headgate.sinks.lake.staged_rows import GONE, absent_column, column
-from headgate.sinks.lake.tables import Altered, Bounds, ConflictError, Stamp, Upserts, Version
+from headgate.sinks.lake.tables import (
+    Altered,
+    Bounds,
+    ConflictError,
+    Expired,
+    Stamp,
+    TableSize,
+    Upserts,
+    Version,
+)
 
 __all__ = ["Table", "as_sink_errors", "create", "read"]
 
@@ -172,6 +183,44 @@ class Table:
                 partition_by=self._handle.metadata().partition_columns or None,
                 commit_properties=_properties(stamp),
             )
+
+    @property
+    def created(self) -> datetime:
+        """See Table of sinks/lake/tables.py."""
+        return datetime.fromtimestamp((self._handle.metadata().created_time or 0) / 1000, UTC)
+
+    @property
+    def size(self) -> TableSize:
+        """See Table of sinks/lake/tables.py."""
+        sizes = pa.table(self._handle.get_add_actions(flatten=True))["size_bytes"].to_pylist()
+        return TableSize(len(sizes), sum(sizes))
+
+    def compact(self, target_bytes: int, stamp: Stamp) -> None:
+        """See Table of sinks/lake/tables.py."""
+        with _committing():
+            self._handle.optimize.compact(target_size=target_bytes, commit_properties=_properties(stamp))
+
+    def expire(self, before: datetime, stamp: Stamp) -> Expired:  # noqa: ARG002
+        """Nothing: versions of Delta end when their files are removed. The log has a retention of its own."""
+        return Expired()
+
+    def remove_unneeded(self, expired: frozenset[str], kept: datetime, orphans: datetime, stamp: Stamp) -> int:  # noqa: ARG002
+        """See Table. delta-rs lists the files, moves the version (VACUUM START), and then removes them."""
+        removed = self._vacuum(kept, stamp, full=False) if orphans < kept else 0
+        return removed + self._vacuum(orphans, stamp, full=True)
+
+    def _vacuum(self, before: datetime, stamp: Stamp, *, full: bool) -> int:
+        """``full``: also files that the log does not name; else those that it has removed."""
+        hours = math.ceil((datetime.now(UTC) - before) / timedelta(hours=1))
+        with _committing():
+            removed = self._handle.vacuum(
+                hours,
+                dry_run=False,
+                full=full,
+                enforce_retention_duration=False,
+                commit_properties=_properties(stamp),
+            )
+        return len(removed)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Change table properties. Raises ConflictError, SinkError."""

@@ -6,7 +6,8 @@ snapshot's summary as well, for people, and to notice a table that was set back:
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import Final
 
 import pyarrow as pa
@@ -21,11 +22,24 @@ from pyiceberg.types import IntegerType, NestedField, PrimitiveType
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.catalog import ExactTable
 from headgate.sinks.iceberg.rewriting import Rewriting
+from headgate.sinks.iceberg.table_files import needed_files, older_files
 from headgate.sinks.lake.history import OWN_ENTRIES
 from headgate.sinks.lake.shape import KEY
-from headgate.sinks.lake.tables import Altered, Bounds, ConflictError, Stamp, Upserts, Version
+from headgate.sinks.lake.tables import (
+    Altered,
+    Bounds,
+    ConflictError,
+    Expired,
+    Stamp,
+    TableSize,
+    Upserts,
+    Version,
+)
 
 __all__ = ["Table"]
+
+CLEANED: Final = "headgate.cleaned"
+"""The property that counts how often files were removed, so that doing it moves the table's version."""
 
 FORMAT_VERSION: Final = 2
 """Version 1 numbers no snapshots, and pyiceberg does not write all of version 3."""
@@ -151,6 +165,53 @@ class Table:
                 transaction.set_properties({KEY: json.dumps(key, ensure_ascii=False)})
             if altered.fills:
                 writing.fill(altered, transaction, dict(stamp.about))
+
+    @property
+    def created(self) -> datetime:
+        """See Table. The metadata does not have that time, so it is that of the oldest snapshot."""
+        metadata = self._handle.metadata
+        first = min((each.timestamp_ms for each in metadata.snapshots), default=metadata.last_updated_ms)
+        return datetime.fromtimestamp(first / 1000, UTC)
+
+    @property
+    def size(self) -> TableSize:
+        """See Table."""
+        sizes = [task.file.file_size_in_bytes for task in self._handle.scan().plan_files()]
+        return TableSize(len(sizes), sum(sizes))
+
+    def compact(self, target_bytes: int, stamp: Stamp) -> None:
+        """See Table."""
+        writing = Rewriting(self._handle)
+        with self._committing(stamp, writing) as transaction:
+            writing.compact(target_bytes, next(iter(self.key), None), transaction, dict(stamp.about))
+
+    def expire(self, before: datetime, stamp: Stamp) -> Expired:  # noqa: ARG002
+        """See Table. Snapshots that a branch or a tag names stay."""
+        snapshots = self._handle.metadata.snapshots
+        if not any(each.timestamp_ms < before.timestamp() * 1000 for each in snapshots):
+            return Expired()
+        needed = needed_files(self._handle)
+        try:
+            self._handle.maintenance.expire_snapshots().older_than(before).commit()
+        except CommitFailedException as error:
+            raise ConflictError from error
+        self._handle.refresh()
+        left = self._handle.metadata.snapshots
+        return Expired(len(snapshots) - len(left), frozenset(needed - needed_files(self._handle)))
+
+    def remove_unneeded(self, expired: frozenset[str], kept: datetime, orphans: datetime, stamp: Stamp) -> int:  # noqa: ARG002
+        """See Table."""
+        old = older_files(self._handle, orphans) | expired
+        if not old:
+            return 0
+        number = int(self._handle.properties.get(CLEANED, "0")) + 1
+        self.mark(Stamp({CLEANED: number}, stamp.about))
+        self._handle.refresh()
+        unneeded = old - needed_files(self._handle)
+        for file in sorted(unneeded):
+            with suppress(FileNotFoundError):  # another program that cleans has removed it
+                self._handle.io.delete(file)
+        return len(unneeded)
 
     @contextmanager
     def _committing(self, stamp: Stamp, writing: Rewriting | None = None) -> Iterator[Transaction]:

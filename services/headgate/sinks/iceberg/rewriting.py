@@ -6,6 +6,7 @@ and delete make an expression of every key, which takes minutes for a large batc
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from typing import Any, Final
 
@@ -95,10 +96,58 @@ class Rewriting:
                 for file in self._write_fitting(rows.select(schema.names).cast(schema), transaction):
                     snapshot.append_data_file(file)
 
+    def compact(self, target_bytes: int, key: str | None, transaction: Transaction, about: dict[str, str]) -> None:
+        """Add a snapshot in which small files of one partition are written together. None if that changes nothing.
+
+        ``key``: the first column of the table's key.
+        """
+        touched: list[DataFile] = []
+        added: list[DataFile] = []
+        for tasks in self._small_files(target_bytes, key):
+            touched += [task.file for task in tasks]
+            added += self._write(pa.concat_tables([self._rows_of(task) for task in tasks]), transaction)
+        if not touched:
+            return
+        with transaction.update_snapshot(snapshot_properties=about).overwrite() as snapshot:
+            for file in touched:
+                snapshot.delete_data_file(file)
+            for file in added:
+                snapshot.append_data_file(file)
+
+    def _small_files(self, target_bytes: int, key: str | None) -> Iterator[list[FileScanTask]]:
+        """Files of one partition that are at most ``target_bytes`` together, at least two at a time.
+
+        Files that are written together are in the order of their keys, so that an upsert still finds few. A file above
+        half of the target is left alone, mostly: otherwise each run would write the whole table again.
+        """
+        field = None if key is None else self._handle.schema().find_field(key)
+
+        def least(task: FileScanTask) -> Any:
+            low = None if field is None else (task.file.lower_bounds or {}).get(field.field_id)
+            if field is None or low is None or not isinstance(field.field_type, _BOUNDED):
+                return (0, 0)
+            return (1, from_bytes(field.field_type, low))
+
+        groups: dict[tuple[int, str], list[FileScanTask]] = {}
+        for task in self._handle.scan().plan_files():
+            groups.setdefault((task.file.spec_id, repr(task.file.partition)), []).append(task)
+        for tasks in groups.values():
+            together: list[FileScanTask] = []
+            for task in sorted(tasks, key=least):
+                size = sum(each.file.file_size_in_bytes for each in together) + task.file.file_size_in_bytes
+                if together and size > target_bytes:
+                    if len(together) > 1:
+                        yield together
+                    together = []
+                together.append(task)
+            if len(together) > 1:
+                yield together
+
     def discard(self) -> None:
         """Remove what was written, after the commit was refused."""
         for file in self._written:
-            self._handle.io.delete(file.file_path)
+            with suppress(FileNotFoundError):  # maintenance has removed it
+                self._handle.io.delete(file.file_path)
 
     def _candidates(self, wanted: pa.Table) -> Iterator[tuple[DataFile, pa.Table]]:
         """Files that may have a row with one of these keys, with their rows."""

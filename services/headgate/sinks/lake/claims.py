@@ -107,6 +107,17 @@ class Claims:
         self._check_rows(claim, ranges, table, holdings)
         _check_not_restored(claim, table, holdings)
 
+    def check_open(self, claim: Claim, table: Table) -> None:
+        """Raise SinkError unless the claim is the sink's, in all its partitions and in this very table.
+
+        ``table`` was read before this is called.
+        """
+        _, holdings = self._lake.ledger(claim.table).read()
+        at = fence.start_or_rows(claim, claim.table, _rows(claim, table, holdings))
+        ranges = {partition: OffsetRange(offset, offset) for partition, offset in at.items()}
+        self._check_rows(claim, ranges, table, holdings)
+        _check_not_restored(claim, table, holdings)
+
     def record_source(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, met: SourceTable) -> None:
         """The same, and store the source table of the topic. Raises SinkMovedError if it is known to be another."""
 

@@ -1,6 +1,7 @@
 """A sink of lake tables. What it needs of libraries is imported when it is used: every command imports this module."""
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,7 @@ from headgate.sinks.altering import AlteringRules, ColumnChanges, PresentTable
 from headgate.sinks.contract import Applied, Claim, FeedIdentity, SinkRefusedError, TableShape
 from headgate.sinks.creating import NewTable
 from headgate.sinks.known_columns import KnownColumns
+from headgate.sinks.maintaining import Maintained, Upkeep
 from headgate.sinks.on_driver import Committer, StagedWriter, Stager
 from headgate.sinks.row_copying import CopiedRows, CopyMark
 from headgate.sinks.target_rows import TargetRows
@@ -18,11 +20,12 @@ if TYPE_CHECKING:
     from headgate.sinks.lake.altering import LakeAlterer
     from headgate.sinks.lake.claims import Claims
     from headgate.sinks.lake.copying import LakeCopier
+    from headgate.sinks.lake.maintenance import Maintenance
     from headgate.sinks.lake.tables import Lake
 
 __all__ = ["COMMIT_SECONDS", "OPTIONS", "LakeSink", "not_installed"]
 
-OPTIONS: Final = frozenset({"commit_interval_seconds", "mode", "snapshot", "tables", "types"})
+OPTIONS: Final = frozenset({"commit_interval_seconds", "maintenance", "mode", "snapshot", "tables", "types"})
 """Of ``sink``, for every lake."""
 
 COMMIT_SECONDS: Final = 60.0
@@ -141,6 +144,20 @@ class LakeSink:
         from headgate.sinks.lake.committing import LakeCommitter  # noqa: PLC0415 - see above
 
         return LakeCommitter(self._lake, self._claims, appends=self._appends, keeps_columns=self._keeps_columns)
+
+    @cached_property
+    def _maintenance(self) -> "Maintenance":
+        from headgate.sinks.lake.maintenance import Maintenance  # noqa: PLC0415 - see above
+
+        return Maintenance(self._lake, self._claims)
+
+    def maintained_at(self, claim: Claim) -> datetime | None:
+        """See MaintainsTables."""
+        return self._maintenance.last(claim)
+
+    def maintain(self, claim: Claim, upkeep: Upkeep, now: datetime) -> Maintained:
+        """See MaintainsTables."""
+        return self._maintenance.run(claim, upkeep, now)
 
     @cached_property
     def _copier(self) -> "LakeCopier":

@@ -5,6 +5,7 @@ A table is read at its newest version. Each commit is made on exactly that versi
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -102,6 +103,20 @@ class Bounds(msgspec.Struct, frozen=True):
     among: tuple[int | str, ...] = ()
 
 
+class TableSize(msgspec.Struct, frozen=True):
+    """Data files of a table's newest version, and their bytes together."""
+
+    files: int
+    bytes: int
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """How many versions were let go of, and the files that were named by them and by no other one."""
+
+    versions: int = 0
+    files: frozenset[str] = frozenset()
+
+
 class Table(Protocol):
     """One version of a table. Each commit is made on it, and then it is used no more."""
 
@@ -163,6 +178,32 @@ class Table(Protocol):
 
     def alter(self, altered: Altered, stamp: Stamp) -> None:
         """Change columns, as the lake's rules allow. Raises ConflictError, SinkError."""
+        ...
+
+    @property
+    def created(self) -> datetime:
+        """When it was created, or had its oldest version that is known."""
+        ...
+
+    @property
+    def size(self) -> TableSize:
+        """Its data files now."""
+        ...
+
+    def compact(self, target_bytes: int, stamp: Stamp) -> None:
+        """Write small files together, without changing a row. Raises ConflictError, SinkError."""
+        ...
+
+    def expire(self, before: datetime, stamp: Stamp) -> Expired:
+        """Let go of versions that are older, but not of the newest. Raises ConflictError, SinkError."""
+        ...
+
+    def remove_unneeded(self, expired: frozenset[str], kept: datetime, orphans: datetime, stamp: Stamp) -> int:
+        """Remove files that no version needs, once no earlier attempt can commit; how many.
+
+        These are the ``expired`` ones, those that only versions from before ``kept`` name, and those from before
+        ``orphans`` that none names. Raises ConflictError, SinkError.
+        """
         ...
 
 

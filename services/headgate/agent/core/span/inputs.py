@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.agent.core.executor import MaintenanceReport, SpanId, SpanTask
 from headgate.agent.core.span.failures import FAILURES_MAX
 from headgate.records.control import Epoch, Positions
 from headgate.records.source_tables import SourceTable, Tail
@@ -31,6 +31,8 @@ __all__ = [
     "LeaveLane",
     "Limited",
     "Looked",
+    "MaintainDue",
+    "MaintainFor",
     "Open",
     "Opened",
     "Passed",
@@ -124,6 +126,12 @@ class DropCopy(msgspec.Struct, frozen=True):
     request: str
 
 
+class MaintainFor(msgspec.Struct, frozen=True):
+    """The sink's table must be maintained once for that request."""
+
+    request: str
+
+
 class Forget(msgspec.Struct, frozen=True):
     """Its last words have been heard."""
 
@@ -137,6 +145,8 @@ class Opened(msgspec.Struct, frozen=True):
     ``target_ts`` is where the feed ends, if it does; ``commit_interval_seconds`` its sink's. ``firsts``, ``limits``
     and ``limits_at`` as in Limited.
     ``copying``: how far the whole table is copied that the task names, in words; None once it is.
+    ``maintain_at``: when the sink's table must be maintained next (monotonic seconds), if it is; ``maintained``: how
+    it was maintained in this call, if it was.
     """
 
     epoch: Epoch
@@ -151,6 +161,8 @@ class Opened(msgspec.Struct, frozen=True):
     limits: Positions = {}
     limits_at: int = 0
     copying: str | None = None
+    maintain_at: float | None = None
+    maintained: MaintenanceReport | None = None
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -266,6 +278,10 @@ class CopyDue(msgspec.Struct, frozen=True):
     """It has caught up, or has had time for it: more of its rows can be copied."""
 
 
+class MaintainDue(msgspec.Struct, frozen=True):
+    """It is time to maintain the sink's table, and no other table is maintained here."""
+
+
 class SettleDue(msgspec.Struct, frozen=True):
     """The sink's positions are to follow what has been read."""
 
@@ -278,10 +294,10 @@ class Completed(msgspec.Struct, frozen=True):
 
 
 SpanInput: TypeAlias = (
-    Add | Close | Remove | DropCopy | Forget
+    Add | Close | Remove | DropCopy | MaintainFor | Forget
     | Opened | Settled | Sealed | CallFailed | CopiedOn | Looked
     | Placed | Served | Planned | BatchOver | Passed | SentBack | LaneLost | Failed | Slowed | Limited
-    | RetryDue | SettleDue | CopyDue | Completed
+    | RetryDue | SettleDue | CopyDue | MaintainDue | Completed
 )  # fmt: skip
 
 

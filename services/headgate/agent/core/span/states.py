@@ -6,11 +6,11 @@ from typing import Final
 
 import msgspec
 
-from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
+from headgate.agent.core.executor import MaintenanceReport, SpanId, SpanTask, TaskStatus
 from headgate.agent.core.span.failures import FAILURES_MAX, Failures
 from headgate.agent.core.span.progress import SpanProgress
 from headgate.records.control import Positions, TaskState
-from headgate.records.error_codes import COPYING, COPYING_HELD
+from headgate.records.error_codes import COPYING, COPYING_HELD, MAINTAINING
 from headgate.records.row_copies import is_by_ranges
 from headgate.records.ts import physical_ms, ts_of_ms
 
@@ -92,7 +92,9 @@ class Span(msgspec.Struct, frozen=True):
     ``commit_interval_seconds`` how long the sink's next commit is held back.
     ``lacking``: columns that the sink's table lacked for its last batch (see SpanResult), until it is opened again.
     ``copying``: how far the whole table is copied, in words, while rows are left; the latest were copied at
-    ``copied_at`` (monotonic seconds).
+    ``copied_at`` (monotonic seconds). ``is_maintained``: the call under way maintains the sink's table. ``maintain_at``
+    is when that is due, in monotonic seconds, if it is scheduled; ``maintain_for`` the request that asks for it;
+    ``maintained`` how the latest one ended.
     """
 
     task: SpanTask
@@ -116,6 +118,10 @@ class Span(msgspec.Struct, frozen=True):
     progress: SpanProgress = SpanProgress()
     copying: str | None = None
     copied_at: float = 0.0
+    is_maintained: bool = False
+    maintain_at: float | None = None
+    maintain_for: str | None = None
+    maintained: MaintenanceReport | None = None
 
     @property
     def id(self) -> SpanId:
@@ -187,6 +193,12 @@ class Span(msgspec.Struct, frozen=True):
             return False
         return now - self.copied_at >= (CATCH_UP_SECONDS_MIN if has_caught_up else CATCH_UP_SECONDS_MAX)
 
+    def owes_maintenance(self, now: float) -> bool:
+        """Whether the sink's table must be maintained now, by a request or because it is due."""
+        if not self.writable or self.copying is not None or self.served is not TaskState.REPLICATING:
+            return False
+        return self.maintain_for is not None or (self.maintain_at is not None and now >= self.maintain_at)
+
     def _owes_an_end(self) -> bool:
         """A stream has been read to its end, which the sink does not show: others may wait for it."""
         progress = self.progress
@@ -233,7 +245,7 @@ class Span(msgspec.Struct, frozen=True):
         ``slowness``: code and text of why it waits or is slow, reported as an error unless it has one of its own.
         """
         slow = None if slowness is None else (*slowness, True)
-        code, text, retryable = self.error or slow or (None, None, False)
+        code, text, retryable = self.error or self._own_work() or slow or (None, None, False)
         copying = self._copying_text()
         if copying is not None:
             # The owner takes a word without this for the end of the copy, whatever else is the matter.
@@ -256,6 +268,7 @@ class Span(msgspec.Struct, frozen=True):
             resolved_ts=self._resolved_ts(),
             passed_over=progress.passed_over,
             passed_over_table=progress.passed_over_table,
+            maintained=self.maintained,
         )
 
     def _copying_text(self) -> str | None:
@@ -266,6 +279,12 @@ class Span(msgspec.Struct, frozen=True):
         if self.copying is None and self.primary and self.served is not TaskState.REPLICATING:
             return BEGINNING if is_by_ranges(order.rows) else None
         return self.copying
+
+    def _own_work(self) -> tuple[str, str, bool] | None:
+        """Code and text of what it does between two batches, for which its sink may seem silent."""
+        if not self.is_maintained or self.phase is not Phase.OPENING:
+            return None
+        return MAINTAINING, f"the files of {self.task.plan.table} are being compacted, and old ones removed", True
 
     def _resolved_ts(self) -> int | None:
         """Least over the partitions, once each has one."""

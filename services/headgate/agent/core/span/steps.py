@@ -21,6 +21,7 @@ from headgate.agent.core.span.inputs import (
     LeaveLane,
     Limited,
     Looked,
+    MaintainFor,
     Open,
     Opened,
     Passed,
@@ -148,10 +149,21 @@ def _seen(span: Span, given: Opened) -> dict[str, Any]:
     seen: dict[str, Any] = {"claimed": given.primary, "target_ts": given.target_ts, "lacking": {}}
     seen["commit_interval_seconds"] = given.commit_interval_seconds
     seen["copying"] = given.copying if span.task.copy is not None else None
+    seen |= _kept_up(span, given)
     if given.backlog:
         return {**seen, "progress": progress}
     # With nothing left to apply there is nothing that could still fail. With a backlog the next batch shows it.
     return {**seen, "progress": all_applied(progress), "error": None}
+
+
+def _kept_up(span: Span, given: Opened) -> dict[str, Any]:
+    """What is known of the maintenance of its sink's table."""
+    known: dict[str, Any] = {"is_maintained": False, "maintain_at": given.maintain_at}
+    done = given.maintained
+    if done is None:
+        return known
+    known["maintained"] = done
+    return {**known, "maintain_for": None} if done.request == span.maintain_for else known
 
 
 def _recovered(span: Span) -> Span:
@@ -235,6 +247,17 @@ def copy_on(span: Span, _given: SpanInput, now: float) -> Step:
     if span.copying is None:
         return Step(span)
     return _to(span, Phase.OPENING, now, *_off(span), Open(span.primary), lane=None)
+
+
+def ask_to_maintain(span: Span, given: MaintainFor, _now: float) -> Step:
+    """The table is maintained for that request, unless it was."""
+    done = span.maintained is not None and span.maintained.request == given.request
+    return Step(span if done else replace(span, maintain_for=given.request))
+
+
+def maintain(span: Span, _given: SpanInput, now: float) -> Step:
+    """The sink's table is maintained before the next batch. That is done as it is opened, off its lane."""
+    return _to(span, Phase.OPENING, now, *_off(span), Open(span.primary), lane=None, is_maintained=True)
 
 
 def note_copied(span: Span, given: CopiedOn, _now: float) -> Step:

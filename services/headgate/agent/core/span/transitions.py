@@ -39,6 +39,8 @@ from headgate.agent.core.span.inputs import (
     LaneLost,
     Limited,
     Looked,
+    MaintainDue,
+    MaintainFor,
     Opened,
     Passed,
     Placed,
@@ -101,6 +103,8 @@ class Signal(StrEnum):
     COPY_DUE = "copy_due"
     COPIED_ON = "copied_on"
     DROP_COPY = "drop_copy"
+    MAINTAIN_FOR = "maintain_for"
+    MAINTAIN_DUE = "maintain_due"
     COMPLETED = "completed"
 
 
@@ -146,13 +150,15 @@ class Action(StrEnum):
     COPY_ON = "copy_on"
     NOTE_COPIED = "note_copied"
     DROP_COPY = "drop_copy"
+    ASK_TO_MAINTAIN = "ask_to_maintain"
+    MAINTAIN = "maintain"
 
 
 _TABLE: Final = """
-absent     add:begin close:begin_closing seal:keep stop:keep forget:keep drop_copy:keep
+absent     add:begin close:begin_closing seal:keep stop:keep forget:keep drop_copy:keep maintain_for:keep
 
 *          add:begin close:begin_closing again:keep looked:keep completed:keep slowed:slow limited:keep
-           drop_copy:drop_copy
+           drop_copy:drop_copy maintain_for:ask_to_maintain
 
 opening    renew:renew promote:promise seal:recall stop:recall forget:keep
            opened:enter outdated:reopen call_failed:fail copied_on:note_copied
@@ -165,7 +171,7 @@ claiming   add:- renew:renew promote:promise seal:recall stop:recall forget:keep
            served:keep sent_back:leave lane_lost:leave failed:leave
 claimed    seal:end stop:end forget:keep completed:complete
            placed:take_over served:show planned:plan passed:note_read settle_due:settle limited:limit
-           copy_due:copy_on
+           copy_due:copy_on maintain_due:maintain
            sent_back:restart lane_lost:lose failed:fail
 writing    seal:drain stop:drain forget:keep completed:complete
            served:show written:adopt refused:adopt_failed limited:limit
@@ -210,6 +216,8 @@ _SIGNALS: Final[dict[type[SpanInput], Signal]] = {
     CopyDue: Signal.COPY_DUE,
     CopiedOn: Signal.COPIED_ON,
     DropCopy: Signal.DROP_COPY,
+    MaintainFor: Signal.MAINTAIN_FOR,
+    MaintainDue: Signal.MAINTAIN_DUE,
     Completed: Signal.COMPLETED,
 }
 """Inputs that mean the same for every span."""

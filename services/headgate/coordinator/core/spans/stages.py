@@ -31,7 +31,7 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.copy_states import CopyState, copy_state
-from headgate.records.error_codes import COPYING, COPYING_CODES, PARTITIONS_GROWN, Stage, error_code_of
+from headgate.records.error_codes import COPYING, COPYING_CODES, NO_ERRORS, PARTITIONS_GROWN, Stage, error_code_of
 from headgate.records.keys import SpanKey
 from headgate.records.name_lists import shown_names
 from headgate.records.refusals import is_warning
@@ -126,9 +126,9 @@ def _of_replicating(
     state: CoordinatorState, key: SpanKey, record: SpanDispatched, role: Assignment, since_ms: int | None
 ) -> Standing:
     word = state.word_of_primary(key, record)
-    if word is not None and word.error_code == COPYING:
-        detail = f"replicates, and is copied from the source: {word.error}"
-        return Standing(Stage.COPYING, role.agent, detail, error_code_of(COPYING).advice)
+    if word is not None and word.error_code in NO_ERRORS:
+        stage = error_code_of(word.error_code).stage
+        return Standing(stage, role.agent, _own_work(word), error_code_of(word.error_code).advice)
     if word is not None and is_erring(record, word):
         code = error_code_of(word.error_code)
         detail, advice = f"{word.error_code}: {word.error}", f"{code.advice}; the agent retries by itself"
@@ -150,6 +150,12 @@ def _of_replicating(
         advice = "more than one agent? `headgate table move` spreads the load; else check the sink's write latency"
         return Standing(Stage.SINK, role.agent, detail, advice, is_late=True)
     return Standing(FLOWING, role.agent)
+
+
+def _own_work(word: TaskReported) -> str:
+    if word.error_code == COPYING:
+        return f"replicates, and is copied from the source: {word.error}"
+    return f"changes wait for maintenance of the table: {word.error}"
 
 
 def _of_start(role: Assignment, doing: TaskState | None, last_error: str | None) -> Standing:

@@ -1,0 +1,170 @@
+"""Maintenance of lake tables: fewer files, the same rows, also for readers of old versions, and no zombie's commit."""
+
+import os
+import signal
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from headgate.config.crash_points import CrashPoint
+from headgate.sinks.contract import SinkFencedError
+from headgate.sinks.iceberg.rewriting import Rewriting
+from headgate.sinks.maintaining import Upkeep
+from integration.sinks.contract import SECONDS_MAX, batch_of, claim_of, delete, upsert
+from integration.sinks.delta_bench import DeltaBench
+from integration.sinks.iceberg_bench import IcebergBench
+from integration.sinks.lake_contract import LakeBench
+
+pytestmark = pytest.mark.integration
+
+NOTHING = Upkeep(keep=timedelta(0), orphans=timedelta(0))
+
+
+@pytest.fixture(params=[DeltaBench, IcebergBench], ids=["delta", "iceberg"])
+def bench(tmp_path: Path, request: pytest.FixtureRequest) -> LakeBench:
+    return request.param(tmp_path, appends=True)
+
+
+def filled(bench: LakeBench) -> None:
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    for offset in range(5, 15):
+        bench.sink.writer().apply(batch_of(claim, offset, upsert(offset, offset, "a")))
+
+
+def data_files(bench: LakeBench) -> set[Path]:
+    return set(bench.folder.rglob("*.parquet")) - set(bench.folder.rglob("*checkpoint*"))
+
+
+def later() -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=1)
+
+
+def test_small_files_become_one_and_the_rows_and_positions_stay(bench: LakeBench) -> None:
+    filled(bench)
+    claim, rows = claim_of(bench, 1), bench.records()
+    done = bench.sink.maintain(claim, Upkeep(), later())
+    assert (done.files_before, done.files_after, done.versions, done.removed) == (10, 1, 0, 0)
+    assert done.bytes_before > done.bytes_after > 0
+    assert sorted(map(repr, bench.records())) == sorted(map(repr, rows))
+    assert bench.sink.positions(claim) == {0: 15, 1: 0}
+    bench.sink.writer().apply(batch_of(claim, 15, delete(15, 5)))
+    assert bench.rows() == dict.fromkeys(range(6, 15), "a")
+
+
+def test_files_of_half_the_size_are_left_alone_and_small_ones_are_not(bench: LakeBench) -> None:
+    filled(bench)
+    claim = claim_of(bench, 1)
+    whole = bench.sink.maintain(claim, Upkeep(), later())
+    bench.sink.writer().apply(batch_of(claim, 15, upsert(15, 15, "a")))
+    enough = Upkeep(target_bytes=whole.bytes_after + 100)
+    done = bench.sink.maintain(claim, enough, later())
+    assert (done.files_before, done.files_after) == (2, 2)
+    done = bench.sink.maintain(claim, Upkeep(target_bytes=2 * done.bytes_after), later())
+    assert (done.files_before, done.files_after) == (2, 1)
+
+
+def test_the_table_remembers_when_it_was_maintained(bench: LakeBench) -> None:
+    filled(bench)
+    claim, then = claim_of(bench, 1), datetime.now(UTC) + timedelta(days=1)
+    created = bench.sink.maintained_at(claim)
+    assert created is not None
+    assert timedelta(0) <= datetime.now(UTC) - created < timedelta(hours=1)
+    bench.sink.maintain(claim, Upkeep(), then)
+    assert bench.another().maintained_at(claim) == then.replace(microsecond=0)
+
+
+def test_files_of_expired_versions_are_removed_and_those_that_none_names_are_kept_for_longer(bench: LakeBench) -> None:
+    filled(bench)
+    young = next(iter(data_files(bench))).with_name("of-another-job.parquet")
+    young.write_bytes(b"half a file")
+    done = bench.sink.maintain(claim_of(bench, 1), Upkeep(keep=timedelta(0), orphans=timedelta(days=1)), later())
+    assert done.removed >= 10
+    assert young.exists()
+    assert len(data_files(bench)) == 2
+
+
+def test_files_that_no_kept_version_needs_are_removed(bench: LakeBench) -> None:
+    filled(bench)
+    orphan = next(iter(data_files(bench))).with_name("left-behind.parquet")
+    orphan.write_bytes(b"half a file")
+    os.utime(orphan, (0, 0))
+    bench.sink.maintain(claim_of(bench, 1), Upkeep(), later())
+    assert not orphan.exists()
+    assert len(data_files(bench)) == 11
+    bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
+    assert len(data_files(bench)) == 1
+    assert bench.size() == 10
+    bench.sink.writer().apply(batch_of(claim_of(bench, 1), 15, upsert(15, 15, "a")))
+    assert bench.size() == 11
+
+
+def test_a_process_that_was_overtaken_maintains_nothing(bench: LakeBench) -> None:
+    filled(bench)
+    bench.another().claim(claim_of(bench, 2))
+    before = data_files(bench), bench.version()
+    with pytest.raises(SinkFencedError):
+        bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
+    assert (data_files(bench), bench.version()) == before
+
+
+def test_a_commit_that_was_under_way_is_made_again_after_it(bench: LakeBench) -> None:
+    filled(bench)
+    claim = claim_of(bench, 1)
+    with bench.freeze_at(CrashPoint.ROWS_SENT, batch_of(claim, 15, upsert(15, 15, "a"))) as frozen:
+        bench.sink.maintain(claim, Upkeep(), later())
+        frozen.send_signal(signal.SIGCONT)
+        said, _ = frozen.communicate(timeout=SECONDS_MAX)
+    assert said == "applied"
+    assert (bench.rows(), bench.size()) == (dict.fromkeys(range(5, 16), "a"), 11)
+
+
+def test_a_reader_of_a_version_that_is_kept_still_reads_it(bench: LakeBench) -> None:
+    filled(bench)
+    version, rows = bench.version(), bench.records()
+    bench.sink.maintain(claim_of(bench, 1), Upkeep(), later())
+    bench.sink.writer().apply(batch_of(claim_of(bench, 1), 15, upsert(15, 15, "a")))
+    if isinstance(bench, IcebergBench):
+        found = bench.native.scan(snapshot_id=version).to_arrow().to_pylist()
+    else:
+        import polars
+
+        found = polars.read_delta(str(bench.folder / "shop" / "orders"), version=version).to_dicts()
+    assert sorted(row["_offset"] for row in found) == sorted(row["_offset"] for row in rows)
+
+
+@pytest.mark.parametrize("step", ["expire", "remove_unneeded"])
+def test_maintenance_that_ends_between_two_steps_leaves_a_table_that_the_next_one_completes(
+    bench: LakeBench, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(bench)
+    table_class = type(bench.lake.table(bench.table))
+    with monkeypatch.context() as patched:
+        patched.setattr(table_class, step, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
+    assert bench.size() == 10
+    bench.sink.writer().apply(batch_of(claim_of(bench, 1), 15, upsert(15, 15, "a")))
+    done = bench.another().maintain(claim_of(bench, 1), NOTHING, later())
+    assert (done.files_after, len(data_files(bench)), bench.size()) == (1, 1, 11)
+
+
+def test_files_of_an_attempt_are_removed_only_once_it_cannot_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt has written its file, and its commit comes after the maintenance: it is refused, and made again."""
+    bench = IcebergBench(tmp_path, appends=True)
+    filled(bench)
+    bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
+    written, maintained = Rewriting.append, []
+
+    def append(rewriting: Rewriting, *arguments: object) -> None:
+        written(rewriting, *arguments)  # type: ignore[arg-type]
+        if not maintained:
+            maintained.append(bench.another().maintain(claim_of(bench, 1), NOTHING, later()))
+
+    monkeypatch.setattr(Rewriting, "append", append)
+    bench.sink.writer().apply(batch_of(claim_of(bench, 1), 15, upsert(15, 15, "a")))
+    assert maintained[0].removed
+    assert (bench.rows(), bench.size()) == (dict.fromkeys(range(5, 16), "a"), 11)
