@@ -139,12 +139,12 @@ class Queries:
         copied: list[Span] = []
         for lane in self.lanes.values():
             if lane.started and not lane.in_batch:
+                maintain_next(self._table, self._table.members(lane.members), now)
                 for span in self.batch_coordinator.owing(lane):
                     self._table.apply(span.id, SettleDue())
                 self.batch_coordinator.send_back(lane)
                 members = self._table.members(lane.members)
-                copied += [span for span in members if span.owes_rows(now, has_caught_up=lane.is_idle())]
-                maintain_next(self._table, members, now)
+                copied += [span for span in members if span.owes_rows(now, has_caught_up=lane.has_caught_up())]
         self._copy_on(copied)
 
     def _copy_on(self, spans: list[Span]) -> None:

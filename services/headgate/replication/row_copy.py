@@ -58,15 +58,20 @@ __all__ = ["CopyReached", "Order", "RowCopier", "RowCopyError"]
 _log = logging.getLogger(__name__)
 
 RANGE_ROWS: Final = 10_000
-"""Rows of the source in the first range of a turn, and at least in any: a range whose rows have a hundred kilobytes
-each then takes some 20 s, well below the time after which the owner takes a turn for hung."""
+"""Rows of the source in the first range of a copy, and at least in any that is not limited."""
 
-RANGE_ROWS_MAX: Final = 160_000
-"""A micro-batch with its sessions costs up to a second, and narrow rows some ten microseconds each. A range that is
-lost is copied again."""
+RANGE_ROWS_MAX: Final = 500_000
+"""To find where a range ends, the source walks its index over so many rows, some tenth of a second. One that deletes
+keeps the range's keys in memory."""
 
-RANGE_SECONDS: Final = 2.0
-"""While ranges take less, the next one has twice the rows; above twice this, half of them."""
+RANGE_SECONDS: Final = 8.0
+"""A range has as many rows as take so long at the speed of the last one. Each is a micro-batch with sessions of its
+own, which costs half a second, and up to two on a busy machine. A range whose rows turn out to be larger ends earlier
+(READ_SECONDS_MAX, row_transfer.py)."""
+
+GROWTH_MAX: Final = 4
+"""How many times the rows of the last range the next one may have: the speed of a short range is not that of a long
+one."""
 
 TURN_SECONDS: Final = 30.0
 """How long ranges are copied before the table catches up with the log, which waits until then. Ranges take some
@@ -130,6 +135,8 @@ class RowCopier:
 
     def __init__(self, runtime: SparkRuntime) -> None:
         self._runtime = runtime
+        self._range_rows: dict[tuple[str, str], int] = {}
+        """Feed, span → rows of the range that would come next in the last turn."""
 
     def copy(self, order: Order, said: Callable[[str], str | None], is_over: Callable[[], bool]) -> None:
         """Copy the rows whose keys the order names.
@@ -167,7 +174,14 @@ class RowCopier:
         """
         with _ready(order, said, is_over, may_pass=mark.upto is not None) as (work, source):
             turn = _Turn(work, source, mark, _limit_of(order), is_over, reached=reached, is_first=is_first)
-            self._run(work, is_over, turn.serve)
+            span = (order.claim.identity.feed, order.plan.span)
+            if turn.may_grow and not is_first:
+                turn.range_rows = self._range_rows.get(span, turn.range_rows)
+            try:
+                self._run(work, is_over, turn.serve)
+            finally:
+                if turn.may_grow:
+                    self._range_rows[span] = turn.range_rows
         _log.info("%s: %d rows copied so far, %d deleted", order.plan.table, turn.mark.rows, turn.mark.deleted)
         return CopyReached(turn.mark, turn.rows_about)
 
@@ -204,9 +218,12 @@ class _Turn:
         self._reached, self._reached_at = reached, float("-inf")
         self._work, self._source, self._is_over = work, source, is_over
         self._rows_per_second = rows_per_second
-        self._range_rows = min(RANGE_ROWS, rows_per_second or RANGE_ROWS)
+        self.may_grow = rows_per_second is None
+        self.range_rows = min(RANGE_ROWS, rows_per_second or RANGE_ROWS)
         self._begun = time.monotonic()
         self.rows_about = source.rows_about(work.table)
+        if mark.rows:
+            self._report(self._begun)
 
     def serve(self, numbers: DataFrame) -> bool:
         """Copy the next range; whether there is another one in this turn. Raises RowCopyError, SinkError."""
@@ -220,26 +237,30 @@ class _Turn:
         self.mark = answer.mark
         if self.mark.is_done:
             return False
-        if begun - self._reached_at >= REACHED_SECONDS:
-            self._reached_at = begun
-            self._reached(CopyReached(self.mark, self.rows_about))
-        if self._rows_per_second is None:
-            self._range_rows = next_range_rows(self._range_rows, time.monotonic() - begun)
+        self._report(begun)
+        if self.may_grow:
+            is_whole = chunk.upto is None or self.mark.upto == chunk.upto
+            rows = self.range_rows if is_whole else self.mark.rows - rows_before
+            self.range_rows = next_range_rows(rows, time.monotonic() - begun)
         self._throttle(begun, self.mark.rows - rows_before)
         return time.monotonic() - self._begun < self._seconds
+
+    def _report(self, now: float) -> None:
+        if now - self._reached_at >= REACHED_SECONDS:
+            self._reached_at = now
+            self._reached(CopyReached(self.mark, self.rows_about))
 
     def _next(self) -> Chunk:
         """The next range; the first one also decides where the copy ends.
 
-        A row behind the last key of now joins the table later, so the log has all of it (docs/adr/0114). A copy that
-        deletes runs on to the end, because rows that only the sink has may be there.
+        A row behind the last key of now joins the table later, so the log has all of it (docs/adr/0114).
         """
         table, above = self._work.table, self.mark.upto
         try:
-            if above is None and self.mark.end is None and not self._work.delete:
+            if above is None and self.mark.end is None:
                 self.mark = replace(self.mark, end=self._source.last_key(table, self._work.source_key))
             end = self.mark.end
-            upto = self._source.next_bound(table, self._work.source_key, above, self._range_rows, end)
+            upto = self._source.next_bound(table, self._work.source_key, above, self.range_rows, end)
             return Chunk(above, end if upto is None else upto)
         except DatabaseError as error:
             raise RowCopyError(f"{self._work.claim.table}: {error}", may_pass=self._is_begun) from error
@@ -259,9 +280,8 @@ class _Turn:
 
 def next_range_rows(rows: int, seconds: float) -> int:
     """The size of the range after one of ``rows`` that took ``seconds``."""
-    if seconds < RANGE_SECONDS:
-        return min(2 * rows, RANGE_ROWS_MAX)
-    return max(rows // 2, RANGE_ROWS) if seconds > 2 * RANGE_SECONDS else rows
+    wanted = int(min(rows * RANGE_SECONDS / max(seconds, POLL_SECONDS), GROWTH_MAX * rows))
+    return min(max(wanted, RANGE_ROWS), RANGE_ROWS_MAX)
 
 
 def _transferred(numbers: DataFrame, work: Transfer, *, may_pass: bool = False) -> TransferAnswer:

@@ -5,6 +5,7 @@ transaction, and is bounded in size. What is missing must not be taken for rows 
 """
 
 import itertools
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
@@ -38,8 +39,16 @@ __all__ = ["Transfer", "TransferAnswer", "TransferRange", "read_rows", "source_o
 BYTES_MAX: Final = 128 << 20
 """Of the values of rows that are named by keys: they are in one transaction, and in a task's memory."""
 
-PORTION_BYTES: Final = 16 << 20
-"""Of the rows of a range that are written in one transaction, if one row alone is not larger."""
+PORTION_BYTES: Final = 4 << 20
+"""Of the rows of a range that are written in one transaction, if one row alone is not larger. The next portion is read
+while one is written, so a range should have several. Each costs some hundredths of a second."""
+
+COMMIT_BYTES: Final = 16 << 20
+"""The same for a sink that keeps its mark with its rows: each portion is a file of the table, and a range."""
+
+READ_SECONDS_MAX: Final = 20.0
+"""A range ends behind the portion in which this time is over, whatever it was to have: its rows are larger, or an end
+is slower, than the last range was. The owner takes a turn for hung after two minutes."""
 
 PORTION_DELETES: Final = 10_000
 """Rows of a range that are deleted in one transaction."""
@@ -101,7 +110,10 @@ class _Line(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _End(msgspec.Struct, frozen=True, array_like=True, tag="end"):
-    """The end of a portion of so many lines. ``upto``: where the range ends, if that is not where it was to end."""
+    """The end of a portion of so many lines. ``upto``: the last key in it, if that is not where the range was to end.
+
+    ``is_last``: the range ends here.
+    """
 
     lines: int
     is_last: bool
@@ -152,9 +164,18 @@ def portions(work: Transfer) -> Iterator[list[bytes]]:
         if work.delete:
             kept = _shaped_rows(feed, work, source, ())
             with open_target_rows(feed.sink) as sink:
-                for keys in _only_at_sink(work, kept, sink, work.rows.chunk):
+                places = [work.rows.chunk, *_behind_the_end(work.rows.mark)]
+                for keys in itertools.chain.from_iterable(_only_at_sink(work, kept, sink, each) for each in places):
                     yield _ended([msgspec.msgpack.encode(_Line(key)) for key in keys], is_last=False)
         yield from _rows_of_range(work, shaped, work.rows.chunk)
+
+
+def _behind_the_end(mark: CopyMark) -> list[Chunk]:
+    """Where the sink may have rows that no range meets; for the first range.
+
+    The source had none there a moment ago. Those that it has at the end of the copy have joined since, by the log.
+    """
+    return [Chunk(mark.end, None)] if mark.upto is None and mark.end is not None else []
 
 
 def _shaped_rows(feed: FeedSpec, work: Transfer, source: RowSource, computed: Sequence[str]) -> RowReader:
@@ -220,13 +241,15 @@ def _only_at_sink(work: Transfer, source: RowReader, sink: TargetRows, chunk: Ch
 def _rows_of_range(work: Transfer, source: RowReader, chunk: Chunk) -> Iterator[list[bytes]]:
     lines: list[bytes] = []
     width, size = len(work.key), 0
+    bytes_max, until = COMMIT_BYTES if work.is_one_commit else PORTION_BYTES, time.monotonic() + READ_SECONDS_MAX
     before: tuple[str, ...] | None = None
     for row in source.rows_within(work.table, work.columns, work.source_key, chunk):
         key = tuple(map(str, row[:width]))
         line = msgspec.msgpack.encode(_Line(spelled(work.forms, key), list(row[width:])))
-        if lines and size + len(line) > PORTION_BYTES:
-            yield _ended(lines, is_last=work.is_one_commit, upto=before if work.is_one_commit else None)
-            if work.is_one_commit:
+        if lines and (size + len(line) > bytes_max or time.monotonic() >= until):
+            is_last = work.is_one_commit or time.monotonic() >= until
+            yield _ended(lines, is_last=is_last, upto=before)
+            if is_last:
                 return
             lines, size = [], 0
         before = key
@@ -270,7 +293,7 @@ def written(work: Transfer, lines: Iterable[bytes]) -> TransferAnswer:
                 rows = _shaped(work, read, shaping)
             except ChangeError as error:
                 return TransferAnswer(failure=Failure(f"{table}: {error}"))
-            mark = _mark(work.rows, end, upserts + len(rows.upserts), deletes + len(rows.deletes)) if is_last else None
+            mark = _mark(work.rows, end, upserts + len(rows.upserts), deletes + len(rows.deletes))
             applied = writer.copy(msgspec.structs.replace(rows, mark=mark))
             # Rows that are as they were count as well: they are copied.
             upserts, deletes = upserts + len(rows.upserts), deletes + applied.deletes
@@ -299,8 +322,8 @@ def _shaped(work: Transfer, read: _Portion, shaping: Shaping | None) -> CopiedRo
 
 
 def _mark(rows: object, end: _End, upserts: int, deletes: int) -> CopyMark | None:
-    """How far a whole table's request is once a range is written."""
-    if not isinstance(rows, TransferRange):
+    """How far a whole table's request is once a portion is written; None behind rows that are only deleted."""
+    if not isinstance(rows, TransferRange) or not (end.is_last or end.upto):
         return None
     before, upto = rows.mark, end.upto or rows.chunk.upto
     return CopyMark(
@@ -309,7 +332,7 @@ def _mark(rows: object, end: _End, upserts: int, deletes: int) -> CopyMark | Non
         end=before.end,
         rows=before.rows + upserts,
         deleted=before.deleted + deletes,
-        is_done=upto is None or upto == before.end,
+        is_done=end.is_last and upto in (None, before.end),
     )
 
 

@@ -28,9 +28,8 @@ class RowsRefusedError(SinkError):
 class CopyMark(msgspec.Struct, frozen=True, kw_only=True):
     """How far a request to copy a whole table is: every row up to and including ``upto`` is copied, in the key's order.
 
-    ``upto`` is the key as texts, null before the first range. ``end`` is the last key that is copied, null if that is
-    the table's last one, whichever it is when the copy arrives there. ``rows`` and ``deleted`` count from the request's
-    beginning.
+    ``upto`` is the key as texts, null before the first range. ``end`` is the last key that is copied, which the table
+    had at the beginning; null if it had none. ``rows`` and ``deleted`` count from the request's beginning.
     """
 
     request: str

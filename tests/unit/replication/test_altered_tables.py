@@ -55,7 +55,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
     """What was to be added."""
     found: list[Mapping[str, str]] = []
 
-    def add(_spec: Any, _plan: Any, lacking: Mapping[str, str], _said: Any, _kept: Any) -> tuple[str, ...]:
+    def add(_spec: Any, _plan: Any, lacking: Mapping[str, str], _said: Any, _kept: Any, **_: Any) -> tuple[str, ...]:
         found.append(lacking)
         return tuple(lacking)
 
@@ -63,7 +63,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str]]:
         found.append({})
         return Alteration(name="s.t", schema="s", refusals=("Run this",))
 
-    def restore(_spec: Any, _plan: Any, _said: Any, kept: KnownColumns, announce: Any) -> tuple[str, ...]:
+    def restore(_spec: Any, _plan: Any, _said: Any, kept: KnownColumns, announce: Any, **_: Any) -> tuple[str, ...]:
         announce(["c"])
         found.append(dict.fromkeys(kept.applied, "restored"))
         return kept.applied
@@ -161,7 +161,7 @@ def test_the_first_claim_keeps_what_identifies_the_columns(monkeypatch: pytest.M
 @pytest.mark.usefixtures("asked")
 def test_a_replaced_column_stops_the_table_until_all_rows_were_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     sink, agent = Sink(FILLED), Agent(monkeypatch, AFTER)
-    monkeypatch.setattr(altered_tables, "restore_columns", lambda *_: ())
+    monkeypatch.setattr(altered_tables, "restore_columns", lambda *_, **__: ())
     for _ in range(2):
         with pytest.raises(ResyncNeededError, match=r"column c of table s\.t was dropped and added again") as stopped:
             agent.claim(sink)
@@ -176,7 +176,7 @@ def test_a_replaced_column_stops_the_table_until_all_rows_were_copied(monkeypatc
 
 
 def test_a_copy_of_a_table_without_replaced_columns_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(altered_tables, "restore_columns", lambda *_: ())
+    monkeypatch.setattr(altered_tables, "restore_columns", lambda *_, **__: ())
     assert Agent(monkeypatch, BEFORE).claim(Sink(FILLED), "r1", position=5) is None
 
 

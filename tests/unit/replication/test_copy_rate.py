@@ -9,7 +9,7 @@ import pytest
 
 from headgate.databases.key_ranges import Chunk
 from headgate.replication import row_copy
-from headgate.replication.row_copy import RANGE_ROWS, RANGE_ROWS_MAX, next_range_rows
+from headgate.replication.row_copy import RANGE_ROWS, RANGE_ROWS_MAX, RANGE_SECONDS, next_range_rows
 from headgate.replication.row_transfer import Transfer, TransferAnswer, TransferRange
 from headgate.sinks.row_copying import CopyMark
 from support import build
@@ -74,6 +74,7 @@ def turn(
     is_first: bool = False,
     source: Source | None = None,
     delete: bool = False,
+    mark: CopyMark | None = None,
 ) -> tuple[row_copy._Turn, list[Chunk]]:
     """A turn whose ranges take so long to copy, and the ranges that it has copied."""
     chunks: list[Chunk] = []
@@ -89,7 +90,7 @@ def turn(
         return TransferAnswer(rows - before.rows, 0, mark)
 
     monkeypatch.setattr(row_copy, "_transferred", transferred)
-    mark = CopyMark(request="r1", upto=None)
+    mark = mark or CopyMark(request="r1", upto=None)
     work = Transfer(
         spec="{}",
         table="shop.t",
@@ -134,9 +135,8 @@ def test_rows_that_join_behind_the_last_key_are_left_to_the_log(
     while ranges < 50 and serve(made):
         source.rows += 100
         ranges += 1
-    assert made.mark.is_done is not delete
-    if not delete:
-        assert chunks[-1].upto == (str(TABLE_ROWS),)
+    assert made.mark.is_done
+    assert chunks[-1].upto == (str(TABLE_ROWS),)
 
 
 def test_a_table_without_rows_is_copied_at_once(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,13 +202,36 @@ def test_the_first_turn_is_short(clock: Time, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("rows", "seconds", "wanted"),
     [
-        (RANGE_ROWS, 0.3, 2 * RANGE_ROWS),
+        (RANGE_ROWS, 0.3, 4 * RANGE_ROWS),
         (RANGE_ROWS_MAX, 0.3, RANGE_ROWS_MAX),
-        (4 * RANGE_ROWS, 3.0, 4 * RANGE_ROWS),
-        (4 * RANGE_ROWS, 20.0, 2 * RANGE_ROWS),
+        (4 * RANGE_ROWS, RANGE_SECONDS, 4 * RANGE_ROWS),
+        (4 * RANGE_ROWS, 2 * RANGE_SECONDS, 2 * RANGE_ROWS),
         (RANGE_ROWS, 20.0, RANGE_ROWS),
+        (0, 0.0, RANGE_ROWS),
     ],
-    ids=["fast", "largest", "right", "slow", "smallest"],
+    ids=["fast", "largest", "right", "slow", "smallest", "filtered"],
 )
-def test_ranges_grow_while_they_are_fast(rows: int, seconds: float, wanted: int) -> None:
+def test_ranges_take_as_long_as_they_should(rows: int, seconds: float, wanted: int) -> None:
     assert next_range_rows(rows, seconds) == wanted
+
+
+def test_a_range_that_ended_early_is_the_measure_of_the_next_one(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_copy, "RANGE_ROWS", 10)
+    made, _ = turn(clock, monkeypatch, None)
+    made.range_rows = 400
+
+    def ended_early(_numbers: object, work: Transfer, **_: object) -> TransferAnswer:
+        assert isinstance(work.rows, TransferRange)
+        clock.now += RANGE_SECONDS
+        return TransferAnswer(100, 0, msgspec.structs.replace(work.rows.mark, upto=("100",), rows=100))
+
+    monkeypatch.setattr(row_copy, "_transferred", ended_early)
+    assert serve(made)
+    assert made.range_rows == 100
+
+
+def test_a_copy_that_continues_reports_at_once_how_far_it_was(clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[row_copy.CopyReached] = []
+    turn(clock, monkeypatch, None, reached=said.append, mark=CopyMark(request="r1", upto=("7",), rows=7))
+    turn(clock, monkeypatch, None, reached=said.append)
+    assert [each.mark.rows for each in said] == [7], "nothing is known of one that begins"

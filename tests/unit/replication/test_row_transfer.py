@@ -175,7 +175,7 @@ def test_a_range_ends_with_its_mark_and_the_last_one_with_the_end(
 def test_a_large_range_of_a_sink_that_commits_its_mark_with_its_rows_ends_earlier(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_transfer, "PORTION_BYTES", 150)
+    monkeypatch.setattr(row_transfer, "COMMIT_BYTES", 150)
     given = replace(range_work(None, delete=False), is_one_commit=True)
     lines = read(given, [(str(n), n, "x" * 60) for n in (1, 2, 3)], monkeypatch)
     answer = row_transfer.written(given, lines)
@@ -183,7 +183,7 @@ def test_a_large_range_of_a_sink_that_commits_its_mark_with_its_rows_ends_earlie
     assert answer.mark == writer.copied[0].mark == CopyMark(request="r1", upto=("2",), rows=2)
 
 
-def test_a_large_range_is_several_transactions_and_only_the_last_has_the_mark(
+def test_a_large_range_is_several_transactions_and_each_has_the_mark_of_its_last_row(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_transfer, "PORTION_BYTES", 100)
@@ -191,12 +191,57 @@ def test_a_large_range_is_several_transactions_and_only_the_last_has_the_mark(
     lines = read(given, [(str(n), n, "x" * 60) for n in (1, 2, 3)], monkeypatch)
     row_transfer.written(given, lines)
     assert [[row["id"] for row in copied.upserts] for copied in writer.copied] == [[1], [2], [3]]
-    assert [copied.mark is None for copied in writer.copied] == [True, True, False]
+    begun = CopyMark(request="r1", upto=("0",))
+    marks = [replace(begun, upto=(upto,), rows=rows) for upto, rows in (("1", 1), ("2", 2), ("9", 3))]
+    assert [copied.mark for copied in writer.copied] == marks
     cut = Writer()
     monkeypatch.setattr(row_transfer, "open_sink", lambda _: SimpleNamespace(writer=lambda: cut, close=lambda: None))
     failure = row_transfer.written(given, lines[:-1]).failure
     assert failure is not None
-    assert [copied.mark for copied in cut.copied] == [None, None]
+    assert [copied.mark for copied in cut.copied] == marks[:2]
+
+
+def test_a_range_whose_time_is_over_ends_behind_what_was_read(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_transfer, "READ_SECONDS_MAX", 0.0)
+    given = range_work("9", delete=False)
+    lines = read(given, [(str(n), n, "x") for n in (1, 2, 3)], monkeypatch)
+    mark = CopyMark(request="r1", upto=("1",), rows=1)
+    assert row_transfer.written(given, lines).mark == mark
+    assert [copied.mark for copied in writer.copied] == [mark]
+
+
+def test_the_last_portion_alone_ends_the_copy(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end may be the key of a row that another one follows in the same range, by the source's order."""
+    monkeypatch.setattr(row_transfer, "PORTION_BYTES", 1)
+    given = range_work("9", delete=False)
+    assert isinstance(given.rows, row_transfer.TransferRange)
+    given = replace(given, rows=replace(given.rows, mark=replace(given.rows.mark, end=("9",))))
+    row_transfer.written(given, read(given, [("9", 9, "x"), ("09", 9, "y")], monkeypatch))
+    assert [copied.mark.is_done for copied in writer.copied if copied.mark] == [False, True]
+
+
+def test_the_first_range_deletes_what_only_the_sink_has_behind_the_last_one(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No range of the copy gets there, and a copy that did would chase the rows that are added there."""
+    asked: list[Chunk] = []
+
+    class Sink(Table):
+        def rows_within(
+            self, _table: str, _columns: Sequence[str], _key: Sequence[str], chunk: Chunk
+        ) -> Iterator[tuple[Value, ...]]:
+            asked.append(chunk)
+            yield from [("50",)] if chunk.upto is None else []
+
+    given = range_work("9")
+    assert isinstance(given.rows, row_transfer.TransferRange)
+    first = replace(given.rows, mark=CopyMark(request="r1", end=("20",)))
+    for rows in (first, replace(first, mark=replace(first.mark, upto=("0",)))):
+        for portion in portions(replace(given, rows=rows), Table([], within=[]), monkeypatch, Sink([])):
+            row_transfer.written(replace(given, rows=rows), portion)
+    ranges = Chunk(("0",), ("9",))
+    assert asked == [ranges, Chunk(("20",), None), ranges]
+    assert [copied.deletes for copied in writer.copied if copied.deletes] == [[{"id": "50"}]]
 
 
 def test_rows_that_only_the_sink_has_are_deleted_before_the_range_is_written(

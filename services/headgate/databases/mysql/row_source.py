@@ -247,7 +247,7 @@ class MysqlRows:
         query = f"SELECT {columns_text} FROM {name} WHERE {condition}"  # noqa: S608 - quoted names
         if is_ordered:
             query += f" ORDER BY {', '.join(map(quoted, key))}".replace("%", "%%")
-        return self._session.stream(query, parameters)
+        return self._session.stream_or_close(query, parameters)  # a range may end early
 
     def _table(self, table: str) -> dict[str, MysqlColumn]:
         if table not in self._tables:
