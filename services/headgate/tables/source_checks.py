@@ -1,10 +1,11 @@
 """What the source's catalogue has against a feed's tables, when the feed is created and when they join it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from headgate.config.feed import FeedSpec
 from headgate.records.control import SpanPlan
+from headgate.records.identifiers import normal_table
 from headgate.sinks.contract import SinkRefusedError, TableShape
 from headgate.sources.database import as_source_errors, source_target
 from headgate.sources.preview import Seen
@@ -24,10 +25,13 @@ def check_source_tables(
     said: Said,
     seen: Mapping[str, Seen],
     shapes: Mapping[str, TableShape],
+    *,
+    known: Collection[str] = (),
 ) -> None:
     """Raise SinkRefusedError where changes would not find their row at the sink, or leave former values there.
 
-    ``seen``: topic → what its newest records show. ``shapes``: the tables that the sink has. Raises SourceError.
+    ``seen``: topic → what its newest records show. ``shapes``: the tables that the sink has. ``known``: tables that the
+    feed has already, which have been through the connector's snapshot. Raises SourceError.
     """
     if spec.source.database is None:
         return
@@ -39,7 +43,7 @@ def check_source_tables(
             if name is None or definition is None:
                 continue  # whatever needs the definition reports that
             own, shape = spec_of(spec, plan), shapes.get(plan.table)
-            why = why_stale(own, name, definition, shape)
+            why = None if normal_table(plan.table) in known else why_stale(own, name, definition, shape)
             if why is None and _is_found_by_key(own):
                 records = () if spec.source.tables or plan.topic not in seen else seen[plan.topic].key
                 key = RowKey(own, plan, definition, records, shape)

@@ -56,14 +56,16 @@ class Case:
 
         monkeypatch.setattr(source_checks, "open_catalogue", opened)
 
-    def check(self) -> None:
+    def check(self, *known: str) -> None:
         spec = FeedSpec.model_validate(
             {"feed": "f", "source": {"topics": ["t.shop.a"], "database": {"dsn": "postgresql://ann@db/shop"}},
              "sink": {"type": "postgresql", "dsn": "dbname=x"}, "tables": {"shop.a": self.options}}
         )  # fmt: skip
         plan = SpanPlan("shop.a", "t.shop.a", "shop.a", {0: 0})
-        shapes = {} if self.sink is None else {"shop.a": TableShape("shop.a", {}, self.sink, secondary_unique=False)}
-        check_source_tables(spec, [plan], lambda _: None, {"t.shop.a": Seen(key=self.records)}, shapes)
+        sink = None if self.sink is None else TableShape("shop.a", {"mail": "text"}, self.sink, secondary_unique=False)
+        seen = {"t.shop.a": Seen(key=self.records)}
+        shapes = {} if sink is None else {"shop.a": sink}
+        check_source_tables(spec, [plan], lambda _: None, seen, shapes, known=known)
 
     def refused(self, why: str) -> None:
         with pytest.raises(SinkRefusedError, match=why):
@@ -84,6 +86,14 @@ def test_a_key_that_records_have_and_that_identifies_rows_is_taken(case: Case) -
     case.options = {"key": ["mail", "id"]}
     case.records, case.sink = ("id", "mail"), None
     case.check()
+
+
+def test_what_the_source_computes_is_judged_before_the_table_is_the_feeds(case: Case) -> None:
+    computed = postgres_column("made", "text", generated="public.made(id)")
+    form = msgspec.structs.replace(case.source.form, columns=(*case.source.form.columns, computed))
+    case.source, case.sink = msgspec.structs.replace(case.source, form=form), ("mail",)
+    case.refused("table shop.a: the source computes made")
+    case.check("shop.a")
 
 
 def test_records_of_another_key_are_refused_with_the_connectors_option(case: Case) -> None:

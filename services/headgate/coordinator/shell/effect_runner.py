@@ -6,7 +6,7 @@ checked now (Headgate's own broker is down) is reported as failed, and is reques
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any, Final, Literal
@@ -175,8 +175,8 @@ class FeedWork:
                 SchemaRegistry(spec.source.registry).check()
             check_source_database(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
             unmatched = check_patterns(spec, spans)
-            checked = self._check(spec, spans)
             known = {normal_table(plan.table) for plan in wholes(effect.known)}
+            checked = self._check(spec, spans, known)
             new = tuple(plan for plan in spans if normal_table(plan.table) not in known)
             warnings = self._check_snapshots(checked, new)
             note = "" if spans else no_match(spec.source.topic_pattern or "", present_topics(self._connection))
@@ -198,14 +198,14 @@ class FeedWork:
             snapshot_copies(checked.spec, new),
         )
 
-    def _check(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> _Checked:
-        """Check tables before they become a feed's, when it is created and when they join it later.
+    def _check(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], known: Collection[str]) -> _Checked:
+        """Check the feed's tables before it is created or updated. ``known``: those that it has already.
 
         Raises FeedSpecError, SourceError, SinkError, SchemasUnavailableError.
         """
         seen = self._preview(spec, spans)
         self._check_columns(spec, spans, seen, are_all=True)
-        return self._check_seen(spec, spans, seen)
+        return self._check_seen(spec, spans, seen, known)
 
     def _check_columns(
         self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: Mapping[str, Seen], *, are_all: bool
@@ -222,7 +222,7 @@ class FeedWork:
             self._check_columns(spec, spans, seen, are_all=False)
         except FeedSpecError as error:  # of these tables only: they join, and their agent reports it
             raise SinkRefusedError(str(error)) from error
-        checked = self._check_seen(spec, spans, seen)
+        checked = self._check_seen(spec, spans, seen, ())
         return (*checked.warnings, *self._check_snapshots(checked, spans))
 
     def _check_snapshots(self, checked: _Checked, new: tuple[SpanPlan, ...]) -> tuple[str, ...]:
@@ -233,9 +233,11 @@ class FeedWork:
     def _preview(self, spec: FeedSpec, spans: tuple[SpanPlan, ...]) -> dict[str, Seen]:
         return preview(self._connection, spec, {plan.topic: len(plan.start) for plan in spans})
 
-    def _check_seen(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: dict[str, Seen]) -> _Checked:
+    def _check_seen(
+        self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: dict[str, Seen], known: Collection[str]
+    ) -> _Checked:
         unread = check_formats(spec, seen)
-        checked = self._check_sink(spec, spans, seen)
+        checked = self._check_sink(spec, spans, seen, known)
         compacted = compaction_warnings(self._connection, spec, (plan.topic for plan in spans))
         return replace(checked, warnings=(*unread, *compacted, *checked.warnings))
 
@@ -368,7 +370,9 @@ class FeedWork:
         check_retention(self._connection, topic, given.offsets)
         return replace(plan, start=given.offsets)
 
-    def _check_sink(self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: Mapping[str, Seen]) -> _Checked:
+    def _check_sink(
+        self, spec: FeedSpec, spans: tuple[SpanPlan, ...], seen: Mapping[str, Seen], known: Collection[str]
+    ) -> _Checked:
         """Check the sink, and return its findings with warnings on its tables.
 
         Raises SinkError, also where a running feed holds a table (under any address), and where the sink is the source;
@@ -378,17 +382,17 @@ class FeedWork:
         missing = self._missing(spec, spans)
         sink_id, shapes, fired = self._shapes(spec, tuple(p for p in spans if p.table not in missing.lacking))
         planned = {table.name: table for table in missing.tables.created}
-        known = [
+        there = [
             SinkTable(plan.topic, plan.table, shape.columns, shape.defaults)
             for plan in spans
             if (shape := shapes.get(plan.table) or planned.get(plan.table)) is not None
         ]
         warnings = (
             *fired,
-            *connector_warnings(known, shaped_seen(spec, spans, seen)),
+            *connector_warnings(there, shaped_seen(spec, spans, seen)),
             *altered_warnings(missing.tables.created),
         )
-        check_source_tables(spec, spans, tables_said(self._connection, spec, spans), seen, shapes)
+        check_source_tables(spec, spans, tables_said(self._connection, spec, spans), seen, shapes, known=known)
         return _Checked(spec, sink_id, warnings, missing, shapes)
 
     def _shapes(
