@@ -50,6 +50,13 @@ def test_an_emptied_one_is_used_again_under_another_name(spare: SpareDatabases) 
     still_there.close()
 
 
+def test_one_that_somebody_has_connected_to_since_is_not_used_again(spare: SpareDatabases) -> None:
+    with spare.database() as first:
+        number, _ = number_and_name(first)
+    with psycopg.connect(**first), spare.database() as second:
+        assert number_and_name(second)[0] != number
+
+
 @pytest.mark.parametrize(
     "statement",
     [
