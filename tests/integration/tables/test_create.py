@@ -286,8 +286,9 @@ def test_the_databases_own_programs_run_the_file_and_nothing_else(
     left_out = postgresql_quoted("g\n\\! touch it")
     table, column, said = postgresql_quoted("shop", ODD), postgresql_quoted(ODD), literal(text)
     source.execute(
+        "CREATE FUNCTION shop.own(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT $1'; "
         f"CREATE TABLE {table} ({column} varchar(700) DEFAULT {said}, id int PRIMARY KEY, "
-        f"{left_out} int GENERATED ALWAYS AS (id) STORED); "
+        f"{left_out} int GENERATED ALWAYS AS (shop.own(id)) STORED); "
         f"COMMENT ON TABLE {table} IS {said}; COMMENT ON COLUMN {table}.{column} IS {said}".encode()
     )
     wanted = definition_at(postgres_database, "shop", ODD)
