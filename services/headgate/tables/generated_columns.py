@@ -4,6 +4,8 @@ PostgreSQL's log does not have their values, but a snapshot does: it selects all
 or it does not have them. A plain column would keep what the snapshot brought, whatever the row becomes.
 """
 
+from typing import Final
+
 from headgate.config.feed import FeedSpec
 from headgate.databases.postgresql.catalogue import PostgresColumn, PostgresDefinition
 from headgate.records.name_lists import shown_names
@@ -13,6 +15,9 @@ from headgate.tables.postgresql_to_postgresql import to_postgresql
 from headgate.tables.statement import Definition
 
 __all__ = ["why_stale"]
+
+_COMPUTING: Final = frozenset({"postgresql", "mysql"})
+"""Sinks whose tables can have generated columns."""
 
 
 def why_stale(own: FeedSpec, name: str, source: Definition, sink: TableShape | None) -> str | None:
@@ -30,10 +35,11 @@ def why_stale(own: FeedSpec, name: str, source: Definition, sink: TableShape | N
     if not stale:
         return None
     listed = ", ".join(stale)
+    computed = ", or let the sink compute them (GENERATED ALWAYS AS … STORED)" if own.sink.type in _COMPUTING else ""
     return (
         f"table {name}: the source computes {shown_names(stale)}, and the connector writes these values in its "
         f"snapshot only, so the sink would keep former ones. Leave them out with columns: {{exclude: [{listed}]}} for "
-        "this table in `tables`, or let the sink compute them (GENERATED ALWAYS AS … STORED)"
+        f"this table in `tables`{computed}"
     )
 
 

@@ -17,7 +17,7 @@ OWN = postgres_column("twice", "bigint", generated="(id * 2)", needs=("id",))
 WORDS = postgres_column("words", "tsvector", generated="to_tsvector('simple'::regconfig, note)", needs=("note",))
 OTHER = postgres_column("made", "text", generated="public.made(id)")
 ID, NOTE = postgres_column("id", "bigint", is_nullable=False), postgres_column("note", "text")
-DATABASES = {"postgresql": "dbname=x", "mysql": "mysql://me@db/shop"}
+DATABASES = {"postgresql": "dbname=x", "mysql": "mysql://me@db/shop", "delta": "file:///lake"}
 
 
 def table(*columns: Any) -> Definition:
@@ -58,6 +58,8 @@ def test_a_table_that_is_created_is_refused_for_what_the_sink_cannot_compute() -
     assert why(table(OWN, WORDS)) is None
     assert "computes made" in str(why(table(OWN, OTHER)))
     assert "columns: {exclude: [twice]}" in str(why(table(OWN), kind="mysql"))
+    assert "GENERATED" in str(why(table(OWN), kind="mysql"))
+    assert "GENERATED" not in str(why(table(OWN), kind="delta")), "a lake computes nothing"
     assert why(table(OWN), kind="mysql", exclude=["twice"]) is None
     assert "computes twice" in str(why(table(OWN), rename={"id": "number"}))
     assert why(table(OWN, OTHER), exclude=["made"]) is None
