@@ -61,7 +61,18 @@ on_bad_change: fail
 def feed_file(name: str, prefix: str, tables: Sequence[SourceTable], ends: FeedEnds) -> str:
     """The file's text. Raises DatabaseRefusedError where two tables have one topic."""
     _check_topics(prefix, tables)
-    return _text(name, prefix, tables, ends)
+    lines = [_HEAD.format(feed=name), f"feed: {_scalar(name)}\n", "source:\n"]
+    lines += ["  topics:                  # of the connector: <topic.prefix>.<schema>.<table>\n"]
+    lines += [f"    - {_scalar(topic_of(prefix, table))}\n" for table in tables]
+    lines += ["  format: debezium-json\n", "  start: earliest          # the connector's snapshot comes first\n"]
+    odd = [table for table in tables if not _is_plain(table)]
+    if odd:
+        lines += ["  topic_tables:            # the topic is not named like its table\n"]
+        lines += [f"    {_scalar(topic_of(prefix, table))}: {_scalar(_exactly(table))}\n" for table in odd]
+    lines += ["  database:                # coordinators and agents read the tables' definitions here\n"]
+    lines += [f"  {line}" for line in _address(ends.source)]
+    copied = _SNAPSHOT if all(table.row_key for table in tables) else ""
+    return "".join([*lines, *_sink(tables, ends), *_tables(tables, ends.sink.kind), copied, _TAIL])
 
 
 def _check_topics(prefix: str, tables: Sequence[SourceTable]) -> None:
@@ -80,21 +91,6 @@ def _is_plain(table: SourceTable) -> bool:
     """Whether the last two parts of its topic's name are its own."""
     names = (table.schema, table.table)
     return all(topic_part(name) == name and "." not in name for name in names)
-
-
-def _text(feed: str, prefix: str, tables: Sequence[SourceTable], ends: FeedEnds) -> str:
-    lines = [_HEAD.format(feed=feed), f"feed: {_scalar(feed)}\n", "source:\n"]
-    lines += ["  topics:                  # of the connector: <topic.prefix>.<schema>.<table>\n"]
-    lines += [f"    - {_scalar(topic_of(prefix, table))}\n" for table in tables]
-    lines += ["  format: debezium-json\n", "  start: earliest          # the connector's snapshot comes first\n"]
-    odd = [table for table in tables if not _is_plain(table)]
-    if odd:
-        lines += ["  topic_tables:            # the topic is not named like its table\n"]
-        lines += [f"    {_scalar(topic_of(prefix, table))}: {_scalar(_exactly(table))}\n" for table in odd]
-    lines += ["  database:                # coordinators and agents read the tables' definitions here\n"]
-    lines += [f"  {line}" for line in _address(ends.source)]
-    copied = _SNAPSHOT if all(table.row_key for table in tables) else ""
-    return "".join([*lines, *_sink(tables, ends), *_tables(tables, ends.sink.kind), copied, _TAIL])
 
 
 def _address(given: FeedAddress) -> Iterator[str]:
@@ -133,11 +129,8 @@ def _options(table: SourceTable, sink: str) -> Iterator[str]:
         yield "keyless: append        # it has no key: inserts only"
     elif not table.key:
         yield f"key: [{', '.join(map(_scalar, table.row_key))}]    # of a unique index: it has no primary key"
-    computed = [
-        column.name
-        for column in table.columns
-        if column.is_computed and not (sink == "postgresql" and column.is_built_in)
-    ]
+    can_compute = sink == "postgresql"
+    computed = [each.name for each in table.columns if each.is_computed and not (can_compute and each.is_built_in)]
     if computed:
         yield f"columns: {{exclude: [{', '.join(map(_scalar, computed))}]}}    # computed by the source, not in its log"
 

@@ -8,12 +8,12 @@ from headgate.cli.requests import CLIENT, ask, operation
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.sharding import shard_of
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
-from headgate.records.control import FeedRecorded, OperationKind, OperationRequested, RequestSettled, is_unsettled
-from headgate.records.keys import FeedKey, OutcomeKey, RequestKey
+from headgate.records.control import OperationKind, OperationRequested, RequestSettled, is_unsettled
+from headgate.records.keys import OutcomeKey, RequestKey
 from headgate.records.row_copies import RowCopy, is_by_ranges, shown_row_copy
 from headgate.runtime.requests import withdraw
 
-__all__ = ["cancel_copy", "check_is_copied", "check_takes_copies", "copy_table"]
+__all__ = ["cancel_copy", "check_is_copied", "copy_table"]
 
 
 def copy_table(
@@ -25,21 +25,6 @@ def copy_table(
     withdraw(log, shard_of(feed, log.shards), over, client=CLIENT)
     request = operation(OperationKind.RESYNC_TABLE, feed, table=table, spec=shown_row_copy(rows))
     return ask(log, request, timeout_seconds, permit)
-
-
-def check_takes_copies(snapshot: Snapshot, feed: str) -> None:
-    """Raise CommandError if the feed's sink takes changes only. The owner refuses a feed that does not exist."""
-    from headgate.config.feed import parse_feed  # noqa: PLC0415 - `table list` must not wait for its imports
-
-    record = snapshot.get(FeedKey(feed), FeedRecorded)
-    if record is None:
-        return
-    sink = parse_feed(record.spec).sink
-    try:
-        sink.check_takes("snapshot", "table resync")
-    except ValueError as error:
-        text = f"rows of feed {feed!r} cannot be copied to a sink of type {sink.type}, which takes changes only"
-        raise CommandError(ExitCode.REQUEST_REFUSED, text) from error
 
 
 def check_is_copied(snapshot: Snapshot, feed: str, table: str) -> list[str]:

@@ -1,21 +1,21 @@
 """``headgate table``: where each table or part of one runs, and how to pause, move, split, resync or optimize it."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
 from headgate.cli.ages import age
 from headgate.cli.changes import Change, Destruction, permitted
+from headgate.cli.feed_sinks import check_sink_takes
 from headgate.cli.lookup import find_agent, find_feed, find_table
 from headgate.cli.names import FeedName, complete_agents, complete_feeds, complete_parts, complete_tables
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, connected
 from headgate.cli.output import Output, again, note, show_rows, show_value
 from headgate.cli.requests import MovesOptions, OutcomeOptions, ask, operation, show_settled
 from headgate.cli.row_copies import copy_rows
-from headgate.cli.table_copies import cancel_copy, check_is_copied, check_takes_copies, copy_table
-from headgate.cli.table_maintenance import check_is_lake
+from headgate.cli.table_copies import cancel_copy, check_is_copied, copy_table
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import FeedRecorded, OperationKind, OperationRequested
@@ -25,6 +25,9 @@ from headgate.records.row_copies import RowCopy
 from headgate.views.rows import table_rows
 
 app = CommandGroup(help="Inspect, pause, move, split, resync and optimize the tables of feeds.", no_args_is_help=True)
+
+_NOT_COPIED: Final = "rows of feed {feed} cannot be copied to a sink of type {type}, which takes changes only"
+_NOT_A_LAKE: Final = "tables of feed {feed} have no files to compact: sinks of type {type} are not lakes"
 
 WholeTable = Annotated[
     str,
@@ -190,7 +193,7 @@ def resync(
     if where is not None:
         facts["where"] = where
     with connected(cluster) as (_, log):
-        check_takes_copies(read_snapshot(log), feed)
+        check_sink_takes(read_snapshot(log), feed, "snapshot", _NOT_COPIED)
         permit = permitted(
             change, what, outcome.output, facts, check=lambda: find_table(read_snapshot(log), feed, table)
         )
@@ -277,7 +280,7 @@ def optimize(
     what = f"compact the files of table {table} of feed {feed}, and remove versions that are not kept any more"
     facts = {"operation": request.kind.value}
     with connected(cluster) as (_, log):
-        check_is_lake(read_snapshot(log), feed)
+        check_sink_takes(read_snapshot(log), feed, "maintenance", _NOT_A_LAKE)
     _ask_about(request, what, change, facts=facts, outcome=outcome, cluster=cluster)
 
 

@@ -136,7 +136,7 @@ class RowCopier:
     def __init__(self, runtime: SparkRuntime) -> None:
         self._runtime = runtime
         self._range_rows: dict[tuple[str, str], int] = {}
-        """Feed, span → rows of the range that would come next in the last turn."""
+        """Feed, span → rows of the range that comes next, of copies that are between two turns."""
 
     def copy(self, order: Order, said: Callable[[str], str | None], is_over: Callable[[], bool]) -> None:
         """Copy the rows whose keys the order names.
@@ -180,7 +180,8 @@ class RowCopier:
             try:
                 self._run(work, is_over, turn.serve)
             finally:
-                if turn.may_grow:
+                self._range_rows.pop(span, None)
+                if turn.may_grow and not turn.mark.is_done:
                     self._range_rows[span] = turn.range_rows
         _log.info("%s: %d rows copied so far, %d deleted", order.plan.table, turn.mark.rows, turn.mark.deleted)
         return CopyReached(turn.mark, turn.rows_about)

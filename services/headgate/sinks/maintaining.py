@@ -4,7 +4,7 @@ Lakes need it: each commit adds files and a version, and readers of many small f
 """
 
 from datetime import datetime, timedelta
-from typing import Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -13,18 +13,8 @@ from headgate.records.name_lists import number_of
 from headgate.sinks.contract import Claim
 
 __all__ = [
-    "KEEP_DEFAULT", "ORPHANS_DEFAULT", "TARGET_BYTES_DEFAULT",
     "Maintained", "MaintainsTables", "Upkeep", "upkeep_of",
 ]  # fmt: skip
-
-TARGET_BYTES_DEFAULT: Final = 128 << 20
-"""Of a data file: what Spark's readers take as one split."""
-
-KEEP_DEFAULT: Final = timedelta(days=7)
-"""Delta's own default: readers of an old version are done by then."""
-
-ORPHANS_DEFAULT: Final = timedelta(days=7)
-"""An attempt of another program whose files are older has ended, one way or the other."""
 
 
 class Upkeep(msgspec.Struct, frozen=True):
@@ -34,9 +24,9 @@ class Upkeep(msgspec.Struct, frozen=True):
     files. It is at least ``keep``.
     """
 
-    target_bytes: int = TARGET_BYTES_DEFAULT
-    keep: timedelta = KEEP_DEFAULT
-    orphans: timedelta = ORPHANS_DEFAULT
+    target_bytes: int
+    keep: timedelta
+    orphans: timedelta
 
 
 def upkeep_of(options: MaintenanceOptions) -> Upkeep:

@@ -12,6 +12,7 @@ from headgate.records.name_lists import shown_names
 from headgate.sinks.contract import TableShape
 from headgate.tables.mapped import Mapped
 from headgate.tables.postgresql_to_postgresql import to_postgresql
+from headgate.tables.shaped import is_computable
 from headgate.tables.statement import Definition
 
 __all__ = ["why_stale"]
@@ -50,5 +51,5 @@ def _is_computed(own: FeedSpec, column: PostgresColumn, sink: TableShape | None)
         return True
     if sink is not None:
         return target in sink.generated
-    is_there = all(map(own.columns.is_untouched, column.needs or ()))
-    return own.sink.type == "postgresql" and is_there and isinstance(to_postgresql(column, None), Mapped)
+    is_there = own.sink.type == "postgresql" and is_computable(column, own.columns)
+    return is_there and isinstance(to_postgresql(column, None), Mapped)

@@ -13,7 +13,7 @@ from headgate.databases.postgresql.types import parse_type
 from headgate.tables.computed import computed_mysql, computed_postgresql
 from headgate.tables.statement import Definition
 
-__all__ = ["shaped_definition", "unfit_mask", "with_target_names"]
+__all__ = ["is_computable", "shaped_definition", "unfit_mask", "with_target_names"]
 
 T = TypeVar("T")
 C = TypeVar("C", PostgresColumn, MysqlColumn)
@@ -94,10 +94,13 @@ def _mysql_form(table: MysqlDefinition, columns: ColumnOptions) -> TableForm[Mys
     )
 
 
+def is_computable(column: PostgresColumn, columns: ColumnOptions) -> bool:
+    """Whether the sink can compute a generated column: what it needs is there as it is, and it is not to be masked."""
+    return column.needs is not None and column.name not in columns.mask and all(map(columns.is_untouched, column.needs))
+
+
 def _computable(column: PostgresColumn, columns: ColumnOptions) -> PostgresColumn:
-    """The column without what the sink would need to compute it, if that has another name or other values there."""
-    is_there = column.needs is not None and all(map(columns.is_untouched, column.needs))
-    return column if is_there else msgspec.structs.replace(column, needs=None)
+    return column if is_computable(column, columns) else msgspec.structs.replace(column, needs=None)
 
 
 def _shaped_column(column: C, columns: ColumnOptions, hashed: Mapping[str, object]) -> C:

@@ -33,11 +33,12 @@ def check_source_tables(
     ``seen``: topic → what its newest records show. ``shapes``: the tables that the sink has. ``known``: tables that the
     feed has already, which have been through the connector's snapshot. Raises SourceError.
     """
-    if spec.source.database is None:
+    judged = [plan for plan in plans if _is_judged(spec_of(spec, plan), shapes.get(plan.table))]
+    if spec.source.database is None or not judged:
         return
     reasons: list[str] = []
     with _source(spec) as source:
-        for plan in plans:
+        for plan in judged:
             name = source_table(spec, plan.table, plan.topic, has=source.has, said=said)
             definition = None if name is None else source.definition(name)
             if name is None or definition is None:
@@ -54,6 +55,11 @@ def check_source_tables(
                 reasons.append(why)
     if reasons:
         raise SinkRefusedError("; ".join(reasons))
+
+
+def _is_judged(own: FeedSpec, sink: TableShape | None) -> bool:
+    """A topic, as a sink, has neither keys nor columns."""
+    return _is_found_by_key(own) or sink is None or bool(sink.columns)
 
 
 def _is_found_by_key(own: FeedSpec) -> bool:

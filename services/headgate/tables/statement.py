@@ -224,7 +224,7 @@ def comment_of(text: str | None, sink: Product, of: str) -> str | None:
     if text is None:
         return None
     text = text.replace("\0", "")
-    return text[: _COMMENT_CHARACTERS_MAX[of]] if sink.ignores_case else text
+    return text if sink in (Product.POSTGRESQL, Product.LAKE) else text[: _COMMENT_CHARACTERS_MAX[of]]
 
 
 def notes_of(table: Definition, outcomes: Mapping[str, Outcome]) -> tuple[str, ...]:

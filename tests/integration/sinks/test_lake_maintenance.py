@@ -6,11 +6,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from headgate.config.crash_points import CrashPoint
+from headgate.config.maintenance_options import MaintenanceOptions
 from headgate.sinks.contract import SinkFencedError
 from headgate.sinks.iceberg.rewriting import Rewriting
-from headgate.sinks.maintaining import Upkeep
+from headgate.sinks.maintaining import upkeep_of
 from integration.sinks.contract import SECONDS_MAX, batch_of, claim_of, delete, upsert
 from integration.sinks.delta_bench import DeltaBench
 from integration.sinks.iceberg_bench import IcebergBench
@@ -18,7 +20,8 @@ from integration.sinks.lake_contract import LakeBench
 
 pytestmark = pytest.mark.integration
 
-NOTHING = Upkeep(keep=timedelta(0), orphans=timedelta(0))
+DEFAULT = upkeep_of(MaintenanceOptions())
+NOTHING = replace(DEFAULT, keep=timedelta(0), orphans=timedelta(0))
 
 
 @pytest.fixture(params=[DeltaBench, IcebergBench], ids=["delta", "iceberg"])
@@ -44,7 +47,7 @@ def later() -> datetime:
 def test_small_files_become_one_and_the_rows_and_positions_stay(bench: LakeBench) -> None:
     filled(bench)
     claim, rows = claim_of(bench, 1), bench.records()
-    done = bench.sink.maintain(claim, Upkeep(), later())
+    done = bench.sink.maintain(claim, DEFAULT, later())
     assert (done.files_before, done.files_after, done.versions, done.removed) == (10, 1, 0, 0)
     assert done.bytes_before > done.bytes_after > 0
     assert sorted(map(repr, bench.records())) == sorted(map(repr, rows))
@@ -56,12 +59,12 @@ def test_small_files_become_one_and_the_rows_and_positions_stay(bench: LakeBench
 def test_files_of_half_the_size_are_left_alone_and_small_ones_are_not(bench: LakeBench) -> None:
     filled(bench)
     claim = claim_of(bench, 1)
-    whole = bench.sink.maintain(claim, Upkeep(), later())
+    whole = bench.sink.maintain(claim, DEFAULT, later())
     bench.sink.writer().apply(batch_of(claim, 15, upsert(15, 15, "a")))
-    enough = Upkeep(target_bytes=whole.bytes_after + 100)
+    enough = replace(DEFAULT, target_bytes=whole.bytes_after + 100)
     done = bench.sink.maintain(claim, enough, later())
     assert (done.files_before, done.files_after) == (2, 2)
-    done = bench.sink.maintain(claim, Upkeep(target_bytes=2 * done.bytes_after), later())
+    done = bench.sink.maintain(claim, replace(DEFAULT, target_bytes=2 * done.bytes_after), later())
     assert (done.files_before, done.files_after) == (2, 1)
 
 
@@ -71,7 +74,7 @@ def test_the_table_remembers_when_it_was_maintained(bench: LakeBench) -> None:
     created = bench.sink.maintained_at(claim)
     assert created is not None
     assert timedelta(0) <= datetime.now(UTC) - created < timedelta(hours=1)
-    bench.sink.maintain(claim, Upkeep(), then)
+    bench.sink.maintain(claim, DEFAULT, then)
     assert bench.another().maintained_at(claim) == then.replace(microsecond=0)
 
 
@@ -79,7 +82,9 @@ def test_files_of_expired_versions_are_removed_and_those_that_none_names_are_kep
     filled(bench)
     young = next(iter(data_files(bench))).with_name("of-another-job.parquet")
     young.write_bytes(b"half a file")
-    done = bench.sink.maintain(claim_of(bench, 1), Upkeep(keep=timedelta(0), orphans=timedelta(days=1)), later())
+    done = bench.sink.maintain(
+        claim_of(bench, 1), replace(DEFAULT, keep=timedelta(0), orphans=timedelta(days=1)), later()
+    )
     assert done.removed >= 10
     assert young.exists()
     assert len(data_files(bench)) == 2
@@ -90,7 +95,7 @@ def test_files_that_no_kept_version_needs_are_removed(bench: LakeBench) -> None:
     orphan = next(iter(data_files(bench))).with_name("left-behind.parquet")
     orphan.write_bytes(b"half a file")
     os.utime(orphan, (0, 0))
-    bench.sink.maintain(claim_of(bench, 1), Upkeep(), later())
+    bench.sink.maintain(claim_of(bench, 1), DEFAULT, later())
     assert not orphan.exists()
     assert len(data_files(bench)) == 11
     bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
@@ -113,7 +118,7 @@ def test_a_commit_that_was_under_way_is_made_again_after_it(bench: LakeBench) ->
     filled(bench)
     claim = claim_of(bench, 1)
     with bench.freeze_at(CrashPoint.ROWS_SENT, batch_of(claim, 15, upsert(15, 15, "a"))) as frozen:
-        bench.sink.maintain(claim, Upkeep(), later())
+        bench.sink.maintain(claim, DEFAULT, later())
         frozen.send_signal(signal.SIGCONT)
         said, _ = frozen.communicate(timeout=SECONDS_MAX)
     assert said == "applied"
@@ -123,7 +128,7 @@ def test_a_commit_that_was_under_way_is_made_again_after_it(bench: LakeBench) ->
 def test_a_reader_of_a_version_that_is_kept_still_reads_it(bench: LakeBench) -> None:
     filled(bench)
     version, rows = bench.version(), bench.records()
-    bench.sink.maintain(claim_of(bench, 1), Upkeep(), later())
+    bench.sink.maintain(claim_of(bench, 1), DEFAULT, later())
     bench.sink.writer().apply(batch_of(claim_of(bench, 1), 15, upsert(15, 15, "a")))
     if isinstance(bench, IcebergBench):
         found = bench.native.scan(snapshot_id=version).to_arrow().to_pylist()
@@ -153,7 +158,7 @@ def test_maintenance_that_ends_between_two_steps_leaves_a_table_that_the_next_on
 def test_files_of_an_attempt_are_removed_only_once_it_cannot_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The attempt has written its file, and its commit comes after the maintenance: it is refused, and made again."""
+    """The attempt has written its file, and its commit comes after the maintenance: it is refused, and repeated."""
     bench = IcebergBench(tmp_path, appends=True)
     filled(bench)
     bench.sink.maintain(claim_of(bench, 1), NOTHING, later())

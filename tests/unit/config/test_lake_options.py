@@ -85,7 +85,7 @@ def test_a_typing_error_names_the_option() -> None:
 
 @pytest.mark.parametrize("type_", ["delta", "iceberg"])
 def test_a_table_is_maintained_once_a_day_and_versions_are_kept_for_a_week(type_: str) -> None:
-    assert upkeep_of(parsed(type_).sink.maintenance) == Upkeep()
+    assert upkeep_of(parsed(type_).sink.maintenance) == Upkeep(128 << 20, timedelta(days=7), timedelta(days=7))
     assert parsed(type_).sink.maintenance.every_hours == 24
     assert "maintenance" not in parsed(type_).to_json()
 

@@ -69,7 +69,7 @@ def test_what_was_done_is_reported_for_the_request(upkeep: TableUpkeep) -> None:
     assert report.text == (
         "10 data files (5.0 kB) before, 1 data file (2.0 MB) now; 3 versions expired, 12 files removed, in 0.0 s"
     )
-    assert lake.asked == [Upkeep(target_bytes=2 << 20)]
+    assert lake.asked == [Upkeep(2 << 20, timedelta(days=7), timedelta(days=7))]
 
 
 def test_a_failure_is_reported_and_a_scheduled_one_is_tried_again_later(upkeep: TableUpkeep) -> None:

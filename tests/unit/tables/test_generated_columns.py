@@ -51,6 +51,9 @@ def test_the_sink_computes_what_it_can() -> None:
     assert '"made"' not in created, "its function may not exist at the sink"
     assert "twice" not in statement(table(OWN), rename={"id": "number"}), "its expression names another column"
     assert "words" not in statement(table(WORDS), mask={"note": {"null": True}}), "it would be of other values"
+    masked = statement(table(OWN), mask={"twice": {"null": True}})
+    assert "twice" not in masked, "the sink would compute what is masked"
+    assert "computes twice" in str(why(table(OWN), mask={"twice": {"null": True}}))
     assert "words" in statement(table(WORDS, OTHER), rename={"id": "number"}, exclude=["made"])
 
 

@@ -21,7 +21,6 @@ __all__ = [
     "read_form",
 ]
 
-# A domain, or one in an array, is followed down to the type that it is made of.
 # The columns that an expression (pg_attrdef d) of a column (pg_attribute a) names; NULL if it needs more than these and
 # what is PostgreSQL's own, which is not recorded.
 NEEDED: Final = """
@@ -31,6 +30,7 @@ NEEDED: Final = """
              JOIN pg_attribute u ON u.attrelid = x.refobjid AND u.attnum = x.refobjsubid
              WHERE x.classid = 'pg_attrdef'::regclass AND x.objid = d.oid AND u.attnum <> a.attnum) END"""
 
+# A domain, or one in an array, is followed down to the type that it is made of.
 _COLUMNS: Final = f"""
 WITH RECURSIVE base AS (
     SELECT a.attnum, COALESCE(e.oid, t.oid) AS oid, COALESCE(e.typtype, t.typtype) AS typtype,

@@ -104,8 +104,7 @@ class Claims:
         ``table`` was read before this is called.
         """
         _, holdings = self._lake.ledger(claim.table).read()
-        self._check_rows(claim, ranges, table, holdings)
-        _check_not_restored(claim, table, holdings)
+        self._check_read(claim, ranges, table, holdings)
 
     def check_open(self, claim: Claim, table: Table) -> None:
         """Raise SinkError unless the claim is the sink's, in all its partitions and in this very table.
@@ -115,6 +114,9 @@ class Claims:
         _, holdings = self._lake.ledger(claim.table).read()
         at = fence.start_or_rows(claim, claim.table, _rows(claim, table, holdings))
         ranges = {partition: OffsetRange(offset, offset) for partition, offset in at.items()}
+        self._check_read(claim, ranges, table, holdings)
+
+    def _check_read(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, holdings: Holdings) -> None:
         self._check_rows(claim, ranges, table, holdings)
         _check_not_restored(claim, table, holdings)
 

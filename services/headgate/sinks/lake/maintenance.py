@@ -2,7 +2,7 @@
 
 It goes through the fence like a commit of rows: the table is read, the claim is checked on it, and each step is a
 commit on exactly the version that was read. So a process that was overtaken changes nothing, and a commit of rows that
-was prepared on an earlier version is refused and made again on the new one.
+was prepared on an earlier version is refused, and repeated on the new one.
 
 Files are removed last, in an order that no commit can be hurt by: list the files, move the table's version, read what
 the kept versions need, remove the rest. An attempt whose files were listed has read the table before its version moved,
@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.sinks.contract import Claim, SinkRefusedError, SinkUnavailableError
-from headgate.sinks.lake.claims import ATTEMPTS_MAX, Claims
+from headgate.sinks.lake.claims import ATTEMPTS_MAX, Claims, about_claim
 from headgate.sinks.lake.tables import ConflictError, Lake, Stamp, Table
 from headgate.sinks.maintaining import Maintained, Upkeep
 
@@ -48,7 +48,7 @@ class Maintenance:
 
     def run(self, claim: Claim, upkeep: Upkeep, now: datetime) -> Maintained:
         """Compact, expire and remove, under the claim. Raises SinkError; then what was done so far stays."""
-        stamp = Stamp({}, {"headgate.feed": claim.identity.feed, "headgate.epoch": str(claim.epoch)})
+        stamp = Stamp({}, about_claim(claim))
         kept, orphans = now - upkeep.keep, now - upkeep.orphans
         with self._lake.as_sink_errors(f"maintaining {claim.table} under epoch {claim.epoch}"):
             before = self._step(claim, lambda table: table.size)
