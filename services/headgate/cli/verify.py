@@ -262,7 +262,7 @@ def _show(compared: Sequence[TableCompared]) -> None:
             "differences": table.differences,
             "unsettled": table.unsettled,
             "columns": len(table.columns),
-            "not_compared": ", ".join((*table.columns_missing, *table.columns_surplus)) or None,
+            "not_compared": ", ".join((*table.columns_missing, *table.columns_surplus, *table.columns_unlike)) or None,
         }
         for table in compared
     ]
@@ -271,6 +271,9 @@ def _show(compared: Sequence[TableCompared]) -> None:
         for columns, side in ((table.columns_missing, "source"), (table.columns_surplus, "target")):
             if columns:
                 note(f"{table.target}: {shown_names(columns)} not compared: only in the {side}")
+        if table.columns_unlike:
+            unlike = [f"{column} ({types})" for column, types in table.columns_unlike.items()]
+            note(f"{table.target}: {shown_names(unlike)} not compared: their values are written differently")
         for example in table.examples:
             note(_described(table, example))
         for example in table.unsettled_examples:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from headgate.verify.contract import KeyKind, Shape, Side, UncomparableError
-from headgate.verify.forms import Form, form_of
+from headgate.verify.forms import Form, form_of, is_comparable
 
 __all__ = ["Columns", "paired"]
 
@@ -27,6 +27,8 @@ class Columns(msgspec.Struct, frozen=True):
     natives: tuple[bool, ...]
     missing: tuple[str, ...]
     surplus: tuple[str, ...]
+    unlike: dict[str, str]
+    """Columns that both have, with types that have no texts in common → these types, the source's first."""
     is_keyless: bool
 
     @property
@@ -51,7 +53,17 @@ def paired(source: Side, target: Side, source_table: str, target_table: str) -> 
     lacking = sorted(set(key) - own.keys())
     if lacking:
         raise UncomparableError(f"{source_table} lacks the target's key column {', '.join(lacking)}")
-    others = tuple(column for column in own if column not in key)
+    unlike = {
+        column: f"{ours.types.get(name, 'a computed value')} and {theirs.types[column]}"
+        for column, name in own.items()
+        if not is_comparable(ours.columns[name], theirs.columns[column])
+    }
+    if found := [column for column in key if column in unlike]:
+        raise UncomparableError(
+            f"key column {found[0]} is {unlike[found[0]]}, whose values cannot be compared as texts. Give it the "
+            "source's type in the target"
+        )
+    others = tuple(column for column in own if column not in key and column not in unlike)
     order, values = (key, others) if key else (others, ())
     same_kind = source.kind == target.kind
     kinds = {
@@ -78,6 +90,7 @@ def paired(source: Side, target: Side, source_table: str, target_table: str) -> 
         natives=tuple(column in kinds for column in order),
         missing=tuple(column for column in ours.columns if column not in target_names),
         surplus=tuple(column for column in theirs.columns if column not in own),
+        unlike=unlike,
         is_keyless=not key,
     )
 

@@ -6,8 +6,8 @@ each in a snapshot of its own, and a range is only read if the checksums that th
 differ. So a checksum never takes values for equal that are not. Every other table is read whole.
 
 What two databases write differently is compared by value (forms.py): numbers always, times, bits and JSON where the
-databases are of different kinds. Where one has JSON and the other an array, they differ. A table without a key on
-either side is compared as a multiset of rows.
+databases are of different kinds or one has a column of texts. Columns whose types have no texts in common, such as JSON
+and an array, are not compared. A table without a key on either side is compared as a multiset of rows.
 
 Rows that differ are read again while both sides change (settling.py). Without a ``Settling`` neither side may change,
 and a row that differs once is different.
@@ -68,8 +68,9 @@ class Difference(msgspec.Struct, frozen=True):
 class TableCompared(msgspec.Struct, frozen=True):
     """One table's verdict. ``columns_missing`` exist in the source only, ``columns_surplus`` in the target only.
 
-    ``keyless``: it was compared as a multiset of rows. ``unsettled``: rows that were different whenever they were read,
-    and of which it is not known whether they are only on their way; ``unsettled_reason`` has the reason.
+    ``columns_unlike`` are in both, with types whose texts cannot be compared, and have these types. ``keyless``: it was
+    compared as a multiset of rows. ``unsettled``: rows that were different whenever they were read, and of which it is
+    not known whether they are only on their way; ``unsettled_reason`` has the reason.
     """
 
     source: str
@@ -79,6 +80,7 @@ class TableCompared(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
     columns_missing: tuple[str, ...]
     columns_surplus: tuple[str, ...]
+    columns_unlike: dict[str, str]
     examples: tuple[Difference, ...]
     keyless: bool = False
     unsettled: int = 0
@@ -114,6 +116,7 @@ def compare_table(
         columns=columns.all,
         columns_missing=columns.missing,
         columns_surplus=columns.surplus,
+        columns_unlike=columns.unlike,
         examples=tuple(verdict.examples),
         keyless=columns.is_keyless,
         unsettled=verdict.unsettled,

@@ -27,18 +27,52 @@ class Nature(StrEnum):
     BITS = "bits"
     INSTANT = "instant"
     TIME = "time"
-    """A time of day or a length of time."""
+    """A time of day, or a length of hours."""
+    INTERVAL = "interval"
+    """A length of time that may have months."""
     JSON = "json"
+    JSON_VALUE = "json value"
+    """A document without its spelling: jsonb."""
+    TEXT = "text"
     PADDED = "padded"
     """A text of a fixed length: a cast takes the spaces at its end, and an event has them."""
+    BYTES = "bytes"
+    ARRAY = "array"
+    MAP = "map"
+    """Pairs of texts (hstore), which a connector writes as JSON."""
+    ZONED = "zoned"
+    """A time of day with an offset, which a connector writes in UTC."""
     ANY = "any"
     """A column of texts whose values may be of any type: the other side knows which."""
     OTHER = "other"
 
 
 _NUMBERS: Final = frozenset({Nature.NUMBER, Nature.SINGLE, Nature.DOUBLE})
+_TIMES: Final = frozenset({Nature.TIME, Nature.INTERVAL})
+_DOCUMENTS: Final = frozenset({Nature.JSON, Nature.JSON_VALUE})
+_TEXTS: Final = frozenset({Nature.TEXT, Nature.PADDED, Nature.OTHER})
+_WRITTEN: Final = _NUMBERS | _TIMES | _TEXTS | _DOCUMENTS | {Nature.INSTANT}
+"""What a column of texts holds as the other database writes it (docs/types.md)."""
+
+_ALIKE: Final = (_NUMBERS, _TIMES, _DOCUMENTS, frozenset({Nature.BITS, Nature.NUMBER}))
+"""Natures whose values have one form."""
+
+_NOT_IN_ANY: Final = frozenset({Nature.ARRAY, Nature.MAP, Nature.INTERVAL, Nature.ZONED})
+"""What a lake's column of texts has as the event had it, and its database writes otherwise."""
 
 _TIME: Final = re.compile(r"(?:(-?\d+) days? ?)?(?:(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?")
+
+
+def is_comparable(one: Nature, other: Nature) -> bool:
+    """Whether texts of the two can be of one value. If not, a difference between them has no meaning."""
+    natures = {one, other}
+    if one is other:
+        return True
+    if Nature.ANY in natures:
+        return not natures & _NOT_IN_ANY
+    if any(natures <= alike for alike in _ALIKE):
+        return True
+    return bool(natures & _TEXTS) and natures <= (_WRITTEN if Nature.OTHER not in natures else _TEXTS)
 
 
 def form_of(one: Nature, other: Nature, *, same_kind: bool) -> Form | None:
@@ -48,13 +82,17 @@ def form_of(one: Nature, other: Nature, *, same_kind: bool) -> Form | None:
     natures = {one, other}
     if natures <= _NUMBERS:
         return _single if Nature.SINGLE in natures else _double if Nature.DOUBLE in natures else _number
-    if same_kind:
+    if one is other and same_kind:
         return None
     if natures <= {Nature.BITS, Nature.NUMBER} and Nature.BITS in natures:
         return _bits
-    if one is not other:
-        return None
-    return {Nature.INSTANT: _instant, Nature.TIME: _time, Nature.JSON: _json, Nature.PADDED: _padded}.get(one)
+    if natures <= _TIMES:
+        return _time
+    if natures <= _DOCUMENTS:
+        return _json
+    # In a column of texts a value is written as its own type is.
+    written = natures - {Nature.TEXT} or {Nature.TEXT}
+    return _FORMS.get(next(iter(written))) if len(written) == 1 else None
 
 
 def _number(text: str) -> Any:
@@ -114,3 +152,22 @@ def _json(text: str) -> str:
         return msgspec.json.encode(msgspec.json.decode(text), order="deterministic").decode()
     except msgspec.MsgspecError:
         return text
+
+
+def _logical(text: str) -> Any:
+    """A number, or a truth value: a column of texts has it in words."""
+    return _number({"true": "1", "false": "0"}.get(text, text))
+
+
+_FORMS: Final[dict[Nature, Form]] = {
+    Nature.NUMBER: _logical,
+    Nature.SINGLE: _single,
+    Nature.DOUBLE: _double,
+    Nature.INSTANT: _instant,
+    Nature.TIME: _time,
+    Nature.INTERVAL: _time,
+    Nature.JSON: _json,
+    Nature.JSON_VALUE: _json,
+    Nature.PADDED: _padded,
+}
+"""How texts of one nature are compared with those of another kind of database, or of a column of texts."""

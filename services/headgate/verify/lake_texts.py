@@ -23,7 +23,9 @@ def nature_of(type_: pa.DataType) -> Nature:
         return Nature.SINGLE
     if type_ == pa.float64():
         return Nature.DOUBLE
-    return Nature.OTHER if pa.types.is_date(type_) or _is_binary(type_) else Nature.ANY
+    if _is_binary(type_):
+        return Nature.BYTES
+    return Nature.OTHER if pa.types.is_date(type_) else Nature.ANY
 
 
 def texts_of(values: pa.Array) -> list[str | None]:

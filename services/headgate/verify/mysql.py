@@ -28,6 +28,8 @@ _NATURES: Final = {
     "bit": Nature.BITS,
     "time": Nature.TIME,
     "json": Nature.JSON,
+    **dict.fromkeys(BYTES, Nature.BYTES),
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), Nature.TEXT),
 }
 
 

@@ -40,13 +40,22 @@ _SETTINGS: Final = (
 _NATURES: Final = {
     **dict.fromkeys(("bool", "int2", "int4", "int8", "oid", "numeric", "money"), Nature.NUMBER),
     **dict.fromkeys(("timestamp", "timestamptz"), Nature.INSTANT),
-    **dict.fromkeys(("time", "interval"), Nature.TIME),
+    "time": Nature.TIME,
+    "interval": Nature.INTERVAL,
+    "timetz": Nature.ZONED,
     **dict.fromkeys(("bit", "varbit"), Nature.BITS),
     "float4": Nature.SINGLE,
     "float8": Nature.DOUBLE,
-    **dict.fromkeys(("json", "jsonb"), Nature.JSON),
+    "json": Nature.JSON,
+    "jsonb": Nature.JSON_VALUE,
     "bpchar": Nature.PADDED,
+    **dict.fromkeys(("text", "varchar", "citext", "name"), Nature.TEXT),
+    "bytea": Nature.BYTES,
+    "hstore": Nature.MAP,
 }
+
+_ARRAY: Final = "_"
+"""The first character of the names of all types of arrays."""
 
 _KEY_KINDS: Final = {
     **dict.fromkeys(("int2", "int4", "int8"), KeyKind.INTEGER),
@@ -119,7 +128,7 @@ class PostgresSide:
         only = SQL("" if is_partitioned else "ONLY ")
         self._tables[table] = _Table(SQL("{}{}").format(only, Identifier(schema, name)), types)
         return Shape(
-            {name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()},
+            {name: _nature(kind) for name, kind in types.items()},
             () if form.primary is None else form.primary.columns,
             {name: _KEY_KINDS[kind] for name, kind in types.items() if kind in _KEY_KINDS},
             types,
@@ -203,6 +212,10 @@ class PostgresSide:
             if fault_of(error) is Fault.PERMISSION:
                 raise UncomparableError(f"{self.name}: {message(error)}. {_GRANT}") from error
             raise SideError(f"{self.name}: {error}".rstrip()) from error
+
+
+def _nature(kind: str) -> Nature:
+    return Nature.ARRAY if kind.startswith(_ARRAY) else _NATURES.get(kind, Nature.OTHER)
 
 
 def _text(table: _Table, column: str) -> Composed:

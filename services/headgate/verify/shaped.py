@@ -69,6 +69,7 @@ class ShapedSide:
             {columns.target(column): found.columns[column] for column in compared} | self._natures(found, computed),
             tuple(map(columns.target, found.key)),
             {columns.target(column): found.kinds[column] for column in compared if column in found.kinds},
+            {columns.target(column): found.types[column] for column in compared if column in found.types},
         )
 
     def snapshot(self) -> AbstractContextManager[object]:

@@ -224,11 +224,11 @@ def played(sink: Sink, table: str, records: list[tuple[int, bytes | None, bytes 
 
 
 def outcome(side: Side, schema: str, sink: Sink, table: str) -> frozenset[str]:
-    """The columns that differ, or ``rows`` where a row is missing or surplus."""
+    """The columns that differ or are not compared, or ``rows`` where a row is missing or surplus."""
     with closing(sink.side()) as target:
         compared = compare_table(side, target, f"{schema}.{table}", sink.name(table))
     found = {column for example in compared.examples for column in example.columns or ("rows",)}
-    return frozenset(found | {*compared.columns_missing, *compared.columns_surplus})
+    return frozenset(found | {*compared.columns_missing, *compared.columns_surplus, *compared.columns_unlike})
 
 
 class Played:

@@ -116,6 +116,23 @@ def test_columns_of_one_side_are_named(sides: tuple[Connection, Connection]) -> 
     assert (compared.columns_missing, compared.columns_surplus) == (("more",), ("extra",))
 
 
+def test_columns_whose_values_are_written_differently_are_named_and_not_compared(
+    sides: tuple[Connection, Connection],
+) -> None:
+    here, there = sides
+    columns = "id int PRIMARY KEY, tags int[], raw bytea, n numeric(9,2), d jsonb, t timetz"
+    here.execute(f"CREATE TABLE here.typed ({columns})".encode())
+    here.execute("INSERT INTO here.typed VALUES (1, '{1,2}', 'ab', 1.5, '{\"a\":1}', '01:02:03+02')")
+    there.execute("CREATE TABLE there.typed (id int PRIMARY KEY, tags jsonb, raw text, n text, d json, t text)")
+    there.execute("INSERT INTO there.typed VALUES (1, '[1,2]', 'YWI=', '1.50', '{\"a\":1}', '23:02:03Z')")
+    compared = compare(sides, "here.typed", "there.typed")
+    assert compared.columns_unlike == {"tags": "_int4 and jsonb", "raw": "bytea and text", "t": "timetz and text"}
+    assert (compared.rows, compared.differences, compared.columns) == (1, 0, ("id", "n", "d"))
+    there.execute("ALTER TABLE there.typed DROP CONSTRAINT typed_pkey, ADD PRIMARY KEY (raw)")
+    with pytest.raises(UncomparableError, match="key column raw is bytea and text"):
+        compare(sides, "here.typed", "there.typed")
+
+
 def test_missing_table(sides: tuple[Connection, Connection]) -> None:
     with pytest.raises(UncomparableError, match=r"table there\.u does not exist in the target"):
         compare(sides, "here.t", "there.u")

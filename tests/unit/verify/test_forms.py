@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from headgate.verify.forms import Nature, form_of
+from headgate.verify.forms import Nature, form_of, is_comparable
 
 NUMBER, SINGLE, DOUBLE, BITS, TIME = Nature.NUMBER, Nature.SINGLE, Nature.DOUBLE, Nature.BITS, Nature.TIME
 LONG = "12345678901234567890123456789012345"
@@ -116,3 +116,50 @@ def test_a_column_of_texts_is_compared_as_what_the_other_side_has(
 ) -> None:
     assert equal(Nature.ANY, text, other, another) is is_equal
     assert equal(other, another, Nature.ANY, text) is is_equal
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Nature.MAP, Nature.JSON),
+        (Nature.ARRAY, Nature.JSON),
+        (Nature.ARRAY, Nature.TEXT),
+        (Nature.ARRAY, Nature.ANY),
+        (Nature.MAP, Nature.TEXT),
+        (Nature.INTERVAL, Nature.ANY),
+        (Nature.ZONED, Nature.TIME),
+        (Nature.ZONED, Nature.TEXT),
+        (Nature.BYTES, Nature.TEXT),
+        (BITS, Nature.TEXT),
+        (NUMBER, Nature.INSTANT),
+    ],
+)
+def test_values_that_a_connector_writes_otherwise_are_not_compared(one: Nature, other: Nature) -> None:
+    assert not is_comparable(one, other)
+    assert not is_comparable(other, one)
+
+
+@pytest.mark.parametrize("nature", Nature)
+def test_every_nature_is_compared_with_itself(nature: Nature) -> None:
+    assert is_comparable(nature, nature)
+
+
+@pytest.mark.parametrize("same_kind", [True, False])
+@pytest.mark.parametrize(
+    ("one", "text", "another"),
+    [
+        (NUMBER, "22.5", "22.50"),
+        (NUMBER, "1", "true"),
+        (Nature.INSTANT, "2026-01-02 03:04:05.5", "2026-01-02 03:04:05.500"),
+        (TIME, "26:03:04", "26:03:04.000"),
+        (Nature.JSON, '{"a": 1}', '{"a":1}'),
+        (Nature.PADDED, "a", "a  "),
+        (Nature.OTHER, "3f6d", "3f6d"),
+    ],
+)
+def test_a_column_of_texts_has_values_as_their_own_type_writes_them(
+    one: Nature, text: str, another: str, *, same_kind: bool
+) -> None:
+    assert is_comparable(one, Nature.TEXT)
+    assert equal(one, text, Nature.TEXT, another, same_kind=same_kind)
+    assert equal(Nature.TEXT, another, one, text, same_kind=same_kind)

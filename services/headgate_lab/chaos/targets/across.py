@@ -7,12 +7,12 @@ from headgate_lab.demo.schema import Table
 
 
 def compare_across(source: Side, target: Side, table: Table) -> Comparison:
-    """All rows and columns of a table; a column that only one side has is a difference too. Raises as verify does."""
+    """All rows and columns of a table; a column that is not compared is a difference too. Raises as verify does."""
     found = compare_table(source, target, table.full_name, table.full_name)
     shown = [
         Difference(table.full_name, tuple(one.key.values()), f"{one.kind} {', '.join(one.columns)}".rstrip())
         for one in found.examples
     ]
-    lonely = (*found.columns_missing, *found.columns_surplus)
-    shown += [Difference(table.full_name, (), f"column {column} is on one side only") for column in lonely]
+    lonely = (*found.columns_missing, *found.columns_surplus, *found.columns_unlike)
+    shown += [Difference(table.full_name, (), f"column {column} was not compared") for column in lonely]
     return Comparison(table.full_name, found.rows, found.differences + len(lonely), tuple(shown))
