@@ -147,6 +147,15 @@ MARIADB = [
     Type("uuid", ("'5e045c13-0000-4000-8000-000000000001'",)),
 ]
 
+GEOMETRIES = [
+    Type("point", ("ST_GeomFromText('POINT(1.5 -2.25)', 4326)", "ST_GeomFromText('POINT(1e300 -1e-300)')")),
+    Type("geometry", ("ST_GeomFromText('LINESTRING(0 0, 1 1)', 7)", "ST_GeomFromText('POINT(0 0)')")),
+    Type("polygon", ("ST_GeomFromText('POLYGON((0 0, 4 0, 4 4, 0 0), (1 1, 2 1, 2 2, 1 1))')",)),
+    Type("multipoint", ("ST_GeomFromText('MULTIPOINT(0 0, 1 1)')",)),
+    Type("geometrycollection", ("ST_GeomFromText('GEOMETRYCOLLECTION(POINT(1 1), LINESTRING(0 0, 1 1))')",)),
+]
+"""Of MySQL and MariaDB, which no sink of another kind has."""
+
 
 def columns(types: list[Type]) -> str:
     return ", ".join(f"c{number} {type_.declared}" for number, type_ in enumerate(types))

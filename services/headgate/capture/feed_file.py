@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from headgate.capture.connector import topic_of
+from headgate.capture.left_out import left_out
 from headgate.capture.tables import SourceTable, topic_part
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.records.identifiers import show_identifier, table_spelling
@@ -129,10 +130,9 @@ def _options(table: SourceTable, sink: str) -> Iterator[str]:
         yield "keyless: append        # it has no key: inserts only"
     elif not table.key:
         yield f"key: [{', '.join(map(_scalar, table.row_key))}]    # of a unique index: it has no primary key"
-    can_compute = sink == "postgresql"
-    computed = [each.name for each in table.columns if each.is_computed and not (can_compute and each.is_built_in)]
-    if computed:
-        yield f"columns: {{exclude: [{', '.join(map(_scalar, computed))}]}}    # computed by the source, not in its log"
+    if excluded := left_out(table, sink):
+        why = " and ".join(dict.fromkeys(excluded.values()))
+        yield f"columns: {{exclude: [{', '.join(map(_scalar, excluded))}]}}    # {why}"
 
 
 def _exactly(table: SourceTable) -> str:

@@ -25,13 +25,14 @@ class Column(msgspec.Struct, frozen=True):
     """A column: its name, and its type as the database writes it.
 
     ``is_computed``: the source computes it, and the log does not have it. ``is_built_in``: it does so by nothing but
-    the database's own functions.
+    the database's own functions. ``is_geometry``: of a spatial type of MySQL and MariaDB.
     """
 
     name: str
     type: str
     is_computed: bool = False
     is_built_in: bool = False
+    is_geometry: bool = False
 
 
 class SourceTable(msgspec.Struct, frozen=True, kw_only=True):

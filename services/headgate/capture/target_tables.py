@@ -2,14 +2,18 @@
 
 import msgspec
 
+from headgate.capture.left_out import left_out
 from headgate.capture.sink import missing_tables
 from headgate.capture.source import Capture
 from headgate.capture.tables import SourceTable
+from headgate.config.columns import ColumnOptions
 from headgate.databases.address import Target
+from headgate.databases.kinds import kind_of
 from headgate.tables.catalogues import Catalogue, open_catalogue
 from headgate.tables.keyed import keyed_definition
 from headgate.tables.missing import MissingTables
 from headgate.tables.plan import ChosenTypes, target_tables
+from headgate.tables.shaped import shaped_definition
 from headgate.tables.statement import Definition, Refusal, RefusedTable
 
 __all__ = ["read_target_tables"]
@@ -25,7 +29,8 @@ def read_target_tables(
     if not missing:
         return MissingTables()
     with open_catalogue(source_target) as catalogue:
-        definitions = {table.name: _definition(catalogue, table) for table in missing}
+        kind = kind_of(sink_target.dsn, sink_target.options).name
+        definitions = {table.name: _definition(catalogue, table, kind) for table in missing}
     unseen = tuple(RefusedTable(name=name, refusals=(_UNSEEN,)) for name, found in definitions.items() if not found)
     with open_catalogue(sink_target) as catalogue:
         sink = catalogue.sink()
@@ -39,7 +44,10 @@ def read_target_tables(
     )
 
 
-def _definition(catalogue: Catalogue, table: SourceTable) -> Definition | None:
-    """With the key that the feed names, as its creation has it."""
+def _definition(catalogue: Catalogue, table: SourceTable, sink: str) -> Definition | None:
+    """With the key and the columns that the feed names, as its creation has it."""
     found = catalogue.definition(table.name)
-    return None if found is None else keyed_definition(found, table.row_key or None)
+    if found is None:
+        return None
+    columns = ColumnOptions(exclude=tuple(left_out(table, sink)) or None)
+    return shaped_definition(keyed_definition(found, table.row_key or None), columns)

@@ -49,12 +49,14 @@ class Unmapped(msgspec.Struct, frozen=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """The column's values never arrive, so the sink's table does not have it.
+    """The sink's table does not have the column, because its values never arrive.
 
     That is safe where it is wrong: a table whose events have a column that the sink lacks waits, with an error.
+    ``arrives``: the values do arrive, and the sink can hold them in no type. The feed has to leave the column out.
     """
 
     reason: str
+    arrives: bool = False
 
 
 Outcome = Mapped | Unmapped | LeftOut

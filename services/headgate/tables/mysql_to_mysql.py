@@ -36,9 +36,8 @@ _OF_ONE_PRODUCT: Final = ("_0900_", "_nopad_", "uca1400")
 
 def same_type(column: MysqlColumn, source: Product, sink: Product) -> Outcome:
     """The sink's column."""
-    refused = unfit(column)
-    if refused is not None:
-        return refused
+    if column.kind in _STOPS:
+        return _stops(column)
     found = parse_type(column.type, column.charset, column.collation)
     if column.kind == "json":
         return Mapped(type=MysqlType(name="json"))
@@ -62,12 +61,14 @@ def has_rewritten_label(found: MysqlType) -> bool:
 
 
 def unfit(column: MysqlColumn) -> LeftOut | None:
-    """Why the column cannot be replicated to any sink, None if it can."""
+    """Why the column cannot be replicated to a sink that is not MySQL or MariaDB, None if it can."""
     if column.kind in GEOMETRIES:
-        return LeftOut(f"{column.kind} is not supported. Exclude it at the connector (column.exclude.list)")
-    if column.kind in _STOPS:
-        return LeftOut(f"the connector stops at a column of type {column.kind}. Exclude the table, or alter the column")
-    return None
+        return LeftOut(f"{column.kind} is only supported at sinks of MySQL and MariaDB", arrives=True)
+    return _stops(column) if column.kind in _STOPS else None
+
+
+def _stops(column: MysqlColumn) -> LeftOut:
+    return LeftOut(f"the connector stops at a column of type {column.kind}. Exclude the table, or alter the column")
 
 
 def _other_product(found: MysqlType, sink: Product) -> Outcome:

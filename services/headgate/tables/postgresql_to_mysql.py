@@ -13,7 +13,7 @@ from headgate.databases.mysql.types import MysqlType
 from headgate.databases.postgresql.catalogue import EnumType, PostgresColumn
 from headgate.databases.postgresql.sql import NAME_BYTES_MAX
 from headgate.databases.postgresql.types import PostgresType, parse_type
-from headgate.tables.mapped import Default, LeftOut, Mapped, Outcome, Unmapped
+from headgate.tables.mapped import Default, Mapped, Outcome, Unmapped
 from headgate.tables.postgresql_to_postgresql import altered, lost_elements, unknown, unwritable, unwritten
 
 __all__ = ["ARRAYS", "EXACT", "NO_YEARS", "to_mysql"]
@@ -49,6 +49,7 @@ _PLAIN: Final = {
     "money": Mapped(type=MysqlType(name="decimal", numbers=(19, 2))),
     "boolean": Mapped(type=MysqlType(name="tinyint", numbers=(1,)), default=Default.BOOLEAN),
     "bytea": Mapped(type=MysqlType(name="longblob")),
+    "point": Mapped(type=MysqlType(name="point"), lacks="NaN and infinity"),
     "json": _JSON,
     "jsonb": _JSON,
     "date": Mapped(type=MysqlType(name="date"), default=Default.TIME, lacks=NO_YEARS),
@@ -112,9 +113,7 @@ def _of(found: PostgresType, sink: Product) -> Outcome:
     special = _SPECIAL.get(found.name)
     if special is not None:
         return special(found, sink)
-    return _PLAIN.get(found.name) or LeftOut(
-        f"{found.name} is not supported at such a sink. Exclude it at the connector (column.exclude.list)"
-    )
+    return _PLAIN.get(found.name) or Unmapped(f"{sink} has no like of {found.name}", "longtext")
 
 
 def _text(characters: int | None, sink: Product) -> Outcome:

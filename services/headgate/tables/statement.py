@@ -164,7 +164,8 @@ def _chosen(text: str, sink: Product, mapped: Outcome) -> Outcome:
     if sink is Product.POSTGRESQL:
         found: PostgresType | MysqlType | None = parse_postgresql(text.strip().lower())
     else:
-        found = parse_mysql(text.strip(), *EXACT[sink])
+        name, quote, labels = text.strip().partition("'")
+        found = parse_mysql(f"{name.lower()}{quote}{labels}", *EXACT[sink])
     return (
         Unmapped(f"{text!r} is not a type that Headgate can create")
         if found is None
@@ -176,6 +177,8 @@ def _column_refusals(outcomes: Mapping[str, Outcome], sink: Product) -> Iterator
     for name, outcome in outcomes.items():
         if isinstance(outcome, Unmapped):
             yield Refusal(outcome.reason, name, outcome.instead)
+        elif isinstance(outcome, LeftOut) and outcome.arrives:
+            yield Refusal(f"{outcome.reason}. Leave it out with columns: {{exclude: [{name}]}} for its table", name)
         elif isinstance(outcome, Mapped) and (problem := name_problem(name, sink, is_column=True)):
             yield Refusal(problem, name)
     if sink is not Product.POSTGRESQL:

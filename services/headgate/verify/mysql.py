@@ -14,7 +14,7 @@ from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import quoted
 from headgate.records.control import Positions
 from headgate.records.identifiers import split_table
-from headgate.sinks.relational.mysql.values import BYTES, NUMBERS_SENT
+from headgate.sinks.relational.mysql.values import NUMBERS_SENT, SENT_AS_HEX
 from headgate.verify.contract import WHOLE, Checksum, KeyKind, KeyRange, Part, Row, Shape, SideError, UncomparableError
 from headgate.verify.forms import Nature
 
@@ -28,7 +28,7 @@ _NATURES: Final = {
     "bit": Nature.BITS,
     "time": Nature.TIME,
     "json": Nature.JSON,
-    **dict.fromkeys(BYTES, Nature.BYTES),
+    **dict.fromkeys(SENT_AS_HEX, Nature.BYTES),
     **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), Nature.TEXT),
 }
 
@@ -39,7 +39,7 @@ _KEY_KINDS: Final = {
     "uuid": KeyKind.UUID,
 }
 
-_LONG: Final = BYTES | {"tinytext", "text", "mediumtext", "longtext", "json"}
+_LONG: Final = SENT_AS_HEX | {"tinytext", "text", "mediumtext", "longtext", "json"}
 """Types whose values may be longer than a text that the server returns."""
 
 _FRACTIONS: Final = frozenset({"decimal", "datetime", "timestamp", "time"})
@@ -194,7 +194,7 @@ def _condition(
 
 
 def _text(column: str, kind: str) -> str:
-    if kind in BYTES:
+    if kind in SENT_AS_HEX:
         return f"LOWER(HEX({column}))"
     if kind in NUMBERS_SENT:
         return f"BIN({column})"

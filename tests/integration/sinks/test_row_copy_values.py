@@ -18,7 +18,7 @@ from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.sinks.row_copying import CopiedRows, RowCopyingWriter
 from support import build
-from support.every_type import ENUMS, MARIADB, POSTGRESQL, Type
+from support.every_type import ENUMS, GEOMETRIES, MARIADB, POSTGRESQL, Type
 
 pytestmark = pytest.mark.integration
 
@@ -74,11 +74,11 @@ def test_every_type_of_postgresql(postgres_database: str) -> None:
 
 
 def test_every_type_of_mariadb(mariadb_database: str) -> None:
-    keys = fill(lambda statement: mariadb_execute(mariadb_database, statement), [*MARIADB, FLOATS])
+    keys = fill(lambda statement: mariadb_execute(mariadb_database, statement), [*MARIADB, FLOATS, *GEOMETRIES])
     name = mariadb_database.rsplit("/", 1)[1]
     with open_mysql(Target(mariadb_database)) as rows:
         copy(rows, MysqlSink(RelationalSettings(mariadb_database)), "mysql", name, keys)
-    for number, each in enumerate([*MARIADB, FLOATS]):
+    for number, each in enumerate([*MARIADB, FLOATS, *GEOMETRIES]):
         shown = [
             mariadb_execute(mariadb_database, f"SELECT id, HEX(c{number}) FROM {t} ORDER BY id")
             for t in ("here", "there")

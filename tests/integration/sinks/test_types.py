@@ -214,6 +214,8 @@ class MysqlTarget:
             ((value,),) = self._execute(f"SELECT CONCAT('0x', LOWER(HEX(v))) FROM {table}")
         elif declared == "bit":
             ((value,),) = self._execute(f"SELECT CONCAT('b''', BIN(v), '''') FROM {table}")
+        elif declared == "point":
+            ((value,),) = self._execute(f"SELECT ST_AsText(v) FROM {table}")
         else:
             ((value,),) = self._execute(f"SELECT CAST(v AS CHAR) FROM {table}")
         return value

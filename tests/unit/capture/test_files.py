@@ -9,7 +9,7 @@ import pytest
 from headgate.capture.connector import ConnectorNames, connector_json, topic_of
 from headgate.capture.feed_file import FeedAddress, FeedEnds, feed_file
 from headgate.capture.place import Place, place_of
-from headgate.capture.tables import SourceTable
+from headgate.capture.tables import Column, SourceTable
 from headgate.config.column_types import column_of
 from headgate.config.feed import FeedSpec, SourceDatabase, parse_feed
 from headgate.databases.address import Options, Target
@@ -65,6 +65,15 @@ def test_a_table_without_a_primary_key_has_options_of_its_own(name: str) -> None
     assert (keyed.key, keyed.sink.keyless) == (unique.unique_columns, "refuse")
     assert (audit.key, audit.sink.keyless) == (None, "append")
     assert (star.key, star.sink.keyless) == (None, "refuse")
+
+
+def test_columns_that_the_sink_cannot_hold_are_left_out() -> None:
+    built_in, own = Column("a", "text", is_computed=True, is_built_in=True), Column("b", "text", is_computed=True)
+    columns = (built_in, own, Column("place, or so", "point", is_geometry=True), Column("n", "int"))
+    orders = SourceTable(schema="shop", table="orders", key=("id",), columns=columns)
+    at_mariadb = FeedEnds(source=READER, sink=FeedAddress("mysql", dsn="mysql://headgate@db/shop"))
+    excluded = [feed_of(orders, ends=ends).for_table("shop.shop.orders").columns.exclude for ends in (ENDS, at_mariadb)]
+    assert excluded == [("b", "place, or so"), ("a", "b")]
 
 
 def test_tables_that_would_share_a_topic_are_refused() -> None:

@@ -74,10 +74,17 @@ def test_a_text_of_mysql_keeps_its_collation() -> None:
     [
         "int(11) /* x */", "varchar(20) COMPRESSED", "enum('a'", "enum('a') NULL", "enum(1)", "set()", "text unsigned",
         "INT", "datetime(6) DEFAULT now()", "vector(3)", "date(3)", "enum('a','b'); DROP TABLE t; -- ')", "int\n",
+        r"enum('a\')", r"enum('a\b')",
     ],
 )  # fmt: skip
 def test_any_other_text_is_no_type_of_mysql(text: str) -> None:
     assert mysql.parse_type(text) is None
+
+
+@pytest.mark.parametrize("label", ["", "'", "''", "\\", "\\'", "a,b", "','", "\0\n\r\x1a", '"', "ü€", "%(x)s", "\t"])
+def test_any_label_is_read_as_it_was_written(label: str) -> None:
+    written = mysql.MysqlType(name="enum", labels=("a", label, "b"))
+    assert mysql.parse_type(written.sql) == written
 
 
 def test_a_label_is_written_as_one_literal() -> None:

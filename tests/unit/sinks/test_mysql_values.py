@@ -1,6 +1,8 @@
 """Debezium values as MySQL and MariaDB read them, and what they have no place for."""
 
+import math
 import re
+import struct
 from base64 import b64encode
 
 import pytest
@@ -11,6 +13,8 @@ from headgate.sinks.relational.times import NotTextError
 
 DEC = "org.apache.kafka.connect.data.Decimal"
 TIME = "io.debezium.time"
+PLACE = struct.pack("<BIdd", 1, 1, 1.5, -2)
+NOWHERE = struct.pack("<BIdd", 1, 1, math.nan, 0)
 TWELVE_FIFTY = b64encode((1250).to_bytes(2, "big")).decode()
 
 
@@ -108,7 +112,13 @@ def test_a_value_is_written_as_the_server_reads_it(
         ("blob", None, "not base64", "is not base64"),
         ("bit(8)", None, b64encode(b"\xff" * 9).decode(), "72 bits"),
         ("int(11)", None, [1], "list cannot be written"),
-        ("point", None, {"x": 1.5, "y": 2, "wkb": "AA==", "srid": None}, "not supported. Exclude the column"),
+        ("point", None, {"x": 1.5, "y": 2, "wkb": "AA==", "srid": None}, "order that MySQL and MariaDB do not keep"),
+        ("point", None, {"x": 1.5, "y": 2, "srid": None}, "object with wkb and srid"),
+        ("point", None, {"wkb": "AQEAAAA=", "srid": -1}, "object with wkb and srid"),
+        ("point", None, {"wkb": "AQEAAAA=", "srid": "4326"}, "object with wkb and srid"),
+        ("point", None, {"wkb": b64encode(NOWHERE).decode(), "srid": None}, "NaN"),
+        ("point", None, "(1,Infinity)", "NaN"),
+        ("geometry", None, "POINT(1 2)", "object with wkb and srid"),
     ],
 )
 def test_a_value_without_a_place_is_refused(declared: str, meaning: str | None, value: object, says: str) -> None:
@@ -118,6 +128,20 @@ def test_a_value_without_a_place_is_refused(declared: str, meaning: str | None, 
 
 def test_a_geometry_that_is_null_is_no_trouble() -> None:
     assert text("point", None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "srid"),
+    [
+        ({"x": 1.5, "y": -2, "wkb": b64encode(PLACE).decode(), "srid": None}, 0),
+        ({"wkb": b64encode(PLACE).decode(), "srid": 4326}, 4326),
+        ({"wkb": PLACE, "srid": 2**32 - 1}, 2**32 - 1),
+        (struct.pack("<I", 4326) + PLACE, 4326),
+        ("(1.5,-2)", 0),
+    ],
+)
+def test_a_geometry_is_sent_as_the_server_keeps_it(value: object, srid: int) -> None:
+    assert text("point", "io.debezium.data.geometry.Point", value) == (struct.pack("<I", srid) + PLACE).hex()
 
 
 def test_a_set_may_be_a_list_of_labels() -> None:

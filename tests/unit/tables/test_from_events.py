@@ -106,7 +106,7 @@ def test_from_postgresql(told: ColumnSchema, becomes: str | None) -> None:
         (column("io.debezium.data.Enum", "ENUM", 1, labels="glad,so so"), f"text{EXACT}"),
         (column("io.debezium.data.EnumSet", "SET", 5, labels=r"a\,b,c"), None),
         (column("io.debezium.data.Enum", "ENUM", 1), None),
-        (column("io.debezium.data.geometry.Geometry", "GEOMETRY"), None),
+        (column("io.debezium.data.geometry.Geometry", "GEOMETRY"), "geometry"),
         (column("string", "INET6"), None),
         (column("string"), f"longtext{EXACT}"),
         (column("boolean"), "bit(1)"),

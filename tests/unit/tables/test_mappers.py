@@ -6,13 +6,17 @@ from pathlib import Path
 import pytest
 
 from headgate.databases.catalogue import Product
+from headgate.databases.mysql.catalogue import MysqlColumn
+from headgate.databases.mysql.types import GEOMETRIES
+from headgate.databases.postgresql.catalogue import PostgresColumn
 from headgate.tables.mapped import LeftOut, Mapped, Outcome, Unmapped
 from headgate.tables.mysql_to_mysql import same_type
 from headgate.tables.mysql_to_postgresql import to_postgresql as from_mysql
 from headgate.tables.postgresql_to_mysql import to_mysql
 from headgate.tables.postgresql_to_postgresql import to_postgresql
+from headgate.tables.statement import RefusedTable, outcomes_of, table_statement
 from support.connector_types import ALTERED_MARIADB, ALTERED_POSTGRESQL
-from unit.tables.definitions import MOOD, mysql_column, postgres_column
+from unit.tables.definitions import DATABASES, MOOD, mysql_column, mysql_table, postgres_column, postgres_table
 
 PAGE = Path(__file__).parents[3] / "docs" / "types.md"
 EXACT = " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"
@@ -68,7 +72,7 @@ FROM_POSTGRESQL = {
     "numeric[]": "json",
     "date[]": "json",
     "int4range": f"varchar(50){EXACT}",
-    "point": "",
+    "point": "point",
     "tsquery": "",
     "pg_lsn": "",
     "interval[]": "",
@@ -204,7 +208,7 @@ def test_postgresql_keeps_its_types(declared: str) -> None:
 @pytest.mark.parametrize("declared", [each for each in documented("mariadb") if each != REWRITTEN_LABEL])
 def test_mariadb_keeps_its_types(declared: str) -> None:
     expected = declared.removesuffix(" NULL").replace("boolean", "tinyint(1)")
-    assert told(from_mariadb(declared, Product.MARIADB)) == ("" if declared == "point" else expected)
+    assert told(from_mariadb(declared, Product.MARIADB)) == expected
 
 
 @pytest.mark.parametrize(
@@ -229,6 +233,36 @@ def test_a_label_that_the_connector_rewrites_is_refused(sink: Product) -> None:
     assert isinstance(from_mariadb("set('a','it''s')", sink), Unmapped)
     assert isinstance(from_mariadb("enum('a','b, c')", sink), Unmapped)
     assert isinstance(from_mariadb("enum('a','b c')", sink), Mapped)
+
+
+@pytest.mark.parametrize("declared", sorted(GEOMETRIES))
+def test_a_geometry_at_a_sink_without_its_type_is_refused_with_the_option_that_leaves_it_out(declared: str) -> None:
+    table = mysql_table(mysql_column("id", "int(11)", is_nullable=False), mysql_column("c", declared), key=("id",))
+    made = table_statement(table, Product.POSTGRESQL)
+    assert isinstance(made, RefusedTable)
+    assert [each.column for each in made.refusals] == ["c"]
+    assert "columns: {exclude: [c]}" in made.refusals[0].reason
+    assert not isinstance(table_statement(table, Product.MARIADB), RefusedTable)
+
+
+@pytest.mark.parametrize("sink", DATABASES)
+def test_every_type_that_a_refusal_proposes_can_be_chosen(sink: Product) -> None:
+    rewritten = (r"enum('a','b\\c')", "set('a','it''s')", "enum('so, so','O''Neil')")
+    columns: list[PostgresColumn | MysqlColumn] = [postgres_column("c", declared) for declared in FROM_POSTGRESQL]
+    columns += [mysql_column("c", declared.removesuffix(" NULL")) for declared in (*FROM_MARIADB, *rewritten)]
+    for column in columns:
+        table = postgres_table(column) if isinstance(column, PostgresColumn) else mysql_table(column)
+        outcome = outcomes_of(table, sink, {})["c"]
+        if isinstance(outcome, Unmapped) and outcome.instead:
+            chosen = outcomes_of(table, sink, {"c": outcome.instead})["c"]
+            assert isinstance(chosen, Mapped), (column.type, outcome.instead)
+
+
+def test_names_of_chosen_types_may_be_in_capitals() -> None:
+    table = mysql_table(mysql_column("c", "int(11)"))
+    assert told(outcomes_of(table, Product.MARIADB, {"c": "BIGINT"})["c"]) == "bigint"
+    assert told(outcomes_of(table, Product.MARIADB, {"c": "Enum('A','b')"})["c"]) == f"enum('A','b'){EXACT}"
+    assert told(outcomes_of(table, Product.POSTGRESQL, {"c": "VARCHAR(9)"})["c"]) == "character varying(9)"
 
 
 @pytest.mark.parametrize("sink", Product)

@@ -16,6 +16,7 @@ from headgate.databases.mysql.errors import MysqlError, fault_of, message
 from headgate.databases.mysql.reading import READ_ONLY, reading
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import literal, quoted
+from headgate.databases.mysql.types import GEOMETRIES
 from headgate.sinks.relational.mysql.origin import read_own_id
 
 __all__ = ["read_mysql", "with_rights"]
@@ -118,7 +119,7 @@ def _names(text: object) -> tuple[str, ...]:
 def _tables(session: MysqlSession) -> tuple[MysqlTable, ...]:
     columns: defaultdict[tuple[str, str], list[Column]] = defaultdict(list)
     for schema, table, name, kind in session.execute(_COLUMNS):
-        columns[schema, table].append(Column(str(name), str(kind)))
+        columns[schema, table].append(Column(str(name), str(kind), is_geometry=str(kind) in GEOMETRIES))
     keys, others = _unique_indexes(session)
     found = []
     for schema, table, engine in session.execute(_TABLES):

@@ -14,7 +14,6 @@ from headgate.databases.mysql.key_ranges import bound_query, last_query, within
 from headgate.databases.mysql.reading import READ_ONLY
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import quoted
-from headgate.databases.mysql.types import GEOMETRIES
 from headgate.databases.row_source import (
     COMMITS_SECONDS_MAX,
     KeyForm,
@@ -279,8 +278,6 @@ def _read(column: str, kind: str) -> str:
         return f"CAST({name} AS UNSIGNED)"
     if kind == _SINGLE:
         return f"CAST({name} AS DOUBLE)"  # a float's own text has six digits
-    if kind in GEOMETRIES:
-        raise RowSourceError(f"column {column} is of type {kind}, which sinks do not take")
     return name
 
 

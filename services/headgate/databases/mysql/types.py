@@ -8,12 +8,15 @@ import msgspec
 
 from headgate.databases.mysql.sql import literal
 
-__all__ = ["GEOMETRIES", "MysqlType", "labels_of", "parse_type"]
+__all__ = ["BYTES", "GEOMETRIES", "MysqlType", "labels_of", "parse_type"]
 
 GEOMETRIES: Final = frozenset(
     {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
      "geometrycollection", "geomcollection"}
 )  # fmt: skip
+"""Types whose values are an SRID of four bytes, the lowest first, and then the value in WKB."""
+
+BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 
 _SIGNED: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"})
 """Types that may be ``unsigned``."""
@@ -33,10 +36,13 @@ _WITH_LABELS: Final = frozenset({"enum", "set"})
 _TYPE: Final = re.compile(
     r"(?P<name>[a-z]+[0-9]?)(?:\((?P<numbers>[0-9]+(?:, ?[0-9]+)?)\))?(?P<unsigned> unsigned)?(?P<zerofill> zerofill)?"
 )
-_LABELED: Final = re.compile(r"(?P<name>enum|set)\('(?:[^']|'')*'(?:, ?'(?:[^']|'')*')*\)", re.DOTALL)
-_LABEL: Final = re.compile("'((?:[^']|'')*)'")
+_CHARACTER: Final = r"""(?:[^'\\]|''|\\[0nrZ'"\\])"""
+"""Of a label: servers print two quotes for one, and some characters behind a backslash; our statements a backslash."""
+
+_LABELED: Final = re.compile(rf"(?P<name>enum|set)\('{_CHARACTER}*'(?:, ?'{_CHARACTER}*')*\)")
+_LABEL: Final = re.compile(f"'({_CHARACTER}*)'")
 _ESCAPE: Final = re.compile(r"''|\\(.)", re.DOTALL)
-_ESCAPED: Final = {"0": "\0", "n": "\n", "r": "\r"}
+_ESCAPED: Final = {"0": "\0", "n": "\n", "r": "\r", "Z": "\x1a"}
 _CHARSET: Final = re.compile("[a-z0-9_]+")
 _TEXTS: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
 

@@ -18,7 +18,7 @@ from headgate.sinks.relational.grouping import Group, UnwritableError
 from headgate.sinks.relational.mysql.catalog import DATABASE, Column, read_version
 from headgate.sinks.relational.mysql.connection import MysqlSession
 from headgate.sinks.relational.mysql.faults import remedy_of
-from headgate.sinks.relational.mysql.values import BYTES, NUMBERS_SENT, column_text
+from headgate.sinks.relational.mysql.values import NUMBERS_SENT, SENT_AS_HEX, column_text
 from headgate.sinks.relational.remedies import advised
 from headgate.sinks.relational.staging import Stage, Told
 from headgate.sinks.relational.text import ColumnText
@@ -80,9 +80,9 @@ class MysqlStage(Stage[MysqlSession, Column]):
         for index in used:
             column = group.columns[index]
             kind = self.table.columns[column].kind
-            if kind in BYTES or kind in NUMBERS_SENT:
+            if kind in SENT_AS_HEX or kind in NUMBERS_SENT:
                 names.append(f"@v{index}")
-                read = f"UNHEX(@v{index})" if kind in BYTES else f"CAST(@v{index} AS UNSIGNED)"
+                read = f"UNHEX(@v{index})" if kind in SENT_AS_HEX else f"CAST(@v{index} AS UNSIGNED)"
                 settings.append(f"{quoted(column)} = {read}")
             else:
                 names.append(quoted(column))
@@ -143,7 +143,7 @@ class MysqlStage(Stage[MysqlSession, Column]):
         if text is None:
             return "NULL"
         kind = self.table.columns[column].kind
-        if kind in BYTES:
+        if kind in SENT_AS_HEX:
             return f"x'{text}'"
         return text if kind in NUMBERS_SENT else literal(text)
 

@@ -15,9 +15,10 @@ import struct
 from collections.abc import Callable
 from datetime import date
 from functools import partial
+from math import isfinite
 from typing import Final
 
-from headgate.databases.mysql.types import GEOMETRIES, labels_of
+from headgate.databases.mysql.types import BYTES, GEOMETRIES, labels_of
 from headgate.formats.connectors import MAXWELL
 from headgate.formats.decimal_bytes import UNSIGNED_DIGITS, may_be_bytes
 from headgate.formats.time_units import MICROS, MILLIS
@@ -67,15 +68,24 @@ from headgate.sinks.relational.times import (
     utc_wall,
 )
 
-__all__ = ["BYTES", "GEOMETRIES", "NUMBERS_SENT", "column_text"]
+__all__ = ["NUMBERS_SENT", "SENT_AS_HEX", "column_text"]
 
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _FLOATS: Final = frozenset({"float", "double"})
 _TIMES: Final = frozenset({"date", "time", "datetime", "timestamp"})
-BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+SENT_AS_HEX: Final = BYTES | GEOMETRIES
 """Types whose values are sent as hexadecimal digits."""
 NUMBERS_SENT: Final = frozenset({"bit"})
 """Types whose values are sent as a number that is none of the type's own literals."""
+
+_SRID_MAX: Final = 2**32 - 1
+_LOWEST_FIRST: Final = b"\x01"
+"""WKB begins with the order of its bytes."""
+_POINT_HEAD: Final = (1, 1)
+"""The order of the bytes, and the type."""
+_POINT_BYTES: Final = 21
+_POINT: Final = re.compile(r"\((NaN|-?Infinity|-?[\d.]+(?:e[+-]?\d+)?),(NaN|-?Infinity|-?[\d.]+(?:e[+-]?\d+)?)\)")
+"""As PostgreSQL writes it, in a copied row."""
 
 _ARRAY: Final = "array("
 _NO_NULL: Final = (
@@ -253,9 +263,23 @@ def _instant(per_second: int | None, value: object, *, said: bool) -> str:
     return f"{_day(days)} {clock(second)}{fraction(part, unit)}"
 
 
-def _refused_geometry(kind: str, value: object) -> str:
-    del value
-    raise NotTextError(f"columns of type {kind} are not supported. Exclude the column (column.exclude.list)")
+def _geometry(value: object) -> str:
+    """As the server keeps it: an SRID and WKB, in hexadecimal digits. Bytes, of a copied row, are that already."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, str) and (point := _POINT.fullmatch(value)):
+        value = {"wkb": struct.pack("<BIdd", *_POINT_HEAD, float(point[1]), float(point[2]))}
+    parts = value if isinstance(value, dict) else {}
+    wkb, srid = parts.get("wkb"), parts.get("srid")
+    if isinstance(wkb, str):
+        wkb = base64_bytes(wkb, "geometry")
+    if not isinstance(wkb, bytes) or not isinstance(srid, int | None) or not 0 <= (srid or 0) <= _SRID_MAX:
+        raise NotTextError("a geometry is expected as an object with wkb and srid, as Debezium's connectors write it")
+    if wkb[:1] != _LOWEST_FIRST:
+        raise NotTextError("the geometry's bytes are in an order that MySQL and MariaDB do not keep")
+    if len(wkb) == _POINT_BYTES and not all(map(isfinite, struct.unpack("<5x2d", wkb))):
+        raise _missing("a point at infinity or NaN")
+    return f"{(srid or 0).to_bytes(4, 'little').hex()}{wkb.hex()}"
 
 
 def _is_fine(column: Column) -> bool | None:
@@ -299,7 +323,7 @@ def _converter(  # noqa: PLR0911 - one case per type
     if kind == "set":
         return partial(_set, labels_of(column.declared), in_key), False
     if kind in GEOMETRIES:
-        return partial(_refused_geometry, kind), False
+        return _geometry, False
     if kind == "json" or (meaning is not None and meaning.startswith(_ARRAY)):
         return logical_json(meaning), True
     logical = logical_text(meaning)
