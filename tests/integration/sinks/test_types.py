@@ -115,6 +115,8 @@ POSTGRESQL = [
     Type("date[]", "'{infinity,2026-02-28}'", "date[]", "json"),
     Type("int4range", "'[1,5)'", "int4range", "varchar(50)"),
     Type("point", "'(1.5,-2)'", "point", "point"),
+    Type("vector(3)", "'[1.5,-0.1,1000.25]'", "vector(3)", "json"),
+    Type("halfvec(3)", "'[1.5,-0.25,3]'", "halfvec(3)", "json"),
 ]
 
 MARIADB = [
@@ -174,6 +176,7 @@ class PostgresTarget:
     def __init__(self, dsn: str) -> None:
         self.sink = PostgresSink(RelationalSettings(dsn))
         self._connection = psycopg.connect(dsn, autocommit=True)
+        self._connection.execute("CREATE EXTENSION vector")
         self._connection.execute("CREATE TYPE mood AS ENUM ('glad', 'so, so')")
         self._connection.execute("SET TimeZone = 'UTC'; SET lc_monetary = 'C'")
 
@@ -347,6 +350,7 @@ def test_types_of_postgresql(
     request: pytest.FixtureRequest,
 ) -> None:
     source, schema = postgres_schema
+    source.execute("CREATE EXTENSION IF NOT EXISTS vector")
     source.execute("CREATE TYPE mood AS ENUM ('glad', 'so, so')")
     columns = ", ".join(f"c{n} {type_.declared}" for n, type_ in enumerate(POSTGRESQL))
     literals = ", ".join(type_.literal for type_ in POSTGRESQL)

@@ -12,7 +12,6 @@ search through the whole column.
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -24,6 +23,7 @@ from headgate.formats.time_units import MICROS
 from headgate.sinks.relational.keys import unpadded
 from headgate.sinks.relational.logical import logical_json, logical_text
 from headgate.sinks.relational.postgresql.arrays import array_text
+from headgate.sinks.relational.postgresql.extensions import converter_of_extension
 from headgate.sinks.relational.postgresql.forms import CONTAINER_FORM, form_of, room_of
 from headgate.sinks.relational.postgresql.times import days_text, time_text, timestamp_text, unit_per_second
 from headgate.sinks.relational.rounding import (
@@ -99,23 +99,6 @@ def _bits(kind: str, length: int | None, meaning: str | None, value: object) -> 
     return digits if length is None else digits.zfill(length)
 
 
-def _hstore(value: object) -> str:
-    """Pairs: a JSON object, as a text or parsed, or a text that is an hstore already."""
-    if isinstance(value, str) and value.lstrip()[:1] == "{":
-        with suppress(msgspec.DecodeError):
-            value = msgspec.json.decode(value)
-    if not isinstance(value, dict):
-        return scalar("hstore", value)
-    return ", ".join(
-        f"{_pair_text(name)}=>{'NULL' if item is None else _pair_text(_text('hstore', item))}"
-        for name, item in value.items()
-    )
-
-
-def _pair_text(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
 def _interval(value: object) -> str:
     return f"{microseconds(value)} microseconds" if type(value) is int else scalar("interval", value)
 
@@ -171,8 +154,8 @@ def _converter(column: _Type, meaning: str | None, connector: str | None, binary
         return _time_converter(column, meaning, connector), True
     if kind == "interval" or kind.startswith("interval "):
         return _interval, True
-    if kind.rpartition(".")[2] == "hstore":
-        return _hstore, False
+    if (of_extension := converter_of_extension(kind)) is not None:
+        return of_extension, False
     if kind in _JSON:
         return (json_value, False) if connector == MAXWELL else (logical_json(meaning), True)
     logical = logical_text(meaning)
