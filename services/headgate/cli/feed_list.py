@@ -8,6 +8,7 @@ from headgate.cli.lookup import find_feed
 from headgate.cli.names import FeedName
 from headgate.cli.options import ClusterOptions, Format, Watch, connected
 from headgate.cli.output import Output, again, show_object, show_rows, show_value
+from headgate.cli.span_columns import span_columns
 from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.views.rows import feed_rows, feed_shown
 
@@ -37,4 +38,4 @@ def _show(snapshot: Snapshot, feed: str, output: Output) -> None:
         return
     tables = facts.pop("spans")
     show_object(facts, output)
-    show_rows(("span", "state", "agent", "epoch", "applied", "lag_ms", "error"), tables, output)
+    show_rows(span_columns(tables), tables, output)

@@ -15,6 +15,7 @@ from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, co
 from headgate.cli.output import Output, again, note, show_rows, show_value
 from headgate.cli.requests import MovesOptions, OutcomeOptions, ask, operation, show_settled
 from headgate.cli.row_copies import copy_rows
+from headgate.cli.span_columns import span_columns
 from headgate.cli.table_copies import cancel_copy, check_is_copied, copy_table
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.snapshot import read_snapshot
@@ -60,7 +61,7 @@ def list_tables(
             ]
             if output is Output.TABLE:
                 rows = [{**row, "state": _state(row)} for row in rows]
-            show_rows(("feed", "span", "state", "agent", "epoch", "applied", "lag_ms", "error"), rows, output)
+            show_rows(span_columns(rows, "feed"), rows, output)
 
         again(show_now, watch)
 

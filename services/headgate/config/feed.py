@@ -20,12 +20,13 @@ from headgate.config.plugs import FORMATS, SINKS, Plugs
 from headgate.config.snapshot import SnapshotOptions
 from headgate.config.start_offsets import StartOffsets
 from headgate.config.strict import Strict
-from headgate.config.table_options import AmbiguousPatternsError, TableOptions, most_specific, patterns_of
+from headgate.config.table_options import AmbiguousPatternsError, Into, TableOptions, most_specific, patterns_of
 from headgate.config.times import parse_ts
 from headgate.config.topic_options import TopicOptions
 from headgate.config.wording import explained, one_of
 from headgate.records.identifiers import parse_identifier, show_identifier
 from headgate.records.places import Place
+from headgate.records.slices import slice_of
 
 __all__ = [
     "FeedSpec",
@@ -121,6 +122,10 @@ def _table_of_two(table: str) -> str:
             "such a character in double quotes)"
         )
     parts = parse_identifier(table)
+    if slice_of(table) is not None:
+        raise ValueError(
+            f"{table!r} cannot be used: Headgate names parts of a target table like that. Rename the table"
+        )
     if len(parts) != 2:
         raise ValueError(
             f"{table!r} is not a valid table name. Write schema.table (database.table for databases without schemas)"
@@ -523,6 +528,11 @@ class SkippedRecord(BaseModel):
         return Place.parse(self.record)
 
 
+def _made_by(columns: ColumnOptions, option: str) -> frozenset[str]:
+    """Columns at the sink that an option names."""
+    return frozenset(columns.set if option == "set" else columns.rename.values())
+
+
 _NOT_WITH_SNAPSHOTS: Final = {
     "change_log": "its rows have no table at a source database",
     "start_ts": "tables whose rows are copied start at the end of their topics",
@@ -686,6 +696,39 @@ class FeedSpec(Strict):
                         "changes come from in source.database, with sink.tables: create, or remove the option"
                     )
         return self
+
+    @model_validator(mode="after")
+    def _tables_of_several_sources(self) -> "FeedSpec":
+        for pattern, options in self.tables.items():
+            if options.into is not None:
+                why = self._why_not_into(options, options.into)
+                if why is not None:
+                    raise ValueError(f"tables.{pattern}.into {why}")
+        return self
+
+    def _why_not_into(self, options: TableOptions, into: Into) -> str | None:
+        if options.table is not None:
+            return "names the target table, and so does `table`. Remove one of them"
+        if not SINKS[self.sink.type].takes_slices:
+            known = ", ".join(name for name in SINKS.names() if SINKS[name].takes_slices)
+            return (
+                f"cannot be used with sinks of type {self.sink.type}. Only sinks of these types write several sources "
+                f"to one table: {known}. Give each source a table of its own"
+            )
+        if (options.keyless or self.sink.keyless) == "append":
+            return "contradicts keyless: append, because rows are kept apart by the table's key. Remove one of them"
+        if self.evolves_tables:
+            return (
+                "cannot be used with sink.tables: evolve. A column that one source gets would have its default in the "
+                "rows of all sources, which may have other values there. Use create, and add columns yourself"
+            )
+        columns = self.columns if options.columns is None else options.columns
+        made = next((name for name in ("set", "rename") if into.column in _made_by(columns, name)), None)
+        if made is not None:
+            return (
+                f"makes a column {into.column} at the sink, and so does columns.{made}. Give one of them another name"
+            )
+        return None
 
     @model_validator(mode="after")
     def _keys_that_are_known(self) -> "FeedSpec":

@@ -46,7 +46,7 @@ class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):
     others are refused. ``commit_interval_seconds``: between two commits of a table, if the feed does not name it; 0: at
     once. ``schemes``: how its addresses begin, where they have a scheme. ``connectors``: Debezium's names of the
     connectors whose source is such a database, so that it may be its own source. ``alters_tables``: it takes
-    sink.tables: evolve.
+    sink.tables: evolve. ``takes_slices``: several sources can be written to one table (records/slices.py).
     """
 
     summary: str
@@ -56,6 +56,7 @@ class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):
     schemes: tuple[str, ...] = ()
     connectors: frozenset[str] = frozenset()
     alters_tables: bool = False
+    takes_slices: bool = False
 
 
 class FormatTraits(msgspec.Struct, frozen=True, kw_only=True):

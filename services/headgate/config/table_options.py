@@ -6,7 +6,7 @@ most specific pattern that matches a table wins, and its options are the only on
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from pydantic import Field, field_validator
@@ -16,8 +16,47 @@ from headgate.config.expressions import Where
 from headgate.config.snapshot import SnapshotOptions
 from headgate.config.strict import Strict
 from headgate.records.identifiers import identifier_parts, show_identifier
+from headgate.records.slices import why_no_column
 
-__all__ = ["AmbiguousPatternsError", "TableOptions", "TablePattern", "most_specific"]
+__all__ = ["AmbiguousPatternsError", "Into", "TableOptions", "TablePattern", "most_specific"]
+
+
+class Into(Strict):
+    """A target table that several sources are written to. Rows of each have another value of the discriminator."""
+
+    table: str
+    """Target table, as ``sink.table``."""
+    discriminator: dict[str, str]
+    """Column of the target → its value, the same in all rows of a source; with the fields of ``sink.table`` and
+    ``{prefix}``."""
+
+    @field_validator("discriminator", mode="before")
+    @classmethod
+    def _texts(cls, given: Any) -> Any:
+        for column, value in given.items() if isinstance(given, dict) else ():
+            if not isinstance(value, str):
+                raise ValueError(f"the value of {column} is not a text. Put it in quotes: {{{column}: '{value}'}}")  # noqa: TRY004
+        return given
+
+    @field_validator("discriminator")
+    @classmethod
+    def _one_column(cls, given: dict[str, str]) -> dict[str, str]:
+        if len(given) != 1:
+            raise ValueError(f"give exactly one column and its value, like {{tenant: '{{schema}}'}} (got {len(given)})")
+        why = why_no_column(next(iter(given)))
+        if why is not None:
+            raise ValueError(why)
+        return given
+
+    @property
+    def column(self) -> str:
+        """The discriminator's column."""
+        return next(iter(self.discriminator))
+
+    @property
+    def value(self) -> str:
+        """The discriminator's value, with fields that stand for parts of the source's name."""
+        return self.discriminator[self.column]
 
 
 class TableOptions(Strict):
@@ -25,6 +64,8 @@ class TableOptions(Strict):
 
     table: str | None = None
     """Target table, as ``sink.table``."""
+    into: Into | None = None
+    """In place of ``table``: a target table that other sources are written to as well."""
     foreign_keys: Literal["enforce", "ignore"] | None = None
     keyless: Literal["refuse", "append"] | None = None
     unique_keys: Literal["omit", "create"] | None = None

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 
 from headgate.records.control import Epoch, Positions
+from headgate.records.slices import overlapping, slice_of, whole_table
 
 __all__ = [
     "FEED", "MINE", "ClaimedRows", "Execute", "FeedKey", "FeedRow", "Moves", "ProgressRow", "ProgressTables",
@@ -99,6 +100,8 @@ class ProgressTables(ABC):
     THESE: ClassVar[str]
     """Condition for the rows of ``%(partitions)s``, besides MINE."""
     NOW: ClassVar[str]
+    BYTEWISE: ClassVar[str]
+    """What makes a comparison of ``table_name`` one of bytes."""
     REMEMBER_REMOVED: ClassVar[str]
     """Statement that adds a feed to ``removed``, if it is not there."""
 
@@ -121,7 +124,10 @@ class ProgressTables(ABC):
 
     @abstractmethod
     def hold_table(self, feed: FeedKey, table: str) -> None:
-        """Until the transaction's end no other session claims ``table``, or forgets a feed that writes it."""
+        """Until the transaction's end no other session claims ``table``, or forgets a feed that writes it.
+
+        ``table`` is never a slice: a claim of one must be seen by claims of the others, and of the whole table.
+        """
 
     @abstractmethod
     def read_locked(self, rows: ClaimedRows) -> dict[int, ProgressRow]:
@@ -229,13 +235,52 @@ class ProgressTables(ABC):
         )
 
     def open_elsewhere(self, feed: FeedKey, table: str) -> list[FeedKey]:
-        """Other feeds, and feeds of other clusters, that hold the table open."""
+        """Other feeds, and feeds of other clusters, that hold rows of the table open."""
         found = self.session.execute(
-            "SELECT DISTINCT cluster_id, feed_id, feed FROM headgate.progress WHERE table_name = %(table)s "
+            f"SELECT DISTINCT cluster_id, feed_id, feed, table_name FROM headgate.progress WHERE {self._of_whole} "
             "AND NOT closed AND (cluster_id <> %(cluster)s OR feed_id <> %(feed_id)s) ORDER BY cluster_id, feed_id",
-            values_of_feed(feed) | {"table": table},
+            values_of_feed(feed) | _names_of(table),
         )
-        return [FeedKey(*row) for row in found]
+        others = [FeedKey(*row[:3]) for row in found if overlapping(str(row[3]), table)]
+        return list(dict.fromkeys(others))
+
+    def open_beside(self, rows: ClaimedRows) -> str | None:
+        """Another topic of the claim's feed that holds rows of the claim's table open, where one of both has a slice.
+
+        Two topics may name the table in two ways, so that only its one spelling shows that they write the same rows.
+        """
+        found = self.session.execute(
+            f"SELECT DISTINCT topic, table_name FROM headgate.progress WHERE {FEED} AND {self._of_whole} "
+            "AND NOT closed AND topic <> %(topic)s ORDER BY topic",
+            values_of(rows) | _names_of(rows.table),
+        )
+        is_slice = slice_of(rows.table) is not None
+        return next(
+            (
+                str(topic)
+                for topic, name in found
+                if (is_slice or slice_of(str(name)) is not None) and overlapping(str(name), rows.table)
+            ),
+            None,
+        )
+
+    def has_other_slices(self, rows: ClaimedRows) -> bool:
+        """Whether another slice of the claim's table was claimed, when the table must have existed.
+
+        By this feed in the claim's incarnation, or by another feed.
+        """
+        found = self.session.execute(
+            f"SELECT 1 FROM headgate.progress WHERE {self._of_whole} AND table_name <> %(table)s "
+            f"AND (incarnation >= %(incarnation)s OR NOT ({FEED})) LIMIT 1",
+            values_of(rows) | _names_of(rows.table),
+        )
+        return bool(found)
+
+    @property
+    def _of_whole(self) -> str:
+        """Condition for the names of a table and of its slices."""
+        name = f"table_name{self.BYTEWISE}"
+        return f"({name} = %(whole)s OR ({name} >= %(first)s AND {name} < %(behind)s))"
 
     def removed_at(self, feed: FeedKey) -> object | None:
         """When the feed was removed, as the database gives it; None if it was not."""
@@ -275,6 +320,12 @@ class ProgressTables(ABC):
             if self.has(made_late):
                 self.session.execute(f"DELETE FROM headgate.{made_late} WHERE {FEED}", mine)
         self.session.execute(self.REMEMBER_REMOVED, mine)
+
+
+def _names_of(table: str) -> Values:
+    """Names of the whole table, and of its slices: those from ``first`` to before ``behind``, by their bytes."""
+    whole = whole_table(table)
+    return {"whole": whole, "first": f"{whole}@", "behind": f"{whole}A"}
 
 
 def values_of_feed(feed: FeedKey) -> Values:

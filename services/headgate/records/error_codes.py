@@ -114,7 +114,7 @@ _ROWS: Final = (
         Stage.SOURCE,
         False,
         "two topics, or two of `source.tables`, go to one table",
-        "put `{schema}`, `{table}` or `{topic}` into `sink.table`, or split the feed",
+        "put `{schema}`, `{table}` or `{topic}` into `sink.table`, or keep their rows apart by `into`",
     ),
     ErrorCode(
         "source_table_name",

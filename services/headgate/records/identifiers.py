@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from headgate.records.slices import whole_table, with_slice
+
 _QUOTED: Final = r'"(?:[^"]|"")+"'
 _PART: Final = rf'(?:{_QUOTED}|[^."]+)'
 _WHOLE: Final = re.compile(rf"{_PART}(?:\.{_PART})*")
@@ -48,8 +50,10 @@ def split_table(name: str) -> tuple[str | None, str]:
     """(schema or database, table) of a sink table's name; the former is None for a bare table name.
 
     The name is divided after a quoted first part, or else at its first dot. What follows is the table: without its
-    quotes if it is one quoted part, otherwise exactly as it is written, dots included.
+    quotes if it is one quoted part, otherwise exactly as it is written, dots included. Of a slice's name
+    (records/slices.py) it is the table that has the slice.
     """
+    name = whole_table(name)
     divided = None if _QUOTED_PART.fullmatch(name) else _DIVIDED.fullmatch(name)
     space, table = (None, name) if divided is None else divided.group("space", "table")
     return (None if space is None else _unquoted(space)), _unquoted(table)
@@ -70,7 +74,7 @@ def normal_table(name: str) -> str:
     """``name`` in its one spelling: ``"public"."orders"`` becomes ``public.orders``."""
     if '"' not in name:  # most names, and owners have hundreds of thousands of them
         return name
-    return table_spelling(*split_table(name))
+    return with_slice(table_spelling(*split_table(name)), name)
 
 
 def _unquoted(part: str) -> str:

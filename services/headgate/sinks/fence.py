@@ -142,6 +142,15 @@ def stranger(identity: FeedIdentity, table: str, theirs: FeedIdentity, kept: str
     )
 
 
+def beside(claim: Claim, table: str, topic: str) -> SinkConflictError:
+    """Another topic of the feed writes rows of a slice, or of the table that it is of."""
+    return SinkConflictError(
+        f"table {table}: topics {topic} and {claim.topic} of feed {claim.identity.feed} write the same rows, and name "
+        "their table in two ways. Name it in one way, with its schema or database, and give each source another value "
+        "(`into` in `tables`)"
+    )
+
+
 def still_open(identity: FeedIdentity, tables: set[str]) -> SinkConflictError:
     """A feed is being deleted, but some of its tables are not sealed."""
     return SinkConflictError(

@@ -15,12 +15,14 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.identifiers import normal_table
 from headgate.records.name_lists import number_of
+from headgate.records.slices import TakenTables
 from headgate.records.spans import SpanName, wholes
 from headgate.sources.change_logs import ChangeLogs
 from headgate.sources.offsets import SourceError, start_offsets
 from headgate.sources.topic_ids import topic_ids
 from headgate.sources.topics import (
     TableNameError,
+    clash_text,
     matching,
     no_match,
     present_topics,
@@ -125,6 +127,7 @@ def _told(transaction_topic: str | None, topics: Mapping[str, int]) -> tuple[dic
 def _named(spec: FeedSpec, new: Mapping[str, int], taken: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Table → topic of those that can have one, and what is wrong with the others. ``taken``: table → topic."""
     tables: dict[str, str] = {}
+    claimed = TakenTables(taken.items())
     wrong = []
     for topic in sorted(new):
         try:
@@ -132,13 +135,12 @@ def _named(spec: FeedSpec, new: Mapping[str, int], taken: Mapping[str, str]) -> 
         except (TableNameError, FeedSpecError) as error:
             wrong.append(f"topic {topic} is left out: {error}")
             continue
-        other = taken.get(table) or tables.get(table)
+        other = claimed.clash(table)
         if other is None:
             tables[table] = topic
+            claimed.take(table, topic)
         else:
-            wrong.append(
-                f"topic {topic} is left out, because topic {other} already goes to table {table}. Change sink.table"
-            )
+            wrong.append(f"topic {topic} is left out, because topic {other} already goes to {clash_text(table)}")
     return tables, wrong
 
 

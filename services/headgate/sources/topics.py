@@ -8,7 +8,7 @@ are found by looking again (discovery.py).
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from string import Formatter
 from typing import Final
@@ -16,11 +16,13 @@ from typing import Final
 from confluent_kafka import KafkaException
 
 from headgate.config.feed import FeedSpec, SourceSpec
+from headgate.config.table_options import Into
 from headgate.config.wording import nearest
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.identifiers import normal_table, parse_identifier, split_table, table_spelling
 from headgate.records.name_lists import shown_names
+from headgate.records.slices import Slice, TakenTables, slice_of, why_no_value
 from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, NotAChangeLogError
 from headgate.sources.offsets import (
     REQUEST_SECONDS_MAX,
@@ -172,10 +174,36 @@ def sink_table(spec: FeedSpec, topic: str, table: str | None = None) -> str:
     Raises TableNameError, and FeedSpecError where two patterns of ``tables`` claim it.
     """
     pattern = spec.pattern_of(topic, table)
-    template = None if pattern is None else spec.tables[pattern].table
-    if template is None:
+    options = None if pattern is None else spec.tables[pattern]
+    if options is not None and options.into is not None:
+        option = f"tables.{pattern}.into"
+        target = table_name(options.into.table, topic, table, f"{option}.table")
+        return Slice(target, options.into.column, _discriminator(options.into, topic, table, option)).text
+    if options is None or options.table is None:
         return table_name(spec.sink.table, topic, table)
-    return table_name(template, topic, table, f"tables.{pattern}.table")
+    return table_name(options.table, topic, table, f"tables.{pattern}.table")
+
+
+def _discriminator(into: Into, topic: str, table: str | None, option: str) -> str:
+    """The value of a source's rows in the discriminator's column. Raises TableNameError."""
+    option = f"{option}.discriminator.{into.column}"
+    parts = topic.split(".") if table is None else parse_identifier(table)
+    values = {"topic": topic, "table": parts[-1], "prefix": ".".join(topic.split(".")[:-2])}
+    values |= {"schema": parts[-2]} if len(parts) > 1 else {}
+    text = ""
+    for literal, field in _template(into.value, option, (*_FIELDS, "prefix")):
+        if field and not values.get(field):
+            raise TableNameError(
+                f"{option} {into.value!r} needs a {{{field}}}, which the name of topic {topic!r} does not have. Write "
+                f"the value into {option}"
+            )
+        text += literal + (values[field] if field else "")
+    why = why_no_value(text)
+    if why is not None:
+        raise TableNameError(
+            f"{option}: {why}. It is the value for topic {topic}: write a constant in an entry of its own in `tables`"
+        )
+    return text
 
 
 def table_name(template: str, topic: str, table: str | None = None, option: str = "sink.table") -> str:
@@ -184,7 +212,7 @@ def table_name(template: str, topic: str, table: str | None = None, option: str 
     ``option``: where the feed has the template.
     ``{schema}`` and ``{table}`` are the last two parts of the table's or the topic's name, ``{topic}`` all of the
     latter. The template is divided before they are filled in, so dots and quotes in them are part of a name.
-    The result is the table's one spelling (records/identifiers.py).
+    The result is the table's one spelling (records/identifiers.py). It is never a slice's.
     """
     parts = topic.split(".") if table is None else parse_identifier(table)
     values = dict(zip((_TABLE, _SCHEMA), (*reversed(parts[-2:]),), strict=False))
@@ -198,20 +226,28 @@ def table_name(template: str, topic: str, table: str | None = None, option: str 
             )
         text += literal + (stand_in or (topic if field else ""))
     space, name = (None if part is None else _filled(part, values) for part in split_table(text))
-    return table_spelling(space, name or "")
+    found = table_spelling(space, name or "")
+    if slice_of(text) is not None or slice_of(found) is not None:
+        raise TableNameError(
+            f"{option} {template!r}: {found!r} cannot be a table's name, because Headgate names the rows of one of "
+            "several sources of a table like that. To write several sources to one table, use `into` (in `tables`)"
+        )
+    return found
 
 
-def _template(template: str, option: str) -> list[tuple[str, str]]:
+_FIELDS: Final = ("schema", "table", "topic")
+
+
+def _template(template: str, option: str, fields: Sequence[str] = _FIELDS) -> list[tuple[str, str]]:
     """(text, name of the field behind it, or empty) of a template. Raises TableNameError."""
     try:
         parsed = list(Formatter().parse(template))
     except ValueError as error:
         raise TableNameError(f"{option} {template!r} is not a valid template: {error}") from error
     for _literal, field, spec, conversion in parsed:
-        if field is not None and (field not in ("schema", "table", "topic") or spec or conversion):
-            raise TableNameError(
-                f"{option} {template!r}: {{{field}}} is unknown; choose from {{schema}}, {{table}}, {{topic}}"
-            )
+        if field is not None and (field not in fields or spec or conversion):
+            known = ", ".join(f"{{{each}}}" for each in fields)
+            raise TableNameError(f"{option} {template!r}: {{{field}}} is unknown; choose from {known}")
     return [(literal, field or "") for literal, field, _, _ in parsed]
 
 
@@ -252,15 +288,29 @@ def source_tables(spec: FeedSpec) -> dict[str, str]:
     In the order of the feed's own list. Raises TableNameError, TableClashError, FeedSpecError.
     """
     found: dict[str, str] = {}
+    taken = TakenTables()
     for name in spec.source.tables:
         table = sink_table(spec, spec.source.topics[0], name)
-        if table in found:
-            raise TableClashError(
-                f"{found[table]} and {name} of source.tables both go to table {table}. Put {{schema}} and {{table}} "
-                "into sink.table, or create two feeds"
-            )
+        other = taken.clash(table)
+        if other is not None:
+            raise TableClashError(f"{other} and {name} of source.tables both go to {clash_text(table)}")
+        taken.take(table, name)
         found[table] = name
     return found
+
+
+def clash_text(table: str) -> str:
+    """The rest of a sentence on two sources that go to ``table``: which rows, and what to do."""
+    part = slice_of(table)
+    if part is None:
+        return (
+            f"table {table}. Put {{schema}}, {{table}} or {{topic}} into sink.table, or keep their rows apart by a "
+            "discriminator (`into` in `tables`)"
+        )
+    return (
+        f"table {part.table}, and nothing keeps their rows apart: {part.column} is {part.value!r} for one, and the "
+        "other has the same value (upper and lower case do not count), another column, or none. Correct `into`"
+    )
 
 
 def plan_spans(
@@ -286,13 +336,13 @@ def plan_spans(
             raise TopicMissingError(f"{error}{_NO_CHANGE_YET if spec.snapshot.is_initial else ''}") from error
         check_no_change_log(change_logs, topics)
     tables = dict.fromkeys(source_tables(spec), next(iter(topics), ""))
+    taken = TakenTables()
     for topic in topics if not tables else ():
         table = sink_table(spec, topic)
-        if table in tables:
-            raise TableClashError(
-                f"topics {tables[table]} and {topic} both go to table {table}. Put {{schema}} or {{topic}} into "
-                "sink.table, or create two feeds"
-            )
+        other = taken.clash(table)
+        if other is not None:
+            raise TableClashError(f"topics {other} and {topic} both go to {clash_text(table)}")
+        taken.take(table, topic)
         tables[table] = topic
     kept = {table: plan for plan in known if tables.get(table := normal_table(plan.table)) == plan.topic}
     new = {table: topic for table, topic in tables.items() if table not in kept}

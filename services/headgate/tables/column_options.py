@@ -16,6 +16,7 @@ from headgate.formats.expressions.filters import check_where
 from headgate.formats.shaping import SaltUnavailableError, read_salts
 from headgate.records.control import SpanPlan
 from headgate.records.name_lists import shown_names
+from headgate.records.slices import slice_of
 from headgate.sinks.registry import target_of
 from headgate.sinks.relational.session import as_sink_errors
 from headgate.sources.database import as_source_errors, source_target
@@ -28,6 +29,7 @@ from headgate.tables.from_events import definition_from
 from headgate.tables.keyed import keyed_definition
 from headgate.tables.missing import Said, SchemaOf
 from headgate.tables.shaped import unfit_mask
+from headgate.tables.sliced import taken
 from headgate.tables.statement import Definition
 from headgate.tables.untyped import check_values
 
@@ -55,7 +57,7 @@ def check_columns(
     """
     by_pattern: defaultdict[str | None, list[SpanPlan]] = defaultdict(list)
     for plan in plans:
-        if spec_of(spec, plan).shapes:
+        if spec_of(spec, plan).shapes or slice_of(plan.table) is not None:
             by_pattern[pattern_of(spec, plan)].append(plan)
     if not by_pattern:
         return
@@ -68,6 +70,7 @@ def check_columns(
             _check_salts(columns, option)
             known = {plan.table: read(plan) for plan in shaped}
             _check_each(columns, option, known)
+            _check_discriminator(columns, f"tables.{pattern}.into", known)
             _check_at_sink(spec, option, _check_set(columns, option, known))
             if own.where is not None:
                 is_own = pattern is not None and spec.tables[pattern].where is not None
@@ -98,6 +101,16 @@ def _check_each(columns: ColumnOptions, option: str, known: _Known) -> None:
         )
         if why is not None:
             raise FeedSpecError(f"{option}: table {table}: {why}")
+
+
+def _check_discriminator(columns: ColumnOptions, option: str, known: _Known) -> None:
+    for table, definition in known.items():
+        part = slice_of(table)
+        if definition is None or part is None:
+            continue
+        names = [columns.target(column.name) for column in definition.form.columns if columns.goes(column.name)]
+        if part.column in names:
+            raise FeedSpecError(f"{option}: table {table}: {taken(part.column)}")
 
 
 def _check_where(where: str, option: str, known: _Known) -> None:

@@ -15,6 +15,7 @@ from headgate.databases.kinds import KINDS
 from headgate.formats.column_schema import EventSchema
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import normal_table, table_spelling
+from headgate.records.slices import slice_of, whole_table
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.creating import CreatesTables
 from headgate.sinks.registry import open_sink, target_of
@@ -29,6 +30,7 @@ from headgate.tables.keyed import keyed_definition
 from headgate.tables.lake_tables import LakeTable, lake_table
 from headgate.tables.plan import ChosenTypes, Sink, TargetTables, shown_refusals, statements_file, target_tables
 from headgate.tables.shaped import shaped_definition
+from headgate.tables.sliced import sliced_definition, why_other_table, why_taken
 from headgate.tables.statement import Definition, Refusal, RefusedTable
 
 __all__ = [
@@ -105,7 +107,9 @@ def plan_missing(
         places = {plan.table: at_sink.place(plan.table) for plan in lacking}
         types = chosen_types(spec, lacking, at_sink)
         sink = at_sink.sink()
-        found, refused = _defined(spec, lacking, places, said, schema_of)
+        defined, refused = _defined(spec, lacking, places, said, schema_of)
+        found, unlike = _of_several_sources(defined, types)
+        refused += unlike
         with_unique = {
             place
             for plan in lacking
@@ -115,6 +119,27 @@ def plan_missing(
         tables = msgspec.structs.replace(tables, refused=(*refused, *tables.refused))
         grants = tuple(at_sink.lacking(tables.created, sink))
     return MissingTables(lacking=frozenset(plan.table for plan in lacking), tables=tables, sink=sink, grants=grants)
+
+
+def _of_several_sources(
+    defined: Sequence[Definition], types: ChosenTypes
+) -> tuple[list[Definition], list[RefusedTable]]:
+    """Each table once, as its first source defines it, and the other sources whose rows would not fit into it."""
+    found: dict[tuple[str, str], Definition] = {}
+    refused: list[RefusedTable] = []
+    for each in defined:
+        place = each.schema, each.table
+        first = found.setdefault(place, each)
+        why = why_other_table(first, each, types.get(place, {}).keys())
+        if why is not None:
+            text = (
+                f"one of the sources that are written to this table does not fit into it, as another defines it: {why}"
+            )
+            advice = (
+                "Alter a source's table, choose types (`types`), leave columns out (`columns`), or create the table"
+            )
+            refused.append(RefusedTable(name=table_spelling(*place), refusals=(Refusal(f"{text}. {advice}"),)))
+    return list(found.values()), refused
 
 
 def _of_lake(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_of: SchemaOf) -> MissingTables:
@@ -204,7 +229,8 @@ def _definitions(
             refused.append(RefusedTable(name=plan.table, refusals=(Refusal(why),)))
         elif definition is not None and place is not None:
             shaped = shaped_definition(definition, spec_of(spec, plan).columns)
-            found.append(msgspec.structs.replace(shaped, schema=place[0], table=place[1]))
+            sliced = sliced_definition(shaped, slice_of(plan.table))
+            found.append(msgspec.structs.replace(sliced, schema=place[0], table=place[1]))
     return found, refused
 
 
@@ -243,7 +269,11 @@ def _from_events(
     if made.form.primary is None and without_key:
         return f"events of topic {plan.topic} have no key. Add a primary key at the source, or set {without_key}"
     columns = spec_of(spec, plan).columns
-    return _hidden_key(columns, made) or shaped_definition(made, columns)
+    why = _hidden_key(columns, made)
+    if why is not None:
+        return why
+    shaped, part = shaped_definition(made, columns), slice_of(plan.table)
+    return why_taken(shaped, part) or sliced_definition(shaped, part)
 
 
 def _why_not(
@@ -262,7 +292,8 @@ def _why_not(
             f"the source's table {table_spelling(definition.schema, definition.table)} has no primary key. Add one, or "
             f"set {without_key}"
         )
-    return _hidden_key(spec_of(spec, plan).columns, definition)
+    columns = spec_of(spec, plan).columns
+    return _hidden_key(columns, definition) or why_taken(shaped_definition(definition, columns), slice_of(plan.table))
 
 
 def _without_key(spec: FeedSpec) -> str:
@@ -290,7 +321,7 @@ def check_alterable(spec: FeedSpec, plans: Sequence[SpanPlan]) -> None:
 
 def check_types(spec: FeedSpec, plans: Sequence[SpanPlan]) -> None:
     """Raise SinkRefusedError for a type of a table that the feed never writes."""
-    known = {normal_table(plan.table) for plan in plans}
+    known = {whole_table(normal_table(plan.table)) for plan in plans}
     for name in spec.sink.types:
         table, _ = column_of(name)
         if spec.source.topic_pattern is None and table not in known:

@@ -13,6 +13,7 @@ from headgate.databases.row_sources import connector_of, open_row_source
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import normal_table, split_table
 from headgate.records.row_copies import RowCopy, shown_row_copy
+from headgate.records.slices import slice_of, whole_table
 from headgate.sinks.contract import TableShape
 from headgate.sinks.registry import target_of
 from headgate.sinks.target_rows import open_target_rows
@@ -119,7 +120,8 @@ def _check(spec: FeedSpec, plan: SpanPlan, source: RowSource, said: Said, there:
     own = spec_of(spec, plan)
     check_appended(own, plan.start)
     table = table_to_copy(spec, plan, source, said)
-    key, takes = there.key, takes_of(own)
+    part = slice_of(plan.table)
+    key, takes = tuple(column for column in there.key if part is None or column != part.column), takes_of(own)
     if own.sink.type not in KINDS and not key:
         key = tuple(map(own.columns.target, source.primary_key(table)))
     if isinstance(there, CreateTable):
@@ -146,7 +148,9 @@ def _created_types(spec: FeedSpec, plan: SpanPlan, created: CreateTable, source:
         return dict(created.types)
     if connector_of(source_target(database)) != connector_of(target_of(spec.sink)):
         return types
-    chosen = {column for table, column in map(column_of, spec.sink.types) if normal_table(table) == plan.table}
+    chosen = {
+        column for table, column in map(column_of, spec.sink.types) if normal_table(table) == whole_table(plan.table)
+    }
     pattern = pattern_of(spec, plan)
     chosen |= set() if pattern is None else spec.tables[pattern].types.keys()
     same = {spec.columns.target(column): kind for column, kind in source.items()}

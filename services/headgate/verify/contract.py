@@ -1,6 +1,6 @@
 """What a comparison asks of a database: its rows as text, whole or in parts, in one snapshot at a time."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Any, Protocol
@@ -9,11 +9,12 @@ import msgspec
 
 from headgate.databases.key_ranges import Chunk
 from headgate.records.control import Positions
+from headgate.records.slices import Slice
 from headgate.verify.forms import Nature
 
 __all__ = [
     "WHOLE", "Checksum", "Key", "KeyKind", "KeyRange", "KeySet", "Part", "Row", "Shape", "Side", "SideError",
-    "UncomparableError",
+    "UncomparableError", "check_slice",
 ]  # fmt: skip
 
 Key = tuple[str, ...]
@@ -22,6 +23,12 @@ Row = tuple[str | None, ...]
 
 class UncomparableError(Exception):
     """A table cannot be compared: it is missing on one side, lacks a key column there, or may not be read."""
+
+
+def check_slice(part: Slice, columns: Container[str]) -> None:
+    """Raise UncomparableError where the table of a slice lacks the slice's column."""
+    if part.column not in columns:
+        raise UncomparableError(f"table {part.table} has no column {part.column}, by which the feed finds its rows")
 
 
 class SideError(Exception):

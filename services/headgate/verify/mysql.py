@@ -8,14 +8,26 @@ from headgate.databases.address import Target
 from headgate.databases.faults import Fault
 from headgate.databases.mysql.catalogue import read_form
 from headgate.databases.mysql.errors import MysqlError, fault_of, message
-from headgate.databases.mysql.key_ranges import bound_query, within
+from headgate.databases.mysql.key_ranges import bound_query, ours, place_of, within
 from headgate.databases.mysql.progress import feed_rows
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import quoted
 from headgate.records.control import Positions
 from headgate.records.identifiers import split_table
+from headgate.records.slices import slice_of
 from headgate.sinks.relational.mysql.values import NUMBERS_SENT, SENT_AS_HEX
-from headgate.verify.contract import WHOLE, Checksum, KeyKind, KeyRange, Part, Row, Shape, SideError, UncomparableError
+from headgate.verify.contract import (
+    WHOLE,
+    Checksum,
+    KeyKind,
+    KeyRange,
+    Part,
+    Row,
+    Shape,
+    SideError,
+    UncomparableError,
+    check_slice,
+)
 from headgate.verify.forms import Nature
 
 __all__ = ["MysqlSide"]
@@ -77,6 +89,10 @@ class MysqlSide:
         if not types:
             return None
         key = () if form.primary is None else form.primary.columns
+        if (part := slice_of(table)) is not None:
+            check_slice(part, types)
+            key = tuple(column for column in key if column != part.column)
+            del types[part.column]
         return Shape(
             {name: _NATURES.get(kind, Nature.OTHER) for name, kind in types.items()},
             key,
@@ -98,8 +114,8 @@ class MysqlSide:
         columns = ", ".join(texts.values())
         condition, parameters = _condition(key, [texts[column] for column in key], types, part)
         # Names of columns may have a %, which stands for a parameter.
-        columns, order, name = (text.replace("%", "%%") for text in (columns, order, _name(table)))
-        query = f"SELECT {columns} FROM {name} WHERE {condition} ORDER BY {order}"  # noqa: S608
+        columns, order, name = (text.replace("%", "%%") for text in (columns, order, place_of(table)))
+        query = f"SELECT {columns} FROM {name} WHERE {ours(table)} AND ({condition}) ORDER BY {order}"  # noqa: S608
         with self._reading():
             yield from self._session.stream(query, parameters)
 
@@ -117,12 +133,12 @@ class MysqlSide:
         query = (
             "SELECT COUNT(*), COALESCE(SUM(d.number), 0), COUNT(d.number), COALESCE(SUM(d.lost), 0) FROM ("  # noqa: S608
             f"SELECT CAST(CONV(LEFT(SHA2(CONCAT({row}), 256), 15), 16, 10) AS UNSIGNED) AS number, "
-            f"{' OR '.join(lost) or '0'} AS lost FROM {_name(table)}"
+            f"{' OR '.join(lost) or '0'} AS lost FROM {place_of(table)}"
         ).replace("%", "%%")
         condition, parameters = within(part.columns, part.chunk)
         with self._reading():
             ((rows, total, hashed, lost_texts),) = self._session.execute(
-                f"{query} WHERE {condition} LIMIT 1000000000) d", parameters
+                f"{query} WHERE {ours(table)} AND ({condition}) LIMIT 1000000000) d", parameters
             )
         return Checksum(int(rows), int(total)) if rows == hashed and not lost_texts else None
 
@@ -131,7 +147,7 @@ class MysqlSide:
     ) -> tuple[Any, ...] | None:
         """See Side."""
         with self._reading():
-            found = self._session.execute(*bound_query(_name(table), columns, above, rows))
+            found = self._session.execute(*bound_query(place_of(table), columns, above, rows))
         return found[0] if found else None
 
     def applied(self, feed_id: str, table: str) -> Positions:
@@ -162,11 +178,6 @@ class MysqlSide:
             if fault_of(error) is Fault.PERMISSION:
                 raise UncomparableError(f"{text}. Grant the user SELECT on the table") from error
             raise SideError(text) from error
-
-
-def _name(table: str) -> str:
-    database, relation = split_table(table)
-    return quoted(relation) if database is None else quoted(database, relation)
 
 
 def _condition(

@@ -10,12 +10,13 @@ from headgate.databases.address import Target
 from headgate.databases.faults import Fault
 from headgate.databases.postgresql.catalogue import read_form
 from headgate.databases.postgresql.errors import PostgresError, fault_of, message
-from headgate.databases.postgresql.key_ranges import bound_query, within
+from headgate.databases.postgresql.key_ranges import bound_query, rows_of_slice, within
 from headgate.databases.postgresql.progress import feed_rows
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession, open_connection
 from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier, Literal
 from headgate.records.control import Positions
+from headgate.records.slices import slice_of
 from headgate.verify.contract import (
     WHOLE,
     Checksum,
@@ -26,6 +27,7 @@ from headgate.verify.contract import (
     Shape,
     SideError,
     UncomparableError,
+    check_slice,
 )
 from headgate.verify.forms import Nature
 
@@ -126,10 +128,18 @@ class PostgresSide:
             return None
         # Rows of tables that inherit from this one are not its own. Those of partitions are.
         only = SQL("" if is_partitioned else "ONLY ")
-        self._tables[table] = _Table(SQL("{}{}").format(only, Identifier(schema, name)), types)
+        place, key = (
+            SQL("{}{}").format(only, Identifier(schema, name)),
+            () if form.primary is None else form.primary.columns,
+        )
+        if (part := slice_of(table)) is not None:
+            check_slice(part, types)
+            place, key = rows_of_slice(place, part), tuple(column for column in key if column != part.column)
+            del types[part.column]
+        self._tables[table] = _Table(SQL("{} AS compared").format(place), types)
         return Shape(
             {name: _nature(kind) for name, kind in types.items()},
-            () if form.primary is None else form.primary.columns,
+            key,
             {name: _KEY_KINDS[kind] for name, kind in types.items() if kind in _KEY_KINDS},
             types,
         )

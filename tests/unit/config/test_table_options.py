@@ -112,3 +112,55 @@ def test_types_of_a_tables_columns() -> None:
 def test_equally_specific_patterns_name_the_way_out() -> None:
     with pytest.raises(FeedSpecError, match="Add an entry with the table's own name"):
         feed("'s.o*': {keyless: append}, 's.*s': {keyless: refuse}").for_table("t.s.orders")
+
+
+INTO = "into: {table: public.orders, discriminator: {tenant: '1'}}"
+
+
+def test_a_table_of_several_sources_has_a_discriminator() -> None:
+    spec = feed(f'"tenant_1.orders": {{{INTO}}}')
+    into = spec.tables["tenant_1.orders"].into
+    assert into is not None
+    assert (into.table, into.column, into.value) == ("public.orders", "tenant", "1")
+    assert parse_feed(spec.to_json()) == spec
+
+
+@pytest.mark.parametrize(
+    ("entry", "sink", "complaint"),
+    [
+        ("into: {table: a.b}", "", r"into\.discriminator"),
+        ("into: {discriminator: {tenant: '1'}}", "", r"into\.table"),
+        ("into: {table: a.b, discriminator: {tenant: '1'}, colum: x}", "", r"unknown option|colum"),
+        ("into: {table: a.b, discriminator: {}}", "", "exactly one column"),
+        ("into: {table: a.b, discriminator: {a: '1', b: '2'}}", "", r"exactly one column .* \(got 2\)"),
+        ("into: {table: a.b, discriminator: {tenant: 1}}", "", r"Put it in quotes: \{tenant: '1'\}"),
+        ("into: {table: a.b, discriminator: {'a b': x}}", "", "'a b' cannot name the column"),
+        (f"{INTO}, table: a.c", "", "names the target table, and so does `table`"),
+        (f"{INTO}, keyless: append", "", "contradicts keyless: append"),
+        (INTO, ", keyless: append", "contradicts keyless: append"),
+        (f"{INTO}, columns: {{set: {{tenant: \"'x'\"}}}}", "", r"so does columns\.set"),
+        (f"{INTO}, columns: {{rename: {{a: tenant}}}}", "", r"so does columns\.rename"),
+    ],
+)
+def test_a_discriminator_that_cannot_be_is_refused(entry: str, sink: str, complaint: str) -> None:
+    with pytest.raises(FeedSpecError, match=complaint):
+        feed(f'"tenant_1.orders": {{{entry}}}', sink=sink)
+
+
+def test_several_sources_are_not_written_to_a_table_that_evolves() -> None:
+    with pytest.raises(FeedSpecError, match=r"cannot be used with sink\.tables: evolve"):
+        feed(
+            f'"tenant_1.orders": {{{INTO}}}',
+            source="topic_pattern: 't[.].*', database: {dsn: 'postgresql://u@h/d'}",
+            sink=", tables: evolve",
+        )
+
+
+@pytest.mark.parametrize("type_", ["delta", "iceberg", "kafka"])
+def test_only_databases_keep_the_rows_of_several_sources_apart(type_: str) -> None:
+    text = (
+        f"feed: f\nsource: {{topic_pattern: 't[.].*'}}\nsink: {{type: {type_}, dsn: 'x'}}\n"
+        f"tables: {{'a.b': {{{INTO}}}}}"
+    )
+    with pytest.raises(FeedSpecError, match=rf"cannot be used with sinks of type {type_}\. .* postgresql"):
+        parse_feed(text)

@@ -4,7 +4,7 @@ import pytest
 
 from headgate.config.feed import FeedSpec, parse_feed
 from headgate.records.identifiers import normal_table, show_identifier, split_table
-from headgate.sources.topics import TableClashError, TableNameError, source_tables, table_name
+from headgate.sources.topics import TableClashError, TableNameError, sink_table, source_tables, table_name
 
 
 @pytest.mark.parametrize(
@@ -90,3 +90,61 @@ def several(template: str) -> FeedSpec:
 def test_two_tables_of_a_topic_that_go_to_one_are_refused(template: str) -> None:
     with pytest.raises(TableClashError, match=r"public\.a and sales\.a of source\.tables both go to table"):
         source_tables(several(template))
+
+
+def into(column_value: str, table: str = "shop.{table}", source: str = "topic_pattern: '.*'") -> FeedSpec:
+    entry = f"into: {{table: '{table}', discriminator: {{tenant: '{column_value}'}}}}"
+    return parse_feed(
+        f"feed: f\nsource: {{{source}}}\nsink: {{type: postgresql, dsn: dbname=x}}\ntables: {{'*.*': {{{entry}}}}}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "topic", "slice_"),
+    [
+        ("1", "x.t1.orders", "shop.orders@tenant=1"),
+        ("{schema}", "x.t1.orders", "shop.orders@tenant=t1"),
+        ("{table}-{schema}", "x.t1.orders", "shop.orders@tenant=orders-t1"),
+        ("{prefix}", "eu.a.t1.orders", "shop.orders@tenant=eu.a"),
+        ("{topic}", "x.t1.orders", "shop.orders@tenant=x.t1.orders"),
+    ],
+)
+def test_a_source_goes_to_the_slice_of_its_discriminator(value: str, topic: str, slice_: str) -> None:
+    assert sink_table(into(value), topic) == slice_
+
+
+@pytest.mark.parametrize(
+    ("value", "topic", "why"),
+    [
+        ("{prefix}", "t1.orders", r"needs a \{prefix\}, which the name of topic 't1\.orders' does not have"),
+        ("{schema}", "orders", r"needs a \{schema\}|needs a \{table\}"),
+        ("{database}", "x.t1.orders", r"choose from \{schema\}, \{table\}, \{topic\}, \{prefix\}"),
+        ("a b", "x.t1.orders", "'a b' cannot be its value"),
+        ("{topic}", f"x.{'t' * 60}.orders", "cannot be its value. Use 1 to 64 letters"),
+    ],
+)
+def test_a_discriminator_without_a_value_is_refused(value: str, topic: str, why: str) -> None:
+    spec = into(value)
+    with pytest.raises(TableNameError, match=why):
+        sink_table(spec, topic) if "." in topic else sink_table(
+            parse_feed(spec.to_json().replace('"*.*"', '"*"')), topic
+        )
+
+
+def test_a_table_whose_name_reads_like_a_slice_is_refused() -> None:
+    with pytest.raises(TableNameError, match=r"cannot be a table's name.*use `into`"):
+        table_name("public.orders@tenant=1", "a.b")
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("1", "nothing keeps their rows apart: tenant is '1' for one"),
+        ("{table}", "both go to"),
+    ],
+)
+def test_tables_of_one_topic_with_one_discriminator_are_refused(value: str, why: str) -> None:
+    source = "topics: [x.y], tables: [public.a, sales.a]"
+    assert list(source_tables(into("{schema}", source=source))) == ["shop.a@tenant=public", "shop.a@tenant=sales"]
+    with pytest.raises(TableClashError, match=why):
+        source_tables(into(value, source=source))

@@ -5,13 +5,13 @@ all feeds: which spans need an agent, which need to be closed. Per session: its 
 spans it has reported on. All are derived from the records; none is ever written to the log.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
 from headgate.coordinator.core.ranking import Ranking
-from headgate.coordinator.core.sink_ownership import SinkName, sink_names
+from headgate.coordinator.core.sink_ownership import SinkName, sink_names, written_names
 from headgate.coordinator.core.span_predicates import (
     is_broken,
     is_failing,
@@ -216,15 +216,13 @@ class Indexes:
             return
         for place in sink_names(old):
             written = self.written[place]
-            for plan in () if old is None else old.spans:
-                table = normal_table(plan.table)
+            for table in _names_written(old):
                 others = tuple(feed for feed in written.pop(table, ()) if feed != name)
                 if others:
                     written[table] = others
         for place in sink_names(new):
             written, alone = self.written.setdefault(place, {}), (name,)
-            for plan in () if new is None else new.spans:
-                table = normal_table(plan.table)
+            for table in _names_written(new):
                 others = written.get(table, ())
                 written[table] = (*others, name) if others and name not in others else others or alone
 
@@ -353,6 +351,11 @@ class Indexes:
                 roles.discard(key)
             if is_starting(record, role):
                 self.starting[session] = self.starting.get(session, 0) + by
+
+
+def _names_written(feed: FeedRecorded | None) -> Iterator[str]:
+    for plan in () if feed is None else feed.spans:
+        yield from written_names(normal_table(plan.table))
 
 
 def _paused_names(feed: FeedRecorded | None) -> frozenset[str]:

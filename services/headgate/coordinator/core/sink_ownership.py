@@ -6,12 +6,38 @@ import msgspec
 
 from headgate.records.control import FeedRecorded, SpanPlan
 from headgate.records.identifiers import normal_table
+from headgate.records.slices import slice_of
 
 SinkName = tuple[str, str | None]
 """Its type and address (or named connection), or ("id", its own identity)."""
 
 Written = Mapping[SinkName, Mapping[str, tuple[str, ...]]]
-"""Sink → table, in its one spelling → feeds that write it."""
+"""Sink → one of ``written_names`` of a table → feeds that write it."""
+
+
+def written_names(table: str) -> tuple[str, ...]:
+    """The names under which it is known that a table, given in its one spelling, is written.
+
+    A slice (records/slices.py) is written under a name without its letters' case, and under one that all slices of its
+    table share, and that no table has.
+    """
+    part = slice_of(table)
+    return (table,) if part is None else (_folded(table), _any_slice(part.table))
+
+
+def _claimed_names(table: str) -> tuple[str, ...]:
+    """Those of ``written_names`` under which another feed must not write if this one writes ``table``."""
+    part = slice_of(table)
+    return (table, _any_slice(table)) if part is None else (_folded(table), part.table)
+
+
+def _folded(table: str) -> str:
+    part = slice_of(table)
+    return table if part is None else msgspec.structs.replace(part, value=part.value.casefold()).text
+
+
+def _any_slice(table: str) -> str:
+    return f"{table}@"
 
 
 class _SinkPart(msgspec.Struct):
@@ -53,7 +79,11 @@ def written_by_others(
         tables = {} if place is None else written.get(place, {})
         named = {normal_table(plan.table): plan.table for plan in plans}
         shared = sorted(
-            (other, table) for key, table in named.items() for other in tables.get(key, ()) if other != name
+            (other, table)
+            for key, table in named.items()
+            for taken in _claimed_names(key)
+            for other in tables.get(taken, ())
+            if other != name
         )
         if shared:
             return (*shared[0], how)

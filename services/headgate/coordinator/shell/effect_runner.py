@@ -39,6 +39,7 @@ from headgate.records.identifiers import normal_table, split_table
 from headgate.records.name_lists import number_of
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded
+from headgate.records.slices import whole_table
 from headgate.records.spans import plan_of, table_of, wholes
 from headgate.records.ts import physical_ms
 from headgate.runtime.machine import EffectFailed
@@ -381,11 +382,11 @@ class FeedWork:
         spec = spec.model_copy(update={"sink": same_sink(spec.sink)})
         missing = self._missing(spec, spans)
         sink_id, shapes, fired = self._shapes(spec, tuple(p for p in spans if p.table not in missing.lacking))
-        planned = {table.name: table for table in missing.tables.created}
+        planned = {table.name: table for table in missing.tables.created}  # by whole tables
         there = [
             SinkTable(plan.topic, plan.table, shape.columns, shape.defaults)
             for plan in spans
-            if (shape := shapes.get(plan.table) or planned.get(plan.table)) is not None
+            if (shape := shapes.get(plan.table) or planned.get(whole_table(plan.table))) is not None
         ]
         warnings = (
             *fired,
@@ -449,7 +450,7 @@ class FeedWork:
             if origin is not None and is_alike and _last_part(origin.table) == _last_part(plan.table):
                 named.setdefault(origin.database, []).append(plan)
         for database, plans in sorted(named.items()):
-            published = sink.published(database, [plan.table for plan in plans])
+            published = sink.published(database, [whole_table(plan.table) for plan in plans])
             for plan in plans:
                 if found[plan.table].table in published:
                     raise CircleError(

@@ -6,9 +6,23 @@ Keys are compared column by column, since MariaDB does not use an index for (a, 
 from collections.abc import Sequence
 
 from headgate.databases.key_ranges import Chunk
-from headgate.databases.mysql.sql import quoted
+from headgate.databases.mysql.sql import literal, quoted
+from headgate.records.identifiers import split_table
+from headgate.records.slices import slice_of
 
-__all__ = ["among", "bound_query", "last_query", "within"]
+__all__ = ["among", "bound_query", "last_query", "ours", "place_of", "within"]
+
+
+def place_of(table: str) -> str:
+    """What FROM needs. Of a slice it has all rows of the table: see ``ours``."""
+    database, relation = split_table(table)
+    return quoted(relation) if database is None else quoted(database, relation)
+
+
+def ours(table: str) -> str:
+    """The condition that a row of ``place_of(table)`` is one of ``table``, which may be a slice. Without parameters."""
+    part = slice_of(table)
+    return "TRUE" if part is None else f"{quoted(part.column)} = {literal(part.value)}"
 
 
 def within(columns: Sequence[str], chunk: Chunk, prefix: str = "") -> tuple[str, tuple[object, ...]]:

@@ -23,6 +23,7 @@ from headgate.databases.progress import (
     values_of_feed,
 )  # fmt: skip
 from headgate.records.control import Epoch
+from headgate.records.slices import whole_table
 
 __all__ = ["Holder", "MysqlProgressTables", "feed_rows"]
 
@@ -147,7 +148,7 @@ ON DUPLICATE KEY UPDATE
 
 _HOLDERS: Final = f"""
 SELECT holder, MAX(of_partition) FROM (
-    SELECT holder, 0 AS of_partition FROM headgate.tables WHERE table_name = %(table)s
+    SELECT holder, 0 AS of_partition FROM headgate.tables WHERE table_name = %(whole)s
     UNION ALL SELECT holder, 1 FROM headgate.progress WHERE {MINE} AND {_THESE}
 ) AS held GROUP BY holder ORDER BY holder
 """
@@ -195,6 +196,7 @@ class MysqlProgressTables(ProgressTables):
     PARTITION = "part"
     THESE = _THESE
     NOW = _NOW
+    BYTEWISE = ""  # the column's own collation
     REMEMBER_REMOVED = (
         "INSERT IGNORE INTO headgate.removed (cluster_id, feed_id, feed, removed_at) "
         f"VALUES (%(cluster)s, %(feed_id)s, %(feed)s, {_NOW})"
@@ -219,7 +221,7 @@ class MysqlProgressTables(ProgressTables):
 
         With each whether that is a partition of the claim; else it is the table, which its other parts lock as well.
         """
-        held = self.session.execute(_HOLDERS, values_of(rows))
+        held = self.session.execute(_HOLDERS, values_of(rows) | {"whole": whole_table(rows.table)})
         found = [(Holder.parse(str(holder)), bool(of_partition)) for holder, of_partition in held]
         return [(holder, of_partition) for holder, of_partition in found if holder is not None]
 

@@ -10,7 +10,7 @@ from headgate.databases.faults import Fault
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.mysql.catalogue import MysqlColumn, read_form
 from headgate.databases.mysql.errors import MysqlError, fault_of, message
-from headgate.databases.mysql.key_ranges import bound_query, last_query, within
+from headgate.databases.mysql.key_ranges import bound_query, last_query, ours, place_of, within
 from headgate.databases.mysql.reading import READ_ONLY
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import quoted
@@ -23,6 +23,7 @@ from headgate.databases.row_source import (
     typed_bound,
 )
 from headgate.records.identifiers import split_table
+from headgate.records.slices import slice_of
 
 __all__ = ["MysqlRows", "open_rows"]
 
@@ -195,14 +196,14 @@ class MysqlRows:
     ) -> tuple[str, ...] | None:
         """See RowSource."""
         forms = self.key_forms(table, key)
-        place, bounds = _place_of(table), (typed_bound(forms, above), typed_bound(forms, last))
+        place, bounds = place_of(table), (typed_bound(forms, above), typed_bound(forms, last))
         query, parameters = bound_query(place, key, bounds[0], rows, bounds[1])
         found = self._session.execute(query, parameters)
         return tuple(map(str, found[0])) if found else None
 
     def last_key(self, table: str, key: Sequence[str]) -> tuple[str, ...] | None:
         """See RowSource."""
-        found = self._session.execute(last_query(_place_of(table), key))
+        found = self._session.execute(last_query(place_of(table), key))
         return tuple(map(str, found[0])) if found else None
 
     def rows_within(
@@ -215,7 +216,7 @@ class MysqlRows:
 
     def has_rows(self, table: str) -> bool:
         """See RowSource."""
-        return bool(self._session.execute(f"SELECT 1 FROM {_place_of(table)} LIMIT 1"))  # noqa: S608 - quoted names
+        return bool(self._session.execute(f"SELECT 1 FROM {place_of(table)} WHERE {ours(table)} LIMIT 1"))  # noqa: S608 - quoted names
 
     def rows_about(self, table: str) -> int | None:
         """See RowSource."""
@@ -242,8 +243,8 @@ class MysqlRows:
         types = self.columns(table)
         read = [f"CONVERT(CAST({quoted(column)} AS CHAR) USING utf8mb4)" for column in key]
         read += [_read(column, types[column]) for column in columns]
-        columns_text, name = ", ".join(read).replace("%", "%%"), _place_of(table).replace("%", "%%")
-        query = f"SELECT {columns_text} FROM {name} WHERE {condition}"  # noqa: S608 - quoted names
+        columns_text, name = ", ".join(read).replace("%", "%%"), place_of(table).replace("%", "%%")
+        query = f"SELECT {columns_text} FROM {name} WHERE {ours(table)} AND ({condition})"  # noqa: S608 - quoted names
         if is_ordered:
             query += f" ORDER BY {', '.join(map(quoted, key))}".replace("%", "%%")
         return self._session.stream_or_close(query, parameters)  # a range may end early
@@ -254,15 +255,12 @@ class MysqlRows:
             if database is None:
                 ((database,),) = self._session.execute("SELECT DATABASE()")
             form = read_form(self._session.execute, database, relation, is_mariadb=self._session.is_mariadb)
-            self._tables[table] = {column.name: column for column in form.columns}
-            self._primary[table] = () if form.primary is None else tuple(form.primary.columns)
+            part = slice_of(table)
+            hidden = None if part is None else part.column
+            primary = () if form.primary is None else form.primary.columns
+            self._tables[table] = {column.name: column for column in form.columns if column.name != hidden}
+            self._primary[table] = tuple(column for column in primary if column != hidden)
         return self._tables[table]
-
-
-def _place_of(table: str) -> str:
-    """What FROM needs."""
-    database, relation = split_table(table)
-    return quoted(relation) if database is None else quoted(database, relation)
 
 
 def _place(file: object, position: object) -> tuple[int, int]:

@@ -4,13 +4,19 @@ from collections.abc import Sequence
 
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier, Literal
+from headgate.records.slices import Slice
 
-__all__ = ["bound_query", "last_query", "listed", "within"]
+__all__ = ["bound_query", "last_query", "listed", "rows_of_slice", "within"]
 
 
 def listed(columns: Sequence[str]) -> Composed:
     """Names with commas between."""
     return SQL(", ").join(map(Identifier, columns))
+
+
+def rows_of_slice(table: Composable, part: Slice) -> Composed:
+    """What FROM needs, before an alias, so that a statement finds only the slice's rows of ``table``."""
+    return SQL("(SELECT * FROM {} WHERE {} = {})").format(table, Identifier(part.column), Literal(part.value))
 
 
 def within(columns: Sequence[str], chunk: Chunk) -> Composable:

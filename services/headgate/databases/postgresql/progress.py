@@ -202,6 +202,7 @@ class PostgresProgressTables(ProgressTables):
     PARTITION = "partition"
     THESE = _THESE
     NOW = "clock_timestamp()"
+    BYTEWISE = ' COLLATE "C"'
     REMEMBER_REMOVED = (
         "INSERT INTO headgate.removed (cluster_id, feed_id, feed) VALUES (%(cluster)s, %(feed_id)s, %(feed)s) "
         "ON CONFLICT DO NOTHING"

@@ -11,7 +11,7 @@ from headgate.databases.address import Target
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.postgresql.catalogue import read_form
 from headgate.databases.postgresql.errors import PostgresError, message
-from headgate.databases.postgresql.key_ranges import bound_query, last_query, within
+from headgate.databases.postgresql.key_ranges import bound_query, last_query, rows_of_slice, within
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession, open_connection
 from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier, Literal
@@ -23,6 +23,7 @@ from headgate.databases.row_source import (
     forms_of_key,
     typed_bound,
 )
+from headgate.records.slices import slice_of
 
 __all__ = ["PostgresRows", "open_rows"]
 
@@ -77,8 +78,9 @@ A cast takes the spaces at the end of a ``char``, which events have."""
 
 
 class _Table(msgspec.Struct, frozen=True):
-    """``number`` is its oid, ``name`` is what FROM needs. ``types``: column → bare type, if it is not generated.
+    """``number`` is its oid, ``name`` is what FROM needs, before an alias. A slice is a table without its column.
 
+    ``types``: column → bare type, if it is not generated.
     ``folding``: column → collation, where that takes some texts that differ for one. ``primary``: the key's columns.
     """
 
@@ -162,12 +164,16 @@ class PostgresRows:
         """See RowSource."""
         forms = self.key_forms(table, key)
         name = self._existing(table).name
-        found = self._session.execute(bound_query(name, key, typed_bound(forms, above), rows, typed_bound(forms, last)))
+        place = SQL("{} AS {}").format(name, _ALIAS)
+        found = self._session.execute(
+            bound_query(place, key, typed_bound(forms, above), rows, typed_bound(forms, last))
+        )
         return tuple(map(str, found[0])) if found else None
 
     def last_key(self, table: str, key: Sequence[str]) -> tuple[str, ...] | None:
         """See RowSource."""
-        found = self._session.execute(last_query(self._existing(table).name, key))
+        place = SQL("{} AS {}").format(self._existing(table).name, _ALIAS)
+        found = self._session.execute(last_query(place, key))
         return tuple(map(str, found[0])) if found else None
 
     def rows_within(
@@ -180,7 +186,8 @@ class PostgresRows:
 
     def has_rows(self, table: str) -> bool:
         """See RowSource."""
-        return bool(self._session.execute(SQL("SELECT 1 FROM {} LIMIT 1").format(self._existing(table).name)))
+        name = self._existing(table).name
+        return bool(self._session.execute(SQL("SELECT 1 FROM {} AS {} LIMIT 1").format(name, _ALIAS)))
 
     def rows_about(self, table: str) -> int | None:
         """See RowSource."""
@@ -230,8 +237,12 @@ class PostgresRows:
         # Rows of tables that inherit from this one are not its own. Those of partitions are.
         place = SQL("{}{}").format(SQL("" if is_divided else "ONLY "), Identifier(schema, name))
         types = {column.name: column.kind for column in form.columns if column.generated is None}
-        folding = {column.name: str(column.collation) for column in form.columns if not column.is_deterministic}
         primary = () if form.primary is None else tuple(form.primary.columns)
+        if (part := slice_of(table)) is not None:
+            place = rows_of_slice(place, part)
+            types.pop(part.column, None)
+            primary = tuple(column for column in primary if column != part.column)
+        folding = {column.name: str(column.collation) for column in form.columns if not column.is_deterministic}
         return _Table(number, place, types, folding, primary) if types else None
 
 

@@ -18,8 +18,8 @@ __all__ = ["check_key", "reduced_copy", "refused_rows", "unmoved", "unmoved_batc
 
 def check_key(table: Table[Any], rows: CopiedRows) -> None:
     """Raise RowsRefusedError unless the rows were chosen by the columns that the sink finds rows by."""
-    if not table.key or set(table.key) != set(rows.key):
-        found_by = ", ".join(table.key) or "nothing, as it has no key"
+    if not table.row_key or set(table.row_key) != set(rows.key):
+        found_by = ", ".join(table.row_key) or "nothing, as it has no key"
         raise RowsRefusedError(
             f"table {table.name}: rows were named by {', '.join(rows.key)}, and the sink finds them by {found_by}"
         )

@@ -70,7 +70,7 @@ class _Trial:
 
     def _merge(self, changes: Sequence[Change]) -> Merged:
         check_truncates(self._claim, changes)
-        reduced = last_words(changes, self._stage.table.key)
+        reduced = last_words(changes, self._stage.table.row_key)
         return self._stage.merge(reduced, self._stage.fill(reduced))
 
     def refusal(self, change: Change, error: Exception) -> ChangeRefusedError:

@@ -15,10 +15,12 @@ from msgspec.structs import replace
 from headgate.databases.progress import ClaimedRows, FeedKey, ProgressRow, ProgressTables
 from headgate.records.control import Epoch, Positions
 from headgate.records.identifiers import split_table
+from headgate.records.slices import slice_of, whole_table
 from headgate.records.source_tables import SourceTable
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange
 from headgate.sinks.fence import (
     FenceRow,
+    beside,
     check_advance,
     check_claim,
     check_seal,
@@ -43,8 +45,11 @@ S = TypeVar("S", bound=Session)
 def _old_spellings(claim: Claim, table: str) -> list[str]:
     """Other names that older versions kept a table's rows under: as the feed writes it, and without any quotes.
 
-    The latter only where the feed gives no schema. Where it gives one, that text is the name of another table.
+    The latter only where the feed gives no schema. Where it gives one, that text is the name of another table. Older
+    versions have no slices, and without its slice such a name is that of the whole table.
     """
+    if slice_of(table) is not None:
+        return []
     space, relation = split_table(table)
     found = [claim.table] if '"' in claim.table else []
     if split_table(claim.table)[0] is None and space is not None:
@@ -69,6 +74,8 @@ class Progress(ABC, Generic[S]):
     @abstractmethod
     def name_to_claim(self, claim: Claim) -> str:
         """The table's one spelling (``Table.name``), which its rows are kept under, whether or not the table exists.
+
+        With the slice that the claim is of.
 
         Rows alone decide who may write. A table that was dropped, or that we have lost our rights to, must not keep its
         feed from being paused or removed, so this asks nothing of the table itself.
@@ -113,6 +120,9 @@ class Progress(ABC, Generic[S]):
             self._enter(claim, mine)
             self._rename_rows(claim, mine)
             self._refuse_strangers(claim.identity, mine.feed, table)
+            other = self.tables.open_beside(mine)
+            if other is not None:
+                raise beside(claim, table, other)
             rows = _fence_rows(self.tables.read(mine))
             if is_same_claim(claim, rows):  # answered without a lock: a late attempt of this epoch may hold it
                 return positions_of(rows)
@@ -141,7 +151,7 @@ class Progress(ABC, Generic[S]):
 
     def _enter(self, claim: Claim, mine: ClaimedRows) -> None:
         """One claim or seal per table at a time: two feeds must not both find it free. None of a removed feed."""
-        self.tables.hold_table(mine.feed, mine.table)
+        self.tables.hold_table(mine.feed, whole_table(mine.table))
         when = self.tables.removed_at(mine.feed)
         if when is not None:
             raise removed(claim.identity, mine.table, when)
@@ -174,6 +184,8 @@ class Progress(ABC, Generic[S]):
         self.ensure()
         mine = self.rows(claim, self.name_to_claim(claim))
         if self.tables.removed_at(mine.feed) is not None:
+            return False
+        if slice_of(mine.table) is not None and self.tables.has_other_slices(mine):
             return False
         return self.tables.partitions(mine) <= claim.start.keys() and self.positions(claim) == dict(claim.start)
 
@@ -234,7 +246,7 @@ class Progress(ABC, Generic[S]):
         self.ensure()
         mine = self.feed(identity)
         with self.session.transaction():
-            for table in self.tables.tables_of(mine):
+            for table in sorted(set(map(whole_table, self.tables.tables_of(mine)))):
                 # Before the rows' own locks, as claims do: a claim either comes first, or finds the feed removed.
                 self.tables.hold_table(mine, table)
             unsealed = {table for table, closed in self.tables.lock_feed(mine) if not closed}

@@ -11,7 +11,16 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from headgate.formats.change import BINARY, CONNECTOR, DATA_ERRORS, DECIMALS, LACKING, LACKING_NULL, reason_of
+from headgate.formats.change import (
+    BINARY,
+    CONNECTOR,
+    DATA_ERRORS,
+    DECIMALS,
+    LACKING,
+    LACKING_NULL,
+    Change,
+    reason_of,
+)
 from headgate.formats.reducing import Reduced
 from headgate.records.name_lists import shown_names
 from headgate.sinks.known_columns import KnownColumns
@@ -116,8 +125,12 @@ class Stage(ABC, Generic[S, C]):
         """See Table.version: what it is now."""
 
     @abstractmethod
+    def _equals(self, column: str, value: str) -> str:
+        """The condition that a column of the target is a text of letters, digits and the signs ``. _ -``."""
+
+    @abstractmethod
     def _delete_all(self) -> int:
-        """All rows of the target."""
+        """All rows of the target that are ours (``_ours``)."""
 
     @abstractmethod
     def _delete(self) -> int:
@@ -144,9 +157,41 @@ class Stage(ABC, Generic[S, C]):
 
     @abstractmethod
     def _is_any_row(self) -> bool:
-        """Whether the target has a row."""
+        """Whether the target has a row that is ours (``_ours``)."""
 
     # --- the rules ---
+
+    @property
+    def _ours(self) -> str:
+        """The condition for rows of the target that a TRUNCATE of the source removes: all, or those of the slice."""
+        part = self.table.part
+        return "TRUE" if part is None else self._equals(part.column, part.value)
+
+    def groups_of(self, upserts: Sequence[Change]) -> list[Group]:
+        """The upserts as they are staged. Raises UnwritableError."""
+        return [self._completed(self._of_slice(group)) for group in group_rows(upserts, self.table.row_key)]
+
+    def _of_slice(self, group: Group) -> Group:
+        """The group with the column of the slice, which changes do not have. Raises UnwritableError for one that has.
+
+        Every row and key that is staged comes through here: none is ever of another slice.
+        """
+        part = self.table.part
+        if part is None:
+            return group
+        if part.column in group.columns:
+            raise UnwritableError(
+                group.changes[0],
+                part.column,
+                "the source's table has a column of the name that `into` gives to the discriminator. Rename the column "
+                "(columns.rename) or exclude it, or name the discriminator otherwise in another feed",
+            )
+        return msgspec.structs.replace(
+            group,
+            columns=(*group.columns, part.column),
+            values=[*group.values, [part.value] * len(group.changes)],
+            types=[*group.types, {str}],
+        )
 
     def _own_column(self, name: str) -> str:
         """The name of a column that the stage has beside its target's: one that the target has not."""
@@ -163,9 +208,10 @@ class Stage(ABC, Generic[S, C]):
     def fill(self, reduced: Reduced) -> list[Group]:
         """Stage a reduced batch: deletes as group 0, then the groups returned. Raises UnwritableError."""
         self._empty()
-        groups = [self._completed(group) for group in group_rows(reduced.upserts, self.table.key)]
-        for keys in group_keys(reduced.deletes, self.table.key) if reduced.deletes else ():
-            self._send(0, keys, self._used(keys))
+        groups = self.groups_of(reduced.upserts)
+        for keys in group_keys(reduced.deletes, self.table.row_key) if reduced.deletes else ():
+            staged = self._of_slice(keys)
+            self._send(0, staged, self._used(staged))
         for number, group in enumerate(groups, start=1):
             self._send(number, group, self._used(group))
         return groups

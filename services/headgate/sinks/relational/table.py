@@ -1,14 +1,19 @@
 """A sink table as the engine knows it, and the errors of one that cannot be written, in every database."""
 
+import re
 from collections.abc import Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from headgate.config import wording
+from headgate.records.slices import Slice
 from headgate.sinks.contract import SinkRefusedError, TableShape
 
 C = TypeVar("C")
+
+_LENGTH: Final = re.compile(r"\((?P<number>\d+)\)")
+"""Of a text's type, as every database prints it."""
 
 
 class Equality(msgspec.Struct, frozen=True):
@@ -46,17 +51,25 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
     own_rows: str = ""
     """How a statement names the table where it means the table's own rows: not those of tables that inherit from it.
     Empty: by ``identifier``."""
+    part: Slice | None = None
+    """The rows that are written, where they are not all. ``columns`` and ``key`` are those of the whole table."""
 
     @property
     def rows(self) -> str:
         """How a statement that reads or changes rows names the table."""
         return self.own_rows or self.identifier
 
+    @property
+    def row_key(self) -> tuple[str, ...]:
+        """The columns by which changes name a row: without that of a slice, which no change has."""
+        return self.key if self.part is None else tuple(name for name in self.key if name != self.part.column)
+
     def shape(self, name: str, fires: tuple[str, ...] = ()) -> TableShape:
         """The contract's view, under the name the caller knows the table by."""
-        declared = {column: str(described) for column, described in self.columns.items()}
+        hidden = None if self.part is None else self.part.column
+        declared = {column: str(described) for column, described in self.columns.items() if column != hidden}
         return TableShape(
-            name, declared, self.key, self.secondary_unique, fires, self.nullable_defaults, generated=self.generated
+            name, declared, self.row_key, self.secondary_unique, fires, self.nullable_defaults, generated=self.generated
         )
 
 
@@ -80,3 +93,43 @@ def check_generated(name: str, key: Sequence[str], generated: frozenset[str]) ->
         raise SinkRefusedError(
             f"the primary key of table {name} has generated columns, so Headgate cannot find rows by it"
         )
+
+
+def check_slice(table: Table[Any], name: str, keys: Iterable[Sequence[str]], *, is_exact: bool) -> None:
+    """Raise SinkRefusedError for a slice whose rows could be taken for those of another one.
+
+    ``keys``: the columns of every unique key. ``is_exact``: whether the slice's column is a text that the sink compares
+    letter by letter, but perhaps for spaces at the end, which no value has.
+    """
+    part = table.part
+    if part is None:
+        return
+    column, option = part.column, "Correct the option `into`, or let Headgate create the table"
+    described = str(table.columns[column]) if column in table.columns else None
+    if described is None:
+        raise SinkRefusedError(
+            f"table {name} has no column {column}, which must have the value {part.value!r} in each of its rows. "
+            f"{option}"
+        )
+    if column not in table.key or len(table.key) == 1:
+        raise SinkRefusedError(
+            f"table {name} finds rows by ({', '.join(table.key)}), and its primary key must be made of {column} and "
+            f"the source's key, so that rows of two sources are never one. {option}"
+        )
+    if not is_exact:
+        raise SinkRefusedError(
+            f"column {column} of table {name} is of type {described}. It must be a varchar or text, compared letter by "
+            f"letter (MySQL and MariaDB: with a collation that ends in _bin). {option}"
+        )
+    length = _LENGTH.search(described)
+    if length is not None and int(length["number"]) < len(part.value):
+        raise SinkRefusedError(
+            f"column {column} of table {name} is of type {described}, which is too short for the value {part.value!r}. "
+            "Widen the column"
+        )
+    for key in keys:
+        if column not in key:
+            raise SinkRefusedError(
+                f"table {name} has a unique key of ({', '.join(key) or 'expressions'}), without {column}, so a row of "
+                f"one source could be in the way of another one's. Add {column} to the key, or drop it"
+            )

@@ -219,7 +219,7 @@ class RelationalWriter(Generic[S, C, E]):
             return None
         try:
             check_truncates(batch.claim, batch.changes)
-            merged = shorter(session, stage, batch, last_words(batch.changes, stage.table.key))
+            merged = shorter(session, stage, batch, last_words(batch.changes, stage.table.row_key))
         except REFUSALS:
             return None
         if merged is None:
@@ -232,7 +232,7 @@ class RelationalWriter(Generic[S, C, E]):
         """The whole batch at once; a fault of its rows is raised as the database, or reducing, reports it."""
         claim, table = batch.claim, stage.table
         check_truncates(claim, batch.changes)
-        return self._commit(session, stage, batch, last_words(batch.changes, table.key))
+        return self._commit(session, stage, batch, last_words(batch.changes, table.row_key))
 
     def _commit(
         self, session: S, stage: Stage[S, C], batch: ChangeBatch, reduced: Reduced, mark: CopyMark | None = None

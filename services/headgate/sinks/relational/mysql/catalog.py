@@ -16,10 +16,11 @@ from headgate.databases.mysql.errors import UNAVAILABLE, MysqlError, errno, faul
 from headgate.databases.mysql.session import MysqlSession as AnySession
 from headgate.databases.mysql.sql import NAME_CHARACTERS_MAX, quoted
 from headgate.records.identifiers import split_table, table_spelling
+from headgate.records.slices import slice_of, with_slice
 from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
 from headgate.sinks.relational.mysql.connection import MysqlSession
 from headgate.sinks.relational.rights import RightsMissingError
-from headgate.sinks.relational.table import Table, check_generated, nearest, without_key
+from headgate.sinks.relational.table import Table, check_generated, check_slice, nearest, without_key
 
 __all__ = ["DATABASE", "Column", "account", "check_database", "load_table", "read_version"]
 
@@ -77,6 +78,11 @@ class Column(msgspec.Struct, frozen=True):
     def folds(self) -> bool:
         """Whether the column takes different texts for one, if only in the number of spaces at their ends."""
         return self.collation is not None and self.kind not in _NOT_TEXT and not self.collation.endswith(_EXACT)
+
+    @property
+    def is_exact_text(self) -> bool:
+        """Whether the column is a text of some length that is compared letter by letter, but for spaces at the end."""
+        return self.kind in ("char", "varchar") and self.collation is not None and self.collation.endswith("_bin")
 
     @property
     def definition(self) -> str:
@@ -148,15 +154,22 @@ def _described(
     key, secondary = _keys(form, name, keyless=keyless)
     check_generated(name, key, form.generated)
     folding = tuple(column for column in key if columns[column].folds)
+    spelling = with_slice(table_spelling(database, relation), name)
     table = Table(
-        table_spelling(database, relation), database, relation, identifier, columns, form.generated, key, folding,
-        secondary, version, form.nullable_defaults,
+        spelling, database, relation, identifier, columns, form.generated, key, folding, secondary, version,
+        form.nullable_defaults, part=slice_of(spelling),
     )  # fmt: skip
     if len(table.name) > SPELLING_CHARACTERS_MAX:
+        shorter = "database whose name is shorter or has no dots"
+        shorter = shorter if table.part is None else f"shorter discriminator (into), or a {shorter}"
         raise SinkRefusedError(
             f"the name of table {table.name} has {len(table.name)} characters with its quotes, and Headgate's own "
-            f"tables store at most {SPELLING_CHARACTERS_MAX}. Use a database whose name is shorter or has no dots"
+            f"tables store at most {SPELLING_CHARACTERS_MAX}. Use a {shorter}"
         )
+    if table.part is not None:
+        described = columns.get(table.part.column)
+        whole = [[column for column in each.columns if column not in each.prefixed] for each in form.keys]
+        check_slice(table, name, whole, is_exact=described is not None and described.is_exact_text)
     _check_rights(session, table)
     return table
 

@@ -59,6 +59,7 @@ SINK: Final = SinkPlug(
     schemes=SCHEMES,
     connectors=frozenset({"mysql", "mariadb"}),
     alters_tables=True,
+    takes_slices=True,
     trigger_advice=(
         "Drop them, or let them do nothing in Headgate's sessions, which have @headgate set: IF @headgate IS NULL "
         "THEN … END IF"

@@ -6,6 +6,7 @@ from headgate.databases.mysql.progress import Holder, MysqlProgressTables
 from headgate.databases.progress import FeedKey
 from headgate.records.control import Epoch
 from headgate.records.identifiers import split_table, table_spelling
+from headgate.records.slices import with_slice
 from headgate.sinks.contract import Claim, FeedIdentity, SinkRefusedError
 from headgate.sinks.relational.mysql.connection import MysqlSession
 from headgate.sinks.relational.progress import Progress, claimed_rows
@@ -35,9 +36,9 @@ class MysqlProgress(Progress[MysqlSession]):
             ((database,),) = self.session.execute("SELECT DATABASE()")
             if database is None:
                 raise SinkRefusedError(f"table {claim.table} has no database. Name one in sink.table or in sink.dsn")
-        full = table_spelling(str(database), relation)
+        full = with_slice(table_spelling(str(database), relation), claim.table)
         for schema, table in self.session.execute(_FOUND, (database, relation)):
-            return table_spelling(str(schema), str(table))
+            return with_slice(table_spelling(str(schema), str(table)), claim.table)
         return self._tables.claimed(self.feed(claim.identity), claim.topic, full) or full
 
     def holders(self, claim: Claim, table: str) -> list[tuple[Holder, bool]]:

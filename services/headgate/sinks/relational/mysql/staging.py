@@ -150,7 +150,10 @@ class MysqlStage(Stage[MysqlSession, Column]):
     # --- merge ---
 
     def _delete_all(self) -> int:
-        return self.session.count(f"DELETE FROM {self.table.identifier}")
+        return self.session.count(f"DELETE FROM {self.table.identifier} WHERE {self._ours}")
+
+    def _equals(self, column: str, value: str) -> str:
+        return f"{quoted(column)} = {literal(value)}"
 
     def _delete(self) -> int:
         # Not by an alias: it would be looked for in the address's database, which an address need not have.
@@ -217,4 +220,4 @@ class MysqlStage(Stage[MysqlSession, Column]):
         )
 
     def _is_any_row(self) -> bool:
-        return bool(self.session.execute(f"SELECT 1 FROM {self.table.identifier} LIMIT 1"))
+        return bool(self.session.execute(f"SELECT 1 FROM {self.table.identifier} WHERE {self._ours} LIMIT 1"))

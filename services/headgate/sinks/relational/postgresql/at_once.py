@@ -18,7 +18,7 @@ from headgate.databases.postgresql.session import Answer
 from headgate.databases.postgresql.sql import quoted
 from headgate.formats.reducing import Reduced
 from headgate.sinks.contract import ChangeBatch
-from headgate.sinks.relational.grouping import Group, Merged, group_rows
+from headgate.sinks.relational.grouping import Group, Merged, UnwritableError
 from headgate.sinks.relational.postgresql.catalog import VERSION, Column
 from headgate.sinks.relational.postgresql.connection import PostgresSession
 from headgate.sinks.relational.postgresql.faults import sink_error
@@ -101,8 +101,11 @@ def _insert(session: PostgresSession, stage: Stage[PostgresSession, Column], red
     table = stage.table
     if reduced.truncate or reduced.deletes or len(reduced.upserts) > ROWS_MAX or not table.key or table.folding:
         return None
-    groups = group_rows(reduced.upserts, table.key)
-    if len(groups) != 1 or not groups[0].whole or stage.lacking(groups[0]) or not _takes(stage, groups[0]):
+    try:
+        groups = stage.groups_of(reduced.upserts)
+    except UnwritableError:  # reported on the ordinary way
+        return None
+    if len(groups) != 1 or not groups[0].whole or not _takes(stage, groups[0]):
         return None
     (group,) = groups
     columns = [column for column in group.columns if column in table.columns]

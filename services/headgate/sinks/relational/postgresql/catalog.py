@@ -10,16 +10,17 @@ from typing import Final
 
 import msgspec
 
-from headgate.databases.postgresql.catalogue import PostgresForm, read_form
+from headgate.databases.postgresql.catalogue import PostgresColumn, PostgresForm, read_form
 from headgate.databases.postgresql.progress import PostgresProgressTables
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.sql import quoted
 from headgate.records.identifiers import split_table, table_spelling
+from headgate.records.slices import slice_of, with_slice
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
 from headgate.sinks.relational.postgresql.connection import PostgresSession
 from headgate.sinks.relational.postgresql.forms import keeps_keys
 from headgate.sinks.relational.rights import RightsMissingError
-from headgate.sinks.relational.table import Equality, Table, check_generated, nearest, without_key
+from headgate.sinks.relational.table import Equality, Table, check_generated, check_slice, nearest, without_key
 
 __all__ = ["VERSION", "Column", "check_database", "found_name", "load_table", "read_version"]
 
@@ -169,10 +170,24 @@ def load_table(session: PostgresSession, name: str, keyless: bool = False) -> Ta
         str(column): Equality(f"OPERATOR({quoted(str(space))}.{operator})", str(kind))
         for column, space, operator, kind in session.execute(_EQUALITIES, (oid,))
     }
-    return Table(
-        table_spelling(schema, relation), schema, relation, identifier, columns, form.generated, key, folding,
-        secondary, version, form.nullable_defaults, equalities, identifier if kind == "p" else f"ONLY {identifier}",
+    spelling = with_slice(table_spelling(schema, relation), name)
+    table = Table(
+        spelling, schema, relation, identifier, columns, form.generated, key, folding, secondary, version,
+        form.nullable_defaults, equalities, identifier if kind == "p" else f"ONLY {identifier}", slice_of(spelling),
     )  # fmt: skip
+    texts = {column.name for column in form.columns if _is_exact_text(column)}
+    check_slice(
+        table,
+        name,
+        [key.columns for key in form.keys if key.is_valid],
+        is_exact=table.part is not None and table.part.column in texts,
+    )
+    return table
+
+
+def _is_exact_text(column: PostgresColumn) -> bool:
+    is_text = column.base == "text" or column.base.startswith("character varying")
+    return is_text and column.is_deterministic and not column.is_enum
 
 
 def _has_rules(name: str, identifier: str, rules: Mapping[str, str]) -> SinkRefusedError:

@@ -62,6 +62,7 @@ SINK: Final = SinkPlug(
     schemes=SCHEMES,
     connectors=frozenset({"postgresql"}),
     alters_tables=True,
+    takes_slices=True,
     trigger_advice=(
         "Disable them (ALTER TABLE … DISABLE TRIGGER …), or write as a subscription of PostgreSQL does, which fires "
         "only ENABLE ALWAYS and ENABLE REPLICA ones: sink.foreign_keys: ignore"

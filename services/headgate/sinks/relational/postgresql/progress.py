@@ -2,6 +2,7 @@
 
 from headgate.databases.postgresql.progress import PostgresProgressTables
 from headgate.records.identifiers import split_table, table_spelling
+from headgate.records.slices import slice_of, with_slice
 from headgate.sinks.contract import Claim
 from headgate.sinks.relational.postgresql.catalog import found_name
 from headgate.sinks.relational.postgresql.connection import PostgresSession
@@ -25,12 +26,14 @@ class PostgresProgress(Progress[PostgresSession]):
         """
         space, relation = split_table(claim.table)
         if space is not None:
-            return table_spelling(space, relation)
+            return with_slice(table_spelling(space, relation), claim.table)
         before = [name for name, _ in self._claimed(claim, relation)][:1]
         if before and found_name(self.session, before[0]) is not None:
             return before[0]
-        found = found_name(self.session, claim.table) or next(iter(before), None)
-        return found or table_spelling(next(iter(self.session.path), "public"), relation)
+        found = found_name(self.session, claim.table)
+        if found is None and before:
+            return before[0]
+        return with_slice(found or table_spelling(next(iter(self.session.path), "public"), relation), claim.table)
 
     def name_claimed(self, claim: Claim) -> str:
         """See Progress."""
@@ -39,8 +42,17 @@ class PostgresProgress(Progress[PostgresSession]):
         return mine.pop() if len(mine) == 1 else self.name_to_claim(claim)
 
     def _claimed(self, claim: Claim, relation: str) -> list[tuple[str, bool]]:
-        """Tables of that bare name which the feed has claimed for the topic, last first, and whether by this epoch."""
+        """Tables of that bare name which the feed has claimed for the topic, last first, and whether by this epoch.
+
+        With the claim's slice: a topic of several tables may go to several slices of one.
+        """
         rows = self._tables.claimed(self.rows(claim, ""))
-        claimed = [(split_table(name), name, is_mine) for name, is_mine in rows]
+        part = _part(claim.table)
+        claimed = [(split_table(name), name, is_mine) for name, is_mine in rows if _part(name) == part]
         # Without a schema it is an older version's, which _rename_rows moves.
         return [(name, mine) for (space, table), name, mine in claimed if space is not None and table == relation]
+
+
+def _part(name: str) -> tuple[str, str] | None:
+    found = slice_of(name)
+    return None if found is None else (found.column, found.value)

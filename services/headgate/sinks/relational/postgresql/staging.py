@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headgate.databases.postgresql.errors import PostgresError, is_of_a_value, without_values
-from headgate.databases.postgresql.sql import quoted
+from headgate.databases.postgresql.sql import literal, quoted
 from headgate.sinks.relational.grouping import Group, UnwritableError
 from headgate.sinks.relational.postgresql.catalog import Column, read_version
 from headgate.sinks.relational.postgresql.connection import PostgresSession
@@ -127,7 +127,10 @@ class PostgresStage(Stage[PostgresSession, Column]):
         return UnwritableError(change, place["column"] or (nul[0] if nul else None), reason)
 
     def _delete_all(self) -> int:
-        return self.session.count(f"DELETE FROM {self.table.rows}")
+        return self.session.count(f"DELETE FROM {self.table.rows} WHERE {self._ours}")
+
+    def _equals(self, column: str, value: str) -> str:
+        return f"{quoted(column)} = {literal(value)}"
 
     def _delete(self) -> int:
         return self.session.count(
@@ -188,4 +191,4 @@ class PostgresStage(Stage[PostgresSession, Column]):
         )
 
     def _is_any_row(self) -> bool:
-        return bool(self.session.execute(f"SELECT 1 FROM {self.table.rows} LIMIT 1"))
+        return bool(self.session.execute(f"SELECT 1 FROM {self.table.rows} WHERE {self._ours} LIMIT 1"))
