@@ -19,7 +19,7 @@ import msgspec
 import psutil
 import pytest
 
-from headgate.formats.change import Change, ChangeError, Operation
+from headgate.formats.change import LACKING, LACKING_NULL, LACKING_UNKNOWN, Change, ChangeError, Operation
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import Epoch, Positions
 from headgate.records.source_tables import SourceTable
@@ -39,6 +39,7 @@ from headgate.sinks.contract import (
     SinkUnavailableError,
     SinkWriter,
     TopicReplacedError,
+    ValueRefusedError,
 )
 
 HOLDER = Path(__file__).with_name("frozen_holder.py")
@@ -86,6 +87,12 @@ def upsert(offset: int, row_id: int, value: str | None, partition: int = 0) -> C
 
 def delete(offset: int, row_id: int, partition: int = 0) -> Change:
     return Change(partition, offset, Operation.DELETE, {"id": row_id}, None, 1_000 + offset, 2_000 + offset)
+
+
+def left_out(offset: int, row_id: int, lacking: str) -> Change:
+    """A whole row whose writer has left out the value. ``lacking``: what that means (LACKING)."""
+    key: dict[str, object] = {"id": row_id}
+    return Change(0, offset, Operation.UPSERT, key, dict(key), None, 2_000 + offset, {LACKING: lacking})
 
 
 def claim_of(bench: Bench, n: int, **changed: object) -> Claim:
@@ -151,6 +158,14 @@ class SinkContract:
 
     FROZEN_ENDS_AS = SinkUnavailableError.code
     """What a holder meets when it is thawed after the next claim: its session is gone."""
+
+    @staticmethod
+    def completes_rows(bench: Bench) -> bool:  # noqa: ARG004
+        """Whether a column that a row lacks keeps what the sink has, or gets the sink's default.
+
+        If not, a row is written as it came, so it makes no difference why it lacks the column.
+        """
+        return True
 
     @pytest.fixture
     def bench(self) -> Bench:
@@ -443,6 +458,45 @@ class SinkContract:
         with pytest.raises(ValueError, match="outside"):
             writer.apply(batch_of(claim, 5, upsert(4, 1, "below the position"), to=6))
         assert bench.rows() == {}
+
+    # --- columns that rows lack ---
+
+    def test_a_column_that_its_writer_leaves_out_where_it_is_null_becomes_null(
+        self, bench: Bench, writer: SinkWriter
+    ) -> None:
+        """In rows that are new, in rows that had a value at the sink, and in rows that had one in the same batch."""
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        writer.apply(batch_of(claim, 5, upsert(5, 1, "old")))
+        writer.apply(
+            batch_of(
+                claim,
+                6,
+                *(left_out(6, 1, LACKING_NULL), left_out(7, 2, LACKING_NULL)),
+                *(upsert(8, 3, "old"), left_out(9, 3, LACKING_NULL)),
+                *(upsert(10, 4, "old"), delete(11, 4), left_out(12, 4, LACKING_NULL)),
+            )
+        )
+        assert bench.rows() == dict.fromkeys((1, 2, 3, 4))
+
+    def test_a_column_that_may_be_null_or_unknown_to_the_source_is_refused_where_that_is_a_difference(
+        self, bench: Bench, writer: SinkWriter
+    ) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        writer.apply(batch_of(claim, 5, upsert(5, 1, "old")))
+        unclear = batch_of(claim, 6, left_out(6, 1, LACKING_UNKNOWN))
+        if not self.completes_rows(bench):
+            writer.apply(unclear)
+            assert bench.rows() == {1: None}
+            return
+        with pytest.raises(ValueRefusedError, match=r"column value: .*source\.output_nulls.*offset 6"):
+            writer.apply(unclear)
+        assert bench.rows() == {1: "old"}
+        writer.apply(
+            batch_of(claim, 6, msgspec.structs.replace(upsert(6, 1, "new"), semantics={LACKING: LACKING_UNKNOWN}))
+        )
+        assert bench.rows() == {1: "new"}
 
     # --- changes that are refused ---
 

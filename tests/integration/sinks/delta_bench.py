@@ -16,6 +16,7 @@ COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("value
 
 class DeltaBench(AnyLakeBench):
     table_class = Table
+    columns = COLUMNS
 
     def __init__(self, folder: Path, *, appends: bool) -> None:
         super().__init__(folder, {"type": "delta", "dsn": f"file://{folder}/lake"}, appends=appends)
@@ -28,7 +29,7 @@ class DeltaBench(AnyLakeBench):
         return self.folder / "shop" / "orders"
 
     def create(self) -> None:
-        schema = COLUMNS
+        schema = self.columns
         for name, type_ in OWN_COLUMNS.items() if self.appends else ():
             schema = schema.append(pa.field(name, type_))
         create(self.path, schema, {"headgate.key": '["id"]'})

@@ -37,6 +37,7 @@ def new_catalog(uri: str, warehouse: Path) -> SqlCatalog:
 
 class IcebergBench(AnyLakeBench):
     table_class = Table
+    columns = COLUMNS
 
     def __init__(self, folder: Path, *, appends: bool, database: str | None = None) -> None:
         """``database``: the URL of an empty one at PostgreSQL, for the catalog; without it that is a SQLite file."""
@@ -50,7 +51,7 @@ class IcebergBench(AnyLakeBench):
         self.sink = self.another()
 
     def create(self) -> None:
-        schema = COLUMNS
+        schema = self.columns
         for name, type_ in OWN_COLUMNS.items() if self.appends else ():
             schema = schema.append(pa.field(name, type_))
         self.catalog.create_table(self.table, schema, properties={"headgate.key": '["id"]'})

@@ -100,7 +100,7 @@ class KafkaBench:
             if value is None:
                 rows.pop(number, None)
             else:
-                rows[number] = msgspec.json.decode(value)["value"]
+                rows[number] = msgspec.json.decode(value).get("value")
         return rows
 
     def execute(self, statement: str) -> list[tuple]:

@@ -55,6 +55,11 @@ def partial(offset: int, row_id: int) -> Change:
 
 
 class LakeContract(OnDriverContract):
+    @staticmethod
+    def completes_rows(bench: LakeBench) -> bool:  # type: ignore[override]
+        """A row that is appended has nothing to take a value from."""
+        return not bench.appends
+
     @pytest.fixture
     def bench(self) -> LakeBench:
         raise NotImplementedError

@@ -28,7 +28,7 @@ from headgate.replication.feed_parts import FeedParts
 from headgate.runtime.machine import Machine
 from headgate.sinks.contract import ChangeBatch, Claim, Sink, SinkFencedError, SinkRefusedError
 from headgate.sinks.registry import open_sink, same_sink, type_of_address
-from integration.sinks.contract import SinkContract, wait_until_frozen
+from integration.sinks.contract import Bench, SinkContract, wait_until_frozen
 from scenarios.runner import World
 
 PAGE = Path(__file__).parents[3] / "docs" / "extending.md"
@@ -94,7 +94,7 @@ class JsonLinesBench:
 
     def rows(self) -> dict[int, str | None]:
         rows = self.sink._log.read().tables.get("orders", {}).values()  # type: ignore[attr-defined]
-        return {row["id"]: row["value"] for row in rows}
+        return {row["id"]: row.get("value") for row in rows}
 
     def execute(self, statement: str) -> list[tuple]:
         raise NotImplementedError
@@ -121,6 +121,11 @@ class JsonLinesBench:
 
 class TestJsonLines(SinkContract):
     FROZEN_ENDS_AS = SinkFencedError.code  # it holds nothing that anybody would have to take from it
+
+    @staticmethod
+    def completes_rows(bench: Bench) -> bool:  # noqa: ARG004
+        """It replaces rows as a whole."""
+        return False
 
     @pytest.fixture
     def bench(self, outside: Path, tmp_path: Path) -> JsonLinesBench:

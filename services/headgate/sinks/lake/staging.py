@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from headgate.formats.change import ABSENT, BINARY, CONNECTOR, DECIMALS, LACKING, Change, ChangeError, Operation, Row
+from headgate.formats.change import ABSENT, BINARY, CONNECTOR, DECIMALS, Change, ChangeError, Operation, Row
 from headgate.formats.reducing import reduce_changes
 from headgate.records.name_lists import shown_names
 from headgate.sinks.bisection import bisect_batch
@@ -27,6 +27,7 @@ from headgate.sinks.lake.shape import Shape, existing
 from headgate.sinks.lake.staged_rows import GONE, Columns, pack
 from headgate.sinks.lake.tables import Lake
 from headgate.sinks.lake.values import ReadValue, reader_of
+from headgate.sinks.left_out import LeftOutError, left_out
 from headgate.sinks.on_driver import Staged
 from headgate.sinks.relational.batches import ORPHANS, check_ranges, check_truncates, refused_change
 from headgate.sinks.relational.grouping import UnwritableError
@@ -176,18 +177,25 @@ class _Trial:
             if id(change) not in recreated:
                 self._add(found, change, change.key)
         for change in reduced.upserts:
-            self._add(found, change, change.key | (change.row or {}), is_new=id(change) in recreated)
+            row = self._completed(change, change.key | (change.row or {}))
+            self._add(found, change, row, is_new=id(change) in recreated)
+
+    def _completed(self, change: Change, row: Row) -> Row:
+        """The row with the NULLs that its writer left out; without them the table would keep what it has there."""
+        try:
+            nulls = left_out(change.semantics, row, self._shape.columns)
+        except LeftOutError as error:
+            raise UnwritableError(change, error.column, str(error)) from error
+        return row | dict.fromkeys(nulls) if nulls else row
 
     def _add(self, found: Columns, change: Change, row: Row, *, is_new: bool = False) -> None:
         """``is_new``: the row has nothing of a former one with its key."""
         readers = self._readers.of(change.semantics)
-        # A writer that leaves NULLs out does not show from which event on a column exists.
-        firsts = {} if LACKING in (change.semantics or {}) else self._firsts
         values: list[object] = []
         for name, read in readers.items():
             value = row.get(name, ABSENT)
             if value is ABSENT:
-                values.append(firsts.get(name) if is_new and name not in row else ABSENT)
+                values.append(self._firsts.get(name) if is_new and name not in row else ABSENT)
                 continue
             if value is None and name in self._shape.required:
                 raise UnwritableError(change, name, "the value is NULL, and the column must have one. Make it optional")
@@ -196,7 +204,7 @@ class _Trial:
             except NotTextError as error:
                 raise UnwritableError(change, name, str(error)) from error
         is_partial = any(each is ABSENT for each in (change.row or {}).values())
-        found.add(values, change, firsts, is_partial=is_partial)
+        found.add(values, change, self._firsts, is_partial=is_partial)
 
 
 def _check_whole(change: Change) -> None:

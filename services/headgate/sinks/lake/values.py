@@ -8,15 +8,17 @@ import struct
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Context, Decimal
+from enum import Enum, auto
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
 
-from headgate.formats.change import DATA_ERRORS, reason_of
+from headgate.formats.change import DATA_ERRORS, TEXT_ONLY, reason_of
+from headgate.formats.connectors import MAXWELL
 from headgate.formats.decimal_bytes import UNSIGNED_DIGITS, may_be_bytes
 from headgate.formats.time_units import MICROS
-from headgate.sinks.relational.forms import NUMBERS, Form, without_base64
+from headgate.sinks.relational.forms import INTEGERS, NUMBERS, Form, without_base64
 from headgate.sinks.relational.logical import ARRAY, logical_json, logical_text
 from headgate.sinks.relational.text import (
     bytes_of,
@@ -81,14 +83,39 @@ def reader_of(
 
     ``connector``, ``decimals``: formats.change.CONNECTOR, DECIMALS. The reader raises NotTextError.
     """
+    may_be = may_be_bytes(meaning, connector, decimals)
+    numbers = without_base64(NUMBERS) if may_be else NUMBERS
     if pa.types.is_decimal(type_):
-        form = without_base64(NUMBERS) if may_be_bytes(meaning, connector, decimals) else NUMBERS
-        read = partial(_decimal, type_.precision, type_.scale, decimal_scale(meaning), form)
+        read = partial(_decimal, type_.precision, type_.scale, decimal_scale(meaning), numbers)
         is_wide = type_.precision - type_.scale >= UNSIGNED_DIGITS
         return partial(_checked, partial(_signed, read) if is_wide and may_be_wrapped(meaning, connector) else read)
     if _is_binary(type_):
         return partial(_checked, bytes_of("binary", meaning, mode, connector))
+    if pa.types.is_signed_integer(type_):
+        return partial(_checked, partial(_integer, type_.bit_width, without_base64(INTEGERS) if may_be else INTEGERS))
+    if pa.types.is_floating(type_):
+        is_narrow = type_ == pa.float32()
+        return partial(_checked, partial(_float, meaning, numbers) if is_narrow else partial(_double, numbers))
+    if pa.types.is_timestamp(type_):
+        zone = _Zone.NONE if type_.tz is None else _Zone.UTC if _is_in_utc(mode, connector) else _Zone.NAMED
+        return partial(_checked, partial(_timestamp, PER_SECOND.get(meaning or ""), meaning, zone))
     return partial(_checked, _reader(type_, meaning))
+
+
+class _Zone(Enum):
+    """Of a column's times, and of an event's texts for it."""
+
+    NONE = auto()
+    """The column has no zone."""
+    NAMED = auto()
+    """The column holds instants, and so does a text with an offset."""
+    UTC = auto()
+    """The same. A text without an offset is in UTC."""
+
+
+def _is_in_utc(mode: str | None, connector: str | None) -> bool:
+    """Whether the writer's times are in UTC, and never have an offset: Canal's and TiCDC's, and Maxwell's."""
+    return mode == TEXT_ONLY or connector == MAXWELL
 
 
 def _checked(read: ReadValue, value: object) -> object:
@@ -103,16 +130,10 @@ def _checked(read: ReadValue, value: object) -> object:
 
 
 def _reader(type_: pa.DataType, meaning: str | None) -> ReadValue:
-    if pa.types.is_signed_integer(type_):
-        return partial(_integer, type_.bit_width)
     if _is_text(type_):
         is_array = meaning is not None and meaning.startswith(ARRAY)
         return partial(_text, logical_json(meaning) if is_array else logical_text(meaning))
-    if pa.types.is_timestamp(type_):
-        return partial(_timestamp, PER_SECOND.get(meaning or ""), meaning, type_.tz is not None)
-    if type_ in (pa.float32(), pa.date32()):
-        return partial(_float if type_ == pa.float32() else _date, meaning)
-    return _double if type_ == pa.float64() else _boolean
+    return partial(_date, meaning) if type_ == pa.date32() else _boolean
 
 
 def _signed(read: ReadValue, value: object) -> object:
@@ -129,14 +150,23 @@ def _is_binary(type_: pa.DataType) -> bool:
     return bool(pa.types.is_binary(type_)) or pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_)
 
 
-def _integer(bits: int, value: object) -> int:
+def _integer(bits: int, form: Form, value: object) -> int:
     if isinstance(value, bool):
         return int(value)
+    if isinstance(value, str):
+        value = int(_taken(value, form, f"number of {bits} bits"))
     if type(value) is not int:
         raise unreadable(value, f"integer of {bits} bits")
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise NotTextError(f"the number does not fit into {bits} bits. Give the column a wider type")
     return value
+
+
+def _taken(text: str, form: Form, kind: str) -> str:
+    """The text of a number, as Canal and TiCDC write all of them. Raises NotTextError."""
+    if not form.takes(text):
+        raise NotTextError(f"the text is not a {kind}, which takes {form.expected}. {form.advice}")
+    return text
 
 
 def _decimal(precision: int, places: int, scale: int | None, form: Form, value: object) -> Decimal:
@@ -145,9 +175,7 @@ def _decimal(precision: int, places: int, scale: int | None, form: Form, value: 
         raise unreadable(value, kind)
     text = numeric(scale, value)
     form = form if isinstance(value, str) else NUMBERS
-    if text not in _WORDS and not form.takes(text):
-        raise NotTextError(f"the text is not a {kind}, which takes {form.expected}. {form.advice}")
-    found = Decimal(text)
+    found = Decimal(text if text in _WORDS else _taken(text, form, kind))
     if not found.is_finite():
         raise NotTextError(f"NaN and infinities do not exist in {kind}. Give the column the type double or string")
     if found and found.adjusted() >= precision - places:
@@ -177,14 +205,16 @@ def _text(by_meaning: Callable[[object], str] | None, value: object) -> str:
     return text
 
 
-def _double(value: object) -> float:
+def _double(form: Form, value: object) -> float:
+    value = _number(value, form, "double")
     number = _floating(value, "double")
     if isinstance(value, Decimal) and not _is_shown_as(number, value):
         raise NotTextError("the number has more digits than a double. Give the column a decimal type or string")
     return number
 
 
-def _float(meaning: str | None, value: object) -> float:
+def _float(meaning: str | None, form: Form, value: object) -> float:
+    value = _number(value, form, "float")
     number = _floating(value, "float")
     try:
         (narrow,) = struct.unpack("f", struct.pack("f", number))
@@ -202,6 +232,10 @@ def _is_shown_as(number: float, shown: Decimal) -> bool:
     Languages show the same number differently: the smallest double is 5e-324 in Python and 4.9E-324 in Java.
     """
     return Decimal(f"{number:.{len(shown.as_tuple().digits) - 1}e}") == shown
+
+
+def _number(value: object, form: Form, kind: str) -> object:
+    return Decimal(_taken(value, form, kind)) if isinstance(value, str) and value not in _WORDS else value
 
 
 def _floating(value: object, kind: str) -> float:
@@ -234,10 +268,10 @@ def _date(meaning: str | None, value: object) -> int:
     return value
 
 
-def _timestamp(per_second: int | None, meaning: str | None, is_zoned: bool, value: object) -> int:
+def _timestamp(per_second: int | None, meaning: str | None, zone: _Zone, value: object) -> int:
     if isinstance(value, str):
-        return _time_of(value, meaning, is_zoned=is_zoned)
-    if is_zoned and meaning not in (None, _ZONED):
+        return _time_of(value, needs_offset=zone is _Zone.NAMED)
+    if zone is not _Zone.NONE and meaning not in (None, _ZONED):
         raise NotTextError("a time without a zone is not an instant. Give the column a timestamp type without zone")
     number, unit = number_of_units(per_second, value, "timestamp")
     if infinite_timestamp(number, unit) is not None:
@@ -246,12 +280,11 @@ def _timestamp(per_second: int | None, meaning: str | None, is_zoned: bool, valu
     return _in_years(micros, has_rest=rest != 0)
 
 
-def _time_of(text: str, meaning: str | None, *, is_zoned: bool) -> int:
-    if is_zoned and not (text.endswith("Z") or OFFSET.search(text)):
+def _time_of(text: str, *, needs_offset: bool) -> int:
+    if needs_offset and not (text.endswith("Z") or OFFSET.search(text)):
         raise NotTextError(
             "the text has no offset, so it is not an instant. Give the column a timestamp type without zone"
         )
-    del meaning
     wall = utc_wall(text)
     whole, _, fraction = wall.partition(".")
     digits = fraction.rstrip("0")

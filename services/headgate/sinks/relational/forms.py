@@ -58,7 +58,8 @@ _DIGITS_ADVICE: Final = (
     "set it at the connector, or let its events have a schema"
 )
 NUMBERS: Final = Form(NUMBER, "decimal digits, with a point and an exponent if there is one", DECIMALS_ADVICE)
-INTEGER_KEYS: Final = Form("0|-?[1-9][0-9]*", "an integer without sign +, leading zeros or spaces, as part of a key")
+INTEGERS: Final = Form("0|-?[1-9][0-9]*", "an integer without sign +, leading zeros or spaces")
+INTEGER_KEYS: Final = Form(INTEGERS.pattern, f"{INTEGERS.expected}, as part of a key")
 UUID_KEYS: Final = Form(
     "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "a UUID in lower case with hyphens, as part of a key"
 )

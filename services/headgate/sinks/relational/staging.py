@@ -11,19 +11,11 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from headgate.formats.change import (
-    BINARY,
-    CONNECTOR,
-    DATA_ERRORS,
-    DECIMALS,
-    LACKING,
-    LACKING_NULL,
-    Change,
-    reason_of,
-)
+from headgate.formats.change import BINARY, CONNECTOR, DATA_ERRORS, DECIMALS, Change, reason_of
 from headgate.formats.reducing import Reduced
 from headgate.records.name_lists import shown_names
 from headgate.sinks.known_columns import KnownColumns
+from headgate.sinks.left_out import LeftOutError, lacking_columns, left_out
 from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.grouping import (
     ColumnsMissingError,
@@ -53,12 +45,6 @@ bring any number of them, because each has a schema."""
 
 MEANING_SHOWN_MAX: Final = 80
 """Characters of a schema's description of a column, in an error."""
-
-LACKING_ADVICE: Final = (
-    "the row does not have this column. Either Maxwell omits NULLs (output_nulls=false): set "
-    "source.output_nulls: false, and omitted columns become NULL. Or the source does not have the "
-    "column: set source.output_nulls: true, and the sink's default applies"
-)
 
 GROUP: Final = "headgate group"
 """The column that numbers groups."""
@@ -246,17 +232,18 @@ class Stage(ABC, Generic[S, C]):
 
     def lacking(self, group: Group) -> list[str]:
         """Columns of the table that the group's whole rows lack, and whose writer may have left NULLs out."""
-        if not group.whole or LACKING not in (group.semantics or {}):
-            return []
-        return [column for column in self.table.columns if column not in group.columns]
+        return lacking_columns(group.semantics, group.columns, self.table.columns) if group.whole else []
 
     def _completed(self, group: Group) -> Group:
         """The group with the NULLs that its writer left out. Raises UnwritableError if it is unknown whether it did."""
-        lacking = self.lacking(group)
+        if not group.whole:
+            return group
+        try:
+            lacking = left_out(group.semantics, group.columns, self.table.columns)
+        except LeftOutError as error:
+            raise UnwritableError(group.changes[0], error.column, str(error)) from error
         if not lacking:
             return group
-        if (group.semantics or {})[LACKING] != LACKING_NULL:
-            raise UnwritableError(group.changes[0], lacking[0], LACKING_ADVICE)
         nulls = [None] * len(group.changes)
         return msgspec.structs.replace(
             group,
