@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from headgate.agent.core.executor import SpanId
+from headgate.agent.core.span.errands import Errand, errands
 from headgate.agent.core.span.inputs import (
     BatchOver,
     Failed,
@@ -23,6 +24,7 @@ from headgate.agent.core.span.inputs import (
     Placed,
     Planned,
     SentBack,
+    SettleDue,
     Slowed,
     SpanResult,
 )
@@ -34,10 +36,9 @@ from headgate.replication.heads import KnownHeads
 from headgate.replication.lane import Lane
 from headgate.replication.merging import merge_results
 from headgate.replication.plan import BatchPlan, DeadLetterTarget, TaskResult
-from headgate.replication.span_lifecycle import SpanLifecycle
+from headgate.replication.span_lifecycle import SERVER_THREADS, SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.replication.stream import Ends
-from headgate.replication.table_upkeep import maintain_next
 from headgate.sinks.contract import SinkUnavailableError
 
 SLOW_SECONDS: Final = 1.0
@@ -49,10 +50,6 @@ ALONE_SECONDS: Final = 30.0
 
 ALONE_MAX: Final = 4
 """Lanes of slow spans per agent: each costs its own planning, about a tenth of a core while it is busy."""
-
-SETTLED_MAX: Final = 8
-"""Tables without rows whose positions move in one batch: each costs a transaction, a millisecond or two, and those that
-have rows wait for it."""
 
 BUSY_SECONDS_MAX: Final = 1.0
 """How long a batch waits for a member that is just being claimed: left out, it would have to start again."""
@@ -82,16 +79,19 @@ class LaneBatchCoordinator:
         self,
         table: SpanTable,
         lifecycle: SpanLifecycle,
+        lanes: Mapping[str, Lane],
         dead_letters: DeadLetterTarget | None,
         change_logs: ChangeLogFollower,
+        *,
         now_ms: Callable[[], int],
     ) -> None:
-        """``now_ms``: the time by the broker's clock, which records carry."""
+        """``lanes``: all of the executor, by name. ``now_ms``: the time by the broker's clock, which records carry."""
         self._now_ms = now_ms
         self.cpu = LaneCpu()
         self._heads = KnownHeads()
         self._table = table
         self._lifecycle = lifecycle
+        self._lanes = lanes
         self._dead_letters = dead_letters
         self._change_logs = change_logs
         self._held: set[SpanId] = set()
@@ -108,14 +108,13 @@ class LaneBatchCoordinator:
         with self._table.changed:
             self._await_taking_over(lane)
             self._await_members(lane)
+            settling = self._run_errands(lane, ends)
             if self._table.killed or lane.stopping.is_set():
                 return None
             works = []
             lane.served, lane.served_ends, lane.in_batch = [], {}, True
-            maintain_next(self._table, self._members(lane), time.monotonic())
             members = self._members(lane)
             self._fail_silent(lane, members)
-            settling = {span.id for span in self.owing(lane)}
             is_warm = not any(span.claimed for span in members)
             is_replaced = lane.is_outdated and not lane.has_caught_up()
             for span in self._members(lane):
@@ -166,11 +165,32 @@ class LaneBatchCoordinator:
             if span.phase is Phase.CLAIMED:
                 self._table.apply(span.id, Failed(SinkUnavailableError.code, f"{span.task.plan.table}: {why}", True))
 
-    def owing(self, lane: Lane) -> list[Span]:
-        """Members whose positions at the sink are to follow now, those that have waited longest first."""
-        now = time.monotonic()
-        owing = [span for span in self._members(lane) if span.owes(now)]
-        return sorted(owing, key=lambda span: (span.progress.rests_since or now, span.id))[:SETTLED_MAX]
+    def errands(self, lane: Lane) -> dict[SpanId, Errand]:
+        """What is due for the lane's members, which are in no batch."""
+
+        def caught_up(name: str) -> bool | None:
+            other = self._lanes.get(name)
+            if other is None or (other is not lane and (other.in_batch or not other.started)):
+                return None
+            return other.has_caught_up()
+
+        now, members = time.monotonic(), self._members(lane)
+        return errands(members, self._table.all, now, caught_up=caught_up, copies_max=SERVER_THREADS)
+
+    def _run_errands(self, lane: Lane, ends: Ends) -> frozenset[SpanId]:
+        """Do what is due before a batch up to ``ends``; the members whose positions move with their rows in it."""
+        if self._table.killed or lane.stopping.is_set():
+            return frozenset()
+        due, settling = self.errands(lane), set()
+        for span in self._members(lane):
+            errand = due.get(span.id)
+            if isinstance(errand, SettleDue) and _has_rows(lane, span, ends):
+                settling.add(span.id)
+            elif errand is not None:
+                self._table.apply(span.id, errand)
+        if any(isinstance(errand, SettleDue) for span, errand in due.items() if span not in settling):
+            self._await_members(lane)
+        return frozenset(settling)
 
     def send_back(self, lane: Lane) -> None:
         """Members of which the lane does not read what may be read by now, though no batch comes that would show it."""

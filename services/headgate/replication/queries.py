@@ -16,15 +16,13 @@ from pyspark.errors import PySparkException
 
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import (
-    CopyDue,
     Failed,
     JoinLane,
     LaneLost,
     LeaveLane,
     Served,
-    SettleDue,
 )
-from headgate.agent.core.span.states import OVER, Phase, Span, Stop
+from headgate.agent.core.span.states import OVER, Span, Stop
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Log
 from headgate.records.error_codes import MEMORY_SHORT, SINK_SLOW
@@ -38,11 +36,10 @@ from headgate.replication.plan import DeadLetterTarget
 from headgate.replication.poll_size import POLL_RECORDS_MAX
 from headgate.replication.progress import LaneProgress, most_behind
 from headgate.replication.silent_sinks import WAITING_SECONDS
-from headgate.replication.span_lifecycle import SERVER_THREADS, SpanLifecycle
+from headgate.replication.span_lifecycle import SpanLifecycle
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark import SparkRuntime, SparkStartError
 from headgate.replication.spark_options import RefusedOptionError
-from headgate.replication.table_upkeep import maintain_next
 from headgate.runtime.shared_pool import SharedPool
 
 __all__ = ["ExecutorSettings", "Queries", "positions_of"]
@@ -92,7 +89,7 @@ class Queries:
         self.lanes: dict[str, Lane] = {}
         self.placement = Placement(table, self.lanes, self._launch)
         self.batch_coordinator = LaneBatchCoordinator(
-            table, lifecycle, settings.dead_letters, lifecycle.change_logs, settings.now_ms
+            table, lifecycle, self.lanes, settings.dead_letters, lifecycle.change_logs, now_ms=settings.now_ms
         )
         self._table = table
         self._lifecycle = lifecycle
@@ -136,24 +133,11 @@ class Queries:
             self._drop(lane)
         if now - self._started_at >= JOIN_SECONDS:
             self.placement.join(now)
-        copied: list[Span] = []
         for lane in self.lanes.values():
             if lane.started and not lane.in_batch:
-                maintain_next(self._table, self._table.members(lane.members), now)
-                for span in self.batch_coordinator.owing(lane):
-                    self._table.apply(span.id, SettleDue())
+                for span, errand in self.batch_coordinator.errands(lane).items():
+                    self._table.apply(span, errand)
                 self.batch_coordinator.send_back(lane)
-                members = self._table.members(lane.members)
-                copied += [span for span in members if span.owes_rows(now, has_caught_up=lane.has_caught_up())]
-        self._copy_on(copied)
-
-    def _copy_on(self, spans: list[Span]) -> None:
-        """Let the spans that have waited longest copy more, as many as copy at a time: others would wait off a lane."""
-        if not spans:
-            return
-        copying = sum(span.task.copy is not None and span.phase is Phase.OPENING for span in self._table.all())
-        for span in sorted(spans, key=lambda span: span.copied_at)[: max(SERVER_THREADS - copying, 0)]:
-            self._table.apply(span.id, CopyDue())
 
     def _turn_polls(self, now: float) -> None:
         """Lanes that poll less than they may by now are replaced, since a query keeps the size it was started with."""

@@ -6,37 +6,22 @@ never fails the table, which can be written all the same. Only a claim that was 
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from headgate.agent.core.executor import MaintenanceReport
-from headgate.agent.core.span.inputs import MaintainDue
-from headgate.agent.core.span.states import Phase, Span
+from headgate.agent.core.span.states import Span
 from headgate.replication.feed_parts import feed_of
-from headgate.replication.span_table import SpanTable
 from headgate.sinks.contract import Claim, Sink, SinkError, SinkFencedError, SinkMovedError
 from headgate.sinks.maintaining import MaintainsTables, upkeep_of
 
-__all__ = ["RETRY_SECONDS", "TableUpkeep", "maintain_next"]
+__all__ = ["RETRY_SECONDS", "TableUpkeep"]
 
 _log = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 3_600.0
 """After a scheduled maintenance that failed: the table pauses for each attempt."""
-
-
-def maintain_next(table: SpanTable, spans: Sequence[Span], now: float) -> None:
-    """Have one of these spans' tables maintained before its next batch, unless one is being maintained by this agent.
-
-    Each takes a core, and memory for the rows of a file. A requested one goes first, and then the one that has been due
-    for longest. With the table's lock held.
-    """
-    owing = [span for span in spans if span.owes_maintenance(now)]
-    if not owing or any(span.is_maintained and span.phase is Phase.OPENING for span in table.all()):
-        return
-    first = min(owing, key=lambda span: (span.maintain_for is None, span.maintain_at or 0.0, span.id))
-    table.apply(first.id, MaintainDue())
 
 
 class TableUpkeep:

@@ -3,8 +3,9 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
-from headgate.agent.core.executor import SpanId
+from headgate.agent.core.executor import CopyOrder, SpanId
 from headgate.agent.core.span.failures import worst
 from headgate.agent.core.span.inputs import (
     Add,
@@ -12,6 +13,7 @@ from headgate.agent.core.span.inputs import (
     Failed,
     MaintainFor,
     Opened,
+    Passed,
     Placed,
     Planned,
     Remove,
@@ -22,7 +24,7 @@ from headgate.agent.core.span.inputs import (
     SpanResult,
 )
 from headgate.agent.core.span.states import Phase, Span
-from headgate.records.control import Positions, TaskState
+from headgate.records.control import Epoch, Positions, TaskState
 from headgate.replication.plan import TaskResult
 from headgate.replication.queries import Queries
 from headgate.replication.span_table import SpanTable
@@ -316,7 +318,6 @@ def test_a_lane_is_awaited_as_soon_as_one_of_its_spans_is(table: SpanTable, quer
 def test_a_table_that_is_to_be_maintained_is_not_planned_and_only_one_at_a_time(
     table: SpanTable, queries: Queries
 ) -> None:
-    """A busy lane has hardly a moment between two batches, so its next one begins with that."""
     lane, first, second = two_on_a_lane(table, queries)
     for span in (first, second):
         table.apply(span, Served())
@@ -324,3 +325,48 @@ def test_a_table_that_is_to_be_maintained_is_not_planned_and_only_one_at_a_time(
     assert len(planned(queries, lane)) == 1
     assert sorted(now_is(table, span).phase for span in (first, second)) == [Phase.OPENING, Phase.WRITING]
     assert [now_is(table, span).lane for span in (first, second)].count(None) == 1
+
+
+@pytest.fixture
+def at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing has to wait before it is due."""
+    monkeypatch.setattr("headgate.agent.core.span.states.REST_SECONDS", 0.0)
+    monkeypatch.setattr("headgate.agent.core.span.states.CATCH_UP_SECONDS_MAX", 0.0)
+    monkeypatch.setattr("headgate.replication.batch_coordinator.BUSY_SECONDS_MAX", 0.01)
+
+
+def passes(table: SpanTable, span: SpanId, end: int) -> None:
+    """Everything below ``end`` has been read, and nothing of it was the span's."""
+    table.apply(span, Passed({("t", partition): end for partition in now_is(table, span).positions}))
+
+
+@pytest.mark.usefixtures("at_rest")
+def test_what_is_due_is_begun_with_a_batch_and_does_not_need_a_moment_between_two(
+    table: SpanTable, queries: Queries, lifecycle: Restarts
+) -> None:
+    """A busy lane has hardly one."""
+    lane = lane_of(queries, "busy", {0: 0, 1: 2_000, 2: 2_000, 3: 2_000})
+    written = is_on(table, lane, {0: 0}, "written")
+    settled, copied, kept_up = (is_on(table, lane, {at: 2_000}, f"s{at}") for at in (1, 2, 3))
+    passes(table, settled, 2_001)
+    task = now_is(table, copied).task
+    table.add(replace(task, epoch=Epoch(1, 2), copy=CopyOrder("r", "")), primary=True)
+    table.apply(copied, Opened(Epoch(1, 2), True, {2: 2_000}, copying="some rows"))
+    table.apply(copied, Placed(lane.name))
+    for span in (copied, kept_up):
+        table.apply(span, Served())
+    table.apply(kept_up, MaintainFor("m1"))
+    assert planned(queries, lane) == [{0: 0}]
+    phases = [now_is(table, span).phase for span in (written, settled, copied, kept_up)]
+    assert phases == [Phase.WRITING, Phase.SETTLING, Phase.OPENING, Phase.OPENING]
+    assert (now_is(table, kept_up).is_maintained, lifecycle.restarted) == (True, [])
+
+
+@pytest.mark.usefixtures("at_rest")
+def test_positions_of_a_table_with_rows_move_with_these(table: SpanTable, queries: Queries) -> None:
+    lane = lane_of(queries, "busy", {0: 0})
+    span = is_on(table, lane, {0: 5})
+    passes(table, span, 9)
+    plan = queries.batch_coordinator.begin_batch(lane, ends_of(lane))
+    assert plan is not None
+    assert [work.settle for work in plan.works] == [True]

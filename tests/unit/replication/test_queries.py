@@ -1,19 +1,13 @@
 """When lanes are at rest, and which options they refuse: no Spark needed."""
 
 import time
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
-from msgspec.structs import replace
 
-from headgate.agent.core.executor import CopyOrder, SpanId
-from headgate.agent.core.span.inputs import BatchOver, CopyDue, Planned
-from headgate.agent.core.span.states import Phase
+from headgate.agent.core.span.inputs import BatchOver, Planned
 from headgate.replication.feed_parts import FeedIncarnation
 from headgate.replication.lane import IDLE_SECONDS
 from headgate.replication.queries import Queries
-from headgate.replication.span_lifecycle import SERVER_THREADS
 from headgate.replication.span_table import SpanTable
 from headgate.replication.spark_options import RefusedOptionError, check_options
 from support.lanes_without_spark import NOW_MS, SPEC, is_on, lane_of, now_is, result_of
@@ -61,25 +55,3 @@ def test_when_the_last_lane_of_a_feed_has_ended_workers_close_their_sessions_for
     assert asked == [], "another lane of the feed still ends"
     queries._end(lanes[1])
     assert asked == [{other.feed}], "an update is another description of the feed"
-
-
-@pytest.mark.parametrize(("copying", "begun"), [(0, SERVER_THREADS), (SERVER_THREADS - 2, 2), (SERVER_THREADS, 0)])
-def test_tables_copy_more_when_there_is_room_and_those_that_have_waited_longest_first(
-    table: SpanTable, queries: Queries, copying: int, begun: int
-) -> None:
-    found = now_is(table, is_on(table, lane_of(queries, "a", {0: 0}), {0: 0}))
-    copied = replace(found, task=replace(found.task, copy=CopyOrder("r", "")), copying="some rows")
-    waiting = [
-        replace(copied, task=replace(copied.task, id=SpanId("f", f"t{number}")), copied_at=float(-number))
-        for number in range(SERVER_THREADS + 3)
-    ]
-    at_work = [replace(copied, phase=Phase.OPENING)] * copying
-    asked: list[SpanId] = []
-
-    def apply(span: SpanId, given: object) -> None:
-        assert isinstance(given, CopyDue)
-        asked.append(span)
-
-    queries._table = cast("Any", SimpleNamespace(all=lambda: [*waiting, *at_work], apply=apply))
-    queries._copy_on(waiting)
-    assert asked == [span.id for span in reversed(waiting)][:begun]

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from headgate.agent.core.executor import SpanId, SpanTask
+from headgate.agent.core.span.errands import SETTLED_MAX
 from headgate.agent.core.span.inputs import Opened, Passed, Placed, SentBack, Served, SpanResult
 from headgate.agent.core.span.states import REST_SECONDS
 from headgate.records.control import Epoch, Positions, SpanPlan
-from headgate.replication.batch_coordinator import SETTLED_MAX
 from headgate.replication.lane import Lane
 from headgate.replication.plan import BatchPlan
 from headgate.replication.queries import Queries, positions_of
