@@ -19,6 +19,7 @@ from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IntegerType, NestedField, PrimitiveType
 
+from headgate.config.crash_points import CrashPoint, reach
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.catalog import ExactTable
 from headgate.sinks.iceberg.rewriting import Rewriting
@@ -184,6 +185,7 @@ class Table:
         writing = Rewriting(self._handle)
         with self._committing(stamp, writing) as transaction:
             writing.compact(target_bytes, next(iter(self.key), None), transaction, dict(stamp.about))
+            reach(CrashPoint.BEFORE_COMMIT)
 
     def expire(self, before: datetime, stamp: Stamp) -> Expired:  # noqa: ARG002
         """See Table. Snapshots that a branch or a tag names stay."""
