@@ -4,8 +4,10 @@ import signal
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyiceberg.table
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo
@@ -58,6 +60,38 @@ def test_only_files_that_have_a_changed_row_are_rewritten(bench: IcebergBench) -
     assert bench.rows() == expected
     summary = bench.native.current_snapshot().summary  # type: ignore[union-attr]
     assert summary.additional_properties["headgate.positions"] == '{"shop.public.orders":{"0":8}}'  # type: ignore[union-attr]
+
+
+def test_a_commit_does_not_copy_the_tables_versions_again_and_again(
+    bench: IcebergBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyiceberg by itself does 16 times, so commits grew slower with each version that is kept."""
+    claim, copies = claim_of(bench, 1), 0
+    bench.sink.claim(claim)
+    bench.sink.writer().apply(batch_of(claim, 5, upsert(5, 1, "a")))
+    original = pyiceberg.table.update_table_metadata
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        nonlocal copies
+        copies += 1
+        return original(*arguments, **named)
+
+    monkeypatch.setattr(pyiceberg.table, "update_table_metadata", counted)
+    bench.sink.writer().apply(batch_of(claim, 6, upsert(6, 1, "b")))
+    assert 0 < copies <= 2
+    assert bench.rows() == {1: "b"}
+
+
+def test_overwrites_do_not_leave_manifests_without_files_behind(bench: IcebergBench) -> None:
+    """Each later commit would read all of them, three times."""
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    for offset in range(5, 13):
+        bench.sink.writer().apply(batch_of(claim, offset, upsert(offset, 1, f"v{offset}")))
+    snapshot = bench.native.current_snapshot()
+    assert snapshot is not None
+    assert len(snapshot.manifests(bench.native.io)) == 2  # of the file that was added, and the one that was replaced
+    assert bench.rows() == {1: "v12"}
 
 
 def test_what_a_refused_commit_has_written_is_removed(bench: IcebergBench) -> None:

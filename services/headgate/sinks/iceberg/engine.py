@@ -24,6 +24,7 @@ from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.catalog import ExactTable
 from headgate.sinks.iceberg.rewriting import Rewriting
 from headgate.sinks.iceberg.table_files import needed_files, older_files
+from headgate.sinks.iceberg.transaction import OneTransaction
 from headgate.sinks.lake.history import OWN_ENTRIES
 from headgate.sinks.lake.shape import KEY
 from headgate.sinks.lake.tables import (
@@ -218,7 +219,7 @@ class Table:
     @contextmanager
     def _committing(self, stamp: Stamp, writing: Rewriting | None = None) -> Iterator[Transaction]:
         """Commit the transaction and the stamp in one step. Files of a commit that was refused are removed."""
-        transaction = self._handle.transaction()
+        transaction = OneTransaction(self._handle)
         try:
             yield transaction
             if stamp.transactions:

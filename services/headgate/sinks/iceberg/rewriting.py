@@ -21,6 +21,7 @@ from pyiceberg.types import DateType, IntegerType, LongType, PrimitiveType, Stri
 
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.catalog import ExactTable
+from headgate.sinks.iceberg.transaction import overwrite
 from headgate.sinks.lake.staged_rows import GONE, absent_column, column
 from headgate.sinks.lake.tables import Altered, Upserts
 
@@ -73,8 +74,8 @@ class Rewriting:
         added += self._write(pa.concat_tables([*rest, rows.cast(self._optional)]), transaction)
         if not touched and not added:
             return
-        update = transaction.update_snapshot(snapshot_properties=about)
-        with update.overwrite() if touched else update.fast_append() as snapshot:
+        appending = transaction.update_snapshot(snapshot_properties=about)
+        with overwrite(transaction, about) if touched else appending.fast_append() as snapshot:
             for file in touched:
                 snapshot.delete_data_file(file)
             for file in added:
@@ -86,7 +87,7 @@ class Rewriting:
         if not tasks:
             return
         schema = transaction.table_metadata.schema().as_arrow()
-        with transaction.update_snapshot(snapshot_properties=about).overwrite() as snapshot:
+        with overwrite(transaction, about) as snapshot:
             for task in tasks:
                 rows = self._rows_of(task)
                 rows = rows.rename_columns([altered.renamed.get(name, name) for name in rows.column_names])
@@ -108,7 +109,7 @@ class Rewriting:
             added += self._write(pa.concat_tables([self._rows_of(task) for task in tasks]), transaction)
         if not touched:
             return
-        with transaction.update_snapshot(snapshot_properties=about).overwrite() as snapshot:
+        with overwrite(transaction, about) as snapshot:
             for file in touched:
                 snapshot.delete_data_file(file)
             for file in added:
