@@ -31,6 +31,8 @@ ArtifactSet = Literal[
     "debezium-mariadb",
     "spark-kafka",
     "spark-avro",
+    "spark-delta",
+    "spark-iceberg",
     "flink",
     "avro-converter",
     "mermaid",
@@ -74,6 +76,9 @@ _ROOTS: dict[ArtifactSet, tuple[Coordinate, ...]] = {
     "spark-kafka": (Coordinate("org.apache.spark", "spark-sql-kafka-0-10_2.13", _SPARK),),
     # For the example that reads control topics by Spark's from_avro; lanes do without it.
     "spark-avro": (Coordinate("org.apache.spark", "spark-avro_2.13", _SPARK),),
+    # For the peers in `headgate bench lake`; Headgate writes lakes without them.
+    "spark-delta": (Coordinate("io.delta", "delta-spark_2.13", "4.0.1"),),
+    "spark-iceberg": (Coordinate("org.apache.iceberg", "iceberg-spark-runtime-4.0_2.13", "1.11.0"),),
     # A peer in `headgate bench peers`.
     "flink": (
         *(
@@ -98,7 +103,7 @@ _ROOTS: dict[ArtifactSet, tuple[Coordinate, ...]] = {
 
 _ALONE = ("mermaid",)
 
-_FOR_SPARK = ("spark-kafka", "spark-avro")
+_FOR_SPARK = ("spark-kafka", "spark-avro", "spark-delta", "spark-iceberg")
 
 _PLUGINS = ("debezium-postgres", "debezium-mariadb", "avro-converter")
 

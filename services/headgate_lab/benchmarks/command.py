@@ -13,6 +13,7 @@ from headgate_lab.benchmarks.control import ControlOptions, bench_control
 from headgate_lab.benchmarks.figures import Report
 from headgate_lab.benchmarks.generation import GenerationOptions, bench_generation
 from headgate_lab.benchmarks.kafka_sink import KafkaSinkOptions, bench_kafka_sink
+from headgate_lab.benchmarks.lake_options import KIND_NAMES, LakeOptions, check_installed
 from headgate_lab.benchmarks.latency import LatencyOptions, bench_latency
 from headgate_lab.benchmarks.migration import MigrationBenchOptions, bench_migration
 from headgate_lab.benchmarks.migration_tables import DATABASES
@@ -172,6 +173,27 @@ def kafka_sink(
 ) -> None:
     """Records per second from topic to topic, exactly once, beside Spark's own Kafka sink in the same run."""
     _show(bench_kafka_sink(KafkaSinkOptions(changes=changes, rounds=rounds), note), output)
+
+
+@app.command("lake")
+def lake(  # noqa: PLR0917 - options of a command line
+    changes: Annotated[int, typer.Option(min=1_000, help="changes in each prepared topic")] = 1_000_000,
+    keys: Annotated[int, typer.Option(min=1, help="rows that updates and deletes are of")] = 200_000,
+    batch: Annotated[int, typer.Option(min=100, help="changes of each commit")] = 50_000,
+    commits: Annotated[int, typer.Option(min=10, help="commits in a row whose time is compared")] = 500,
+    rounds: Annotated[int, typer.Option(min=1, help="interleaved runs of each side")] = 1,
+    kind: Annotated[list[str] | None, typer.Option(help=f"{', '.join(KIND_NAMES)}; both if none")] = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Changes per second into Delta and Iceberg, beside Spark's foreachBatch with MERGE INTO and with append."""
+    for name in kind or ():
+        if name not in KIND_NAMES:
+            raise typer.BadParameter(f"{name!r}: choose from {', '.join(KIND_NAMES)}", param_hint="--kind")
+    check_installed()
+    from headgate_lab.benchmarks.lake import bench_lake  # noqa: PLC0415 - needs packages that are optional
+
+    options = LakeOptions(changes, keys, batch, commits, rounds, tuple(kind or KIND_NAMES))
+    _show(bench_lake(options, note), output)
 
 
 def _show(report: Report, output: Output) -> None:

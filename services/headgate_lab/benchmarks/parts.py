@@ -157,11 +157,13 @@ def make_task(
     interval_seconds: float | Literal["auto"] = "auto",
     columns: ColumnOptions | None = None,
     where: str | None = None,
+    batch_rows_max: int | None = None,
 ) -> SpanTask:
     """A task as an agent would get it, of a table never written before.
 
     Tasks of one ``number`` are of one feed, so they share lanes.
-    ``sink`` is the bench's PostgreSQL unless it is another. ``columns`` and ``where``: options of the feed.
+    ``sink`` is the bench's PostgreSQL unless it is another. ``columns``, ``where`` and ``batch_rows_max``: options of
+    the feed.
     """
     spec = FeedSpec(
         feed="bench",
@@ -171,6 +173,8 @@ def make_task(
         columns=columns or ColumnOptions(),
         where=where,
     )
+    if batch_rows_max is not None:
+        spec = spec.model_copy(update={"batch_rows_max": batch_rows_max})
     return SpanTask(
         id=SpanId("bench", table),
         feed_id=f"0-{number}",

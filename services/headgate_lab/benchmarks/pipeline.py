@@ -172,9 +172,20 @@ def run_task(
     *,
     columns: ColumnOptions | None = None,
     where: str | None = None,
+    batch_rows_max: int | None = None,
 ) -> float:
     """The same with a table, or a topic, that is there."""
-    task = make_task(parts, workload.topic, table, workload.partitions, number, sink=sink, columns=columns, where=where)
+    task = make_task(
+        parts,
+        workload.topic,
+        table,
+        workload.partitions,
+        number,
+        sink=sink,
+        columns=columns,
+        where=where,
+        batch_rows_max=batch_rows_max,
+    )
     per_partition = _ends(parts, workload)
     started = time.monotonic()
     parts.executor.add_table(task, prepare=False)

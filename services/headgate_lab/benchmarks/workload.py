@@ -6,6 +6,7 @@ known without asking the system under test: the generator keeps the last row per
 
 import random
 import time
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import confluent_kafka
@@ -26,8 +27,15 @@ class Mix(msgspec.Struct, frozen=True):
     deletes: float
 
 
-MIXES: Final[dict[str, Mix]] = {"insert": Mix(2 / 3, 0.0), "update": Mix(0.1, 0.0), "delete": Mix(0.4, 0.18)}
-"""``insert``: two inserts to one update; and of what is not an insert, 70 % updates and 30 % deletes."""
+MIXES: Final[dict[str, Mix]] = {
+    "insert": Mix(2 / 3, 0.0),
+    "update": Mix(0.1, 0.0),
+    "delete": Mix(0.4, 0.18),
+    "inserts_only": Mix(1.0, 0.0),
+    "of_keys": Mix(0.0, 0.3),
+}
+"""``insert``: two inserts to one update; and of what is not an insert, 70 % updates and 30 % deletes. ``of_keys``: 70 %
+updates and 30 % deletes of the rows that are there before; a deleted one that is drawn again is inserted."""
 
 POLL_EVERY: Final = 2_000
 """Delivery reports are served this often, so that the producer's queue never fills up."""
@@ -50,7 +58,8 @@ class Workload(msgspec.Struct, frozen=True):
     """A topic's worth of changes: ``with_schema`` puts the Connect schema beside every payload.
 
     ``mix`` is of MIXES, ``shape`` of SHAPES. ``with_before``: updates carry the old row as well, as under PostgreSQL's
-    REPLICA IDENTITY FULL.
+    REPLICA IDENTITY FULL. ``rows_before``: rows that the table has before, in version 1, and that changes are of; with
+    the mix ``of_keys`` only.
     """
 
     topic: str
@@ -61,6 +70,7 @@ class Workload(msgspec.Struct, frozen=True):
     mix: str = "insert"
     shape: str = "usual"
     with_before: bool = False
+    rows_before: int = 0
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int, settings: dict[str, str] | None = None) -> None:
@@ -81,28 +91,13 @@ def fill_topic(bootstrap: str, workload: Workload) -> Expected:
         compression_type="lz4",
         batch_size=1 << 20,
     )
-    mix = MIXES[workload.mix]
-    versions: list[int] = []
-    quantities: list[int] = []
-    living: list[int] = []
+    rows = _RowsOfKeys(workload) if workload.rows_before else _Rows(workload)
     envelope = _Envelope(workload)
     for number in range(workload.changes):
-        drawn = chooser.random()
-        if not living or drawn < mix.inserts:
-            row_id, operation = len(versions), b"c"
-            versions.append(0)
-            quantities.append(0)
-            living.append(row_id)
-        else:
-            at = chooser.randrange(len(living))
-            row_id, operation = living[at], b"u"
-            if drawn < mix.inserts + mix.deletes:
-                operation = b"d"
-                living[at] = living[-1]
-                living.pop()
-        versions[row_id] += 1
-        quantities[row_id] = chooser.randrange(1_000)
-        key, value = envelope.event(row_id, versions[row_id], quantities[row_id], operation, number)
+        row_id, operation = rows.draw(chooser)
+        rows.versions[row_id] += 1
+        rows.quantities[row_id] = chooser.randrange(1_000)
+        key, value = envelope.event(row_id, rows.versions[row_id], rows.quantities[row_id], operation, number)
         producer.produce(workload.topic, value, key, partition=row_id % workload.partitions)
         if number % POLL_EVERY == 0:
             producer.poll(0)
@@ -110,7 +105,67 @@ def fill_topic(bootstrap: str, workload: Workload) -> Expected:
                 producer.poll(0.1)
     if producer.flush(120):
         raise RuntimeError(f"{workload.topic}: the broker did not take the whole workload within two minutes")
-    return Expected(len(living), sum(versions[i] for i in living), sum(quantities[i] for i in living))
+    living = list(rows.living())
+    return Expected(len(living), sum(rows.versions[i] for i in living), sum(rows.quantities[i] for i in living))
+
+
+def rows_before(workload: Workload) -> Iterator[dict[str, object]]:
+    """The rows that the table has before, as JSON has their values."""
+    template = SHAPES[workload.shape].template()
+    for row_id in range(workload.rows_before):
+        row: dict[str, object] = orjson.loads(template % places(row_id, 1, 0, 0))
+        yield row
+
+
+class _Rows:
+    """The rows that a workload is of, and what becomes of them."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._mix = MIXES[workload.mix]
+        self.versions: list[int] = []
+        self.quantities: list[int] = []
+        self._living: list[int] = []
+
+    def draw(self, chooser: random.Random) -> tuple[int, bytes]:
+        """The row of the next change, and its operation."""
+        drawn = chooser.random()
+        if not self._living or drawn < self._mix.inserts:
+            self.versions.append(0)
+            self.quantities.append(0)
+            self._living.append(len(self.versions) - 1)
+            return self._living[-1], b"c"
+        at = chooser.randrange(len(self._living))
+        row_id = self._living[at]
+        if drawn >= self._mix.inserts + self._mix.deletes:
+            return row_id, b"u"
+        self._living[at] = self._living[-1]
+        self._living.pop()
+        return row_id, b"d"
+
+    def living(self) -> Iterable[int]:
+        """The rows that there are."""
+        return self._living
+
+
+class _RowsOfKeys(_Rows):
+    """The same where all rows are there before."""
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload)
+        self.versions = [1] * workload.rows_before
+        self.quantities = [0] * workload.rows_before
+        self._is_living = bytearray(b"\1" * workload.rows_before)
+
+    def draw(self, chooser: random.Random) -> tuple[int, bytes]:
+        """See _Rows."""
+        row_id, is_deleted = chooser.randrange(len(self.versions)), chooser.random() < self._mix.deletes
+        operation = b"c" if not self._is_living[row_id] else b"d" if is_deleted else b"u"
+        self._is_living[row_id] = operation != b"d"
+        return row_id, operation
+
+    def living(self) -> Iterable[int]:
+        """See _Rows."""
+        return (row_id for row_id, is_living in enumerate(self._is_living) if is_living)
 
 
 def insert_event(topic: str, row_id: int, *, with_schema: bool = False) -> tuple[bytes, bytes]:
