@@ -27,6 +27,7 @@ EXACT = {
     "mood": "a label of an enum is taken letter by letter",
     "int4range": "its bounds are integers, and no words",
     "point": "numbers between brackets",
+    **dict.fromkeys(("vector", "halfvec"), "numbers between brackets, and no words"),
     "enum": "labels are compared by us",
     "set": "labels are compared by us",
     "longtext": "every text is one; nothing is longer",
