@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from headgate.capture.connector import topic_of
-from headgate.capture.left_out import left_out
+from headgate.capture.excluded_columns import excluded_columns
 from headgate.capture.tables import SourceTable, topic_part
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.records.identifiers import show_identifier, table_spelling
@@ -130,7 +130,7 @@ def _options(table: SourceTable, sink: str) -> Iterator[str]:
         yield "keyless: append        # it has no key: inserts only"
     elif not table.key:
         yield f"key: [{', '.join(map(_scalar, table.row_key))}]    # of a unique index: it has no primary key"
-    if excluded := left_out(table, sink):
+    if excluded := excluded_columns(table, sink):
         why = " and ".join(dict.fromkeys(excluded.values()))
         yield f"columns: {{exclude: [{', '.join(map(_scalar, excluded))}]}}    # {why}"
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from headgate.capture.left_out import left_out
+from headgate.capture.excluded_columns import excluded_columns
 from headgate.capture.sink import missing_tables
 from headgate.capture.source import Capture
 from headgate.capture.tables import SourceTable
@@ -49,5 +49,5 @@ def _definition(catalogue: Catalogue, table: SourceTable, sink: str) -> Definiti
     found = catalogue.definition(table.name)
     if found is None:
         return None
-    columns = ColumnOptions(exclude=tuple(left_out(table, sink)) or None)
+    columns = ColumnOptions(exclude=tuple(excluded_columns(table, sink)) or None)
     return shaped_definition(keyed_definition(found, table.row_key or None), columns)

@@ -19,6 +19,7 @@ from headgate.config.maintenance_options import MaintenanceOptions
 from headgate.config.plugs import FORMATS, SINKS, Plugs
 from headgate.config.snapshot import SnapshotOptions
 from headgate.config.start_offsets import StartOffsets
+from headgate.config.store_options import StoreOptions
 from headgate.config.strict import Strict
 from headgate.config.table_options import AmbiguousPatternsError, Into, TableOptions, most_specific, patterns_of
 from headgate.config.times import parse_ts
@@ -421,6 +422,8 @@ class SinkSpec(Strict):
     """From one commit of a table to the next, at least; by default what the sink's plug names."""
     maintenance: MaintenanceOptions = Field(default_factory=MaintenanceOptions)
     """Of the tables of a lake: how, and how often, their files are compacted and old versions removed."""
+    store: StoreOptions = Field(default_factory=StoreOptions)
+    """Of tables in an object store: its server, and the files that have the keys to it."""
     types: dict[str, str] = Field(default_factory=dict)
     """Column of the sink, as ``schema.table.column`` → its type, where Headgate creates the table."""
     rounding: Literal["refuse", "allow"] = "refuse"
@@ -456,6 +459,7 @@ class SinkSpec(Strict):
             "mode": self.mode != "upsert",
             "commit_interval_seconds": self.commit_interval_seconds is not None,
             "maintenance": self.maintenance != MaintenanceOptions(),
+            "store": self.store != StoreOptions(),
             "types": bool(self.types),
             "unique_keys": self.unique_keys != "omit",
             "rounding": self.rounding != "refuse",
@@ -471,6 +475,8 @@ class SinkSpec(Strict):
             raise ValueError("give either sink.dsn or sink.connection")
         if self.connection is not None and self.password_file is not None:
             raise ValueError("sink.connection has its own password file. Remove sink.password_file")
+        if self.connection is not None and self.store != StoreOptions():
+            raise ValueError("sink.connection has a store of its own. Remove sink.store")
         return self
 
     @property

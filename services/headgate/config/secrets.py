@@ -15,7 +15,9 @@ from typing import Final
 SECRETS_DIR: Final = "HEADGATE_SECRETS_DIR"
 ALLOWED_HOSTS: Final = "HEADGATE_ALLOWED_HOSTS"
 ALLOWED_FOLDERS: Final = "HEADGATE_ALLOWED_FOLDERS"
-"""Folders, separated by commas, below which sinks may write tables. None by default."""
+"""Folders, and places in object stores, separated by commas, below which sinks may write tables. None by default."""
+BUCKETS: Final = "s3://"
+"""How places in object stores begin."""
 CONNECTIONS: Final = "HEADGATE_CONNECTIONS"
 """The file of named connections (databases/connections.py)."""
 SECRETS_DIR_DEFAULT: Final = "/run/secrets"
@@ -86,18 +88,40 @@ def check_hosts(hosts: Iterable[str], option: str) -> None:
 
 def check_folder(folder: Path, option: str) -> None:
     """Raise NotPermittedError unless ``folder``, wherever links lead, is one of the operator's folders or below one."""
-    allowed = [Path(name.strip()) for name in setting(ALLOWED_FOLDERS).split(",") if name.strip()]
     try:
-        is_inside = any(folder.resolve().is_relative_to(each.resolve()) for each in allowed)
+        is_inside = any(folder.resolve().is_relative_to(Path(each).resolve()) for each in _allowed(is_bucket=False))
     except (OSError, RuntimeError):
         is_inside = False
     if not is_inside:
-        where = (
-            f"not below a folder in {ALLOWED_FOLDERS} ({', '.join(map(str, allowed))})"
-            if allowed
-            else (f"not permitted, because {ALLOWED_FOLDERS} is not set")
-        )
-        raise NotPermittedError(
-            f"{option}: folder {folder} is {where}. Feeds are on topics, so they may write to folders that the "
-            f"operator lists only. Start this process with {ALLOWED_FOLDERS} naming the folder, or correct {option}"
-        )
+        raise _not_listed(f"folder {folder}", option)
+
+
+def check_bucket(place: str, option: str) -> None:
+    """Raise NotPermittedError unless ``place``, ``s3://bucket/prefix``, is one of the operator's places or below one.
+
+    A prefix ends at a slash: ``s3://lake/a`` does not permit ``s3://lake/ab``.
+    """
+    parts = place.split("/")
+    is_inside = any(
+        parts[: len(listed)] == listed for each in _allowed(is_bucket=True) for listed in [each.rstrip("/").split("/")]
+    )
+    if not is_inside or {".", ".."} & set(parts):
+        raise _not_listed(place, option)
+
+
+def _allowed(*, is_bucket: bool) -> list[str]:
+    names = [name.strip() for name in setting(ALLOWED_FOLDERS).split(",") if name.strip()]
+    return [name for name in names if name.startswith(BUCKETS) == is_bucket]
+
+
+def _not_listed(what: str, option: str) -> NotPermittedError:
+    allowed = [*_allowed(is_bucket=False), *_allowed(is_bucket=True)]
+    where = (
+        f"not below a folder in {ALLOWED_FOLDERS} ({', '.join(allowed)})"
+        if allowed
+        else (f"not permitted, because {ALLOWED_FOLDERS} is not set")
+    )
+    return NotPermittedError(
+        f"{option}: {what} is {where}. Feeds are on topics, so they may write to folders that the "
+        f"operator lists only. Start this process with {ALLOWED_FOLDERS} naming the folder, or correct {option}"
+    )

@@ -162,7 +162,11 @@ class Settings(_Section, frozen=True):
         str, Meta(description="hosts of sinks and registries that feeds may name, with commas; empty: any")
     ] = ""
     allowed_folders: Annotated[
-        str, Meta(description="folders below which sinks of type delta and iceberg may write, with commas; empty: none")
+        str,
+        Meta(
+            description="folders, and places in object stores (s3://bucket/prefix), below which sinks of type delta "
+            "and iceberg may write, with commas; empty: none"
+        ),
     ] = ""
     connections: Annotated[
         str, Meta(description="file with named connections to databases (docs/configuration.md); empty: none")

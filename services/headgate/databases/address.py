@@ -2,10 +2,12 @@
 
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
-from headgate.config.secrets import NotPermittedError, check_folder, check_hosts, read_secret, secret
+from headgate.config.secrets import NotPermittedError, check_bucket, check_folder, check_hosts, read_secret, secret
+from headgate.config.store_options import StoreOptions
 from headgate.databases.errors import DatabaseRefusedError
 
 
@@ -14,7 +16,8 @@ class Address(msgspec.Struct, frozen=True):
 
     ``hosts`` are what it connects to: ``""`` where nothing is named and it is not clear what will be, none if it
     connects to nothing. ``key_file`` is a private key. ``server`` is what all databases on one server have in common,
-    such as host and port; empty if the hosts identify it. ``folders`` are local ones that are written to.
+    such as host and port; empty if the hosts identify it. ``folders`` are local ones that are written to, ``buckets``
+    places in object stores, ``s3://bucket/prefix``.
     """
 
     text: str
@@ -23,6 +26,7 @@ class Address(msgspec.Struct, frozen=True):
     has_password: bool = False
     server: str = ""
     folders: tuple[Path, ...] = ()
+    buckets: tuple[str, ...] = ()
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -32,6 +36,8 @@ class Options(msgspec.Struct, frozen=True):
     password_file: str
     place: str
     """What the database is to the user, such as "sink"."""
+    store: str = "store"
+    """The option with the server of an object store and the files of its keys."""
 
     @property
     def way_of_secrets(self) -> str:
@@ -39,7 +45,7 @@ class Options(msgspec.Struct, frozen=True):
         return f"Put it into a file on the machines that connect, and name that file in {self.password_file}"
 
 
-SINK: Final = Options("sink.dsn", "sink.password_file", "sink")
+SINK: Final = Options("sink.dsn", "sink.password_file", "sink", "sink.store")
 
 
 def tls_refused(options: Options, given: list[str]) -> DatabaseRefusedError:
@@ -50,28 +56,71 @@ def tls_refused(options: Options, given: list[str]) -> DatabaseRefusedError:
 class Target(msgspec.Struct, frozen=True):
     """A database that a process is asked to open: an address, and the file that has the password.
 
-    ``password_file`` is a name in the folder for secrets, or a whole path in it.
+    ``password_file`` is a name in the folder for secrets, or a whole path in it. ``store`` is of the buckets that the
+    address names.
     """
 
     dsn: str
     password_file: Path | None = None
     options: Options = SINK
+    store: StoreOptions = StoreOptions()
 
     def check(self, address: Address) -> Path | None:
         """The password's file, once all that ``address`` (this one's) names is permitted to this process.
 
-        Raises DatabaseRefusedError for a host or a folder that is not allowed, and for a file that is not in the folder
-        for secrets.
+        Raises DatabaseRefusedError for a host, a folder or a bucket that is not allowed, and for a file that is not in
+        the folder for secrets.
         """
         try:
             check_hosts(address.hosts, self.options.address)
             for folder in address.folders:
                 check_folder(folder, self.options.address)
+            self.check_store(address.buckets)
             if address.key_file is not None:
                 secret(Path(address.key_file).absolute(), f"the private key of {self.options.address},")
             return None if self.password_file is None else secret(self.password_file, self.options.password_file)
         except NotPermittedError as error:
             raise DatabaseRefusedError(str(error)) from error
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of the object store's server: AWS's, where none is given. Raises DatabaseRefusedError."""
+        if self.store.endpoint is not None:
+            return self.store.endpoint
+        if self.store.region is None:
+            raise DatabaseRefusedError(
+                f"{self.options.address} names a bucket, and {self.options.store} neither a region of AWS nor the "
+                f"server of another store. Give {self.options.store}.region or {self.options.store}.endpoint"
+            )
+        return f"https://s3.{self.store.region}.amazonaws.com"
+
+    @property
+    def key_files(self) -> tuple[Path, ...]:
+        """The files with the keys to the object store: id, key and, if there is one, the token. None if none is given.
+
+        Raises NotPermittedError for a file that is not in the folder for secrets.
+        """
+        given = {
+            "access_key_id_file": self.store.access_key_id_file,
+            "secret_access_key_file": self.store.secret_access_key_file,
+            "session_token_file": self.store.session_token_file,
+        }
+        return tuple(secret(file, f"{self.options.store}.{name}") for name, file in given.items() if file is not None)
+
+    def check_store(self, buckets: tuple[str, ...]) -> None:
+        """Raise NotPermittedError, and DatabaseRefusedError for a store that is not there or is not needed."""
+        if not buckets:
+            if self.store != StoreOptions():
+                raise DatabaseRefusedError(
+                    f"{self.options.store} is for tables in an object store, and {self.options.address} names a "
+                    f"folder. Remove {self.options.store}, or write the place of the tables as s3://bucket/prefix"
+                )
+            return
+        for bucket in buckets:
+            check_bucket(bucket, self.options.address)
+        given = "region" if self.store.endpoint is None else "endpoint"
+        check_hosts([urlsplit(self.endpoint).hostname or ""], f"{self.options.store}.{given}")
+        _ = self.key_files  # each is permitted
 
     def password(self, address: Address) -> str | None:
         """What the password's file contains now, None without a file. Every session that is opened begins here.

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from headgate.config.feed import RegistrySpec, Strict
 from headgate.config.secrets import CONNECTIONS, NotPermittedError, secret, setting
+from headgate.config.store_options import StoreOptions
 from headgate.config.wording import explained, one_of
 from headgate.databases.address import Options, Target
 from headgate.databases.errors import DatabaseRefusedError
@@ -66,6 +67,8 @@ class Connection(Strict):
     tls: TlsFiles | None = None
     use: frozenset[Use]
     approval: Approval = Approval.NONE
+    store: StoreOptions = Field(default_factory=StoreOptions)
+    """Of an Iceberg catalog whose warehouse is in an object store."""
 
     @field_validator("kind")
     @classmethod
@@ -91,6 +94,8 @@ class Connection(Strict):
             raise ValueError(str(error)) from error
         if not is_its:
             raise ValueError(f"address is not one of kind {self.kind}")
+        if self.store != StoreOptions() and self.kind != "iceberg":
+            raise ValueError(f"store is for Iceberg catalogs with a warehouse in an object store, not for {self.kind}")
         return self
 
     def dsn(self) -> str:
@@ -127,7 +132,7 @@ def named(name: str, use: Use, option: str) -> tuple[Connection, Target]:
             f"{option}: connection {name} may be used as {', '.join(sorted(found.use)) or 'nothing'}, not as {use}. "
             f"Use another one ({', '.join(for_it) or 'none exists'}), or add {use} to its `use` in {file}"
         )
-    return found, Target(found.dsn(), found.password_file, _options(name, use))
+    return found, Target(found.dsn(), found.password_file, _options(name, use), found.store)
 
 
 def named_registry(name: str, option: str) -> RegistrySpec:
@@ -173,7 +178,7 @@ def _file(name: str, option: str) -> tuple[Path, _File]:
 
 def _options(name: str, use: Use) -> Options:
     where = f" of connection {name}" if name else ""
-    return Options(f"address{where}", f"password_file{where}", use.value)
+    return Options(f"address{where}", f"password_file{where}", use.value, f"store{where}")
 
 
 def _read(file: Path) -> _File:

@@ -68,7 +68,7 @@ def open_sink(spec: SinkSpec, *, keeps_session: bool = False) -> Sink:
 def target_of(spec: SinkSpec) -> Target:
     """The sink's database, from its address or its named connection. Raises SinkRefusedError."""
     if spec.connection is None:
-        return Target(spec.dsn or "", spec.password_file)
+        return Target(spec.dsn or "", spec.password_file, store=spec.store)
     try:
         connection, target = named(spec.connection, Use.SINK, "sink.connection")
     except DatabaseRefusedError as error:
@@ -109,7 +109,13 @@ def server_of(spec: SinkSpec) -> str:
 
     Raises SinkRefusedError.
     """
-    address = _address_of(spec)
+    target = target_of(spec)
+    address = plug_of(spec.type).address(target.dsn)
+    if address.buckets and not address.server:
+        try:
+            return target.endpoint
+        except DatabaseRefusedError as error:
+            raise SinkRefusedError(str(error)) from error
     return address.server or ",".join(filter(None, address.hosts)) or spec.type
 
 

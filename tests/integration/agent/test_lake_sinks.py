@@ -19,6 +19,8 @@ from headgate.records.control import SpanPlan
 from headgate.replication.executor import SparkExecutor
 from headgate.sinks.delta.engine import create
 from headgate.sinks.lake.appended import OWN_COLUMNS
+from headgate.sinks.lake.files import LocalFiles
+from headgate.sinks.lake.names import path_of
 from support.waiting import eventually
 
 from .conftest import DEADLINE_SECONDS, Bed
@@ -58,7 +60,7 @@ def read_iceberg(folder: Path, table: str) -> polars.DataFrame:
 DELTA = Kind(
     "delta",
     lambda folder: f"file://{folder}",
-    lambda folder, table, schema: create(delta_folder(folder, table), schema, {}),
+    lambda folder, table, schema: create(LocalFiles(folder), path_of(table), schema, {}),
     lambda folder, table: polars.read_delta(str(delta_folder(folder, table))),
 )
 ICEBERG = Kind("iceberg", lambda folder: f"sqlite:///{folder}/catalog.db", create_iceberg, read_iceberg)

@@ -1,4 +1,4 @@
-"""A Delta sink with one table, for tests."""
+"""A Delta sink with one table, for tests, in a folder or in an object store."""
 
 import shutil
 from pathlib import Path
@@ -6,10 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from headgate.sinks.delta.engine import Table, create
+from headgate.sinks.delta.engine import Table
 from headgate.sinks.delta.lake import DeltaLake
 from headgate.sinks.lake.appended import OWN_COLUMNS
 from integration.sinks.lake_bench import AnyLakeBench
+from integration.sinks.lake_stores import PLACE, Store
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("value", pa.string())])
 
@@ -18,37 +19,54 @@ class DeltaBench(AnyLakeBench):
     table_class = Table
     columns = COLUMNS
 
-    def __init__(self, folder: Path, *, appends: bool) -> None:
-        super().__init__(folder, {"type": "delta", "dsn": f"file://{folder}/lake"}, appends=appends)
-        self.lake = DeltaLake(self.folder)
+    def __init__(self, folder: Path, *, appends: bool, store: Store | None = None) -> None:
+        place = {"dsn": f"file://{folder}/lake"} if store is None else {"dsn": PLACE, "store": store.options}
+        super().__init__(folder, {"type": "delta", **place}, appends=appends)
+        self.store = store
+        found = self.another().lake()
+        assert isinstance(found, DeltaLake)
+        self.lake = found
         self.create()
         self.sink = self.another()
 
     @property
-    def path(self) -> Path:
-        return self.folder / "shop" / "orders"
+    def path(self) -> str:
+        return f"{self.folder if self.store is None else PLACE}/shop/orders"
+
+    @property
+    def options(self) -> dict[str, str] | None:
+        return None if self.store is None else self.store.delta
+
+    @property
+    def native(self) -> DeltaTable:
+        return DeltaTable(self.path, storage_options=self.options)
 
     def create(self) -> None:
         schema = self.columns
         for name, type_ in OWN_COLUMNS.items() if self.appends else ():
             schema = schema.append(pa.field(name, type_))
-        create(self.path, schema, {"headgate.key": '["id"]'})
+        self.lake.create(self.table, schema, {"headgate.key": '["id"]'}, None)
 
     def records(self) -> list[dict[str, object]]:
         """As Polars reads it."""
         import polars
 
-        return polars.read_delta(str(self.path)).to_dicts() if self.path.exists() else []
+        if not DeltaTable.is_deltatable(self.path, storage_options=self.options):
+            return []
+        return polars.read_delta(self.path, storage_options=self.options).to_dicts()
 
     def version(self) -> int:
-        return DeltaTable(self.path).version()
+        return self.native.version()
 
     def set_back(self, version: int) -> None:
-        DeltaTable(self.path).restore(version)
+        self.native.restore(version)
 
     def compact(self) -> None:
-        DeltaTable(self.path).optimize.compact()
-        write_deltalake(self.path, DeltaTable(self.path).to_pyarrow_table().slice(0, 0), mode="append")
+        self.native.optimize.compact()
+        write_deltalake(self.native, self.native.to_pyarrow_table().slice(0, 0), mode="append")
 
     def drop(self) -> None:
-        shutil.rmtree(self.path)
+        if self.store is None:
+            shutil.rmtree(self.path)
+        else:
+            self.store.remove(self.path)

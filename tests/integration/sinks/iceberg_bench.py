@@ -11,25 +11,25 @@ from pyiceberg.table import Table as PyTable
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
-from headgate.databases.address import Target
 from headgate.sinks.iceberg.engine import Table
 from headgate.sinks.iceberg.lake import IcebergLake
 from headgate.sinks.lake.appended import OWN_COLUMNS
 from integration.sinks.lake_bench import AnyLakeBench
+from integration.sinks.lake_stores import PLACE, Store
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("value", pa.string())])
 
 
-def in_database(url: str, warehouse: Path) -> str:
+def in_database(url: str, warehouse: Path | str) -> str:
     """The address of a catalog in a database."""
     return f"{url}{'&' if '?' in url else '?'}warehouse={warehouse}"
 
 
-def new_catalog(uri: str, warehouse: Path) -> SqlCatalog:
+def new_catalog(uri: str, warehouse: Path | str, **properties: str) -> SqlCatalog:
     """A catalog as its users create and use it."""
-    catalog = SqlCatalog(
-        "default", uri=uri.replace("postgresql:", "postgresql+psycopg:"), warehouse=f"file://{warehouse}"
-    )
+    url = warehouse if isinstance(warehouse, str) else f"file://{warehouse}"
+    uri = uri.replace("postgresql:", "postgresql+psycopg:")
+    catalog = SqlCatalog("default", uri=uri, warehouse=url, **properties)
     catalog.engine.dispose()
     catalog.engine = create_engine(catalog.engine.url, poolclass=NullPool)
     return catalog
@@ -39,14 +39,20 @@ class IcebergBench(AnyLakeBench):
     table_class = Table
     columns = COLUMNS
 
-    def __init__(self, folder: Path, *, appends: bool, database: str | None = None) -> None:
+    def __init__(self, folder: Path, *, appends: bool, database: str | None = None, store: Store | None = None) -> None:
         """``database``: the URL of an empty one at PostgreSQL, for the catalog; without it that is a SQLite file."""
         file = f"sqlite:///{folder}/lake/catalog.db"
-        dsn = file if database is None else in_database(database, folder / "lake")
-        super().__init__(folder, {"type": "iceberg", "dsn": dsn}, appends=appends)
-        self.catalog = new_catalog(file if database is None else database, folder / "lake")
+        warehouse: Path | str = folder / "lake" if store is None else PLACE
+        dsn = file if database is None and store is None else in_database(database or file, warehouse)
+        options = {} if store is None else {"store": store.options}
+        super().__init__(folder, {"type": "iceberg", "dsn": dsn, **options}, appends=appends)
+        properties = {} if store is None else store.iceberg
+        self.catalog = new_catalog(file if database is None else database, warehouse, **properties)
         self.catalog.create_namespace("shop")
-        self.lake = IcebergLake(lambda: Target(dsn))
+        self.store = store
+        found = self.another().lake()
+        assert isinstance(found, IcebergLake)
+        self.lake = found
         self.create()
         self.sink = self.another()
 
@@ -71,7 +77,8 @@ class IcebergBench(AnyLakeBench):
         if table.current_snapshot() is None:
             return []
         with patch.dict(os.environ, {"POLARS_ICEBERG_PLANNER": "pyiceberg"}):  # it warns without its own
-            return polars.scan_iceberg(table).collect().to_dicts()
+            options = None if self.store is None else self.store.delta
+            return polars.scan_iceberg(table, storage_options=options).collect().to_dicts()
 
     def version(self) -> int:
         snapshot = self.native.current_snapshot()

@@ -1,5 +1,6 @@
 """Iceberg tables keep the contract of lake tables, in both modes, each with another kind of catalog."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,18 @@ import pytest
 from integration.sinks.iceberg_bench import IcebergBench
 from integration.sinks.lake_contract import LakeContract
 from integration.sinks.lake_copy_contract import LakeCopyContract
+from integration.sinks.lake_stores import Fenced, a_store
 
 pytestmark = pytest.mark.integration
+
+
+class TestIcebergInStore(Fenced):
+    """The fence in an object store, in the mode that uses all of it."""
+
+    @pytest.fixture
+    def bench(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[IcebergBench]:
+        with a_store(tmp_path, monkeypatch) as store:
+            yield IcebergBench(tmp_path, appends=False, store=store)
 
 
 class TestIceberg(LakeContract, LakeCopyContract):

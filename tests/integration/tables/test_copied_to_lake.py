@@ -43,7 +43,7 @@ class Copy:
 
     def into(self, folder: Path, types: Sequence[Type], plain: str) -> tuple[list[str], set[str]]:
         """Values that are not the source's, and types that are not copied. ``plain``: how plain values are shown."""
-        sink, refused = DeltaSink(folder), set()
+        sink, refused = DeltaSink(lambda: Target(f"file://{folder}")), set()
         found: list[str] = []
         with open_row_source(Target(self.source.dsn)) as rows:
             for number, type_ in enumerate(types):

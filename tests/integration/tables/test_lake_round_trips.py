@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from fixtures.capture import Sources
+from headgate.databases.address import Target
 from headgate.formats.change import Change
 from headgate.sinks.contract import SinkError
 from headgate.sinks.delta.sink import DeltaSink
@@ -93,7 +94,7 @@ class Captured(NamedTuple):
 
     def wrong(self, folder: Path, mode: str) -> list[str]:
         """Each value that is not the source's, and each type that cannot be written."""
-        sink = DeltaSink(folder, appends=mode == "append")
+        sink = DeltaSink(lambda: Target(f"file://{folder}"), appends=mode == "append")
         return [line for number in range(len(self.types)) for line in self._wrong(number, sink, folder, mode)]
 
     def _wrong(self, number: int, sink: DeltaSink, folder: Path, mode: str) -> Iterator[str]:
@@ -119,7 +120,7 @@ class Captured(NamedTuple):
 
 def refused(definition: Definition, types: Sequence[Type], folder: Path) -> set[str]:
     """Types that are not created unless the user chooses another one."""
-    made = lake_table(definition, "copies.all", DeltaSink(folder), {}, is_keyed=True)
+    made = lake_table(definition, "copies.all", DeltaSink(lambda: Target(f"file://{folder}")), {}, is_keyed=True)
     assert isinstance(made, RefusedTable)
     return {types[int((refusal.column or "")[1:])].declared for refusal in made.refusals}
 

@@ -4,6 +4,7 @@ import pydantic
 
 from headgate.config.feed import FeedSpec
 from headgate.config.maintenance_options import MaintenanceOptions
+from headgate.config.store_options import StoreOptions
 from headgate.coordinator.core.feeds.acceptance import FIXED, _why_fixed
 
 CHANGEABLE = {
@@ -31,6 +32,7 @@ CHANGEABLE = {
     ("sink", "unique_keys"),
     *(("sink", "topic", option) for option in ("partitions", "replication_factor", "config")),
     *(("sink", "maintenance", option) for option in MaintenanceOptions.model_fields),
+    *(("sink", "store", option) for option in StoreOptions.model_fields if option != "endpoint"),
     ("where",),
     ("batch_rows_max",),
     ("batch_interval_seconds",),
@@ -62,6 +64,16 @@ def options(model: type[pydantic.BaseModel], path: tuple[str, ...] = ()) -> set[
 def test_every_option_is_fixed_or_changeable() -> None:
     assert options(FeedSpec) == CHANGEABLE | set(FIXED)
     assert not CHANGEABLE & set(FIXED)
+
+
+def test_a_feed_stays_at_its_object_store_and_may_have_other_keys() -> None:
+    def feed(**store: object) -> str:
+        sink = {"type": "delta", "dsn": "s3://lake/tables", "store": {"endpoint": "https://a.example", **store}}
+        return FeedSpec.model_validate({"feed": "f", "source": {"topics": ["s.a"]}, "sink": sink}).to_json()
+
+    keys = {"access_key_id_file": "id", "secret_access_key_file": "secret", "region": "eu-central-1"}
+    assert _why_fixed(feed(), feed(**keys)) is None
+    assert "sink.store.endpoint" in str(_why_fixed(feed(), feed(endpoint="https://b.example")))
 
 
 def test_tables_of_one_topic_cannot_swap_their_targets() -> None:

@@ -20,10 +20,39 @@ def test_an_address_that_is_not_a_folder_is_refused(dsn: str) -> None:
         address_of(dsn)
 
 
-@pytest.mark.parametrize("dsn", ["s3://bucket/x", "abfss://c@a/x", "gs://b"])
-def test_an_object_store_is_refused(dsn: str) -> None:
-    with pytest.raises(SinkRefusedError, match="local and mounted folders only"):
+@pytest.mark.parametrize("dsn", ["s3a://bucket/x", "abfss://c@a/x", "gs://b", "hdfs://n/x"])
+def test_an_object_store_of_another_protocol_is_refused(dsn: str) -> None:
+    with pytest.raises(SinkRefusedError, match=r"that speak S3's protocol\. Write such a place as s3://bucket/prefix"):
         address_of(dsn)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "s3://",
+        "s3://Bucket",
+        "s3://b",
+        "s3://bucket/a b",
+        "s3://bucket//a",
+        "s3://bucket/../x",
+        "s3://k:hunter2@bucket/x",
+    ],
+)
+def test_a_place_that_is_not_one_in_a_store_is_refused_and_not_quoted(dsn: str) -> None:
+    with pytest.raises(SinkRefusedError, match=r"not a place in an object store\. Write it as") as found:
+        address_of(dsn)
+    assert "hunter2" not in str(found.value)
+
+
+def test_one_place_in_a_store_has_one_spelling() -> None:
+    assert address_of("s3://lake/tables/").text == address_of("s3://lake/tables").text == "s3://lake/tables"
+    assert address_of("s3://lake/").buckets == ("s3://lake",)
+
+
+def test_the_store_of_a_folder_is_refused(tmp_path: Path) -> None:
+    spec = {"type": "delta", "dsn": f"file://{tmp_path}", "store": {"region": "eu-central-1"}}
+    with pytest.raises(SinkRefusedError, match=r"sink\.store is for tables in an object store.*Remove sink\.store"):
+        open_sink(SinkSpec.model_validate(spec))
 
 
 def test_one_folder_has_one_spelling() -> None:

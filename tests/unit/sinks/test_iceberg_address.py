@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from headgate.config.feed import SinkSpec
-from headgate.config.secrets import ALLOWED_FOLDERS, ALLOWED_HOSTS, SECRETS_DIR
+from headgate.config.secrets import ALLOWED_FOLDERS, ALLOWED_HOSTS, CONNECTIONS, SECRETS_DIR
 from headgate.databases.address import SINK
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.iceberg.address import address_of, place_of, with_tls
@@ -31,6 +32,8 @@ from headgate.sinks.registry import open_sink, same_sink
         ("sqlite:////lake/catalog.db?warehouse=lake", "warehouse is not an absolute path"),
         ("sqlite:////lake/catalog.db?catalog=a/b", "catalog must be a name"),
         ("sqlite:////lake/catalog.db?catalogue=x", "did you mean catalog"),
+        ("sqlite:////lake/catalog.db?warehouse=s3a://lake", "Write such a place as s3://bucket/prefix"),
+        ("postgresql://user:hunter2@db/lake?warehouse=s3://lake/a b", "warehouse is not a place in an object store"),
     ],
 )
 def test_an_address_that_is_not_valid_is_refused_and_not_quoted(dsn: str, why: str) -> None:
@@ -48,6 +51,33 @@ def test_one_catalog_has_one_spelling() -> None:
     assert address_of(short).text == address_of(long).text
     assert address_of(address_of(short).text).text == address_of(short).text
     assert (address_of(long).has_password, address_of(short).has_password) == (True, False)
+
+
+def test_a_warehouse_in_an_object_store_is_no_folder() -> None:
+    dsn = "postgresql://ann@db/lake?warehouse=s3://lake/tables/"
+    found = address_of(dsn)
+    assert (found.folders, found.buckets) == ((), ("s3://lake/tables",))
+    assert address_of(found.text) == found
+    assert place_of(dsn).url == "s3://lake/tables"
+    in_file = address_of("sqlite:////lake/catalog.db?warehouse=s3://lake/tables")
+    assert (in_file.folders, in_file.buckets) == ((Path("/lake"),), ("s3://lake/tables",))
+
+
+def test_a_connection_has_the_store_of_its_warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ALLOWED_FOLDERS, "s3://lake")
+    monkeypatch.setenv(CONNECTIONS, str(tmp_path / "connections.yaml"))
+    address = "postgresql://ann@db/lake?warehouse=s3://lake/tables"
+
+    def described(kind: str, address: str, store: dict[str, str]) -> SinkSpec:
+        given = {"kind": kind, "address": address, "use": ["sink"], "store": store}
+        (tmp_path / "connections.yaml").write_text(yaml.safe_dump({"connections": {"lake": given}}))
+        return SinkSpec(type=kind, connection="lake")
+
+    open_sink(described("iceberg", address, {"region": "eu-central-1"}))
+    with pytest.raises(SinkRefusedError, match="store of connection lake neither a region of AWS nor the server"):
+        open_sink(described("iceberg", address, {}))
+    with pytest.raises(SinkRefusedError, match="store is for Iceberg catalogs"):
+        open_sink(described("postgresql", "postgresql://ann@db/lake", {"region": "eu-central-1"}))
 
 
 def test_only_folders_of_the_operators_list_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +115,7 @@ def test_a_catalog_in_a_database_is_on_a_host_and_in_a_folder_of_the_operators_l
 def test_tls_of_a_connection_is_part_of_the_address() -> None:
     files = {"ca_file": "/etc/ca.pem"}
     found = with_tls("postgresql://ann@db/lake?warehouse=/lake", files, SINK)
-    assert place_of(found).warehouse == Path("/lake")
+    assert place_of(found).warehouse == "/lake"
     assert "sslmode=verify-full" in found
     assert "sslrootcert=/etc/ca.pem" in found
     with pytest.raises(DatabaseRefusedError, match="tls is for servers"):

@@ -40,10 +40,15 @@ def _any_slice(table: str) -> str:
     return f"{table}@"
 
 
+class _StorePart(msgspec.Struct):
+    endpoint: str | None = None
+
+
 class _SinkPart(msgspec.Struct):
     type: str
     dsn: str = ""
     connection: str | None = None
+    store: _StorePart = msgspec.field(default_factory=_StorePart)
 
 
 class _SpecPart(msgspec.Struct):
@@ -57,6 +62,8 @@ def sink_of(spec: str) -> tuple[str, str] | None:
     except msgspec.MsgspecError:
         return None
     place = part.sink.dsn or (part.sink.connection and f"connection {part.sink.connection}")
+    if place and part.sink.store.endpoint is not None:  # servers have buckets of the same name
+        place = f"{place} at {part.sink.store.endpoint}"
     return (part.sink.type, place) if place else None
 
 

@@ -1,7 +1,7 @@
 """Addresses of Iceberg's SQL catalogs, in PostgreSQL or in a SQLite file.
 
 ``postgresql://user@host:port/database?warehouse=/folder&catalog=name``, with libpq's own options as well, and
-``sqlite:////folder/catalog.db?catalog=name&warehouse=/folder``.
+``sqlite:////folder/catalog.db?catalog=name&warehouse=/folder``. The warehouse is a folder, or ``s3://bucket/prefix``.
 """
 
 import posixpath
@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 import msgspec
 
 from headgate.config.wording import nearest
+from headgate.databases import buckets
 from headgate.databases.address import SINK, Address, Options
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.postgresql import address as postgresql
@@ -39,21 +40,38 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 class Place(msgspec.Struct, frozen=True):
     """A catalog: its name among the catalogs of its database, that database, and where Headgate puts tables.
 
+    ``warehouse``: the path of a folder, or a place in an object store.
     ``file``: of SQLite. ``dsn``: libpq's URL of a database at PostgreSQL. One of them is None.
     """
 
     catalog: str
-    warehouse: Path
+    warehouse: str
     file: Path | None = None
     dsn: str | None = None
 
     @property
     def text(self) -> str:
         """The address in its one spelling; a password in it stays."""
-        own = urlencode({_NAME_OPTION: self.catalog, _FOLDER_OPTION: str(self.warehouse)}, safe="/", quote_via=quote)
+        own = urlencode({_NAME_OPTION: self.catalog, _FOLDER_OPTION: self.warehouse}, safe="/:", quote_via=quote)
         if self.dsn is None:
             return f"{SQLITE}/{self.file}?{own}"
         return f"{self.dsn}{'&' if '?' in self.dsn else '?'}{own}"
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Local ones that are written to."""
+        file = () if self.file is None else (self.file.parent,)
+        return file if self.buckets else (*file, Path(self.warehouse))
+
+    @property
+    def buckets(self) -> tuple[str, ...]:
+        """The place in an object store, if the warehouse is there."""
+        return (self.warehouse,) if buckets.is_store(self.warehouse) else ()
+
+    @property
+    def url(self) -> str:
+        """The warehouse as Iceberg names it."""
+        return self.warehouse if self.buckets else f"file://{self.warehouse}"
 
 
 def place_of(dsn: str, options: Options = SINK) -> Place:
@@ -73,7 +91,7 @@ def address_of(dsn: str, options: Options = SINK) -> Address:
     place = place_of(dsn, options)
     if place.dsn is None:
         assert place.file is not None  # noqa: S101 - one of them is given
-        return Address(place.text, (), server=str(place.file), folders=(place.file.parent, place.warehouse))
+        return Address(place.text, (), server=str(place.file), folders=place.folders, buckets=place.buckets)
     database = postgresql.address_of(place.dsn, options)
     url, _ = postgresql.url_of(database.text, options)
     return Address(
@@ -82,7 +100,8 @@ def address_of(dsn: str, options: Options = SINK) -> Address:
         database.key_file,
         has_password=database.has_password,
         server=database.server,
-        folders=(place.warehouse,),
+        folders=place.folders,
+        buckets=place.buckets,
     )
 
 
@@ -109,7 +128,7 @@ def _at_postgresql(dsn: str, options: Options) -> Place:
         raise DatabaseRefusedError(
             f"{options.address} does not name the folder of the tables. Write it as {_SERVER_FORM}"
         )
-    warehouse = _path(own[_FOLDER_OPTION], f"{options.address}: {_FOLDER_OPTION}", _SERVER_FORM)
+    warehouse = _warehouse(own[_FOLDER_OPTION], options, _SERVER_FORM)
     return Place(_name(own, options), warehouse, dsn=url)
 
 
@@ -129,7 +148,7 @@ def _in_file(dsn: str, options: Options) -> Place:
             )
     file = _path(parts.path[1:], options.address, _FILE_FORM)
     folder = own.get(_FOLDER_OPTION)
-    warehouse = file.parent if folder is None else _path(folder, f"{options.address}: {_FOLDER_OPTION}", _FILE_FORM)
+    warehouse = str(file.parent) if folder is None else _warehouse(folder, options, _FILE_FORM)
     return Place(_name(own, options), warehouse, file=file)
 
 
@@ -140,6 +159,11 @@ def _name(own: Mapping[str, str], options: Options) -> str:
             f"{options.address}: catalog must be a name of letters, digits, underscores, points and hyphens"
         )
     return name
+
+
+def _warehouse(text: str, options: Options, form: str) -> str:
+    option = f"{options.address}: {_FOLDER_OPTION}"
+    return buckets.place_in_store(text, option) if buckets.is_store(text) else str(_path(text, option, form))
 
 
 def _path(text: str, option: str, form: str) -> Path:

@@ -1,5 +1,5 @@
-"""Delta tables below one folder, written by delta-rs (docs/adr/0120). What all lakes share is in sinks/lake.
+"""Delta tables below one place, written by delta-rs (docs/adr/0120). What all lakes share is in sinks/lake.
 
-``address`` where the folder is · ``engine`` the only module that imports delta-rs · ``lake`` tables and ledgers of one
-folder · ``sink`` the sink itself, which imports none of delta-rs until it is used.
+``address`` where the place is · ``engine`` the only module that imports delta-rs · ``lake`` tables and ledgers of one
+place · ``sink`` the sink itself, which imports none of delta-rs until it is used.
 """

@@ -6,7 +6,6 @@ delta-rs would do by itself (retry on a newer version, or skip a commit that cha
 
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,8 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyarrow.dataset import Dataset
 
-from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.lake.files import Files
 from headgate.sinks.lake.history import OWN_ENTRIES
 from headgate.sinks.lake.shape import KEY
 from headgate.sinks.lake.staged_rows import GONE, absent_column, column
@@ -35,13 +35,6 @@ from headgate.sinks.lake.tables import (
 
 __all__ = ["Table", "as_sink_errors", "create", "read"]
 
-ERROR_LENGTH_MAX: Final = 500
-"""An error of the library may contain a plan of a query."""
-
-_NO_RIGHT: Final = ("Permission denied", "Read-only file system", "os error 13", "os error 30")
-HISTORY_GROWS: Final = 16
-"""The last commit is mostly Headgate's own, so one entry is read first, and then so many times more."""
-
 _RESTORE: Final = "RESTORE"
 _EXISTS: Final = "already exists"
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
@@ -50,8 +43,11 @@ _RETENTION: Final = "delta.setTransactionRetentionDuration"
 class Table:
     """One version of a table. Each commit is made on it, and then it is used no more."""
 
-    def __init__(self, handle: DeltaTable) -> None:
+    def __init__(self, handle: DeltaTable, files: Files, path: Path) -> None:
+        """``path``: the table's folder, where ``files`` are."""
         self._handle = handle
+        self._files = files
+        self._path = path
         self.version: Final = handle.version()
 
     @property
@@ -100,17 +96,27 @@ class Table:
         Application transactions stay as they are then. Raises SinkError.
         """
         restored: dict[int, int | None] = {}
-        count = 1
-        while True:
-            entries = self._handle.history(count)
-            for entry in entries:
-                if written in entry:
-                    return not _leads_to(int(entry["version"]), self.version, restored)
-                if entry.get("operation") == _RESTORE:
-                    restored[int(entry["version"])] = _restored_version(entry)
-            if len(entries) < count:
-                return bool(restored)
-            count *= HISTORY_GROWS
+        for version in range(self.version, -1, -1):
+            entry = self._entry(version)
+            if entry is None:
+                break
+            if written in entry:
+                return not _leads_to(version, self.version, restored)
+            if entry.get("operation") == _RESTORE:
+                restored[version] = _restored_version(entry)
+        return bool(restored)
+
+    def _entry(self, version: int) -> dict[str, Any] | None:
+        """What the log shows about a commit; None if its file is gone. The last one is mostly Headgate's own.
+
+        ``DeltaTable.history`` has the same, but no other thread runs while it waits for files: in an object store that
+        does not answer, the agent's leases would run out.
+        """
+        found = self._files.read(self._path / "_delta_log" / f"{version:020}.json")
+        if found is None:
+            return None
+        actions = map(json.loads, found.splitlines())
+        return next((dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {})
 
     def versions(self) -> list[Version]:
         """See Table of sinks/lake/tables.py."""
@@ -262,25 +268,29 @@ def _leads_to(version: int, newest: int, restored: Mapping[int, int | None]) -> 
     return at == version
 
 
-def read(folder: Path) -> Table | None:
-    """The table at its newest version; None if it does not exist. Raises SinkError."""
-    if not (folder / "_delta_log").is_dir():
+def read(files: Files, path: Path, *, is_small: bool = False) -> Table | None:
+    """The table at its newest version; None if it does not exist. ``is_small``: a ledger. Raises SinkError."""
+    if not files.may_have(path / "_delta_log"):
         return None
-    with as_sink_errors(f"reading {folder}"):
+    with as_sink_errors(files, f"reading {files.where(path)}"):
         try:
-            return Table(DeltaTable(folder))
+            options = files.delta_options(is_small=is_small)
+            return Table(DeltaTable(files.where(path), storage_options=options), files, path)
         except TableNotFoundError:
             return None
 
 
-def create(folder: Path, schema: pa.Schema, properties: Mapping[str, str], comment: str | None = None) -> None:
+def create(
+    files: Files, path: Path, schema: pa.Schema, properties: Mapping[str, str], comment: str | None = None
+) -> None:
     """Create the table. Raises ConflictError if it exists, SinkError."""
-    with as_sink_errors(f"creating {folder}"):
+    with as_sink_errors(files, f"creating {files.where(path)}"):
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            files.make_room(path)
             DeltaTable.create(
-                folder,
+                files.where(path),
                 schema,
+                storage_options=files.delta_options(is_small=False),
                 mode="error",
                 description=comment,
                 configuration=dict(properties),
@@ -312,12 +322,12 @@ def _quoted(name: str) -> str:
 
 
 @contextmanager
-def as_sink_errors(doing: str) -> Iterator[None]:
+def as_sink_errors(files: Files, doing: str) -> Iterator[None]:
     """Raise errors of the library, and of files, as the SinkError that means the same."""
     try:
         yield
     except (DeltaError, OSError) as error:
-        raise _sink_error(error, doing) from error
+        raise files.sink_error(error, doing) from (None if files.hides_causes else error)
 
 
 @contextmanager
@@ -326,13 +336,6 @@ def _committing() -> Iterator[None]:
         yield
     except CommitFailedError as error:
         raise ConflictError from error
-
-
-def _sink_error(error: Exception, doing: str) -> SinkError:
-    text = f"{doing}: {str(error)[:ERROR_LENGTH_MAX]}"
-    if isinstance(error, PermissionError) or any(words in str(error) for words in _NO_RIGHT):
-        return SinkRefusedError(f"{text}. Give user {os.geteuid()} of this process the right to write there")
-    return SinkUnavailableError(text)
 
 
 def _properties(stamp: Stamp) -> CommitProperties:

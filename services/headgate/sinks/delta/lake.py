@@ -1,4 +1,4 @@
-"""One folder of Delta tables: each table, its ledger, and the ledger of feeds."""
+"""The Delta tables of one place: each table, its ledger, and the ledger of feeds."""
 
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from headgate.sinks.creating import LakeType, quoted_by_spark
 from headgate.sinks.delta.engine import Table, as_sink_errors, create, read
+from headgate.sinks.lake.files import Files
 from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
 from headgate.sinks.lake.names import LEDGERS, path_of
 
@@ -20,29 +21,30 @@ _SCHEMA: Final = pa.schema([pa.field("nothing", pa.bool_())])
 class _Log:
     """The Delta log that is a ledger."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, files: Files, path: Path) -> None:
+        self._files = files
+        self._path = path
 
     @property
     def place(self) -> str:
-        return str(self._folder)
+        return self._files.where(self._path)
 
     def read(self) -> Table | None:
-        return read(self._folder)
+        return read(self._files, self._path, is_small=True)
 
     def create(self, properties: dict[str, str]) -> None:
-        create(self._folder, _SCHEMA, properties)
+        create(self._files, self._path, _SCHEMA, properties)
 
 
 class DeltaLake:
-    """Paths below one folder, and reading what is there."""
+    """Paths below one place, and reading what is there."""
 
     kind: Final = "Delta"
     renames: Final = False
     """Columns of a file are found by their names, unless the table maps names, which delta-rs does not write."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, files: Files) -> None:
+        self._files = files
 
     @staticmethod
     def widens(old: LakeType, new: LakeType) -> bool:  # noqa: ARG004
@@ -51,33 +53,33 @@ class DeltaLake:
 
     def where(self, table: str) -> str:
         """See Lake."""
-        return str(self.path(table))
+        return self._files.where(path_of(table))
 
     def sql_name(self, table: str) -> str:
         """See Lake."""
         return f"delta.{quoted_by_spark(self.where(table))}"
 
-    def path(self, table: str) -> Path:
-        """A table's folder. Raises SinkRefusedError."""
-        return self.folder / path_of(table)
-
     def table(self, table: str) -> Table | None:
         """See Lake."""
-        return read(self.path(table))
+        return read(self._files, path_of(table))
 
     def create(self, table: str, columns: pa.Schema, properties: dict[str, str], comment: str | None) -> None:
         """See Lake."""
-        create(self.path(table), columns, properties, comment)
+        create(self._files, path_of(table), columns, properties, comment)
+
+    def check_place(self) -> None:
+        """See Lake."""
+        self._files.check()
 
     def ledger(self, table: str) -> Ledger[Holdings]:
         """See Lake."""
-        return Ledger(_Log(self.folder / LEDGERS / "tables" / path_of(table)), Holdings())
+        return Ledger(_Log(self._files, Path(LEDGERS, "tables") / path_of(table)), Holdings())
 
     @property
     def feeds(self) -> Ledger[Feeds]:
         """See Lake."""
-        return Ledger(_Log(self.folder / LEDGERS / "feeds"), Feeds())
+        return Ledger(_Log(self._files, Path(LEDGERS, "feeds")), Feeds())
 
     def as_sink_errors(self, doing: str) -> AbstractContextManager[None]:
         """See Lake."""
-        return as_sink_errors(doing)
+        return as_sink_errors(self._files, doing)

@@ -22,6 +22,7 @@ from pyiceberg.types import IntegerType, NestedField, PrimitiveType
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.catalog import ExactTable
+from headgate.sinks.iceberg.files import same_file
 from headgate.sinks.iceberg.rewriting import Rewriting
 from headgate.sinks.iceberg.table_files import needed_files, older_files
 from headgate.sinks.iceberg.transaction import OneTransaction
@@ -210,7 +211,8 @@ class Table:
         number = int(self._handle.properties.get(CLEANED, "0")) + 1
         self.mark(Stamp({CLEANED: number}, stamp.about))
         self._handle.refresh()
-        unneeded = old - needed_files(self._handle)
+        needed = set(map(same_file, needed_files(self._handle)))
+        unneeded = {file for file in old if same_file(file) not in needed}
         for file in sorted(unneeded):
             with suppress(FileNotFoundError):  # another program that cleans has removed it
                 self._handle.io.delete(file)

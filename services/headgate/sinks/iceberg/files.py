@@ -1,56 +1,89 @@
-"""Files of tables: only those below folders that the operator has listed.
+"""Files of tables: only those below folders, and places in the object store, that the operator has listed.
 
-A table's metadata names its files by their whole addresses, so a catalog could name any file of this machine.
+A table's metadata names its files by their whole addresses, so a catalog could name any file of this machine, or of any
+bucket that the keys open.
 """
 
+import posixpath
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
-from pyiceberg.io import InputFile, OutputFile
+from pyarrow.fs import FileSelector, FileType
+from pyiceberg.io import S3_ENDPOINT, InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
-from headgate.config.secrets import NotPermittedError, check_folder
+from headgate.config.secrets import NotPermittedError, check_bucket, check_folder
 from headgate.sinks.contract import SinkRefusedError
 
-__all__ = ["ListedFiles", "check_location"]
+__all__ = ["ListedFiles", "same_file"]
+
+_STORE: Final = frozenset({"s3", "s3a", "s3n"})
+"""What engines call the protocol. Hadoop's have names of their own for it."""
 
 _FOLDERS_MAX = 1024
 """A table has few folders: one for metadata and one for each partition."""
 
 
 class ListedFiles(PyArrowFileIO):
-    """Local files below the folders of HEADGATE_ALLOWED_FOLDERS. Raises SinkRefusedError for others."""
+    """Files below the places of HEADGATE_ALLOWED_FOLDERS. Raises SinkRefusedError for others.
+
+    Those in object stores are of the one store whose options it is given.
+    """
 
     def new_input(self, location: str) -> PyArrowFile:
         """See FileIO."""
-        check_location(location)
+        self.check(location)
         return super().new_input(location)
 
     def new_output(self, location: str) -> PyArrowFile:
         """See FileIO."""
-        check_location(location)
+        self.check(location)
         return super().new_output(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """See FileIO."""
-        check_location(location if isinstance(location, str) else location.location)
+        self.check(location if isinstance(location, str) else location.location)
         super().delete(location)
 
+    def check(self, location: str) -> None:
+        """Raise SinkRefusedError for a place that is not a listed one."""
+        scheme, _, path = PyArrowFileIO.parse_location(location)
+        if scheme in _STORE and S3_ENDPOINT in self.properties:
+            _check(f"s3://{path.rpartition('/')[0]}", check_bucket)
+        elif scheme == "file":
+            _check(str(Path(path).parent), _check_folder)
+        else:
+            raise SinkRefusedError(
+                f"the table has files in an object store ({scheme}://), and the catalog's warehouse is not in it. Give "
+                "the address warehouse=s3://bucket/prefix, or keep all of the table's files below the warehouse"
+            )
 
-def check_location(location: str) -> None:
-    """Raise SinkRefusedError for a place that is not in a listed folder."""
+    def files_below(self, folder: str) -> Iterator[tuple[str, datetime]]:
+        """Locations of all files below a folder, and when each was written."""
+        scheme, netloc, root = PyArrowFileIO.parse_location(folder)
+        self.check(f"{folder}/any")
+        system = self.fs_by_scheme(scheme, netloc)
+        for found in system.get_file_info(FileSelector(root, allow_not_found=True, recursive=True)):
+            if found.type == FileType.File:
+                yield f"{folder}{found.path.removeprefix(root.lstrip('/') if scheme in _STORE else root)}", found.mtime
+
+
+def same_file(location: str) -> tuple[str, str]:
+    """What is equal for all spellings of a file's location, which another engine may have written."""
     scheme, _, path = PyArrowFileIO.parse_location(location)
-    if scheme != "file":
-        raise SinkRefusedError(
-            f"the table has files in an object store ({scheme}://). Sinks of type iceberg write to local and mounted "
-            "folders only"
-        )
-    _check_folder(str(Path(path).parent))
+    return ("s3" if scheme in _STORE else scheme), posixpath.normpath(path)
 
 
 @lru_cache(_FOLDERS_MAX)
-def _check_folder(folder: str) -> None:
+def _check(place: str, check: Callable[[str, str], None]) -> None:
     try:
-        check_folder(Path(folder), "the table's metadata")
+        check(place, "the table's metadata")
     except NotPermittedError as error:
         raise SinkRefusedError(str(error)) from error
+
+
+def _check_folder(folder: str, option: str) -> None:
+    check_folder(Path(folder), option)

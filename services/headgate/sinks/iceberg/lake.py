@@ -18,7 +18,7 @@ from headgate.databases.address import Target
 from headgate.databases.iceberg.address import Place, place_of
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.creating import LakeType, quoted_by_spark
-from headgate.sinks.iceberg.catalog import ExactCatalog, ExactTable, as_sink_errors, open_catalog
+from headgate.sinks.iceberg.catalog import ExactCatalog, ExactTable, open_catalog
 from headgate.sinks.iceberg.engine import FORMAT_VERSION, Table
 from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
 from headgate.sinks.lake.names import LEDGERS, path_of
@@ -78,7 +78,7 @@ class _Log:
         return f"table {'.'.join(self._name)} of the catalog in {self._catalog.database_name}"
 
     def read(self) -> _Entry | None:
-        with as_sink_errors(f"reading {self.place}"):
+        with self._catalog.as_sink_errors(f"reading {self.place}"):
             found = self._catalog.load(self._name)
         return None if found is None else _Entry(found)
 
@@ -119,9 +119,13 @@ class IcebergLake:
         fields = pa.schema([_with_doc(field) for field in columns])
         _create(self._catalog, self._place, _identifier(table), fields, {**described, **properties, **_FORMAT})
 
+    def check_place(self) -> None:
+        """See Lake."""
+        self._catalog.files.check()
+
     def table(self, table: str) -> Table | None:
         """See Lake."""
-        with as_sink_errors(f"reading {table}"):
+        with self._catalog.as_sink_errors(f"reading {table}"):
             found = self._catalog.load(_identifier(table))
         return None if found is None else Table(found)
 
@@ -136,20 +140,18 @@ class IcebergLake:
 
     def as_sink_errors(self, doing: str) -> AbstractContextManager[None]:
         """See Lake."""
-        return as_sink_errors(doing)
+        return self._catalog.as_sink_errors(doing)
 
 
 def _create(
     catalog: ExactCatalog, place: Place, name: tuple[str, ...], schema: Schema | pa.Schema, properties: dict[str, str]
 ) -> None:
     """Create a table, and its namespace. Raises ConflictError if the table exists, SinkError."""
-    with as_sink_errors(f"creating table {'.'.join(name)} of the catalog in {catalog.database_name}"):
+    with catalog.as_sink_errors(f"creating table {'.'.join(name)} of the catalog in {catalog.database_name}"):
         with suppress(NamespaceAlreadyExistsError, IntegrityError):  # by another process, just now
             catalog.create_namespace_if_not_exists(name[:-1])
         try:
-            catalog.create_table(
-                name, schema, location=f"file://{place.warehouse.joinpath(*name)}", properties=properties
-            )
+            catalog.create_table(name, schema, location="/".join([place.url, *name]), properties=properties)
         except TableAlreadyExistsError as error:
             raise ConflictError from error
 

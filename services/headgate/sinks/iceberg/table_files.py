@@ -1,29 +1,25 @@
 """The files below a table's folder, and those of them that a version of the table needs."""
 
 from datetime import datetime
-from pathlib import Path
 
-from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
-from headgate.sinks.iceberg.files import check_location
+from headgate.sinks.iceberg.files import ListedFiles
 
 __all__ = ["needed_files", "older_files"]
 
 
 def older_files(table: Table, before: datetime) -> set[str]:
     """Locations of all files below the table's own folders that were last written before that time."""
-    location = table.location()
-    _, _, root = PyArrowFileIO.parse_location(location)
-    found = set()
-    for folder in ("data", "metadata"):
-        for path in Path(root, folder).rglob("*"):
-            if path.is_file() and path.stat().st_mtime < before.timestamp():
-                name = f"{location.rstrip('/')}/{path.relative_to(root)}"
-                check_location(name)
-                found.add(name)
-    return found
+    assert isinstance(table.io, ListedFiles)  # noqa: S101 - no other is used
+    location = table.location().rstrip("/")
+    return {
+        name
+        for folder in ("data", "metadata")
+        for name, written in table.io.files_below(f"{location}/{folder}")
+        if written < before
+    }
 
 
 def needed_files(table: Table) -> set[str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMIT_SECONDS", "OPTIONS", "LakeSink", "not_installed"]
 
-OPTIONS: Final = frozenset({"commit_interval_seconds", "maintenance", "mode", "snapshot", "tables", "types"})
+OPTIONS: Final = frozenset({"commit_interval_seconds", "maintenance", "mode", "snapshot", "store", "tables", "types"})
 """Of ``sink``, for every lake."""
 
 COMMIT_SECONDS: Final = 60.0
@@ -68,6 +68,7 @@ class LakeSink:
         """See Sink."""
         from headgate.sinks.lake.shape import existing  # noqa: PLC0415 - see above
 
+        self._lake.check_place()
         shapes = {}
         for name in tables:
             found = existing(self._lake, name, appends=self._appends)
@@ -82,6 +83,7 @@ class LakeSink:
 
     def lacks(self, table: str) -> bool:
         """See CreatesTables."""
+        self._lake.check_place()
         return self._lake.table(table) is None
 
     def name_problem(self, name: str) -> str | None:
@@ -113,7 +115,8 @@ class LakeSink:
         return self._claims.is_new(claim)
 
     def claim(self, claim: Claim) -> Positions:
-        """See Sink."""
+        """See Sink. A claim is what the fence begins with, so the place is known to be able to have one."""
+        self._lake.check_place()
         return self._claims.claim(claim)
 
     def seal(self, claim: Claim) -> Positions:

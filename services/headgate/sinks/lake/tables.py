@@ -236,6 +236,10 @@ class Lake(Protocol):
         """Create a table. Raises ConflictError if it exists, SinkError."""
         ...
 
+    def check_place(self) -> None:
+        """Raise SinkError unless tables can be fenced and written there, as far as a trial shows it."""
+        ...
+
     def table(self, table: str) -> Table | None:
         """A table at its newest version; None if it does not exist. Raises SinkError."""
         ...

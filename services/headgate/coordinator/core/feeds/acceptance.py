@@ -79,6 +79,7 @@ FIXED: Final = (
     ("sink", "type"),
     ("sink", "dsn"),
     ("sink", "connection"),
+    ("sink", "store", "endpoint"),
     ("sink", "table"),
     ("sink", "format"),
     ("sink", "partitions"),

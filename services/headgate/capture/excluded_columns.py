@@ -4,13 +4,13 @@ from typing import Final
 
 from headgate.capture.tables import SourceTable
 
-__all__ = ["left_out"]
+__all__ = ["excluded_columns"]
 
 _COMPUTED: Final = "computed by the source, not in its log"
 _GEOMETRY: Final = "of a type that the sink does not have"
 
 
-def left_out(table: SourceTable, sink: str) -> dict[str, str]:
+def excluded_columns(table: SourceTable, sink: str) -> dict[str, str]:
     """Column → why, as a comment. ``sink``: the kind of its database."""
     is_postgresql = sink == "postgresql"
     found = {

@@ -1,0 +1,115 @@
+"""Where the tables of a lake are: in a local or mounted folder, or in an object store (lake/store.py).
+
+Libraries of tables read and write the files themselves. Here is what they do not do: whether a table may be there at
+all, room for a new one, a trial of the place, and what an error means.
+"""
+
+import os
+from pathlib import Path
+from typing import Final, Protocol
+
+from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
+
+__all__ = ["ERROR_LENGTH_MAX", "Files", "LocalFiles", "local_error"]
+
+ERROR_LENGTH_MAX: Final = 500
+"""An error of a library may contain a plan of a query, or a statement."""
+
+_NO_RIGHT: Final = (
+    "Permission denied",
+    "Read-only file system",
+    "readonly database",
+    "os error 13",
+    "os error 30",
+)
+
+
+class Files(Protocol):
+    """All below one place. Paths are below it, and have only names that it takes."""
+
+    @property
+    def hides_causes(self) -> bool:
+        """Whether errors of libraries may contain keys, so that they are not shown beside what is made of them."""
+        ...
+
+    def where(self, path: Path) -> str:
+        """Where that is, as libraries and people name it."""
+        ...
+
+    def delta_options(self, *, is_small: bool) -> dict[str, str] | None:
+        """What delta-rs needs to use the files now. ``is_small``: those of a ledger. Raises SinkRefusedError."""
+        ...
+
+    def iceberg_properties(self) -> dict[str, str]:
+        """What pyiceberg needs to use the files now. Raises SinkRefusedError."""
+        ...
+
+    def may_have(self, path: Path) -> bool:
+        """Whether the library has to be asked if something is there."""
+        ...
+
+    def make_room(self, path: Path) -> None:
+        """Let a table be created there. Raises OSError."""
+        ...
+
+    def read(self, path: Path) -> bytes | None:
+        """A small file; None if it does not exist. Other threads run in the meantime. Raises SinkError, OSError."""
+        ...
+
+    def check(self) -> None:
+        """Raise SinkError unless tables can be fenced and written there, as far as a trial shows it."""
+        ...
+
+    def sink_error(self, error: Exception, doing: str) -> SinkError:
+        """What an error of a library means, without keys."""
+        ...
+
+
+class LocalFiles:
+    """A folder."""
+
+    hides_causes: Final = False
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def where(self, path: Path) -> str:
+        """See Files."""
+        return str(self._folder / path)
+
+    def delta_options(self, *, is_small: bool) -> None:
+        """See Files. None are needed."""
+
+    def iceberg_properties(self) -> dict[str, str]:
+        """See Files. None are needed."""
+        return {}
+
+    def may_have(self, path: Path) -> bool:
+        """See Files. delta-rs takes a folder that does not exist for one that could be created."""
+        return (self._folder / path).is_dir()
+
+    def make_room(self, path: Path) -> None:
+        """See Files."""
+        (self._folder / path).mkdir(parents=True, exist_ok=True)
+
+    def read(self, path: Path) -> bytes | None:
+        """See Files."""
+        try:
+            return (self._folder / path).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def check(self) -> None:
+        """See Files. File systems create files only where there is none, so the first write finds out the rest."""
+
+    def sink_error(self, error: Exception, doing: str) -> SinkError:
+        """See Files."""
+        return local_error(error, doing)
+
+
+def local_error(error: Exception, doing: str) -> SinkError:
+    """What an error of files on this machine means."""
+    text = f"{doing}: {str(error)[:ERROR_LENGTH_MAX]}"
+    if isinstance(error, PermissionError) or any(words in str(error) for words in _NO_RIGHT):
+        return SinkRefusedError(f"{text}. Give user {os.geteuid()} of this process the right to write there")
+    return SinkUnavailableError(text)
