@@ -7,7 +7,6 @@ is given to them. Only keys may come from there, where the feed names no files.
 import os
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +21,7 @@ from headgate.databases.errors import DatabaseRefusedError
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
 from headgate.sinks.lake.names import LEDGERS
 from headgate.sinks.lake.store_errors import Told, code_in, is_certain, store_error
+from headgate.supervision.threads import BackgroundPool
 
 __all__ = ["Access", "StoreFiles"]
 
@@ -252,18 +252,28 @@ def _list(store: Any) -> None:
 def _create(store: Any, name: str) -> int:
     """How many of the writers that create one file at once, and of one after them, get the answer that they have."""
     import obstore  # noqa: PLC0415 - see above
-    from obstore.exceptions import AlreadyExistsError  # noqa: PLC0415
+    from obstore.exceptions import AlreadyExistsError, BaseError  # noqa: PLC0415
 
-    def creates(number: int) -> bool:
+    def creates(number: int) -> bool | Exception:
         try:
             obstore.put(store, name, str(number).encode(), mode="create")
         except AlreadyExistsError:
             return False
+        except (BaseError, OSError) as error:
+            return error
         return True
 
-    with ThreadPoolExecutor(CONTENDERS) as pool:
-        winners = sum(pool.map(creates, range(CONTENDERS)))
-    return winners + creates(CONTENDERS)
+    pool = BackgroundPool(CONTENDERS, "store-trial")
+    try:
+        futures = [pool.submit(creates, number) for number in range(CONTENDERS)]
+        outcomes = [each.result() for each in futures]
+    finally:
+        pool.shutdown()
+    outcomes.append(creates(CONTENDERS))
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+    return outcomes.count(True)
 
 
 def _write(store: Any, name: str) -> int:
