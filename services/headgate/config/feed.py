@@ -123,7 +123,7 @@ def _table_of_two(table: str) -> str:
             "such a character in double quotes)"
         )
     parts = parse_identifier(table)
-    if slice_of(table) is not None:
+    if slice_of(show_identifier(parts)) is not None:
         raise ValueError(
             f"{table!r} cannot be used: Headgate names parts of a target table like that. Rename the table"
         )

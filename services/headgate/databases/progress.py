@@ -245,13 +245,14 @@ class ProgressTables(ABC):
         return list(dict.fromkeys(others))
 
     def open_beside(self, rows: ClaimedRows) -> str | None:
-        """Another topic of the claim's feed that holds rows of the claim's table open, where one of both has a slice.
+        """The topic of another source of the claim's feed that holds rows of the claim's table open.
 
-        Two topics may name the table in two ways, so that only its one spelling shows that they write the same rows.
+        Only where one of both has a slice. Two sources, also of one topic, may name the table in two ways, so that only
+        its one spelling shows that they write the same rows.
         """
         found = self.session.execute(
             f"SELECT DISTINCT topic, table_name FROM headgate.progress WHERE {FEED} AND {self._of_whole} "
-            "AND NOT closed AND topic <> %(topic)s ORDER BY topic",
+            "AND NOT closed AND (topic <> %(topic)s OR table_name <> %(table)s) ORDER BY topic",
             values_of(rows) | _names_of(rows.table),
         )
         is_slice = slice_of(rows.table) is not None

@@ -108,6 +108,7 @@ def plan_missing(
         types = chosen_types(spec, lacking, at_sink)
         sink = at_sink.sink()
         defined, refused = _defined(spec, lacking, places, said, schema_of)
+        _check_options(spec, lacking, places, at_sink)
         found, unlike = _of_several_sources(defined, types)
         refused += unlike
         with_unique = {
@@ -121,6 +122,28 @@ def plan_missing(
     return MissingTables(lacking=frozenset(plan.table for plan in lacking), tables=tables, sink=sink, grants=grants)
 
 
+def _check_options(
+    spec: FeedSpec, lacking: Sequence[SpanPlan], places: Mapping[str, tuple[str, str] | None], at_sink: Catalogue
+) -> None:
+    """Raise SinkRefusedError where sources of one table choose differently what it is created with.
+
+    Whichever source comes first makes the table, by its own options.
+    """
+    found: dict[tuple[str, str], tuple[SpanPlan, object]] = {}
+    for plan in lacking:
+        place = places[plan.table]
+        if place is None or slice_of(plan.table) is None:
+            continue
+        chosen = (chosen_types(spec, [plan], at_sink).get(place, {}), spec_of(spec, plan).sink.unique_keys)
+        first, options = found.setdefault(place, (plan, chosen))
+        if options != chosen:
+            raise SinkRefusedError(
+                f"{first.table} and {plan.table} are rows of one table, which is created with the types and unique "
+                "keys of whichever comes first. Give their entries in `tables` the same types and unique_keys, or "
+                "create the table"
+            )
+
+
 def _of_several_sources(
     defined: Sequence[Definition], types: ChosenTypes
 ) -> tuple[list[Definition], list[RefusedTable]]:
@@ -130,7 +153,9 @@ def _of_several_sources(
     for each in defined:
         place = each.schema, each.table
         first = found.setdefault(place, each)
-        why = why_other_table(first, each, types.get(place, {}).keys())
+        chosen = types.get(place, {}).keys()
+        # Both ways: whichever source comes first makes the table.
+        why = why_other_table(first, each, chosen) or why_other_table(each, first, chosen)
         if why is not None:
             text = (
                 f"one of the sources that are written to this table does not fit into it, as another defines it: {why}"

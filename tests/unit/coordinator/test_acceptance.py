@@ -88,6 +88,20 @@ def test_tables_of_one_topic_cannot_swap_their_targets() -> None:
     assert _why_fixed(feed({}), feed({"s.a": {"keyless": "append"}})) is None
 
 
+def test_sources_of_one_topic_cannot_swap_their_discriminators() -> None:
+    def feed(first: str, second: str) -> str:
+        source = {"topics": ["t"], "tables": ["one.t", "two.t"]}
+        tables = {
+            f"{schema}.t": {"into": {"table": "s.t", "discriminator": {"tenant": value}}}
+            for schema, value in (("one", first), ("two", second))
+        }
+        sink = {"type": "postgresql", "dsn": "dbname=x"}
+        return FeedSpec.model_validate({"feed": "f", "source": source, "sink": sink, "tables": tables}).to_json()
+
+    assert "cannot be changed" in str(_why_fixed(feed("a", "b"), feed("b", "a")))
+    assert _why_fixed(feed("a", "b"), feed("a", "b")) is None
+
+
 def test_rows_are_copied_when_a_table_joins_and_no_later() -> None:
     def feed(tables: dict[str, dict[str, str]], snapshot: str = "never") -> str:
         source = {"topic_pattern": "t[.].*", "database": {"dsn": "dbname=x"}}

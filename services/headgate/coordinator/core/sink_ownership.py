@@ -19,7 +19,7 @@ def written_names(table: str) -> tuple[str, ...]:
     """The names under which it is known that a table, given in its one spelling, is written.
 
     A slice (records/slices.py) is written under a name without its letters' case, and under one that all slices of its
-    table share, and that no table has.
+    table share. No table has a name with a zero in it.
     """
     part = slice_of(table)
     return (table,) if part is None else (_folded(table), _any_slice(part.table))
@@ -37,7 +37,7 @@ def _folded(table: str) -> str:
 
 
 def _any_slice(table: str) -> str:
-    return f"{table}@"
+    return f"{table}\0"
 
 
 class _StorePart(msgspec.Struct):

@@ -39,7 +39,7 @@ from headgate.records.identifiers import normal_table, split_table
 from headgate.records.name_lists import number_of
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded
-from headgate.records.slices import whole_table
+from headgate.records.slices import slice_of, whole_table
 from headgate.records.spans import plan_of, table_of, wholes
 from headgate.records.ts import physical_ms
 from headgate.runtime.machine import EffectFailed
@@ -384,7 +384,7 @@ class FeedWork:
         sink_id, shapes, fired = self._shapes(spec, tuple(p for p in spans if p.table not in missing.lacking))
         planned = {table.name: table for table in missing.tables.created}  # by whole tables
         there = [
-            SinkTable(plan.topic, plan.table, shape.columns, shape.defaults)
+            SinkTable(plan.topic, plan.table, _of_source(plan, shape.columns), shape.defaults)
             for plan in spans
             if (shape := shapes.get(plan.table) or planned.get(whole_table(plan.table))) is not None
         ]
@@ -494,6 +494,12 @@ def _check_topics_of(start: Mapping[str, StartOffsets], plans: Iterable[SpanPlan
             f"offsets were given for {', '.join(others)}, which the feed does not read. It reads "
             f"{', '.join(sorted(topics))}: correct the names, or remove these topics"
         )
+
+
+def _of_source(plan: SpanPlan, columns: Mapping[str, str]) -> Mapping[str, str]:
+    """Without the discriminator's, which no event has."""
+    part = slice_of(plan.table)
+    return columns if part is None else {name: type_ for name, type_ in columns.items() if name != part.column}
 
 
 def _refused(code: str, reason: str) -> FeedRefused:

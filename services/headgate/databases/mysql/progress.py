@@ -23,7 +23,6 @@ from headgate.databases.progress import (
     values_of_feed,
 )  # fmt: skip
 from headgate.records.control import Epoch
-from headgate.records.slices import whole_table
 
 __all__ = ["Holder", "MysqlProgressTables", "feed_rows"]
 
@@ -148,7 +147,7 @@ ON DUPLICATE KEY UPDATE
 
 _HOLDERS: Final = f"""
 SELECT holder, MAX(of_partition) FROM (
-    SELECT holder, 0 AS of_partition FROM headgate.tables WHERE table_name = %(whole)s
+    SELECT holder, 0 AS of_partition FROM headgate.tables WHERE table_name = %(table)s
     UNION ALL SELECT holder, 1 FROM headgate.progress WHERE {MINE} AND {_THESE}
 ) AS held GROUP BY holder ORDER BY holder
 """
@@ -220,8 +219,9 @@ class MysqlProgressTables(ProgressTables):
         """Who has locked, or was the last to lock, what a claim needs; the session must read uncommitted rows.
 
         With each whether that is a partition of the claim; else it is the table, which its other parts lock as well.
+        Other slices of the table are waited for: their epochs are no predecessors.
         """
-        held = self.session.execute(_HOLDERS, values_of(rows) | {"whole": whole_table(rows.table)})
+        held = self.session.execute(_HOLDERS, values_of(rows))
         found = [(Holder.parse(str(holder)), bool(of_partition)) for holder, of_partition in held]
         return [(holder, of_partition) for holder, of_partition in found if holder is not None]
 

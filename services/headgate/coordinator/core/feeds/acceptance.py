@@ -340,10 +340,18 @@ def _why_not_copied(before: Any, after: Any) -> str | None:
     return None
 
 
+_TARGETS: Final = ("table", "into")
+"""Options of an entry of ``tables`` that name the rows which its sources write."""
+
+
 def _targets(spec: Any) -> dict[str, Any]:
-    """Pattern of ``tables`` → its target table."""
-    tables = _tables(spec)
-    return {pattern: target for pattern in tables if (target := _option(tables, (pattern, "table"))) is not None}
+    """Pattern of ``tables`` → where its rows go: the options of that which it has."""
+    found = {}
+    for pattern, options in _tables(spec).items():
+        target = {name: value for name in _TARGETS if (value := _option(options, (name,))) is not None}
+        if target:
+            found[pattern] = target
+    return found
 
 
 def _tables(spec: Any) -> dict[str, Any]:

@@ -153,7 +153,9 @@ def _described(
     }
     key, secondary = _keys(form, name, keyless=keyless)
     check_generated(name, key, form.generated)
-    folding = tuple(column for column in key if columns[column].folds)
+    part = slice_of(name)
+    # Values of a discriminator have no spaces at their ends, and its collation tells letters apart (see below).
+    folding = tuple(column for column in key if columns[column].folds and (part is None or column != part.column))
     spelling = with_slice(table_spelling(database, relation), name)
     table = Table(
         spelling, database, relation, identifier, columns, form.generated, key, folding, secondary, version,
