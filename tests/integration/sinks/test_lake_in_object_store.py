@@ -24,6 +24,7 @@ from headgate.sinks.registry import open_sink, server_of
 from integration.sinks.contract import batch_of, claim_of, delete, upsert
 from integration.sinks.delta_bench import DeltaBench
 from integration.sinks.iceberg_bench import IcebergBench
+from integration.sinks.lake_contract import partial
 from integration.sinks.lake_stores import PLACE, Store, a_store
 from integration.sinks.test_lake_maintenance import NOTHING
 
@@ -150,6 +151,23 @@ def test_a_failing_store_is_told_with_what_to_do_and_nothing_is_lost(bench: Benc
     assert bench.rows() == {5: "a"}
     writer.apply(new)
     assert bench.rows() == {5: "a", 6: "b"}
+
+
+@pytest.mark.parametrize(("code", "kind"), [("SlowDown", SinkUnavailableError), ("AccessDenied", SinkRefusedError)])
+def test_a_file_of_rows_that_cannot_be_read_is_told_like_any_other(
+    bench: Bench, store: Store, code: str, kind: type[SinkError]
+) -> None:
+    """An update that leaves a value out needs the row."""
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    writer = bench.sink.writer()
+    writer.apply(batch_of(claim, 5, upsert(5, 5, "a")))
+    with store.server.behaving(refuses=("GET", ".parquet", code)):
+        with pytest.raises(kind, match=r"shop\.orders") as found:
+            writer.apply(batch_of(claim, 6, partial(6, 5)))
+        shows_no_keys(found.value)
+    writer.apply(batch_of(claim, 6, partial(6, 5)))
+    assert bench.rows() == {5: "a"}
 
 
 def test_a_table_or_its_trial_is_named(bench: Bench, store: Store) -> None:

@@ -1,11 +1,16 @@
 """Maintenance of lake tables: fewer files, the same rows, also for readers of old versions, and no zombie's commit."""
 
+import json
 import os
+import shutil
 import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from msgspec.structs import replace
 
 from headgate.config.crash_points import CrashPoint
@@ -103,6 +108,34 @@ def test_files_that_no_kept_version_needs_are_removed(bench: LakeBench) -> None:
     assert bench.size() == 10
     bench.sink.writer().apply(batch_of(claim_of(bench, 1), 15, upsert(15, 15, "a")))
     assert bench.size() == 11
+
+
+def test_files_of_another_table_in_the_folder_are_no_orphans(bench: LakeBench) -> None:
+    filled(bench)
+    orphan = next(iter(data_files(bench))).with_name("of-whom.parquet")
+    orphan.write_bytes(b"half a file")
+    if isinstance(bench, DeltaBench):
+        other = orphan.parent / "orders"
+        write_deltalake(other, pa.table({"id": [1]}))
+    else:
+        newest = max(bench.folder.rglob("*.metadata.json"))
+        other = newest.with_name("00000-of-another-catalog.metadata.json")
+        other.write_text(json.dumps(json.loads(newest.read_text()) | {"table-uuid": str(uuid4())}))
+    for file in (orphan, other, *other.rglob("*")):
+        os.utime(file, (0, 0))
+    bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
+    assert orphan.exists()
+    assert other.exists()
+    if isinstance(bench, DeltaBench):
+        assert DeltaTable(other).to_pyarrow_table().num_rows == 1
+        shutil.rmtree(other)
+    else:
+        other.write_text("half a file")
+        os.utime(other, (0, 0))
+    assert bench.size() == 10
+    bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
+    assert not orphan.exists()
+    assert bench.size() == 10
 
 
 def test_a_process_that_was_overtaken_maintains_nothing(bench: LakeBench) -> None:

@@ -127,12 +127,14 @@ class Table:
 
     def keys(self, columns: Sequence[str]) -> pa.Table:
         """These columns of all rows."""
-        return pa.table(self._handle.scan(columns=list(columns)))
+        with _reading_rows():
+            return pa.table(self._handle.scan(columns=list(columns)))
 
     def scan(self, columns: Sequence[str], bounds: Bounds | None) -> Iterator[pa.RecordBatch]:
         """See Table of sinks/lake/tables.py."""
-        reader = self._handle.scan(columns=list(columns), predicate=None if bounds is None else _predicate(bounds))
-        yield from pa.RecordBatchReader.from_stream(reader)
+        with _reading_rows():
+            reader = self._handle.scan(columns=list(columns), predicate=None if bounds is None else _predicate(bounds))
+            yield from pa.RecordBatchReader.from_stream(reader)
 
     def mark(self, stamp: Stamp) -> None:
         """Commit without rows. Raises ConflictError, SinkError."""
@@ -213,7 +215,16 @@ class Table:
     def remove_unneeded(self, expired: frozenset[str], kept: datetime, orphans: datetime, stamp: Stamp) -> int:  # noqa: ARG002
         """See Table. delta-rs lists the files, moves the version (VACUUM START), and then removes them."""
         removed = self._vacuum(kept, stamp, full=False) if orphans < kept else 0
-        return removed + self._vacuum(orphans, stamp, full=True)
+        return removed + self._vacuum(orphans, stamp, full=not self._has_strange_folders())
+
+    def _has_strange_folders(self) -> bool:
+        """Whether files that the log does not name are in folders that are none of a partition (``name=value``).
+
+        They may be another table's. delta-rs would take them all for orphans.
+        """
+        with as_sink_errors(self._files, "listing the files of a table"):
+            found = self._handle.vacuum(0, dry_run=True, full=True, enforce_retention_duration=False)
+        return any("=" not in folder for name in found for folder in name.split("/")[:-1])
 
     def _vacuum(self, before: datetime, stamp: Stamp, *, full: bool) -> int:
         """``full``: also files that the log does not name; else those that it has removed."""
@@ -328,6 +339,15 @@ def as_sink_errors(files: Files, doing: str) -> Iterator[None]:
         yield
     except (DeltaError, OSError) as error:
         raise files.sink_error(error, doing) from (None if files.hides_causes else error)
+
+
+@contextmanager
+def _reading_rows() -> Iterator[None]:
+    """Arrow's reader wraps what the store answers into errors of its own."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise OSError(str(error)) from error
 
 
 @contextmanager

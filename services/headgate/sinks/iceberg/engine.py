@@ -24,7 +24,7 @@ from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.catalog import ExactTable
 from headgate.sinks.iceberg.files import same_file
 from headgate.sinks.iceberg.rewriting import Rewriting
-from headgate.sinks.iceberg.table_files import needed_files, older_files
+from headgate.sinks.iceberg.table_files import has_another_table, needed_files, older_files
 from headgate.sinks.iceberg.transaction import OneTransaction
 from headgate.sinks.lake.history import OWN_ENTRIES
 from headgate.sinks.lake.shape import KEY
@@ -205,7 +205,7 @@ class Table:
 
     def remove_unneeded(self, expired: frozenset[str], kept: datetime, orphans: datetime, stamp: Stamp) -> int:  # noqa: ARG002
         """See Table."""
-        old = older_files(self._handle, orphans) | expired
+        old = expired if has_another_table(self._handle) else older_files(self._handle, orphans) | expired
         if not old:
             return 0
         number = int(self._handle.properties.get(CLEANED, "0")) + 1

@@ -1,4 +1,4 @@
-"""The tables of a lake in an object store that speaks S3's protocol (docs/adr/xxxx).
+"""The tables of a lake in an object store that speaks S3's protocol (docs/adr/0138).
 
 Nothing that libraries read from the environment may change which server is used, or how a file is created: all of that
 is given to them. Only keys may come from there, where the feed names no files.
@@ -7,6 +7,7 @@ is given to them. Only keys may come from there, where the feed names no files.
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -171,14 +172,17 @@ class StoreFiles:
         if self._is_checked:
             return
         import obstore  # noqa: PLC0415 - see above
-        from obstore.exceptions import BaseError  # noqa: PLC0415
+        from obstore.exceptions import BaseError, NotFoundError  # noqa: PLC0415
 
         doing = f"trying {self._place}"
         store, name = self._store(), f"{LEDGERS}/trial-{uuid4().hex}"
         try:
             _list(store)
-            winners = _create(store, name) if self._is_exclusive else _write(store, name)
-            obstore.delete(store, name)
+            try:
+                winners = _create(store, name) if self._is_exclusive else _write(store, name)
+            finally:
+                with suppress(NotFoundError, FileNotFoundError):  # nothing was written
+                    obstore.delete(store, name)
         except (BaseError, OSError) as error:
             raise self.sink_error(error, doing) from None
         if not winners:

@@ -152,7 +152,7 @@ class Progress(ABC, Generic[S]):
     def _enter(self, claim: Claim, mine: ClaimedRows) -> None:
         """One claim or seal per table at a time: two feeds must not both find it free. None of a removed feed."""
         whole = whole_table(mine.table)
-        if whole != mine.table:  # first, so that a predecessor that hangs is told from other slices' claims
+        if whole != mine.table:  # first, so that a predecessor that hangs is distinguished from other slices' claims
             self.tables.hold_table(mine.feed, mine.table)
         self.tables.hold_table(mine.feed, whole)
         when = self.tables.removed_at(mine.feed)
