@@ -19,7 +19,7 @@ _FORM: Final = "https://host:port"
 class StoreOptions(Strict):
     """A feed's ``sink.store``, for tables at an address that begins with ``s3://``.
 
-    Without files, keys come from where the machine keeps them (environment variables, a profile, a role).
+    Without files, keys come from where the machine keeps them (environment variables or a role).
     """
 
     endpoint: str | None = None

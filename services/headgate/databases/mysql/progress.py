@@ -219,7 +219,7 @@ class MysqlProgressTables(ProgressTables):
         """Who has locked, or was the last to lock, what a claim needs; the session must read uncommitted rows.
 
         With each whether that is a partition of the claim; else it is the table, which its other parts lock as well.
-        Other slices of the table are waited for: their epochs are no predecessors.
+        Other slices of the table are waited for: their epochs do not precede the claim.
         """
         held = self.session.execute(_HOLDERS, values_of(rows))
         found = [(Holder.parse(str(holder)), bool(of_partition)) for holder, of_partition in held]

@@ -23,7 +23,7 @@ _SILENT: Final = (
 )
 
 _KEYS: Final = "Correct the files in {store}. They are read again for each attempt"
-_CHAIN: Final = "Correct the keys of this machine (environment, profile or role), or name files in {store}"
+_CHAIN: Final = "Correct the keys of this machine (environment or role), or name files in {store}"
 _REFUSED: Final = {
     "NoSuchBucket": ("bucket {bucket} does not exist there", "Create it, or correct {address} or {store}.endpoint"),
     "InvalidAccessKeyId": ("it does not know the access key", "{keys}"),

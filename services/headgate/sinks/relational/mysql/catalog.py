@@ -154,7 +154,7 @@ def _described(
     key, secondary = _keys(form, name, keyless=keyless)
     check_generated(name, key, form.generated)
     part = slice_of(name)
-    # Values of a discriminator have no spaces at their ends, and its collation tells letters apart (see below).
+    # Values of a discriminator have no spaces at their ends, and its collation distinguishes all letters (see below).
     folding = tuple(column for column in key if columns[column].folds and (part is None or column != part.column))
     spelling = with_slice(table_spelling(database, relation), name)
     table = Table(
