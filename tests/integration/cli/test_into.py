@@ -149,7 +149,7 @@ class ToMariadb(Tenants):
         return mariadb_execute(self._url, statement)
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
+@pytest.fixture(params=["postgresql", pytest.param("mariadb", marks=pytest.mark.long)])
 def tenants(
     request: pytest.FixtureRequest,
     settings: Settings,

@@ -96,8 +96,10 @@ def snapshots(
 
 @pytest.mark.parametrize(
     ("kind", "point"),
-    [(IcebergOrders, CrashPoint.BEFORE_COMMIT), (DeltaOrders, CrashPoint.COMPACTED)],
-    ids=["iceberg, before its commit", "delta, before files are removed"],
+    [
+        pytest.param(IcebergOrders, CrashPoint.BEFORE_COMMIT, id="iceberg, before its commit"),
+        pytest.param(DeltaOrders, CrashPoint.COMPACTED, id="delta, before files are removed", marks=pytest.mark.long),
+    ],
 )
 @pytest.mark.usefixtures("one_core_spark")
 def test_a_request_whose_agent_is_killed_is_carried_out_by_the_next_and_disturbs_no_reader(
