@@ -586,6 +586,7 @@ class SinkContract:
             with pytest.raises(ChangeRefusedError, match=rf"TRUNCATE in topic {part.topic}.*offset {at}"):
                 writer.apply(ChangeBatch(part, {partition: OffsetRange(at, at + 1)}, [truncate]))
             assert (bench.rows(), bench.sink.positions(part)) == ({1: "a"}, {partition: at})
+            bench.sink.seal(part)
         alone = claim_of(bench, 4, topic="shop.public.alone", start={0: 0})
         bench.sink.claim(alone)
         writer.apply(ChangeBatch(alone, {0: OffsetRange(0, 1)}, [Change(0, 0, Operation.TRUNCATE, {}, None, None, 0)]))
