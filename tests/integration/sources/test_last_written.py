@@ -46,7 +46,9 @@ def with_schema(op: str, seconds: int) -> bytes:
 
 def avro(registry: EmbeddedRegistry) -> Callable[[str, int], bytes]:
     url, body = f"{registry.url}/subjects/last-written-value/versions", json.dumps({"schema": json.dumps(SCHEMA)})
-    answer = urllib3.request("POST", url, body=body, headers={"Content-Type": "application/json"})
+    answer = urllib3.request(
+        "POST", url, body=body, headers={"Content-Type": "application/json"}, timeout=ANSWER_SECONDS
+    )
     number = int(answer.json()["id"])
 
     def written(op: str, seconds: int) -> bytes:
