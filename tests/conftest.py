@@ -1,6 +1,7 @@
 """Fixtures for every test; where the broker and the database come from is said in fixtures/servers.py."""
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -79,6 +80,16 @@ def no_thread_crashes() -> Iterator[None]:
     crashes = [str(crash) for crash in SUPERVISOR.fatal]
     SUPERVISOR.reset()
     assert crashes == []
+
+
+@pytest.fixture(autouse=True)
+def no_log_outlives_its_stream() -> Iterator[None]:
+    """A command that ran in this process has logged to a stderr of its own; later records would be errors there."""
+    yield
+    root = logging.getLogger()
+    root.handlers[:] = [
+        each for each in root.handlers if not (isinstance(each, logging.StreamHandler) and each.stream.closed)
+    ]
 
 
 @pytest.hookimpl(trylast=True)

@@ -127,7 +127,8 @@ def test_compaction_leaves_holes_and_the_position_passes_them(cluster: Cluster, 
     read = list(read_to_end(log, [DISPATCH_0]))
     assert [each.offset for each in read][:2] == last
     assert facts(read)[:2] == [ended("s1", owner_rev=4).fact, ended("s2", owner_rev=4).fact]
-    assert facts(read)[-1] == ended("roll", owner_rev=rolls - 1).fact
+    newest = ended("roll", owner_rev=rolls - 1) if rolls else ended("s2", owner_rev=4)  # it may have been quick
+    assert facts(read)[-1] == newest.fact
 
 
 def test_a_log_of_which_everything_was_deleted(cluster: Cluster, log: KafkaLog, foreign: Foreign) -> None:
