@@ -161,7 +161,7 @@ def mysql_slice(mariadb_database: str) -> MysqlSlice:
 
 
 class TestPostgresSlice(SinkContract):
-    @pytest.fixture(params=["at once", "staged"])
+    @pytest.fixture(params=["at once", pytest.param("staged", marks=pytest.mark.long)])
     def bench(
         self, postgres_slice: PostgresSlice, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[PostgresSlice]:
