@@ -90,8 +90,8 @@ def _column_refusals(outcomes: Mapping[str, Outcome], sink: CreatesTables) -> It
     folded = Counter(name.casefold() for name, outcome in outcomes.items() if not isinstance(outcome, LeftOut))
     for name, outcome in outcomes.items():
         if isinstance(outcome, LeftOut):
-            if outcome.arrives:
-                yield Refusal(f"{outcome.reason}. Leave it out with columns: {{exclude: [{name}]}} for its table", name)
+            if (reason := outcome.refusal(name)) is not None:
+                yield Refusal(reason, name)
             continue
         if isinstance(outcome, Unmapped):
             yield Refusal(outcome.reason, name, outcome.instead)

@@ -58,5 +58,11 @@ class LeftOut(msgspec.Struct, frozen=True):
     reason: str
     arrives: bool = False
 
+    def refusal(self, column: str) -> str | None:
+        """Why a table cannot be created while the feed lets the column through; None if it never arrives."""
+        if not self.arrives:
+            return None
+        return f"{self.reason}. Leave it out with columns: {{exclude: [{column}]}} for its table"
+
 
 Outcome = Mapped | Unmapped | LeftOut

@@ -177,8 +177,8 @@ def _column_refusals(outcomes: Mapping[str, Outcome], sink: Product) -> Iterator
     for name, outcome in outcomes.items():
         if isinstance(outcome, Unmapped):
             yield Refusal(outcome.reason, name, outcome.instead)
-        elif isinstance(outcome, LeftOut) and outcome.arrives:
-            yield Refusal(f"{outcome.reason}. Leave it out with columns: {{exclude: [{name}]}} for its table", name)
+        elif isinstance(outcome, LeftOut) and (reason := outcome.refusal(name)) is not None:
+            yield Refusal(reason, name)
         elif isinstance(outcome, Mapped) and (problem := name_problem(name, sink, is_column=True)):
             yield Refusal(problem, name)
     if sink is not Product.POSTGRESQL:

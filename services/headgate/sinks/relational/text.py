@@ -20,6 +20,8 @@ from headgate.sinks.relational.forms import DIVIDER, NULL_MARK, Form
 from headgate.sinks.relational.times import NotTextError
 
 NULL: Final = "\\N"
+WKB_HEAD_BYTES: Final = 5
+"""Of a geometry: the order of its bytes, and its type."""
 _ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal("
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -158,6 +160,17 @@ def _refused_text(kind: str, mode: str | None, _value: str) -> bytes:
 
 _HEX: Final = re.compile("(?:[0-9a-f]{4})+")
 """What is hexadecimal as Debezium writes it, and base64 as well."""
+
+
+def wkb_of(value: object, kind: str) -> tuple[bytes, int]:
+    """A geometry's bytes and its SRID, 0 without one, of the object that Debezium's connectors write for it."""
+    parts = value if isinstance(value, dict) else {}
+    wkb, srid = parts.get("wkb"), parts.get("srid")
+    if isinstance(wkb, str):
+        wkb = base64_bytes(wkb, kind)
+    if not isinstance(wkb, bytes) or len(wkb) < WKB_HEAD_BYTES or not isinstance(srid, int | None):
+        raise NotTextError("a geometry is expected as an object with wkb and srid, as Debezium's connectors write it")
+    return wkb, srid or 0
 
 
 def bytes_of(

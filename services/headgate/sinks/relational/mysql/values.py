@@ -48,6 +48,7 @@ from headgate.sinks.relational.text import (
     not_wrapped,
     numeric,
     scalar,
+    wkb_of,
 )
 from headgate.sinks.relational.times import (
     DATES,
@@ -269,17 +270,14 @@ def _geometry(value: object) -> str:
         return value.hex()
     if isinstance(value, str) and (point := _POINT.fullmatch(value)):
         value = {"wkb": struct.pack("<BIdd", *_POINT_HEAD, float(point[1]), float(point[2]))}
-    parts = value if isinstance(value, dict) else {}
-    wkb, srid = parts.get("wkb"), parts.get("srid")
-    if isinstance(wkb, str):
-        wkb = base64_bytes(wkb, "geometry")
-    if not isinstance(wkb, bytes) or not isinstance(srid, int | None) or not 0 <= (srid or 0) <= _SRID_MAX:
-        raise NotTextError("a geometry is expected as an object with wkb and srid, as Debezium's connectors write it")
+    wkb, srid = wkb_of(value, "geometry")
+    if not 0 <= srid <= _SRID_MAX:
+        raise NotTextError(f"the geometry's SRID is {srid}, which MySQL and MariaDB cannot keep")
     if wkb[:1] != _LOWEST_FIRST:
         raise NotTextError("the geometry's bytes are in an order that MySQL and MariaDB do not keep")
     if len(wkb) == _POINT_BYTES and not all(map(isfinite, struct.unpack("<5x2d", wkb))):
         raise _missing("a point at infinity or NaN")
-    return f"{(srid or 0).to_bytes(4, 'little').hex()}{wkb.hex()}"
+    return f"{srid.to_bytes(4, 'little').hex()}{wkb.hex()}"
 
 
 def _is_fine(column: Column) -> bool | None:

@@ -12,16 +12,13 @@ from typing import Final
 
 import msgspec
 
-from headgate.sinks.relational.text import ToText, base64_bytes, scalar
+from headgate.sinks.relational.text import WKB_HEAD_BYTES, ToText, scalar, wkb_of
 from headgate.sinks.relational.times import NotTextError
 
 __all__ = ["converter_of_extension"]
 
 _HAS_SRID: Final = 0x20000000
 """The flag in the type of a geometry that is followed by its SRID (PostGIS, doc/bnf-wkb.txt)."""
-
-_HEAD_BYTES: Final = 5
-"""Of a geometry: the order of its bytes, and its type."""
 
 _SRID_MAX: Final = 2**31 - 1
 
@@ -35,18 +32,13 @@ def _geometry(value: object) -> str:
     """PostGIS's own bytes in hexadecimal digits."""
     if isinstance(value, str):
         return value
-    parts = value if isinstance(value, dict) else {}
-    wkb, srid = parts.get("wkb"), parts.get("srid")
-    if isinstance(wkb, str):
-        wkb = base64_bytes(wkb, "geometry")
-    if not isinstance(wkb, bytes) or len(wkb) < _HEAD_BYTES or not isinstance(srid, int | None):
-        raise NotTextError("a geometry is expected as an object with wkb and srid, as Debezium's connectors write it")
-    if not 0 <= (srid or 0) <= _SRID_MAX:
+    wkb, srid = wkb_of(value, "geometry")
+    if not 0 <= srid <= _SRID_MAX:
         raise NotTextError(f"the geometry's SRID is {srid}, which PostGIS cannot keep")
     order = "<" if wkb[0] else ">"
     (type_,) = struct.unpack_from(f"{order}I", wkb, 1)
     if srid and not type_ & _HAS_SRID:
-        wkb = wkb[:1] + struct.pack(f"{order}II", type_ | _HAS_SRID, srid) + wkb[_HEAD_BYTES:]
+        wkb = wkb[:1] + struct.pack(f"{order}II", type_ | _HAS_SRID, srid) + wkb[WKB_HEAD_BYTES:]
     return wkb.hex()
 
 
