@@ -34,6 +34,7 @@ ENDS_BY_ITSELF: Final = {
     ("headgate/sinks/relational/contention.py", "thread.join()"): (
         "the statement has its session's limits, and nobody may use the session under it"
     ),
+    ("headgate/sinks/lake/store.py", "each.result()"): "a request's own limits, and those of its repetitions",
     ("headgate_lab/benchmarks/generation_writers.py", "process.stdout.readline()"): (
         "the process gives up by itself, and its end closes the pipe"
     ),

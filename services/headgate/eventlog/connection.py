@@ -9,6 +9,7 @@ import logging
 import math
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import ClassVar, Final, Protocol, TypeVar
@@ -37,6 +38,10 @@ ADMIN_SPARSE_CONNECTIONS: Final = False
 between attempts: a request to a broker that is away, such as the leader of a partition, asks for a connection each time
 that any broker changes its state, which skips reconnect.backoff.ms, and a refused connection is such a change. A
 request took most of a core until its time-out. Without, the client holds one connection to each broker."""
+
+ASKERS_IDLE_MAX: Final = 4
+"""Clients that wait for the next question to leaders of partitions. A process seldom asks more of them at a time; each
+one costs three threads and a connection to each broker."""
 
 FUTURE_GRACE_SECONDS: Final = 2.0
 """librdkafka ends every request by itself; only a bug would make us wait longer than its own limit plus this."""
@@ -191,6 +196,7 @@ class KafkaConnection:
         self._properties = dict(properties or {})
         self._secrets = secrets
         self._admin: AdminClient | None = None
+        self._askers: deque[AdminClient] = deque(maxlen=ASKERS_IDLE_MAX)
         self._refusals = _Refusals()
 
     def client(self, make: Callable[..., T], **ours: KafkaProperty | Callable[..., None]) -> T:
@@ -226,19 +232,44 @@ class KafkaConnection:
     def admin(self) -> AdminClient:
         """The administrative client, made on first use."""
         if self._admin is None:
-            # Headgate's errors contain once why it cannot connect; its own log would repeat that twice a second.
-            self._admin = self.client(
-                AdminClient,
-                client_id="headgate-admin",
-                log_level=_CRITICAL,
-                topic_metadata_refresh_interval_ms=ADMIN_METADATA_MS,
-                enable_sparse_connections=ADMIN_SPARSE_CONNECTIONS,
-            )
+            self._admin = self._new_admin()
         return self._admin
 
+    def _new_admin(self) -> AdminClient:
+        # Headgate's errors contain once why it cannot connect; its own log would repeat that twice a second.
+        return self.client(
+            AdminClient,
+            client_id="headgate-admin",
+            log_level=_CRITICAL,
+            topic_metadata_refresh_interval_ms=ADMIN_METADATA_MS,
+            enable_sparse_connections=ADMIN_SPARSE_CONNECTIONS,
+        )
+
+    def take_asker(self) -> AdminClient:
+        """An administrative client for one request to leaders of partitions, which nobody else uses meanwhile.
+
+        librdkafka (2.16.0) looks for the leaders in the caller's thread, and in a thread of its own whenever its
+        metadata changes. When the answer to another request arrives in between, that thread frees what the caller's is
+        using, and the process ends with a segmentation fault (docs/bugs.md, B25).
+        """
+        try:
+            return self._askers.pop()
+        except IndexError:
+            return self._new_admin()
+
+    def give_back(self, asker: AdminClient) -> None:
+        """``asker`` has been answered, and may be asked again."""
+        self._askers.append(asker)
+
+    def drop(self, asker: AdminClient) -> None:
+        """``asker`` has failed, or remembers what is over: it and what else remembers it are not asked again."""
+        asker.poll(0)  # why it cannot connect, for the error to come; it reports only when polled
+        self.close()
+
     def close(self) -> None:
-        """Let go of the administrative client; a later request makes another. Idempotent."""
+        """Let go of the administrative clients; a later request makes another. Idempotent."""
         self._admin = None
+        self._askers.clear()
 
     def wait(self, what: str, future: "Future[T]", timeout_seconds: float = ADMIN_SECONDS_MAX) -> T:
         """The result of an administrative request. Raises LogError (BrokerUnreachableError if no broker answered)."""

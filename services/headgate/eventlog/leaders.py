@@ -63,10 +63,8 @@ def ask_offsets(
     deadline = time.monotonic() + LEADER_SECONDS_MAX
     is_new = False
     while True:
-        # Keep a reference until it has answered: a client without references is freed with its open requests, and a
-        # thread that finds that a leader has moved drops the client that others are asking.
-        admin = connection.admin
-        futures = admin.list_offsets(dict(asked), isolation_level=isolation, request_timeout=ADMIN_SECONDS_MAX)
+        asker = connection.take_asker()
+        futures = asker.list_offsets(dict(asked), isolation_level=isolation, request_timeout=ADMIN_SECONDS_MAX)
         moved = False
         answers: dict[TopicPartition, Any] = {}
         for at, future in futures.items():
@@ -77,13 +75,16 @@ def ask_offsets(
                 # A new client that finds no leader either may be right: the topic may not exist.
                 passes = code in LEADER_MOVES and time.monotonic() < deadline
                 if not passes and (code != KafkaError._NOENT or is_new):
+                    connection.drop(asker)
                     raise connection.failed(f"{what}: {at.topic}[{at.partition}]", error) from error
                 moved = True
             except TimeoutError as error:
+                connection.drop(asker)
                 raise connection.unreachable(what) from error
         if not moved:
+            connection.give_back(asker)
             return answers
-        connection.close()
+        connection.drop(asker)
         is_new = True
         time.sleep(LEADER_POLL_SECONDS)
 
@@ -107,10 +108,11 @@ class AskedStableEnds:
     def __init__(self, connection: KafkaConnection, partitions: Collection[Partition]) -> None:
         self._connection = connection
         self._wanted = {TopicPartition(p.topic, p.number): p for p in sorted(partitions)}
+        self._ends: Mapping[Partition, int] | None = None if self._wanted else {}
         self._futures: Mapping[TopicPartition, Future[Any]] = {}
         if self._wanted:
-            self._admin = connection.admin  # held until it has answered, as in ask_offsets
-            self._futures = self._admin.list_offsets(
+            self._asker = connection.take_asker()
+            self._futures = self._asker.list_offsets(
                 dict.fromkeys(self._wanted, OffsetSpec.latest()),
                 isolation_level=IsolationLevel.READ_COMMITTED,
                 request_timeout=ADMIN_SECONDS_MAX,
@@ -118,10 +120,12 @@ class AskedStableEnds:
 
     def answer(self) -> Mapping[Partition, int] | None:
         """The ends by partition, None until all have answered. Raises LogError."""
-        if not all(future.done() for future in self._futures.values()):
-            return None
+        if self._ends is not None or not all(future.done() for future in self._futures.values()):
+            return self._ends
         try:
-            return {self._wanted[at]: _answer(future, at, 0).offset for at, future in self._futures.items()}
+            self._ends = {self._wanted[at]: _answer(future, at, 0).offset for at, future in self._futures.items()}
         except KafkaException as error:
-            self._connection.close()  # a client that has once found no leader keeps reporting that
+            self._connection.drop(self._asker)
             raise self._connection.failed("asking for the ends of partitions", error) from error
+        self._connection.give_back(self._asker)
+        return self._ends

@@ -1,10 +1,7 @@
 """One convention for what changes something: --dry-run everywhere, and a confirmation for what cannot be undone."""
 
 import ast
-import os
-import pty
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +15,7 @@ from headgate.cli import changes
 from headgate.cli.changes import Change, Destruction, Permit, agreed, permitted
 from headgate.cli.output import Output
 from support.commands import commands
-from support.waiting import END_SECONDS_MAX
+from support.terminal import at_a_terminal
 
 READS = {
     "agent list",
@@ -240,15 +237,7 @@ for _ in range(5):
 
 def test_a_person_is_asked_and_only_yes_agrees() -> None:
     """On a terminal of its own: y, yes, n, nothing, and Ctrl-D, the end of the input."""
-    ours, theirs = pty.openpty()
-    try:
-        with subprocess.Popen([sys.executable, "-c", ASKING], stdin=theirs, stdout=theirs, stderr=theirs) as process:
-            os.write(ours, b"y\nyes\nn\n\n\x04")
-            process.wait(END_SECONDS_MAX)
-            said = os.read(ours, 10_000).decode()
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    said = at_a_terminal([sys.executable, "-c", ASKING], b"y\nyes\nn\n\n\x04").decode()
     assert said.count("Delete feed shop? This cannot be undone. [y/N]:") == 5
     refused = "not confirmed, nothing was changed"
     assert re.findall("<(.*?)>", said) == ["agreed", "agreed", refused, refused, refused]

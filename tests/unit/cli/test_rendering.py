@@ -1,12 +1,9 @@
 """How results look to people: whole at every width, in colour on a terminal only, with ages instead of milliseconds."""
 
 import os
-import pty
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -23,6 +20,7 @@ from headgate.records.generation import GenerationPhase
 from headgate.records.migration import MigrationRecorded, MigrationState
 from headgate.sources.resend import Verdict
 from headgate.views.rows import AgentRow, FeedRow, OwnerRow, TableRow
+from support.terminal import at_a_terminal
 
 HOUR_MS = 3_600_000
 FIX = "`pg_dump --schema-only --table public.items source | psql sink`"
@@ -239,23 +237,9 @@ def test_colour_is_for_terminals_and_up_to_the_user(
 
 def typed_at_a_terminal(**variables: str) -> bytes:
     """What `headgate version` prints at a real terminal with these variables."""
-    headgate, printed = str(Path(sys.executable).with_name("headgate")), bytearray()
+    headgate = str(Path(sys.executable).with_name("headgate"))
     kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}
-    screen, terminal = pty.openpty()
-    with subprocess.Popen(
-        [headgate, "version"],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        env={**kept, "TERM": "xterm-256color", **variables},
-    ):
-        os.close(terminal)
-        # When nobody writes to it any more, reading it is an error on Linux.
-        with suppress(OSError):
-            while data := os.read(screen, 4096):
-                printed += data
-    os.close(screen)
-    return bytes(printed)
+    return at_a_terminal([headgate, "version"], environment={**kept, "TERM": "xterm-256color", **variables})
 
 
 @pytest.mark.parametrize(
