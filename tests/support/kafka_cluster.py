@@ -13,7 +13,7 @@ from headgate.eventlog.topics import topic_name
 from headgate.provisioning.time_scale import scaled_seconds
 from support.codec import encode
 from support.eventlog_contract import SHARDS
-from support.topic_changes import change_settings
+from support.topic_changes import FETCH_WAIT_MS, change_settings
 
 ANSWER_SECONDS = scaled_seconds(120.0)
 """For a broker to answer, or a process that was killed to be gone, while the machine does other things as well."""
@@ -75,7 +75,8 @@ def delete_before(cluster: Cluster, partition: Partition, offset: int) -> None:
 
 def first_offset(cluster: Cluster, partition: Partition) -> int:
     """Offset of the first record that is still there, whoever wrote it; -1 if there is none."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "look", "enable.partition.eof": True})
+    given = {"enable.partition.eof": True, "fetch.wait.max.ms": FETCH_WAIT_MS}
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "look", **given})
     consumer.assign([KafkaPartition(topic_name(cluster.cluster, partition.topic), partition.number, 0)])
     try:
         message = consumer.poll(20)

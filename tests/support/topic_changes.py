@@ -25,6 +25,9 @@ _ANSWER_SECONDS = scaled_seconds(120.0)
 _SECOND: Final = {"flush.ms": str(2**63 - 2)}
 """A setting that changes nothing: one millisecond less than for ever, which is what it is by itself."""
 
+FETCH_WAIT_MS = 20
+"""How long a broker holds back its answer from a consumer that reads up to the end: half a second by default."""
+
 
 def change_settings(admin: AdminClient, topic: str, settings: Mapping[str, str]) -> None:
     """Set ``settings`` (name → value) of a topic on a cluster of one broker.

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from headgate.eventlog.clock import BrokerClock
 from headgate.eventlog.codec import Codec
-from headgate.eventlog.connection import KafkaConnection
+from headgate.eventlog.connection import SPARSE_CONNECTIONS, KafkaConnection
 from headgate.eventlog.decisions import Decision, last_decision
 from headgate.eventlog.headers import is_of
 from headgate.eventlog.log import CommitUncertainError, LogError, Partition, Placed
@@ -56,6 +56,7 @@ class KafkaTransactionalWriter(LogWriter):
             cloudevents=cloudevents,
             clock=clock,
             transactional_id=transactional_id,
+            enable_sparse_connections=SPARSE_CONNECTIONS,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         )
         self._transactions = Transactions(connection, name, transactional_id, self._open)

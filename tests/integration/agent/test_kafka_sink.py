@@ -12,6 +12,7 @@ from headgate.agent.core.executor import SpanId, SpanTask
 from headgate.config.crash_points import ArmedPoints, CrashPoint
 from headgate.records.control import SpanPlan
 from integration.agent.test_avro import SCHEMAS, event, of_registry
+from support.topic_changes import FETCH_WAIT_MS
 from support.waiting import eventually
 
 from .conftest import DEADLINE_SECONDS, Bed
@@ -37,6 +38,7 @@ def records(bed: Bed, partitions: int) -> list[tuple[int, bytes, bytes | None]]:
             "group.id": "t",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
         }
     )
     try:

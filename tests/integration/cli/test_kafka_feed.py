@@ -17,7 +17,7 @@ from headgate.config.settings import Settings
 from headgate.eventlog.kafka import KafkaLog
 from integration.cli.conftest import ANSWER_SECONDS, DEADLINE_SECONDS, Service, headgate, make_topics
 from integration.cli.test_created_tables import READY_SECONDS
-from support.topic_changes import delete_topics
+from support.topic_changes import FETCH_WAIT_MS, delete_topics
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -64,7 +64,8 @@ class Shop:
     def records(self) -> list[tuple[int, int]]:
         """(partition, id) of every committed record, sorted."""
         given = {"bootstrap.servers": self.settings.bootstrap, "group.id": "t", "enable.partition.eof": True}
-        with closing(Consumer(given | {"isolation.level": "read_committed"})) as consumer:
+        given |= {"isolation.level": "read_committed", "fetch.wait.max.ms": FETCH_WAIT_MS}
+        with closing(Consumer(given)) as consumer:
             partitions = consumer.list_topics(timeout=ANSWER_SECONDS).topics
             if self.target not in partitions:
                 return []

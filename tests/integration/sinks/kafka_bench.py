@@ -24,7 +24,7 @@ from headgate.sinks.kafka.progress import Fact, partition_of, place_of, progress
 from headgate.sinks.kafka.sink import KafkaSink
 from headgate.sinks.kafka.target import Target
 from integration.sinks.contract import wait_until_frozen
-from support.topic_changes import delete_topics, make_topics
+from support.topic_changes import FETCH_WAIT_MS, delete_topics, make_topics
 
 HOLDER = Path(__file__).with_name("kafka_holder.py")
 RECORD_BYTES_MAX = 4096
@@ -52,6 +52,7 @@ def messages_of(bootstrap: str, topic: str, isolation: str = "read_committed") -
         "isolation.level": isolation,
         "enable.partition.eof": True,
         "enable.auto.commit": False,
+        "fetch.wait.max.ms": FETCH_WAIT_MS,
     }
     with closing(Consumer(settings)) as consumer:
         partitions = list(consumer.list_topics(topic).topics[topic].partitions)

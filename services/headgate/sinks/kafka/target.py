@@ -19,7 +19,7 @@ from confluent_kafka.admin import OffsetSpec
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.databases import address
 from headgate.databases.kafka.cluster import connect
-from headgate.eventlog.connection import RIGHTS_CODES, KafkaConnection, code_of
+from headgate.eventlog.connection import RIGHTS_CODES, SPARSE_CONNECTIONS, KafkaConnection, code_of
 from headgate.eventlog.hanging import HangingTransactions, first_hidden, hidden_of
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import LogError, Partition
@@ -75,6 +75,7 @@ class TargetProducer:
             Producer,
             client_id="headgate-sink",
             transactional_id=transactional_id,
+            enable_sparse_connections=SPARSE_CONNECTIONS,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             acks="all",
             enable_idempotence=True,

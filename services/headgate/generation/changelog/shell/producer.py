@@ -15,7 +15,7 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
 from confluent_kafka.admin import OffsetSpec
 
-from headgate.eventlog.connection import ADMIN_SECONDS_MAX, KafkaConnection
+from headgate.eventlog.connection import ADMIN_SECONDS_MAX, SPARSE_CONNECTIONS, KafkaConnection
 from headgate.eventlog.hanging import HangingTransactions, first_hidden
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import CommitRefusedError, CommitUncertainError, LogError, Partition
@@ -126,6 +126,7 @@ class WriterProducer:
             Producer,
             client_id=self._id,
             transactional_id=self._id,
+            enable_sparse_connections=SPARSE_CONNECTIONS,
             transaction_timeout_ms=timeout_ms,
             message_timeout_ms=timeout_ms,
             message_max_bytes=MESSAGE_BYTES_MAX,
