@@ -42,8 +42,9 @@ chaos: $(READY) ## agents and owners killed, frozen, cut off in turn and at once
 # One order of tests, so that a red run is about the change; `make test SEED=random` draws another and prints it.
 SEED ?= 20261121
 
-# Workers take whole files in turn, those that take long first (tests/fixtures/parallel.py).
-WORKERS ?= 4
+# Workers take whole files in turn, those that take long first (tests/fixtures/parallel.py). They wait for brokers and
+# databases for half of the time, so three to a core.
+WORKERS ?= 6
 PYTEST = $(COMPILED) $(RUN)/pytest $(if $(filter random,$(SEED)),,--randomly-seed=$(SEED))
 
 test: $(READY) ## unit, scenarios, integration on a real broker and PostgreSQL, one end-to-end run

@@ -31,7 +31,9 @@ BATCH = 5
 BATCHES_BETWEEN = 4
 """Between two faults."""
 
-ROUNDS = [signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL, signal.SIGKILL]
+EACH = [signal.SIGKILL, signal.SIGSTOP]
+IN_TURN = [*EACH, signal.SIGKILL, signal.SIGKILL]
+"""One kill behind the other too: takes one and a half minutes."""
 
 
 def claim(n: int) -> Claim:
@@ -97,12 +99,13 @@ def broker(tmp_path: Path) -> Iterator[EmbeddedKafka]:
         yield kafka
 
 
+@pytest.mark.parametrize("faults", [EACH, pytest.param(IN_TURN, marks=pytest.mark.long)], ids=["each", "in turn"])
 def test_a_broker_that_is_killed_and_frozen_in_turn_loses_and_doubles_nothing(
-    broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+    broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch, faults: list[signal.Signals]
 ) -> None:
     monkeypatch.setattr(target, "_targets", {})
     with Writer(broker.bootstrap) as writer:
-        for how in ROUNDS:
+        for how in faults:
             writer.wait_for(writer.reached + BATCHES_BETWEEN * BATCH)
             os.kill(broker.pid, how)
             if how is signal.SIGKILL:
