@@ -51,20 +51,25 @@ def permitted(
 ) -> Permit | None:
     """The permit to do ``what`` (``delete feed shop``), after the user has agreed. None for a dry run, which is shown.
 
-    ``facts`` are shown to programs. ``check`` finds out, for a dry run, whether what is named exists. The owner does
-    that otherwise. Raises CommandError if the user does not agree, or cannot be asked.
+    ``facts`` are shown to programs. ``check`` finds out whether what is named exists, for a dry run and before the
+    user is asked. The owner does that otherwise. Raises CommandError if the user does not agree, or cannot be asked.
     """
+    if check is not None and (change.dry_run or _must_ask(change)):
+        check()
     if change.dry_run:
-        if check is not None:
-            check()
         show_would(what, output, facts)
         return None
     return agreed(change, what)
 
 
+def _must_ask(change: Change) -> bool:
+    """Whether the user has yet to agree."""
+    return isinstance(change, Destruction) and not (change.dry_run or change.yes)
+
+
 def check_can_agree(change: Destruction, what: str) -> None:
     """Refuse at once, instead of after long work, if no terminal can be asked. Raises CommandError."""
-    if not (change.dry_run or change.yes or _can_be_asked()):
+    if _must_ask(change) and not _can_be_asked():
         raise _nobody_to_ask(what)
 
 
@@ -72,7 +77,7 @@ def agreed(change: Change, what: str) -> Permit | None:
     """As ``permitted``, for a command that shows its dry run itself."""
     if change.dry_run:
         return None
-    if isinstance(change, Destruction) and not change.yes:
+    if _must_ask(change):
         _confirm(what)
     return Permit()
 

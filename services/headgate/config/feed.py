@@ -861,6 +861,8 @@ def load_feed(path: Path) -> FeedSpec:
     try:
         return parse_feed(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise FeedSpecError(f"{path}: {error.strerror}") from error
+        raise FeedSpecError(
+            f"{path}: {error.strerror}. Give a feed in a YAML file; `headgate feed init` writes one"
+        ) from error
     except FeedSpecError as error:
         raise FeedSpecError(f"{path}: {error}") from error

@@ -217,6 +217,10 @@ def test_a_change_needs_nobody_and_a_dry_run_gives_no_permit(capsys: pytest.Capt
     assert capsys.readouterr().err == "would delete feed shop; nothing was changed\n"
     with pytest.raises(CommandError, match="unknown"):
         permitted(Change(dry_run=True), "pause feed shp", Output.TABLE, check=lambda: _raise("unknown"))
+    with pytest.raises(CommandError, match="unknown"):
+        permitted(Destruction(), "delete feed shp", Output.TABLE, check=lambda: _raise("unknown"))
+    for agreed_to in (Change(), Destruction(yes=True)):
+        assert permitted(agreed_to, "delete feed shp", Output.TABLE, check=lambda: _raise("the owner finds out"))
 
 
 def _raise(text: str) -> None:
