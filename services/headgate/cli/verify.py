@@ -152,6 +152,8 @@ def verify(
         note(f"would {repairs}; nothing was changed")
     for name, rows in repaired.items():
         note(f"{name}: {number_of(rows, 'row')} repaired")
+    if not repair and output is Output.TABLE and _totals(compared)["differences"]:
+        note("With --repair the rows that differ are overwritten with those of the source; --dry-run only counts them")
     _end(compared, skipped, sum(repaired.values()))
 
 

@@ -113,6 +113,7 @@ def test_a_feed_runs_is_verified_and_stops(
     different = headgate("verify", "shop", "--source-dsn", postgres_database)
     assert different.exit_code == ExitCode.DIFFERENCE
     assert '{"id":"7"}: differs in what' in different.stderr
+    assert "With --repair the rows that differ are overwritten" in different.stderr
     assert "extra not compared: only in the source" in different.stderr
     assert "headgate_agent_sessions_total 1.0" in node.get("/metrics")[1]
 
