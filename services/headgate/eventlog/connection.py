@@ -40,7 +40,7 @@ asks for a connection each time that any broker changes its state, which skips r
 connection is such a change. A request took most of a core until its time-out. And taking a transactional.id took 60 ms,
 or 560 where no connection was there in time, instead of 8. Without, a client holds one connection to each broker."""
 
-ASKERS_IDLE_MAX: Final = 4
+ASKERS_IDLE_MAX: Final = 2
 """Clients that wait for the next question to leaders of partitions. A process seldom asks more of them at a time; each
 one costs three threads and a connection to each broker."""
 
