@@ -247,7 +247,7 @@ class KafkaConnection:
         )
 
     def take_asker(self) -> AdminClient:
-        """An administrative client for one request to leaders of partitions, which nobody else uses meanwhile.
+        """An administrative client for one request to leaders of partitions, until it is given back.
 
         librdkafka (2.16.0) looks for the leaders in the caller's thread, and in a thread of its own whenever its
         metadata changes. When the answer to another request arrives in between, that thread frees what the caller's is
