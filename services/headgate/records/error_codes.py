@@ -291,7 +291,8 @@ _ROWS: Final = (
         "sink_conflict",
         Stage.SINK,
         False,
-        "another cluster, another feed or an unknown epoch has claimed the table",
+        "another cluster, another feed or an unknown epoch has claimed the table, or a lake table is bound to another "
+        "ledger",
         "find out what writes it and end that, then `headgate feed resume`",
     ),
     ErrorCode(

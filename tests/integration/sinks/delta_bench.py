@@ -9,6 +9,9 @@ from deltalake import DeltaTable, write_deltalake
 from headgate.sinks.delta.engine import Table
 from headgate.sinks.delta.lake import DeltaLake
 from headgate.sinks.lake.appended import OWN_COLUMNS
+from headgate.sinks.lake.binding import LEDGER
+from headgate.sinks.lake.names import LEDGERS
+from headgate.sinks.lake.sink import LakeSink
 from integration.sinks.lake_bench import AnyLakeBench
 from integration.sinks.lake_stores import PLACE, Store
 
@@ -66,7 +69,19 @@ class DeltaBench(AnyLakeBench):
         write_deltalake(self.native, self.native.to_pyarrow_table().slice(0, 0), mode="append")
 
     def drop(self) -> None:
+        self._remove(self.path)
+
+    def _remove(self, place: str) -> None:
         if self.store is None:
-            shutil.rmtree(self.path)
+            shutil.rmtree(place)
         else:
-            self.store.remove(self.path)
+            self.store.remove(place)
+
+    def elsewhere(self) -> tuple[LakeSink, str]:
+        return self.opened(dsn=f"{self.spec['dsn']}/shop"), "orders"
+
+    def remove_ledger(self) -> None:
+        self._remove(f"{self.folder if self.store is None else PLACE}/{LEDGERS}")
+
+    def unbind(self) -> None:
+        self.native.alter.set_table_properties({LEDGER: ""}, raise_if_not_exists=False)

@@ -14,6 +14,9 @@ from sqlalchemy.pool import NullPool
 from headgate.sinks.iceberg.engine import Table
 from headgate.sinks.iceberg.lake import IcebergLake
 from headgate.sinks.lake.appended import OWN_COLUMNS
+from headgate.sinks.lake.binding import LEDGER
+from headgate.sinks.lake.names import LEDGERS
+from headgate.sinks.lake.sink import LakeSink
 from integration.sinks.lake_bench import AnyLakeBench
 from integration.sinks.lake_stores import PLACE, Store
 
@@ -25,11 +28,11 @@ def in_database(url: str, warehouse: Path | str) -> str:
     return f"{url}{'&' if '?' in url else '?'}warehouse={warehouse}"
 
 
-def new_catalog(uri: str, warehouse: Path | str, **properties: str) -> SqlCatalog:
+def new_catalog(uri: str, warehouse: Path | str, name: str = "default", **properties: str) -> SqlCatalog:
     """A catalog as its users create and use it."""
     url = warehouse if isinstance(warehouse, str) else f"file://{warehouse}"
     uri = uri.replace("postgresql:", "postgresql+psycopg:")
-    catalog = SqlCatalog("default", uri=uri, warehouse=url, **properties)
+    catalog = SqlCatalog(name, uri=uri, warehouse=url, **properties)
     catalog.engine.dispose()
     catalog.engine = create_engine(catalog.engine.url, poolclass=NullPool)
     return catalog
@@ -46,8 +49,9 @@ class IcebergBench(AnyLakeBench):
         dsn = file if database is None and store is None else in_database(database or file, warehouse)
         options = {} if store is None else {"store": store.options}
         super().__init__(folder, {"type": "iceberg", "dsn": dsn, **options}, appends=appends)
-        properties = {} if store is None else store.iceberg
-        self.catalog = new_catalog(file if database is None else database, warehouse, **properties)
+        self.uri, self.warehouse = file if database is None else database, warehouse
+        self.properties = {} if store is None else store.iceberg
+        self.catalog = new_catalog(self.uri, warehouse, **self.properties)
         self.catalog.create_namespace("shop")
         self.store = store
         found = self.another().lake()
@@ -93,3 +97,21 @@ class IcebergBench(AnyLakeBench):
 
     def drop(self) -> None:
         self.catalog.drop_table(self.table)
+
+    def elsewhere(self) -> tuple[LakeSink, str]:
+        """Another catalog of the same database, over the same warehouse."""
+        other = new_catalog(self.uri, self.warehouse, name="other", **self.properties)
+        other.create_namespace_if_not_exists("copies")
+        if other.table_exists("copies.orders"):
+            other.drop_table("copies.orders")
+        other.register_table("copies.orders", self.native.metadata_location)
+        dsn = str(self.spec["dsn"])
+        return self.opened(dsn=f"{dsn}{'&' if '?' in dsn else '?'}catalog=other"), "copies.orders"
+
+    def remove_ledger(self) -> None:
+        for name in (("feeds",), ("tables", "shop", "orders")):
+            self.catalog.drop_table((LEDGERS, *name))
+
+    def unbind(self) -> None:
+        with self.native.transaction() as change:
+            change.remove_properties(LEDGER)

@@ -41,7 +41,11 @@ class AnyLakeBench:
         self.spec = {**spec, "mode": "append" if appends else "upsert"}
 
     def another(self) -> LakeSink:
-        found = open_sink(SinkSpec.model_validate(self.spec))
+        return self.opened()
+
+    def opened(self, **changes: object) -> LakeSink:
+        """Another feed's sink."""
+        found = open_sink(SinkSpec.model_validate({**self.spec, **changes}))
         assert isinstance(found, LakeSink)
         return found
 

@@ -13,13 +13,16 @@ from headgate.config.crash_points import CrashPoint
 from headgate.formats.change import ABSENT, Change, Operation
 from headgate.sinks.contract import (
     ConstraintViolatedError,
+    FeedIdentity,
     OffsetRange,
+    SinkConflictError,
     SinkFencedError,
     SinkRefusedError,
     SinkWriter,
     ValueRefusedError,
 )
 from headgate.sinks.lake.sink import LakeSink
+from headgate.sinks.lake.tables import Lake
 from headgate.sinks.on_driver import Commit
 from integration.sinks.contract import FEED, SECONDS_MAX, batch_of, claim_of, delete, upsert
 from integration.sinks.on_driver_contract import DriverBench, OnDriverContract
@@ -29,6 +32,7 @@ class LakeBench(DriverBench, Protocol):
     """A lake with one table, and what its users can do to it."""
 
     sink: LakeSink
+    lake: Lake
     appends: bool
 
     def create(self) -> None:
@@ -45,6 +49,18 @@ class LakeBench(DriverBench, Protocol):
 
     def compact(self) -> None:
         """Rewrite the table's files, and commit without changing a row."""
+        ...
+
+    def elsewhere(self) -> tuple[LakeSink, str]:
+        """Another feed's sink that reaches the table as it is now by another place, and its name there."""
+        ...
+
+    def remove_ledger(self) -> None:
+        """As a user who has lost ``_headgate``."""
+        ...
+
+    def unbind(self) -> None:
+        """Remove the property that binds the table to its ledger, as an error advises."""
         ...
 
 
@@ -136,6 +152,60 @@ class LakeContract(OnDriverContract):
         for offset in (5, 6):
             bench.sink.writer().apply(batch_of(again, offset, upsert(offset, offset, "b")))
         assert [row["value"] for row in bench.records()].count("b") == 2
+
+    def test_a_table_that_is_reached_by_two_places_is_written_through_one(
+        self, bench: LakeBench, writer: SinkWriter
+    ) -> None:
+        claim = claim_of(bench, 1)
+        bench.sink.claim(claim)
+        writer.apply(batch_of(claim, 5, upsert(5, 1, "a")))
+        sink, name = bench.elsewhere()
+        theirs = claim_of(bench, 9, identity=FeedIdentity("cluster-b", "0-9", "other"), table=name)
+        for act in (
+            lambda: sink.check([name], theirs.identity),
+            lambda: sink.prepare(theirs, 2),
+            lambda: sink.claim(theirs),
+        ):
+            with pytest.raises(SinkConflictError, match=r"bound to another ledger, .*two writers would undo") as found:
+                act()
+            assert bench.lake.ledger(bench.table).place in str(found.value)
+        sink.seal(theirs)  # so the other feed can be deleted
+        sink.forget(theirs.identity)
+        writer.apply(batch_of(claim, 6, upsert(6, 1, "c")))
+        assert bench.rows() == {1: "c"}
+
+        bench.unbind()
+        with pytest.raises(SinkFencedError, match=r"not bound to its ledger.*Claim it again"):
+            writer.apply(batch_of(claim, 7, upsert(7, 1, "d")))
+        bench.sink.claim(claim)
+        writer.apply(batch_of(claim, 7, upsert(7, 1, "d")))
+        assert bench.rows() == {1: "d"}
+
+        bench.sink.seal(claim)
+        bench.sink.forget(FEED)
+        sink, _ = bench.elsewhere()
+        third = msgspec.structs.replace(theirs, identity=FeedIdentity("cluster-b", "0-10", "third"))
+        sink.check([name], third.identity)
+        sink.claim(third)
+        sink.writer().apply(batch_of(third, 5, upsert(5, 2, "b")))
+        with pytest.raises(SinkFencedError):
+            writer.apply(batch_of(claim, 8, upsert(8, 1, "zombie")))
+
+    def test_a_ledger_that_was_deleted_is_not_replaced_in_silence(self, bench: LakeBench, writer: SinkWriter) -> None:
+        """A process that is frozen has checked its claim in the one that is gone."""
+        old = claim_of(bench, 1)
+        bench.sink.claim(old)
+        writer.apply(batch_of(old, 5, upsert(5, 1, "a")))
+        with bench.freeze_at(CrashPoint.ROWS_SENT, batch_of(old, 6, upsert(6, 2, "frozen"))) as frozen:
+            bench.remove_ledger()
+            with pytest.raises(SinkConflictError, match=r"ledger was deleted.*UNSET TBLPROPERTIES"):
+                bench.another().claim(claim_of(bench, 2))
+            bench.unbind()
+            assert bench.another().claim(claim_of(bench, 2)) == {0: 6, 1: 0}
+            frozen.send_signal(signal.SIGCONT)
+            said, _ = frozen.communicate(timeout=SECONDS_MAX)
+        assert said == "sink_fenced"
+        assert bench.rows() == {1: "a"}
 
     def test_an_update_without_unchanged_columns_keeps_their_values(self, upserting: LakeBench) -> None:
         claim, writer = claim_of(upserting, 1), upserting.sink.writer()

@@ -100,6 +100,8 @@ FENCE: Final = frozenset(
         "test_a_table_that_is_gone_can_be_closed",
         "test_a_users_own_job_in_the_middle_of_a_commit_does_not_stop_the_feed",
         "test_a_table_that_was_set_back_is_not_written_until_the_feed_begins_again",
+        "test_a_table_that_is_reached_by_two_places_is_written_through_one",
+        "test_a_ledger_that_was_deleted_is_not_replaced_in_silence",
         "test_rows_are_copied_between_changes_and_the_request_continues_where_it_was",
         "test_rows_of_another_position_or_a_former_claim_are_not_written",
     }

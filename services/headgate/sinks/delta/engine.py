@@ -18,6 +18,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from pyarrow.dataset import Dataset
 
 from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.lake.binding import LEDGER
 from headgate.sinks.lake.files import Files
 from headgate.sinks.lake.history import OWN_ENTRIES
 from headgate.sinks.lake.shape import KEY
@@ -77,6 +78,11 @@ class Table:
             return tuple(map(str, json.loads(self.properties.get(KEY, "[]"))))
         except ValueError:
             return ()
+
+    @property
+    def ledger(self) -> str | None:
+        """See Table of sinks/lake/tables.py."""
+        return self.properties.get(LEDGER)
 
     def check(self, name: str) -> None:
         """See Table of sinks/lake/tables.py."""
@@ -142,6 +148,13 @@ class Table:
             self._handle.create_write_transaction(
                 [], "append", self._handle.schema(), commit_properties=_properties(stamp)
             )
+
+    def bind(self, ledger: str, stamp: Stamp) -> None:
+        """See Table of sinks/lake/tables.py. As for a ledger, whose properties are written by the same call."""
+        with as_sink_errors(self._files, f"reading {self._files.where(self._path)}"):
+            options = self._files.delta_options(is_small=True)
+            handle = DeltaTable(self._files.where(self._path), version=self.version, storage_options=options)
+        _set_properties(handle, {LEDGER: ledger}, stamp)
 
     def append(self, rows: pa.Table, stamp: Stamp) -> None:
         """Add rows. Raises ConflictError, SinkError."""
@@ -241,10 +254,14 @@ class Table:
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Change table properties. Raises ConflictError, SinkError."""
-        with _committing():
-            self._handle.alter.set_table_properties(
-                dict(properties), raise_if_not_exists=False, commit_properties=_properties(Stamp())
-            )
+        _set_properties(self._handle, properties, Stamp())
+
+
+def _set_properties(handle: DeltaTable, properties: Mapping[str, str], stamp: Stamp) -> None:
+    with _committing():
+        handle.alter.set_table_properties(
+            dict(properties), raise_if_not_exists=False, commit_properties=_properties(stamp)
+        )
 
 
 def _rewritten(rows: Dataset, schema: pa.Schema, altered: Altered) -> Iterator[pa.RecordBatch]:
@@ -293,12 +310,12 @@ def read(files: Files, path: Path, *, is_small: bool = False) -> Table | None:
 
 def create(
     files: Files, path: Path, schema: pa.Schema, properties: Mapping[str, str], comment: str | None = None
-) -> None:
-    """Create the table. Raises ConflictError if it exists, SinkError."""
+) -> str:
+    """Create the table, and return its id. Raises ConflictError if it exists, SinkError."""
     with as_sink_errors(files, f"creating {files.where(path)}"):
         try:
             files.make_room(path)
-            DeltaTable.create(
+            made = DeltaTable.create(
                 files.where(path),
                 schema,
                 storage_options=files.delta_options(is_small=False),
@@ -314,6 +331,7 @@ def create(
             if _EXISTS in str(error):
                 raise ConflictError from error
             raise
+    return str(made.metadata().id)
 
 
 def _predicate(bounds: Bounds) -> str:

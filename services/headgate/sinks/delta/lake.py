@@ -32,8 +32,8 @@ class _Log:
     def read(self) -> Table | None:
         return read(self._files, self._path, is_small=True)
 
-    def create(self, properties: dict[str, str]) -> None:
-        create(self._files, self._path, _SCHEMA, properties)
+    def create(self, properties: dict[str, str]) -> str:
+        return create(self._files, self._path, _SCHEMA, properties)
 
 
 class DeltaLake:

@@ -26,6 +26,7 @@ from headgate.sinks.iceberg.files import same_file
 from headgate.sinks.iceberg.rewriting import Rewriting
 from headgate.sinks.iceberg.table_files import has_another_table, needed_files, older_files
 from headgate.sinks.iceberg.transaction import OneTransaction
+from headgate.sinks.lake.binding import LEDGER
 from headgate.sinks.lake.history import OWN_ENTRIES
 from headgate.sinks.lake.shape import KEY
 from headgate.sinks.lake.tables import (
@@ -84,6 +85,11 @@ class Table:
     def _fields(self) -> tuple[NestedField, ...]:
         return self._handle.schema().fields
 
+    @property
+    def ledger(self) -> str | None:
+        """See Table."""
+        return self._handle.properties.get(LEDGER)
+
     def check(self, name: str) -> None:
         """See Table."""
         version = self._handle.metadata.format_version
@@ -137,6 +143,11 @@ class Table:
         """See Table."""
         with self._committing(stamp):
             pass
+
+    def bind(self, ledger: str, stamp: Stamp) -> None:
+        """See Table."""
+        with self._committing(stamp) as transaction:
+            transaction.set_properties({LEDGER: ledger})
 
     def append(self, rows: pa.Table, stamp: Stamp) -> None:
         """See Table."""

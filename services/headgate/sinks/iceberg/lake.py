@@ -49,6 +49,10 @@ class _Entry:
         self._handle = handle
 
     @property
+    def id(self) -> str:
+        return str(self._handle.metadata.table_uuid)
+
+    @property
     def version(self) -> int:
         return int(self._handle.properties.get(VERSION, "0"))
 
@@ -82,8 +86,8 @@ class _Log:
             found = self._catalog.load(self._name)
         return None if found is None else _Entry(found)
 
-    def create(self, properties: dict[str, str]) -> None:
-        _create(self._catalog, self._place, self._name, _SCHEMA, {**_SHORT, **properties, VERSION: "0"})
+    def create(self, properties: dict[str, str]) -> str:
+        return _create(self._catalog, self._place, self._name, _SCHEMA, {**_SHORT, **properties, VERSION: "0"})
 
 
 class IcebergLake:
@@ -145,15 +149,16 @@ class IcebergLake:
 
 def _create(
     catalog: ExactCatalog, place: Place, name: tuple[str, ...], schema: Schema | pa.Schema, properties: dict[str, str]
-) -> None:
-    """Create a table, and its namespace. Raises ConflictError if the table exists, SinkError."""
+) -> str:
+    """Create a table, and its namespace, and return its id. Raises ConflictError if the table exists, SinkError."""
     with catalog.as_sink_errors(f"creating table {'.'.join(name)} of the catalog in {catalog.database_name}"):
         with suppress(NamespaceAlreadyExistsError, IntegrityError):  # by another process, just now
             catalog.create_namespace_if_not_exists(name[:-1])
         try:
-            catalog.create_table(name, schema, location="/".join([place.url, *name]), properties=properties)
+            made = catalog.create_table(name, schema, location="/".join([place.url, *name]), properties=properties)
         except TableAlreadyExistsError as error:
             raise ConflictError from error
+    return str(made.metadata.table_uuid)
 
 
 def _with_doc(field: pa.Field) -> pa.Field:

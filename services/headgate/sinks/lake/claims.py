@@ -7,6 +7,7 @@ before has read the table before, and is refused.
 1. Read the table and the ledger. What the rules of every sink refuse (sinks/fence.py) is refused here.
 2. Write the ledger, on exactly the version that was read, or start over.
 3. Commit the ledger's version into the table (``FENCE``), unless a later claim has. Now the positions are final.
+   The first one also binds the table to its ledger (lake/binding.py).
 4. Read the ledger of feeds once more: of a feed that was forgotten in between, nothing may be written.
 """
 
@@ -32,7 +33,16 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.fence import FenceRow
 from headgate.sinks.known_columns import KnownColumns
-from headgate.sinks.lake.ledger import Copying, Feeds, Holding, Holdings, Known, Row, Source, version_of
+from headgate.sinks.lake.binding import (
+    LEDGER,
+    RELEASED,
+    Binding,
+    binding_of,
+    check_bound,
+    other_ledger,
+    refuse_other_ledger,
+)
+from headgate.sinks.lake.ledger import Copying, Entry, Feeds, Holding, Holdings, Known, Row, Source, Written
 from headgate.sinks.lake.tables import (
     FENCE,
     POSITIONS,
@@ -55,6 +65,14 @@ ATTEMPTS_MAX: Final = 20
 Rows = Mapping[int, FenceRow]
 
 
+class _Read(msgspec.Struct, frozen=True):
+    """A table, and the ledger that was read after it."""
+
+    table: Table | None
+    ledger: Entry | None
+    holdings: Holdings
+
+
 class Claims:
     """The claims on tables of one lake."""
 
@@ -64,9 +82,9 @@ class Claims:
     def claim(self, claim: Claim) -> Positions:
         """See Sink."""
 
-        def check(holdings: Holdings, rows: Rows) -> None:
-            self.refuse_strangers(holdings, claim.table, claim.identity)
-            _check_not_restored(claim, self._lake.table(claim.table), holdings)
+        def check(read: _Read, rows: Rows) -> None:
+            self._refuse_others(read, claim.table, claim.identity)
+            _check_not_restored(claim, read.table, read.holdings)
             if not fence.is_same_claim(claim, rows):
                 fence.check_claim(claim, claim.table, rows)
 
@@ -78,47 +96,47 @@ class Claims:
 
     def positions(self, claim: Claim) -> Positions:
         """See Sink."""
-        table, holdings = self._read(claim)
-        return fence.start_or_rows(claim, claim.table, _rows(claim, table, holdings))
+        read = self._read(claim)
+        return fence.start_or_rows(claim, claim.table, _rows(claim, read.table, read.holdings))
 
     def source_table(self, claim: Claim) -> SourceTable | None:
         """See Sink."""
-        holding = _holding(claim, self._read(claim)[1])
+        holding = _holding(claim, self._read(claim).holdings)
         source = None if holding is None else holding.source
         return None if source is None or source.incarnation != claim.incarnation else source_table_of(source.table)
 
     def is_new(self, claim: Claim) -> bool:
         """See Untouched."""
-        table, holdings = self._read(claim)
-        holding = _holding(claim, holdings)
+        read = self._read(claim)
+        holding = _holding(claim, read.holdings)
         feed = feed_key(claim.identity.cluster_id, claim.identity.feed_id)
         if feed in self._lake.feeds.read()[1].removed_ms:
             return False
         if holding is None:
             return True
-        return table is None and not _table_ids(claim, holding)
+        return read.table is None and not _table_ids(claim, holding)
 
     def check_held(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table) -> None:
         """Raise SinkError unless the claim is the sink's, and at the beginnings of ``ranges``, in this very table.
 
         ``table`` was read before this is called.
         """
-        _, holdings = self._lake.ledger(claim.table).read()
-        self._check_read(claim, ranges, table, holdings)
+        self._check_read(claim, ranges, table, _Read(table, *self._lake.ledger(claim.table).read()))
 
     def check_open(self, claim: Claim, table: Table) -> None:
         """Raise SinkError unless the claim is the sink's, in all its partitions and in this very table.
 
         ``table`` was read before this is called.
         """
-        _, holdings = self._lake.ledger(claim.table).read()
-        at = fence.start_or_rows(claim, claim.table, _rows(claim, table, holdings))
+        read = _Read(table, *self._lake.ledger(claim.table).read())
+        at = fence.start_or_rows(claim, claim.table, _rows(claim, table, read.holdings))
         ranges = {partition: OffsetRange(offset, offset) for partition, offset in at.items()}
-        self._check_read(claim, ranges, table, holdings)
+        self._check_read(claim, ranges, table, read)
 
-    def _check_read(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, holdings: Holdings) -> None:
-        self._check_rows(claim, ranges, table, holdings)
-        _check_not_restored(claim, table, holdings)
+    def _check_read(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, read: _Read) -> None:
+        self._check_rows(claim, ranges, table, read.holdings)
+        _check_not_restored(claim, table, read.holdings)
+        check_bound(claim.table, table.ledger, read.ledger, self._lake.ledger(claim.table).place)
 
     def record_source(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, met: SourceTable) -> None:
         """The same, and store the source table of the topic. Raises SinkMovedError if it is known to be another."""
@@ -134,7 +152,7 @@ class Claims:
 
     def known_columns(self, claim: Claim) -> KnownColumns:
         """See ColumnKeepingSink."""
-        return _known_columns(claim, _holding(claim, self._read(claim)[1]))
+        return _known_columns(claim, _holding(claim, self._read(claim).holdings))
 
     def change_known_columns(
         self,
@@ -195,24 +213,32 @@ class Claims:
         for table in removed.tables.get(feed, ()):
             self._drop(table, identity)
 
-    def refuse_strangers(self, holdings: Holdings, table: str, identity: FeedIdentity) -> None:
-        """Raise SinkConflictError if another feed holds the table open."""
-        others = [
-            each for each in holdings.all if (each.cluster, each.feed_id) != (identity.cluster_id, identity.feed_id)
-        ]
-        is_open = [each for each in others if each.is_open]
+    def refuse_others(self, table: str, identity: FeedIdentity) -> None:
+        """Raise SinkConflictError if another feed holds the table open, or the table is bound to another ledger."""
+        self._refuse_others(_Read(self._lake.table(table), *self._lake.ledger(table).read()), table, identity)
+
+    def _refuse_others(self, read: _Read, table: str, identity: FeedIdentity) -> None:
+        self._refuse_other_ledger(read, table)
+        mine = identity.cluster_id, identity.feed_id
+        is_open = [each for each in read.holdings.all if each.is_open and (each.cluster, each.feed_id) != mine]
         if not is_open:
             return
         removed = self._lake.feeds.read()[1].removed_ms
         for each in is_open:
             if feed_key(each.cluster, each.feed_id) not in removed:
                 theirs = FeedIdentity(each.cluster, each.feed_id, each.feed)
-                raise fence.stranger(identity, table, theirs, f"its ledger, {self._lake.ledger(table).place}")
+                kept = f"its ledger, {self._lake.ledger(table).place}, and then the table's property {LEDGER}"
+                raise fence.stranger(identity, table, theirs, kept)
+
+    def _refuse_other_ledger(self, read: _Read, table: str) -> None:
+        if read.table is not None:
+            refuse_other_ledger(table, read.table.ledger, read.ledger, self._lake.ledger(table).place)
 
     def check_is_ours(self, claim: Claim, table: Table | None) -> None:
-        """Raise SinkRefusedError if the table is not the one that the feed has written to."""
-        _, holdings = self._lake.ledger(claim.table).read()
-        holding = _holding(claim, holdings)
+        """Raise SinkError if the table is not the one that the feed has written to, or is another ledger's."""
+        read = _Read(table, *self._lake.ledger(claim.table).read())
+        self._refuse_other_ledger(read, claim.table)
+        holding = _holding(claim, read.holdings)
         if holding is not None:
             _check_same_table(claim, table, _table_ids(claim, holding))
 
@@ -237,37 +263,59 @@ class Claims:
 
     # --- the procedure ------------------------------------------------------------------------------------------------
 
-    def _change(self, claim: Claim, check: Callable[[Holdings, Rows], None], *, is_closed: bool) -> Positions:
+    def _change(self, claim: Claim, check: Callable[[_Read, Rows], None], *, is_closed: bool) -> Positions:
         with self._lake.as_sink_errors(f"{claim.table} under epoch {claim.epoch}"):
             self._register(claim)
             for _ in range(ATTEMPTS_MAX):
-                table = self._lake.table(claim.table)
-                ledger, holdings = self._lake.ledger(claim.table).read()
-                check(holdings, _rows(claim, table, holdings))
-                raised = _raised(claim, _holding(claim, holdings), table, is_closed=is_closed)
-                number = version_of(ledger)
-                if raised != _holding(claim, holdings):
+                read = self._read(claim)
+                holding = _holding(claim, read.holdings)
+                check(read, _rows(claim, read.table, read.holdings))
+                raised = _raised(claim, holding, read.table, is_closed=is_closed)
+                if raised != holding or read.ledger is None:
                     try:
-                        self._lake.ledger(claim.table).write(ledger, holdings.with_(raised))
+                        written = self._lake.ledger(claim.table).write(read.ledger, read.holdings.with_(raised))
                     except ConflictError:
                         continue
-                    number += 1
-                table = self._impose(claim.table, number, about_claim(claim))
+                else:
+                    written = Written(read.ledger.id, read.ledger.version)
+                table = self._impose(claim.table, written, about_claim(claim), is_claimed=not is_closed)
                 self._not_removed(claim)
                 incarnations = {partition: raised.rows[partition].incarnation for partition in claim.start}
                 starts = {partition: raised.rows[partition].start for partition in claim.start}
                 return starts | positions_in(table, claim, incarnations)
         raise _overtaken(f"{claim.table} under epoch {claim.epoch}")
 
-    def _impose(self, name: str, number: int, about: Mapping[str, str]) -> Table | None:
-        """Have the table refuse processes that read an earlier version of its ledger; the table as it is then."""
+    def _impose(self, name: str, written: Written, about: Mapping[str, str], *, is_claimed: bool) -> Table | None:
+        """Have the table refuse processes that read an earlier version of its ledger; the table as it is then.
+
+        A table that is bound to another ledger refuses them already; ``is_claimed``: raise SinkConflictError then.
+        """
+        place, stamp = self._lake.ledger(name).place, Stamp({FENCE: written.version}, about)
         for _ in range(ATTEMPTS_MAX):
             table = self._lake.table(name)
-            fenced = None if table is None else table.transaction(FENCE)
-            if table is None or (fenced is not None and fenced >= number):
+            bound = None if table is None else binding_of(table.ledger)
+            if table is None or (bound is not None and bound.id != written.id and not is_claimed):
                 return table
             with suppress(ConflictError):
-                table.mark(Stamp({FENCE: number}, about))
+                if bound is None:
+                    table.bind(Binding(written.id, place).text, stamp)
+                elif bound.id != written.id:
+                    raise other_ledger(name, bound, place)
+                elif _fenced(table) >= written.version:
+                    return table
+                else:
+                    table.mark(stamp)
+        raise _overtaken(name)
+
+    def _release(self, name: str, written: Written, about: Mapping[str, str]) -> None:
+        """Let another ledger have the table, unless a claim that came later has it."""
+        for _ in range(ATTEMPTS_MAX):
+            table = self._lake.table(name)
+            bound = None if table is None else binding_of(table.ledger)
+            if table is None or bound is None or bound.id != written.id or _fenced(table) >= written.version:
+                return
+            with suppress(ConflictError):
+                table.bind(RELEASED, Stamp({FENCE: written.version}, about))
         raise _overtaken(name)
 
     def _register(self, claim: Claim) -> None:
@@ -315,22 +363,27 @@ class Claims:
         )
 
     def _drop(self, table: str, identity: FeedIdentity) -> None:
-        """Remove the feed from a table's ledger."""
+        """Remove the feed from a table's ledger. Repeated, because the answer to any step may be lost."""
+        about = {"headgate.feed": identity.feed}
         for _ in range(ATTEMPTS_MAX):
             ledger, holdings = self._lake.ledger(table).read()
-            rest = holdings.without(identity.cluster_id, identity.feed_id)
-            if rest == holdings:
+            if ledger is None:
                 return
+            rest, written = holdings.without(identity.cluster_id, identity.feed_id), Written(ledger.id, ledger.version)
             try:
-                self._lake.ledger(table).write(ledger, rest)
+                if rest != holdings:
+                    written = self._lake.ledger(table).write(ledger, rest)
             except ConflictError:
                 continue
-            self._impose(table, version_of(ledger) + 1, {"headgate.feed": identity.feed})
+            if rest.all:
+                self._impose(table, written, about, is_claimed=False)
+            else:
+                self._release(table, written, about)
             return
 
-    def _read(self, claim: Claim) -> tuple[Table | None, Holdings]:
+    def _read(self, claim: Claim) -> _Read:
         with self._lake.as_sink_errors(f"reading {claim.table}"):
-            return self._lake.table(claim.table), self._lake.ledger(claim.table).read()[1]
+            return _Read(self._lake.table(claim.table), *self._lake.ledger(claim.table).read())
 
     def _check_rows(self, claim: Claim, ranges: Mapping[int, OffsetRange], table: Table, holdings: Holdings) -> None:
         rows = _rows(claim, table, holdings)
@@ -347,6 +400,12 @@ class Claims:
 def about_claim(claim: Claim) -> dict[str, str]:
     """What a commit shows of the claim, to people."""
     return {"headgate.feed": claim.identity.feed, "headgate.epoch": str(claim.epoch)}
+
+
+def _fenced(table: Table) -> int:
+    """The version of the ledger that the table has; -1 if it has none."""
+    found = table.transaction(FENCE)
+    return -1 if found is None else found
 
 
 def _holding(claim: Claim, holdings: Holdings) -> Holding | None:

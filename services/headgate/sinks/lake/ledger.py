@@ -15,7 +15,19 @@ from headgate.sinks.fence import FenceRow
 from headgate.sinks.known_columns import KnownColumns
 from headgate.sinks.row_copying import CopyMark
 
-__all__ = ["Copying", "Entry", "Feeds", "Holding", "Holdings", "Known", "Ledger", "Log", "Row", "Source", "version_of"]
+__all__ = [
+    "Copying",
+    "Entry",
+    "Feeds",
+    "Holding",
+    "Holdings",
+    "Known",
+    "Ledger",
+    "Log",
+    "Row",
+    "Source",
+    "Written",
+]
 
 PROPERTY: Final = "headgate.state"
 
@@ -118,8 +130,20 @@ class Feeds(msgspec.Struct, frozen=True):
     removed_ms: dict[str, int] = {}
 
 
+class Written(msgspec.Struct, frozen=True):
+    """The version of a ledger that was written. ``id``: the ledger's."""
+
+    id: str
+    version: int
+
+
 class Entry(Protocol):
     """One version of a ledger's log."""
+
+    @property
+    def id(self) -> str:
+        """The id that the log got when it was created."""
+        ...
 
     @property
     def version(self) -> int:
@@ -148,8 +172,8 @@ class Log(Protocol):
         """The newest version; None before the first. Raises SinkError."""
         ...
 
-    def create(self, properties: dict[str, str]) -> None:
-        """Write the first version. Raises ConflictError if there is one, SinkError."""
+    def create(self, properties: dict[str, str]) -> str:
+        """Write the first version, and return the log's id. Raises ConflictError if there is one, SinkError."""
         ...
 
 
@@ -181,15 +205,11 @@ class Ledger(Generic[T]):
                 "Upgrade this process if a newer version has written it"
             ) from error
 
-    def write(self, on: Entry | None, state: T) -> None:
+    def write(self, on: Entry | None, state: T) -> Written:
         """Replace the state of version ``on``, which was read. Raises ConflictError, SinkError."""
         properties = {PROPERTY: msgspec.json.encode(state).decode()}
         if on is None:
-            self._log.create(properties)
-        else:
-            on.set_properties(properties)
-
-
-def version_of(entry: Entry | None) -> int:
-    """The number of a ledger's version; -1 before the first."""
-    return -1 if entry is None else entry.version
+            return Written(self._log.create(properties), 0)
+        written = Written(on.id, on.version + 1)  # of what it writes on: a library may move it to the new version
+        on.set_properties(properties)
+        return written

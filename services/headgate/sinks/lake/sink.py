@@ -73,7 +73,7 @@ class LakeSink:
         for name in tables:
             found = existing(self._lake, name, appends=self._appends)
             if identity is not None:
-                self._claims.refuse_strangers(self._lake.ledger(name).read()[1], name, identity)
+                self._claims.refuse_others(name, identity)
             shapes[name] = TableShape(name, found.types, found.key, secondary_unique=False)
         return shapes
 

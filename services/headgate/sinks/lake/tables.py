@@ -140,6 +140,11 @@ class Table(Protocol):
         """Its key, as far as it declares one."""
         ...
 
+    @property
+    def ledger(self) -> str | None:
+        """The property that binds it to a ledger (lake/binding.py)."""
+        ...
+
     def check(self, name: str) -> None:
         """Raise SinkRefusedError for properties under which the table cannot be written."""
         ...
@@ -166,6 +171,10 @@ class Table(Protocol):
 
     def mark(self, stamp: Stamp) -> None:
         """Commit without rows. Raises ConflictError, SinkError."""
+        ...
+
+    def bind(self, ledger: str, stamp: Stamp) -> None:
+        """The same, and replace the property that binds it to a ledger. Raises ConflictError, SinkError."""
         ...
 
     def append(self, rows: "pa.Table", stamp: Stamp) -> None:
