@@ -106,10 +106,11 @@ def test_old_files_that_no_version_names_are_removed_and_young_ones_are_kept(ben
     bench.sink.writer().apply(batch_of(claim, 5, upsert(5, 5, "a")))
     folder = data_files(store)[0].rpartition("/")[0]
     store.server.put(f"{folder}/left-behind.parquet", "half a file")
+    store.server.put(f"{folder}/day=a%20b/left-behind.parquet", "half a file")
     store.server.put(f"{folder}/of-another-job.parquet", "half a file", modified=soon().timestamp() - 3_600)
     bench.sink.maintain(claim, replace(DEFAULT, orphans=timedelta(days=1), keep=timedelta(hours=2)), soon())
     left = data_files(store)
-    assert f"{folder}/left-behind.parquet" not in left
+    assert not any("left-behind" in name for name in left)
     assert f"{folder}/of-another-job.parquet" in left
     assert bench.rows() == {5: "a"}
 

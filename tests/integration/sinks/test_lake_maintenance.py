@@ -15,7 +15,9 @@ from msgspec.structs import replace
 
 from headgate.config.crash_points import CrashPoint
 from headgate.config.maintenance_options import MaintenanceOptions
+from headgate.databases.key_ranges import Chunk
 from headgate.sinks.contract import SinkFencedError
+from headgate.sinks.delta.engine import Table
 from headgate.sinks.iceberg.rewriting import Rewriting
 from headgate.sinks.maintaining import upkeep_of
 from integration.sinks.contract import SECONDS_MAX, batch_of, claim_of, delete, upsert
@@ -138,6 +140,33 @@ def test_files_of_another_table_in_the_folder_are_no_orphans(bench: LakeBench) -
     assert bench.size() == 10
 
 
+def test_files_of_a_table_below_the_table_are_no_orphans(tmp_path: Path) -> None:
+    bench = IcebergBench(tmp_path, appends=True)
+    filled(bench)
+    inner = bench.catalog.create_table(
+        "shop.inner", bench.columns, location=f"{bench.native.location()}/data/inner"
+    )  # as a namespace with the name of a table would have it
+    inner.append(pa.table({"id": [1], "value": ["a"]}, schema=bench.columns))
+    bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
+    assert bench.catalog.load_table("shop.inner").scan().to_arrow().num_rows == 1
+
+
+def test_files_that_another_catalog_has_committed_to_the_table_are_no_orphans(tmp_path: Path) -> None:
+    """Both have registered it before a feed has claimed it: two tables that share an id and files."""
+    bench = IcebergBench(tmp_path, appends=True)
+    for id_ in (1, 2):
+        bench.native.append(pa.table([[id_], ["both"], *[[None]] * 5], schema=bench.native.schema().as_arrow()))
+    sink, name = bench.elsewhere()
+    filled(bench)
+    theirs = claim_of(bench, 1, table=name)
+    sink.claim(theirs)
+    sink.writer().apply(batch_of(theirs, 5, upsert(5, 5, "theirs")))
+    sink.maintain(theirs, NOTHING, later())
+    assert bench.size() == 12
+    bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
+    assert len([*sink.rows().rows_within(name, ["value"], ["id"], Chunk(None, None))]) == 3
+
+
 def test_a_process_that_was_overtaken_maintains_nothing(bench: LakeBench) -> None:
     filled(bench)
     bench.another().claim(claim_of(bench, 2))
@@ -186,6 +215,30 @@ def test_maintenance_that_ends_between_two_steps_leaves_a_table_that_the_next_on
     bench.sink.writer().apply(batch_of(claim_of(bench, 1), 15, upsert(15, 15, "a")))
     done = bench.another().maintain(claim_of(bench, 1), NOTHING, later())
     assert (done.files_after, len(data_files(bench)), bench.size()) == (1, 1, 11)
+
+
+def test_a_job_that_takes_files_back_while_they_are_listed_keeps_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a restore does. The files are old enough to be removed, and the version that was read does not need them."""
+    bench = DeltaBench(tmp_path, appends=True)
+    filled(bench)
+    bench.sink.maintain(claim_of(bench, 1), DEFAULT, later())
+    log = Path(bench.path, "_delta_log")
+    first = min(file for file in log.glob("*.json") if '"add"' in file.read_text())
+    add = next(line for line in first.read_text().splitlines() if line.startswith('{"add"'))
+    listed, taken_back = Table._has_strange_folders, []
+
+    def take_back(table: Table) -> bool:
+        if not taken_back:
+            taken_back.append(log / f"{bench.version() + 1:020}.json")
+            taken_back[0].write_text(f'{{"commitInfo":{{"operation":"WRITE"}}}}\n{add}\n')
+        return listed(table)
+
+    monkeypatch.setattr(Table, "_has_strange_folders", take_back)
+    done = bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
+    assert done.removed == 9
+    assert DeltaTable(bench.path).to_pyarrow_table().num_rows == 11
 
 
 def test_files_of_an_attempt_are_removed_only_once_it_cannot_commit(

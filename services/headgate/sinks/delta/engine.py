@@ -226,35 +226,43 @@ class Table:
         return Expired()
 
     def remove_unneeded(self, expired: frozenset[str], kept: datetime, orphans: datetime, stamp: Stamp) -> int:  # noqa: ARG002
-        """See Table. delta-rs lists the files, moves the version (VACUUM START), and then removes them."""
-        removed = self._vacuum(kept, stamp, full=False) if orphans < kept else 0
-        return removed + self._vacuum(orphans, stamp, full=not self._has_strange_folders())
+        """See Table. delta-rs only lists the files.
+
+        Its own removal is not used: it begins with a commit on the newest version, and then removes what the version
+        that was read does not need. A restore in between may need just that.
+        """
+        names = self._unneeded(_hours_since(kept), full=False) if orphans < kept else set()
+        names |= self._unneeded(_hours_since(orphans), full=not self._has_strange_folders())
+        if not names:
+            return 0
+        self.mark(stamp)
+        with as_sink_errors(self._files, "removing files of a table"):
+            self._files.remove([self._path / name for name in sorted(names)])
+        return len(names)
 
     def _has_strange_folders(self) -> bool:
         """Whether files that the log does not name are in folders that are none of a partition (``name=value``).
 
         They may be another table's. delta-rs would take them all for orphans.
         """
-        with as_sink_errors(self._files, "listing the files of a table"):
-            found = self._handle.vacuum(0, dry_run=True, full=True, enforce_retention_duration=False)
+        found = self._unneeded(0, full=True)
         return any("=" not in folder for name in found for folder in name.split("/")[:-1])
 
-    def _vacuum(self, before: datetime, stamp: Stamp, *, full: bool) -> int:
-        """``full``: also files that the log does not name; else those that it has removed."""
-        hours = math.ceil((datetime.now(UTC) - before) / timedelta(hours=1))
-        with _committing():
-            removed = self._handle.vacuum(
-                hours,
-                dry_run=False,
-                full=full,
-                enforce_retention_duration=False,
-                commit_properties=_properties(stamp),
-            )
-        return len(removed)
+    def _unneeded(self, hours: int, *, full: bool) -> set[str]:
+        """Files that no version of the last hours needs: those that the log has removed.
+
+        ``full``: also those that it does not name, and that are older.
+        """
+        with as_sink_errors(self._files, "listing the files of a table"):
+            return set(self._handle.vacuum(hours, dry_run=True, full=full, enforce_retention_duration=False))
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Change table properties. Raises ConflictError, SinkError."""
         _set_properties(self._handle, properties, Stamp())
+
+
+def _hours_since(time: datetime) -> int:
+    return math.ceil((datetime.now(UTC) - time) / timedelta(hours=1))
 
 
 def _set_properties(handle: DeltaTable, properties: Mapping[str, str], stamp: Stamp) -> None:

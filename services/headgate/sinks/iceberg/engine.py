@@ -24,7 +24,7 @@ from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.catalog import ExactTable
 from headgate.sinks.iceberg.files import same_file
 from headgate.sinks.iceberg.rewriting import Rewriting
-from headgate.sinks.iceberg.table_files import has_another_table, needed_files, older_files
+from headgate.sinks.iceberg.table_files import needed_files, older_files, other_tables
 from headgate.sinks.iceberg.transaction import OneTransaction
 from headgate.sinks.lake.binding import LEDGER
 from headgate.sinks.lake.history import OWN_ENTRIES
@@ -216,8 +216,9 @@ class Table:
 
     def remove_unneeded(self, expired: frozenset[str], kept: datetime, orphans: datetime, stamp: Stamp) -> int:  # noqa: ARG002
         """See Table."""
-        old = expired if has_another_table(self._handle) else older_files(self._handle, orphans) | expired
-        if not old:
+        others = other_tables(self._handle)
+        old = expired if others else older_files(self._handle, orphans) | expired
+        if not old or self.id in others:  # the other catalog's version may need each file that both have
             return 0
         number = int(self._handle.properties.get(CLEANED, "0")) + 1
         self.mark(Stamp({CLEANED: number}, stamp.about))

@@ -5,6 +5,7 @@ all, room for a new one, a trial of the place, and what an error means.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -56,6 +57,10 @@ class Files(Protocol):
         """A small file; None if it does not exist. Other threads run in the meantime. Raises SinkError, OSError."""
         ...
 
+    def remove(self, paths: Sequence[Path]) -> None:
+        """Remove files, and leave out those that do not exist. Raises SinkError, OSError."""
+        ...
+
     def check(self) -> None:
         """Raise SinkError unless tables can be fenced and written there, as far as a trial shows it."""
         ...
@@ -98,6 +103,11 @@ class LocalFiles:
             return (self._folder / path).read_bytes()
         except FileNotFoundError:
             return None
+
+    def remove(self, paths: Sequence[Path]) -> None:
+        """See Files."""
+        for path in paths:
+            (self._folder / path).unlink(missing_ok=True)
 
     def check(self) -> None:
         """See Files. File systems create files only where there is none, so the first write finds out the rest."""

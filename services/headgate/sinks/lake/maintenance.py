@@ -2,8 +2,7 @@
 
 It goes through the fence like a commit of rows: the table is read, the claim is checked on it, and each step is a
 commit on exactly the version that was read. So a process that was overtaken changes nothing, and a commit of rows that
-was prepared on an earlier version is refused, and repeated on the new one. The exception is Delta's removal of files:
-delta-rs commits its begin on the newest version, whatever was read. It removes only files that are old enough.
+was prepared on an earlier version is refused, and repeated on the new one.
 
 Files are removed last, in an order that no commit can be hurt by: list the files, move the table's version, read what
 the kept versions need, remove the rest. An attempt whose files were listed has read the table before its version moved,

@@ -6,7 +6,7 @@ is given to them. Only keys may come from there, where the feed names no files.
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -166,6 +166,16 @@ class StoreFiles:
             return None
         except (BaseError, OSError) as error:
             raise self.sink_error(error, f"reading {self.where(path)}") from None
+
+    def remove(self, paths: Sequence[Path]) -> None:
+        """See Files. A file that was removed by another program is removed."""
+        import obstore  # noqa: PLC0415 - see above
+        from obstore.exceptions import BaseError  # noqa: PLC0415
+
+        try:
+            obstore.delete(self._store(), [path.as_posix() for path in paths])
+        except (BaseError, OSError) as error:
+            raise self.sink_error(error, f"removing files of {self._place}") from None
 
     def check(self) -> None:
         """See Files. The store is tried once for as long as this object lives."""
