@@ -6,6 +6,7 @@ delta-rs would do by itself (retry on a newer version, or skip a commit that cha
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,7 @@ from pyarrow.dataset import Dataset
 
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.lake.binding import LEDGER
-from headgate.sinks.lake.files import Files
+from headgate.sinks.lake.files import Files, LostFileError
 from headgate.sinks.lake.history import OWN_ENTRIES
 from headgate.sinks.lake.shape import KEY
 from headgate.sinks.lake.staged_rows import GONE, absent_column, column
@@ -36,6 +37,7 @@ from headgate.sinks.lake.tables import (
 
 __all__ = ["Table", "as_sink_errors", "create", "read"]
 
+_LOST: Final = re.compile(r"Object at location (?P<file>.+?) not found")
 _RESTORE: Final = "RESTORE"
 _EXISTS: Final = "already exists"
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
@@ -364,7 +366,13 @@ def as_sink_errors(files: Files, doing: str) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError) as error:
-        raise files.sink_error(error, doing) from (None if files.hides_causes else error)
+        raise files.sink_error(_lost_file(error) or error, doing) from (None if files.hides_causes else error)
+
+
+def _lost_file(error: Exception) -> LostFileError | None:
+    """The file of rows that the error is about. Files of the log may be removed while it is read."""
+    found = _LOST.search(str(error))
+    return None if found is None or "/_delta_log/" in found["file"] else LostFileError(found["file"])
 
 
 @contextmanager

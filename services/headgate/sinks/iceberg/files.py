@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Final
 
 from pyarrow.fs import FileSelector, FileType
-from pyiceberg.io import S3_ENDPOINT, InputFile, OutputFile
+from pyiceberg.io import S3_ENDPOINT, InputFile, InputStream, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
 from headgate.config.secrets import NotPermittedError, check_bucket, check_folder
 from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.lake.files import LostFileError
 
 __all__ = ["ListedFiles", "same_file"]
 
@@ -36,7 +37,8 @@ class ListedFiles(PyArrowFileIO):
     def new_input(self, location: str) -> PyArrowFile:
         """See FileIO."""
         self.check(location)
-        return super().new_input(location)
+        found = super().new_input(location)
+        return _NeededFile(found.location, found._path, found._filesystem, found._buffer_size)
 
     def new_output(self, location: str) -> PyArrowFile:
         """See FileIO."""
@@ -69,6 +71,17 @@ class ListedFiles(PyArrowFileIO):
         for found in system.get_file_info(FileSelector(root, allow_not_found=True, recursive=True)):
             if found.type == FileType.File:
                 yield f"{folder}{found.path.removeprefix(root.lstrip('/') if scheme in _STORE else root)}", found.mtime
+
+
+class _NeededFile(PyArrowFile):
+    """A file that a table's metadata names, or that its catalog names as the metadata."""
+
+    def open(self, seekable: bool = True) -> InputStream:
+        """See InputFile. Raises LostFileError: the text of a store's library does not name the file."""
+        try:
+            return super().open(seekable)
+        except FileNotFoundError as error:
+            raise LostFileError(self.location) from error
 
 
 def same_file(location: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
 
-__all__ = ["ERROR_LENGTH_MAX", "Files", "LocalFiles", "local_error"]
+__all__ = ["ERROR_LENGTH_MAX", "Files", "LocalFiles", "LostFileError", "local_error"]
 
 ERROR_LENGTH_MAX: Final = 500
 """An error of a library may contain a plan of a query, or a statement."""
@@ -23,6 +23,23 @@ _NO_RIGHT: Final = (
     "os error 13",
     "os error 30",
 )
+
+
+class LostFileError(FileNotFoundError):
+    """A file that a table needs does not exist. ``location``: as the table's library names it."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(f"{location} does not exist")
+        self.location = location
+
+    def sink_error(self, doing: str) -> SinkRefusedError:
+        """What it means. A file that comes back is found by the next attempt."""
+        return SinkRefusedError(
+            f"{doing}: file {self.location} does not exist, and the table needs it. Another program has removed it. "
+            "Restore it from a backup or from the bucket's versions. If it is lost, set the table back to a version "
+            "that does not need it, and run `headgate feed resume FEED --from earliest`, which applies all changes of "
+            "the source topic again"
+        )
 
 
 class Files(Protocol):
@@ -119,6 +136,8 @@ class LocalFiles:
 
 def local_error(error: Exception, doing: str) -> SinkError:
     """What an error of files on this machine means."""
+    if isinstance(error, LostFileError):
+        return error.sink_error(doing)
     text = f"{doing}: {str(error)[:ERROR_LENGTH_MAX]}"
     if isinstance(error, PermissionError) or any(words in str(error) for words in _NO_RIGHT):
         return SinkRefusedError(f"{text}. Give user {os.geteuid()} of this process the right to write there")

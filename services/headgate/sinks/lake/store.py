@@ -20,6 +20,7 @@ from headgate.databases.address import Target
 from headgate.databases.buckets import bucket_of
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.lake.files import LostFileError
 from headgate.sinks.lake.names import LEDGERS
 from headgate.sinks.lake.store_errors import Told, code_in, is_certain, store_error
 from headgate.supervision.threads import BackgroundPool
@@ -219,7 +220,10 @@ class StoreFiles:
         )
         text = str(error)
         if not is_certain(text) or isinstance(error, FileNotFoundError):
-            text = self._why() or text
+            why = self._why()  # the bucket may not exist
+            if isinstance(error, LostFileError) and why is None:
+                return error.sink_error(doing)
+            text = why or text
         return store_error(text, doing, told)
 
     def _why(self) -> str | None:
