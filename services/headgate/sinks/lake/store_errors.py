@@ -13,6 +13,8 @@ from headgate.sinks.contract import SinkError, SinkRefusedError, SinkSilentError
 __all__ = ["Told", "code_in", "store_error"]
 
 _CODE: Final = re.compile(r"<Code>(?P<s3>\w+)</Code>|ExceptionName: (?P<unknown>\w+)|AWS Error (?P<aws>[A-Z_0-9]+)")
+"""S3's own code as a server has sent it, as AWS's library names one that it does not know, and its name of others."""
+
 _STATUS: Final = re.compile(r"status code\W+(?:\[\d+m)?\W*(?:\[0m)?\W*(?P<rust>\d{3})\b|HTTP status (?P<aws>\d{3})")
 _SILENT: Final = (
     "error sending request",
@@ -70,19 +72,23 @@ class Told(msgspec.Struct, frozen=True):
 
 def code_in(text: str) -> str | None:
     """S3's code of the error that a library describes; None if it does not contain it."""
-    found = _CODE.search(text)
-    unknown = re.search(r"ExceptionName: (\w+)", text)
-    if found is None:
-        return None
-    if found["s3"] or unknown:
-        return found["s3"] or (unknown[1] if unknown else None)
-    name = "".join(part.capitalize() for part in found["aws"].split("_"))
-    return None if name in ("Unknown", "NetworkConnection") else name
+    found = _codes(text)
+    own = found.get("s3") or found.get("unknown")
+    name = "".join(part.capitalize() for part in found.get("aws", "").split("_"))
+    return own or (None if name in ("", "Unknown", "NetworkConnection") else name)
 
 
 def is_certain(text: str) -> bool:
     """Whether the text has S3's own code, and not only what AWS's library makes of a status without one."""
-    return "<Code>" in text or "ExceptionName:" in text or "during HeadObject" not in text
+    return bool(_codes(text).keys() & {"s3", "unknown"}) or "during HeadObject" not in text
+
+
+def _codes(text: str) -> dict[str, str]:
+    """The first code of each kind. AWS's library writes its own name before that of S3."""
+    found: dict[str, str] = {}
+    for each in _CODE.finditer(text):
+        found = {kind: code for kind, code in each.groupdict().items() if code} | found
+    return found
 
 
 def store_error(text: str, doing: str, told: Told) -> SinkError:
