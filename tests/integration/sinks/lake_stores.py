@@ -9,6 +9,8 @@ import pytest
 
 from fixtures.object_store import BUCKET, REGION, Key, ObjectStore, running_store
 from headgate.config.secrets import ALLOWED_FOLDERS
+from headgate.sinks.lake import store as lake_store
+from headgate.sinks.lake.store_trials import PassedTrials
 from integration.sinks.lake_contract import LakeContract
 from integration.sinks.lake_copy_contract import LakeCopyContract
 
@@ -77,6 +79,7 @@ class Store:
 def a_store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A server that this process and those that it starts may use."""
     monkeypatch.setenv(ALLOWED_FOLDERS, f"{folder},{PLACE}")
+    monkeypatch.setattr(lake_store, "_PASSED", PassedTrials())  # of a server that had the same port
     with running_store() as server:
         yield Store(server, folder / "secrets")
 

@@ -178,7 +178,24 @@ def test_a_table_or_its_trial_is_named(bench: Bench, store: Store) -> None:
         with pytest.raises(SinkRefusedError, match=r"shop\.orders"):
             bench.sink.writer().apply(batch_of(claim, 5, upsert(5, 5, "a")))
         with pytest.raises(SinkRefusedError, match=rf"trying {PLACE}"):
-            bench.another().claim(claim)
+            bench.another().check([bench.table])
+
+
+def test_a_store_is_tried_once_for_all_claims_of_a_process_and_again_for_each_feed_that_is_created(
+    bench: Bench, store: Store
+) -> None:
+    def tries(sink: LakeSink, act: str) -> bool:
+        store.server.requests()
+        if act == "claim":
+            sink.claim(claim_of(bench, 1))
+        else:
+            sink.check([bench.table])
+        return any("/trial-" in path for _, path, _ in store.server.requests())
+
+    assert tries(bench.another(), "claim")
+    assert not tries(bench.another(), "claim")
+    assert tries(sink := bench.another(), "check")
+    assert not tries(sink, "check")
 
 
 def test_a_bucket_that_does_not_exist(bench: Bench, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,9 +67,9 @@ class DeltaLake:
         """See Lake."""
         create(self._files, path_of(table), columns, properties, comment)
 
-    def check_place(self) -> None:
+    def check_place(self, *, again: bool) -> None:
         """See Lake."""
-        self._files.check()
+        self._files.check(again=again)
 
     def ledger(self, table: str) -> Ledger[Holdings]:
         """See Lake."""

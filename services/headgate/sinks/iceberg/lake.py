@@ -123,9 +123,9 @@ class IcebergLake:
         fields = pa.schema([_with_doc(field) for field in columns])
         _create(self._catalog, self._place, _identifier(table), fields, {**described, **properties, **_FORMAT})
 
-    def check_place(self) -> None:
+    def check_place(self, *, again: bool) -> None:
         """See Lake."""
-        self._catalog.files.check()
+        self._catalog.files.check(again=again)
 
     def table(self, table: str) -> Table | None:
         """See Lake."""

@@ -78,8 +78,11 @@ class Files(Protocol):
         """Remove files, and leave out those that do not exist. Raises SinkError, OSError."""
         ...
 
-    def check(self) -> None:
-        """Raise SinkError unless tables can be fenced and written there, as far as a trial shows it."""
+    def check(self, *, again: bool) -> None:
+        """Raise SinkError unless tables can be fenced and written there, as far as a trial shows it.
+
+        ``again``: a trial that another sink of this process has passed does not count. A key may have lost a right.
+        """
         ...
 
     def sink_error(self, error: Exception, doing: str) -> SinkError:
@@ -126,7 +129,7 @@ class LocalFiles:
         for path in paths:
             (self._folder / path).unlink(missing_ok=True)
 
-    def check(self) -> None:
+    def check(self, *, again: bool) -> None:
         """See Files. File systems create files only where there is none, so the first write finds out the rest."""
 
     def sink_error(self, error: Exception, doing: str) -> SinkError:

@@ -68,7 +68,7 @@ class LakeSink:
         """See Sink."""
         from headgate.sinks.lake.shape import existing  # noqa: PLC0415 - see above
 
-        self._lake.check_place()
+        self._lake.check_place(again=True)
         shapes = {}
         for name in tables:
             found = existing(self._lake, name, appends=self._appends)
@@ -83,7 +83,7 @@ class LakeSink:
 
     def lacks(self, table: str) -> bool:
         """See CreatesTables."""
-        self._lake.check_place()
+        self._lake.check_place(again=True)
         return self._lake.table(table) is None
 
     def name_problem(self, name: str) -> str | None:
@@ -116,7 +116,7 @@ class LakeSink:
 
     def claim(self, claim: Claim) -> Positions:
         """See Sink. A claim is what the fence begins with, so the place is known to be able to have one."""
-        self._lake.check_place()
+        self._lake.check_place(again=False)
         return self._claims.claim(claim)
 
     def seal(self, claim: Claim) -> Positions:

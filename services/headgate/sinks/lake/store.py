@@ -23,6 +23,7 @@ from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailable
 from headgate.sinks.lake.files import LostFileError
 from headgate.sinks.lake.names import LEDGERS
 from headgate.sinks.lake.store_errors import Told, code_in, is_certain, store_error
+from headgate.sinks.lake.store_trials import PassedTrials, Trial
 from headgate.supervision.threads import BackgroundPool
 
 __all__ = ["Access", "StoreFiles"]
@@ -43,6 +44,8 @@ RETRY_SECONDS: Final = 20
 """For all attempts of one request. Then the table is retried as at any sink that does not answer."""
 
 _TOKEN: Final = "AWS_SESSION_TOKEN"  # noqa: S105 - its name
+
+_PASSED: Final = PassedTrials()
 
 CONTENDERS: Final = 8
 """Of one name at once, in the trial: a server that first looks and then writes lets more than one of them win."""
@@ -178,9 +181,12 @@ class StoreFiles:
         except (BaseError, OSError) as error:
             raise self.sink_error(error, f"removing files of {self._place}") from None
 
-    def check(self) -> None:
-        """See Files. The store is tried once for as long as this object lives."""
+    def check(self, *, again: bool) -> None:
+        """See Files. The store is tried once for as long as this object lives, or, unless ``again``, this process."""
         if self._is_checked:
+            return
+        trial = Trial(self.access().endpoint, self._place, self._is_exclusive)
+        if not again and trial in _PASSED:
             return
         import obstore  # noqa: PLC0415 - see above
         from obstore.exceptions import BaseError, NotFoundError  # noqa: PLC0415
@@ -206,6 +212,7 @@ class StoreFiles:
                 "release of 2024), or upgrade this one"
             )
         self._is_checked = True
+        _PASSED.add(trial)
 
     def sink_error(self, error: Exception, doing: str) -> SinkError:
         """See Files. Where the answer to a HEAD did not contain a reason, the store is asked once more."""

@@ -245,8 +245,11 @@ class Lake(Protocol):
         """Create a table. Raises ConflictError if it exists, SinkError."""
         ...
 
-    def check_place(self) -> None:
-        """Raise SinkError unless tables can be fenced and written there, as far as a trial shows it."""
+    def check_place(self, *, again: bool) -> None:
+        """Raise SinkError unless tables can be fenced and written there, as far as a trial shows it.
+
+        ``again``: see Files of lake/files.py.
+        """
         ...
 
     def table(self, table: str) -> Table | None:
