@@ -15,7 +15,10 @@ from headgate.views.rows import feed_rows, feed_shown
 
 def list_feeds(*, watch: Watch = None, output: Format = Output.TABLE, cluster: ClusterOptions) -> None:
     """List feeds with their states, tables and lag."""
-    columns = ("feed", "wanted", "state", "tables", "replicating", "applied", "lag_ms", "held_by", "error", "notices")
+    columns = (
+        "feed", "wanted", "state", "tables", "replicating", "copying", "applied", "lag_ms", "held_by", "error",
+        "notices",
+    )  # fmt: skip
     with connected(cluster) as (_, log):
 
         def show_now() -> None:

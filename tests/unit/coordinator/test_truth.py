@@ -37,7 +37,7 @@ def world() -> Iterator[World]:
 
 def seen_by_commands(world: World) -> tuple[Explanation, FeedRow, dict[str, TableRow]]:
     """What ``why``, ``feed list`` and ``table list`` make of the topics; the views make their rows the same way."""
-    held, (why, feed, tables) = figures_of(world.state(), "shop").held, shown(world)
+    held, (why, feed, tables) = figures_of(world.state())["shop"].held, shown(world)
     assert (held > 0) == (why.held_count > 0 or bool(why.feed_held_by)), "metrics say what the commands say"
     return why, feed, tables
 
@@ -276,45 +276,77 @@ def test_a_quiet_table_does_not_hold_the_time_that_is_shown(world: World) -> Non
 
 
 SNAPSHOT = (
-    ("request create r1 shop tables=t1 copies=t1", "copying"),
-    ("advance 1s", "copying"),
-    ("status a1 shop/t1 preparing", "copying"),
-    (f"status a1 shop/t1 preparing error=copying:{REASON}", "copying"),
-    ("status a1 shop/t1 failed error=copy_failed:no_right", "copying"),
-    ("advance 2s", "copying"),
-    (f"status a1 shop/t1 replicating pos=3 error=copying:{REASON}", "copying"),
-    (f"status a1 shop/t1 replicating pos=9 error=copying_held:{REASON}", "copying"),
-    ("request pause p1 shop", "removing"),
-    ("status a1 shop/t1 stopped pos=9", "copy_paused"),
-    ("request resume p2 shop", "copying"),
-    ("advance 1s", "copying"),
-    ("status a1 shop/t1 replicating pos=9", "replicating"),
+    ("request create r1 shop tables=t1 copies=t1", "copying", 0),
+    ("advance 1s", "copying", 0),
+    ("status a1 shop/t1 preparing", "copying", 0),
+    (f"status a1 shop/t1 preparing error=copying:{REASON}", "copying", 0),
+    ("status a1 shop/t1 failed error=copy_failed:no_right", "copying", 1),
+    ("advance 2s", "copying", 1),
+    (f"status a1 shop/t1 replicating pos=3 error=copying:{REASON}", "copying", 0),
+    (f"status a1 shop/t1 replicating pos=9 error=copying_held:{REASON}", "copying", 1),
+    ("request pause p1 shop", "removing", 0),
+    ("status a1 shop/t1 stopped pos=9", "copy_paused", 0),
+    ("request resume p2 shop", "copying", 0),
+    ("advance 1s", "copying", 0),
+    ("status a1 shop/t1 replicating pos=9", "replicating", 0),
 )
-"""A table whose rows are copied as it joins: what happens, and the state that people see then."""
+"""A table whose rows are copied as it joins: what happens, the state that people see, and the number of held tables."""
 
 RESYNC = (
-    ("request create r1 shop tables=t1", "commit"),
-    ("status a1 shop/t1 replicating pos=0", "replicating"),
-    ("request resync_table c1 shop t1 whole", "copying"),
-    ("status a1 shop/t1 stopped pos=3", "copying"),
-    ("advance 1s", "copying"),
-    (f"status a1 shop/t1 replicating pos=3 error=copying:{REASON}", "copying"),
-    ("request delete c1", "replicating"),
+    ("request create r1 shop tables=t1", "commit", 1),
+    ("status a1 shop/t1 replicating pos=0", "replicating", 0),
+    ("request resync_table c1 shop t1 whole", "copying", 0),
+    ("status a1 shop/t1 stopped pos=3", "copying", 0),
+    ("advance 1s", "copying", 0),
+    (f"status a1 shop/t1 replicating pos=3 error=copying:{REASON}", "copying", 0),
+    ("request delete c1", "replicating", 0),
 )
 """The same by request of an operator, who then withdraws it."""
 
 
 @pytest.mark.parametrize("steps", [SNAPSHOT, RESYNC])
-def test_one_word_says_that_rows_are_copied_from_the_beginning_to_the_end(steps: tuple[tuple[str, str], ...]) -> None:
+def test_one_word_says_that_rows_are_copied_from_the_beginning_to_the_end(
+    steps: tuple[tuple[str, str, int], ...],
+) -> None:
     world = World()
     world.run("owner start o1")
     world.run("agent join a1")
-    for step, state in steps:
+    for step, state, held in steps:
         world.run(step)
         why, feed, tables = shown(world)
         assert (step, tables["t1"].state, feed.copying) == (step, state, state.startswith("copy"))
+        figures = figures_of(world.state())["shop"]
+        assert (step, figures.held, figures.uncopied) == (step, held, state.startswith("copy") or state == "removing")
         is_stopped = feed.wanted == "stopped"
         found = {reason.span: reason.is_copying for reason in why.reasons}
         assert found.get("t1", False) is (state == "copying" and not is_stopped), step
         assert any("rows of t1 are not all copied" in line for line in why.feed_held_by) is is_stopped, step
+    world.check()
+
+
+COPIED = (*(step for step, _, _ in SNAPSHOT[:3]), f"status a1 shop/t1 replicating pos=3 error=copying:{REASON}")
+"""Until the table is copied in turns."""
+
+
+def gauges(world: World) -> tuple[float | None, float | None]:
+    """What the owner exports: tables that are held, and tables that are not copied."""
+    registry = CollectorRegistry()
+    CoordinatorMetrics(registry).stands(0, world.owners["o1"].role.view)
+    names = ("headgate_feed_held_tables", "headgate_feed_uncopied_tables")
+    held, uncopied = (registry.get_sample_value(name, {"feed": "shop"}) for name in names)
+    return held, uncopied
+
+
+@pytest.mark.parametrize(
+    ("then", "held"),
+    [("advance 1s", 0), (f"found shop waits=t1:{logged_ms_ago(20)}", 0), ("kill a1", 1)],
+    ids=["nothing", "its changes wait for the end of a turn", "its agent is gone"],
+)
+def test_a_table_that_is_copied_is_held_only_if_its_copy_is(then: str, held: int) -> None:
+    world = World()
+    world.run("owner start o1")
+    world.run("agent join a1")
+    for step in (*COPIED, then, "advance 20s"):
+        world.run(step)
+    assert gauges(world) == (held, 1)
     world.check()

@@ -1,10 +1,13 @@
-"""Metrics of a shard's owner about its feeds: tables without progress, and the age of their oldest change.
+"""Metrics of a shard's owner about its feeds: tables without progress, the age of their oldest change, and copies.
 
-Agents export what they see themselves. A table that no agent runs, or whose agent is silent, shows here only.
+Agents export what they see themselves. A table that no agent runs, or whose agent is silent, shows here only. So does a
+table whose copy waits for its turn.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import msgspec
@@ -14,8 +17,10 @@ from prometheus_client.registry import Collector
 
 from headgate.coordinator.core.state import CoordinatorState
 from headgate.eventlog.clock import wall_ms
-from headgate.records.control import FeedState, WantedState
+from headgate.records.control import FeedRecorded, FeedState, OperationKind, WantedState
+from headgate.records.copy_states import copy_state
 from headgate.records.error_codes import PARTITIONS_GROWN
+from headgate.records.keys import SpanKey
 from headgate.records.spans import paused_table
 from headgate.runtime.service import OwnerObserver
 
@@ -24,10 +29,14 @@ FIGURES_SECONDS: Final = 5.0
 
 
 class FeedFigures(msgspec.Struct, frozen=True):
-    """One feed: tables (or parts) that make no progress; append time (ms) of the oldest change that is not applied."""
+    """One feed: tables (or parts) that make no progress; append time (ms) of the oldest change that is not applied.
+
+    ``uncopied``: tables whose rows are not all copied from the source. One that is copied without an error is not held.
+    """
 
     held: int = 0
     unapplied_ms: int | None = None
+    uncopied: int = 0
 
 
 class CoordinatorMetrics(OwnerObserver[CoordinatorState], Collector):
@@ -46,15 +55,21 @@ class CoordinatorMetrics(OwnerObserver[CoordinatorState], Collector):
             self.figures.pop(shard, None)
         elif (now := time.monotonic()) >= self._taken_at.get(shard, 0.0):
             self._taken_at[shard] = now + FIGURES_SECONDS
-            self.figures[shard] = {name: figures_of(state, name) for name in sorted(state.feeds)}
+            self.figures[shard] = figures_of(state)
 
     def collect(self) -> Iterable[Metric]:
-        """Two gauges."""
+        """Three gauges."""
         held = GaugeMetricFamily(
             "headgate_feed_held_tables",
             "tables (or parts) of a feed that make no progress: failed, not assigned, with an error that "
-            "the agent retries, paused individually, or silent although changes wait; measured by the "
-            "shard's owner",
+            "the agent retries, paused individually, or silent although changes wait; without tables whose rows are "
+            "copied without an error; measured by the shard's owner",
+            labels=["feed"],
+        )
+        uncopied = GaugeMetricFamily(
+            "headgate_feed_uncopied_tables",
+            "tables whose rows are not all copied from the source: copied now, waiting for their turn, held by an "
+            "error, or of a stopped feed; measured by the shard's owner",
             labels=["feed"],
         )
         oldest = GaugeMetricFamily(
@@ -67,26 +82,63 @@ class CoordinatorMetrics(OwnerObserver[CoordinatorState], Collector):
         for by_feed in dict(self.figures).values():
             for feed, figures in by_feed.items():
                 held.add_metric([feed], figures.held)
+                uncopied.add_metric([feed], figures.uncopied)
                 age_ms = 0 if figures.unapplied_ms is None else max(0, now_ms - figures.unapplied_ms)
                 oldest.add_metric([feed], age_ms / 1000)
-        return [held, oldest]
+        return [held, uncopied, oldest]
 
 
-def figures_of(state: CoordinatorState, name: str) -> FeedFigures:
-    """The feed's numbers, from its records. The cost is proportional to the tables that make no progress."""
+def figures_of(state: CoordinatorState) -> dict[str, FeedFigures]:
+    """All feeds' numbers, from the records. The cost is proportional to requests and to tables without progress."""
+    uncopied = _uncopied(state)
+    return {
+        name: FeedFigures(_held(state, name, uncopied[name]), _oldest(state, name), len(uncopied[name]))
+        for name in sorted(state.feeds)
+    }
+
+
+def _uncopied(state: CoordinatorState) -> Mapping[str, AbstractSet[str]]:
+    """Feed → tables whose rows are not all copied. Each is named by a request, and none of them is divided."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for placed in state.requests.values():
+        asked = placed.request
+        feed, table = state.feeds.get(asked.feed), asked.table
+        if asked.kind is not OperationKind.RESYNC_TABLE or feed is None or table is None:
+            continue
+        record = state.spans.get(SpanKey(asked.feed, table))
+        if copy_state(feed, table, record, state.requests.__contains__) is not None:
+            found[asked.feed].add(table)
+    return found
+
+
+def _held(state: CoordinatorState, name: str, uncopied: AbstractSet[str]) -> int:
     feed, index = state.feeds[name], state.index.feed(name)
-    if feed.state is FeedState.FAILED or feed.error_code == PARTITIONS_GROWN:
-        given_up = max(1, len(index.waiting)) if feed.wanted is WantedState.RUNNING else max(1, len(feed.spans))
-        return FeedFigures(given_up, _oldest(state, name))
+    if _is_given_up(feed):
+        return max(1, len(index.waiting)) if feed.wanted is WantedState.RUNNING else max(1, len(feed.spans))
     if feed.wanted is not WantedState.RUNNING:
-        return FeedFigures()
+        return 0
     held = {key.span for ranking in (index.waiting, index.erring) for key in ranking.in_order()}
     if feed.paused:
         held.update(span for span in index.plans if paused_table(feed, span) is not None)
-    return FeedFigures(len(held.union(index.unapplied.in_order())), _oldest(state, name))
+    held.update(index.unapplied.in_order())
+    return len(held) - sum(_is_copied_now(state, SpanKey(name, table)) for table in uncopied & held)
+
+
+def _is_copied_now(state: CoordinatorState, key: SpanKey) -> bool:
+    """Whether the copy of the table's rows gets on: an agent has it, or had it until it was sealed for the copy."""
+    record = state.spans.get(key)
+    if record is None or record.failures or key in state.index.feed(key.feed).erring:
+        return False
+    return record.primary is not None or paused_table(state.feeds[key.feed], key.span) is not None
+
+
+def _is_given_up(feed: FeedRecorded) -> bool:
+    return feed.state is FeedState.FAILED or feed.error_code == PARTITIONS_GROWN
 
 
 def _oldest(state: CoordinatorState, name: str) -> int | None:
-    unapplied = state.index.feed(name).unapplied
+    feed, unapplied = state.feeds[name], state.index.feed(name).unapplied
     first = unapplied.first()
-    return None if first is None else int(unapplied.rank(first))
+    if first is None or not (_is_given_up(feed) or feed.wanted is WantedState.RUNNING):
+        return None
+    return int(unapplied.rank(first))
