@@ -147,10 +147,7 @@ def migration(  # noqa: PLR0917 - options of a command line
     output: Format = Output.TABLE,
 ) -> None:
     """What a schema change under load costs: copying, catching up, the cut-over's stall; beside pt-osc at MariaDB."""
-    for name in database or ():
-        if name not in DATABASES:
-            raise typer.BadParameter(f"{name!r}: choose from {', '.join(DATABASES)}", param_hint="--database")
-    options = MigrationBenchOptions(rows, writes, rounds, tuple(database or DATABASES), backlog)
+    options = MigrationBenchOptions(rows, writes, rounds, _databases(database), backlog)
     _show(bench_migration(options, note), output)
 
 
@@ -158,11 +155,13 @@ def migration(  # noqa: PLR0917 - options of a command line
 def snapshot(
     rows: Annotated[int, typer.Option(min=1_000, help="rows of each table")] = 5_000_000,
     writes: Annotated[int, typer.Option(min=4, help="statements per second on the table that is copied")] = 1_000,
-    rounds: Annotated[int, typer.Option(min=1, help="tables copied by each side, in turn")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="tables copied by each side, in turn")] = 3,
+    database: Annotated[list[str] | None, typer.Option(help=f"{', '.join(DATABASES)}; both if none")] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Rows per second of a feed's snapshot under load, beside Debezium's and a piped COPY."""
-    _show(bench_snapshot(SnapshotOptions(rows, writes, rounds), note), output)
+    """Rows per second of a feed's snapshot under load, beside Debezium's, and a piped COPY or mariadb-dump."""
+    options = SnapshotOptions(rows, writes, rounds, _databases(database))
+    _show(bench_snapshot(options, note), output)
 
 
 @app.command("kafka-sink")
@@ -194,6 +193,13 @@ def lake(  # noqa: PLR0917 - options of a command line
 
     options = LakeOptions(changes, keys, batch, commits, rounds, tuple(kind or KIND_NAMES))
     _show(bench_lake(options, note), output)
+
+
+def _databases(named: list[str] | None) -> tuple[str, ...]:
+    for name in named or ():
+        if name not in DATABASES:
+            raise typer.BadParameter(f"{name!r}: choose from {', '.join(DATABASES)}", param_hint="--database")
+    return tuple(named or DATABASES)
 
 
 def _show(report: Report, output: Output) -> None:

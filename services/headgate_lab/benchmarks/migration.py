@@ -154,7 +154,7 @@ class _Bench:
         begun = time.monotonic()
         services.submit(table, name, CHANGE, "online", "--postpone-completion")
         paused = services.await_stage(name, {"paused", "copied"})
-        cpu = services.cpu()
+        cpu = services.cpu_of("owner")
         before = cpu.stock()
         copied = services.await_stage(name, {"copied"})
         spent = cpu.seconds_since(before)

@@ -1,18 +1,15 @@
 """The processes of ``headgate bench migration``, what is asked of them, and how far they are."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
-
-import psutil
 
 from headgate.config.settings import load_settings
 from headgate.eventlog.kafka import open_log
 from headgate.eventlog.log import LogError, Partition
 from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.migration import MigrationKey, MigrationRecorded, MigrationState
-from headgate_lab.benchmarks.cpu import CpuClock
 from headgate_lab.benchmarks.migration_tables import BenchDatabase
 from headgate_lab.benchmarks.parts import BenchError
 from headgate_lab.benchmarks.services import ASK_SECONDS, BenchServices
@@ -27,8 +24,6 @@ LEASE_SECONDS: Final = 120.0
 """A frozen agent keeps its session: what is measured is how it catches up, not how another takes over."""
 
 CONNECTION: Final = "bench"
-
-_SERVERS: Final = ("postgres", "mariadbd", "mysqld")
 
 
 class MigrationServices(BenchServices):
@@ -120,21 +115,6 @@ class MigrationServices(BenchServices):
         )
         return int(offset)
 
-    def cpu(self) -> CpuClock:
-        """Processor time of the copy's Spark, its Python workers, the database, and of all else."""
-        return CpuClock(
-            {
-                "spark": lambda: [p for p in self._running["owner"].tree() if p.name() == "java"],
-                "workers": lambda: [p for p in self._running["owner"].tree() if p.name() != "java"],
-                "database": lambda: [p for p in _ours() if p.name() in _SERVERS],
-                "others": self._others,
-            }
-        )
-
-    def _others(self) -> Sequence[psutil.Process]:
-        owners = self._running["owner"].tree()
-        return [p for p in _ours() if p.name() not in _SERVERS and p not in owners]
-
     def _until(self, is_so: Callable[[], bool], what: str, seconds: float, name: str | None = None) -> float:
         """See ``until``. BenchError if the migration ``name`` has ended instead."""
         return self.until(is_so, what, seconds, lambda: self._check(name))
@@ -144,9 +124,3 @@ class MigrationServices(BenchServices):
         record = None if name is None else self.record(name)
         if record is not None and record.state in (MigrationState.FAILED, MigrationState.CANCELLED):
             raise BenchError(f"migration {name} is {record.state}: {record.message}")
-
-
-def _ours() -> list[psutil.Process]:
-    """This process and all that it has started."""
-    this = psutil.Process()
-    return [this, *this.children(recursive=True)]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import confluent_kafka
+import psutil
 import yaml
 from confluent_kafka import TopicPartition
 
@@ -18,6 +19,7 @@ from headgate.config.settings import load_settings
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.java import java_home_for_spark
+from headgate_lab.benchmarks.cpu import CpuClock
 from headgate_lab.benchmarks.migration_tables import BenchDatabase
 from headgate_lab.benchmarks.parts import BenchError
 from headgate_lab.demo.processes import ServiceProcess, stop_all
@@ -30,6 +32,8 @@ WAIT_SECONDS_MAX: Final = 1_800.0
 
 ASK_SECONDS: Final = 0.5
 """Between two looks at the log."""
+
+_SERVERS: Final = ("postgres", "mariadbd", "mysqld")
 
 
 class BenchServices:
@@ -47,8 +51,7 @@ class BenchServices:
         described: dict[str, dict[str, Any]] = {}
         for name, (database, uses) in connections.items():
             (folder / f"{name}.password").write_text(database.password, encoding="utf-8")
-            kind = "mysql" if database.name == "mariadb" else database.name
-            described[name] = {"kind": kind, "address": database.address, "use": list(uses)}
+            described[name] = {"kind": self.kind_of(database), "address": database.address, "use": list(uses)}
             described[name]["password_file"] = f"{name}.password"
         known = folder / "connections.yaml"
         known.write_text(yaml.safe_dump({"connections": described}), encoding="utf-8")
@@ -66,6 +69,11 @@ class BenchServices:
             **settings,
         }
 
+    @staticmethod
+    def kind_of(database: BenchDatabase) -> str:
+        """What a feed calls it."""
+        return "mysql" if database.name == "mariadb" else database.name
+
     @contextmanager
     def serving(self, services: Mapping[str, Sequence[str]]) -> Iterator[None]:
         """The control topics, and ``headgate serve …`` by name, each a process of its own."""
@@ -81,6 +89,18 @@ class BenchServices:
     def agent(self) -> ServiceProcess:
         """What applies changes."""
         return self._running["agent"]
+
+    def cpu_of(self, service: str) -> CpuClock:
+        """Processor time of a service's Spark, of its other processes, of the databases, and of all else."""
+        served = self._running[service]
+        return CpuClock(
+            {
+                "spark": lambda: [p for p in served.tree() if p.name() == "java"],
+                "workers": lambda: [p for p in served.tree() if p.name() != "java"],
+                "database": lambda: [p for p in _ours() if p.name() in _SERVERS],
+                "others": lambda: _others(served),
+            }
+        )
 
     def headgate(self, *arguments: str) -> None:
         """Run a command. Raises ServiceError."""
@@ -127,3 +147,14 @@ class BenchServices:
                 raise BenchError(f"gave up after {WAIT_SECONDS_MAX:g} s: {what}")
             time.sleep(seconds)
         return time.monotonic()
+
+
+def _others(service: ServiceProcess) -> Sequence[psutil.Process]:
+    members = service.tree()
+    return [p for p in _ours() if p.name() not in _SERVERS and p not in members]
+
+
+def _ours() -> list[psutil.Process]:
+    """This process and all that it has started."""
+    this = psutil.Process()
+    return [this, *this.children(recursive=True)]

@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import yaml
 
-from headgate_lab.benchmarks.migration_tables import BenchDatabase
 from headgate_lab.benchmarks.services import BenchServices
+from headgate_lab.benchmarks.snapshot_databases import SnapshotDatabases
 
 __all__ = ["SnapshotServices"]
 
@@ -16,10 +16,11 @@ __all__ = ["SnapshotServices"]
 class SnapshotServices(BenchServices):
     """Coordinator and agent between two databases."""
 
-    def __init__(self, bootstrap: str, source: BenchDatabase, target: BenchDatabase, folder: Path) -> None:
+    def __init__(self, bootstrap: str, databases: SnapshotDatabases, folder: Path) -> None:
         """See BenchServices."""
-        super().__init__(bootstrap, folder, {"source": (source, ["source"]), "target": (target, ["sink"])})
-        self.source, self.target = source, target
+        known = {"source": (databases.source, ["source"]), "target": (databases.target, ["sink"])}
+        super().__init__(bootstrap, folder, known)
+        self.databases, self.source, self.target = databases, databases.source, databases.target
         self.memory_bytes_max = 0
         """Of the agent, Spark's JVM and its workers, whenever ``check_memory`` was called."""
 
@@ -34,7 +35,7 @@ class SnapshotServices(BenchServices):
         spec = {
             "feed": table.replace("_", "-"),
             "source": {"topics": [self.source.topic(table)], "database": {"connection": "source"}},
-            "sink": {"type": self.target.name, "connection": "target"},
+            "sink": {"type": self.kind_of(self.target), "connection": "target"},
             "snapshot": "initial",
         }
         file = self._folder / f"{table}.yaml"
