@@ -3,13 +3,13 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from headgate.databases.key_ranges import Chunk
 
 __all__ = [
-    "COMMITS_SECONDS_MAX", "KeyForm", "RowReader", "RowSource", "RowSourceError", "Value", "forms_of_key", "same_form",
-    "typed_bound",
+    "COMMITS_SECONDS_MAX", "KeyForm", "LineReader", "RowReader", "RowSource", "RowSourceError", "Value",
+    "forms_of_key", "same_form", "typed_bound",
 ]  # fmt: skip
 
 COMMITS_SECONDS_MAX: Final = 15.0
@@ -84,6 +84,19 @@ class RowReader(Protocol):
         self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk
     ) -> Iterator[tuple[Value, ...]]:
         """The rows of a range of the key, whose bounds are texts, in the key's order: as ``rows`` gives them."""
+        ...
+
+
+@runtime_checkable
+class LineReader(Protocol):
+    """A source that gives rows as texts of its own type's input, which another database of its kind reads again."""
+
+    def declared(self, table: str) -> Mapping[str, str]:
+        """Column → its type in full, of those that the server does not compute."""
+        ...
+
+    def lines_within(self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk) -> Iterator[bytes]:
+        """The rows that ``rows_within`` gives, each a line of COPY's text format, with ``columns`` only."""
         ...
 
 

@@ -24,11 +24,12 @@ from headgate.config.feed import FeedSpec
 from headgate.databases.errors import DatabaseError
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.kinds import KINDS
-from headgate.databases.row_source import RowSource, RowSourceError
+from headgate.databases.row_source import KeyForm, LineReader, RowSource, RowSourceError
 from headgate.databases.row_sources import connector_of, open_row_source
 from headgate.formats.change import CONNECTOR
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.row_copies import RowCopy, read_row_copy
+from headgate.records.slices import slice_of
 from headgate.replication.arrow_map import map_in_arrow
 from headgate.replication.causes import cause_of
 from headgate.replication.feed_parts import feed_of
@@ -51,9 +52,9 @@ from headgate.sinks.row_copying import CopyMark
 from headgate.sinks.target_rows import open_target_rows
 from headgate.sources.offsets import SourceError
 from headgate.tables.copied_to_lake import check_appended, takes_of
-from headgate.tables.paired_tables import SinkTable, pair_table, table_to_copy
+from headgate.tables.paired_tables import PairedTable, SinkTable, pair_table, table_to_copy
 
-__all__ = ["CopyReached", "Order", "RowCopier", "RowCopyError"]
+__all__ = ["CopyReached", "Order", "RowCopier", "RowCopyError", "declared_texts"]
 
 _log = logging.getLogger(__name__)
 
@@ -89,6 +90,9 @@ _KINDS: Final[dict[str, type[SinkError]]] = {
 }
 """What is not the copy's fault: the span's own life deals with it."""
 
+
+BYTES: Final = "bytea"
+"""Is read as bytes, not as its own text."""
 
 BITS_AS_TEXT: Final = {"postgresql": frozenset({"bit", "varbit"}), "mysql": frozenset[str]()}
 """Connector → types whose values are read as texts of 0 and 1."""
@@ -325,6 +329,19 @@ def _ready(
         raise RowCopyError(f"{table}: {error}", may_pass=may_pass) from error
 
 
+def declared_texts(feed: FeedSpec, source: RowSource, table: str, paired: PairedTable, rows: RowCopy) -> dict[str, str]:
+    """The columns with their types, the key's first, if the sink can read the source's own texts; else none."""
+    is_as_it_is = not (feed.shapes or rows.where or paired.computed or slice_of(table)) and rows.keys is None
+    if feed.sink.type != "postgresql" or not isinstance(source, LineReader) or not is_as_it_is:
+        return {}
+    if KeyForm.TEXT in paired.forms or BYTES in paired.columns.values():
+        return {}
+    if not set(paired.source_key) <= set(paired.columns):
+        return {}
+    declared = source.declared(table)
+    return {name: declared[name] for name in (*paired.source_key, *paired.columns)}
+
+
 def _planned(order: Order, feed: FeedSpec, source: RowSource, said: Callable[[str], str | None]) -> Transfer:
     """Raises RowSourceError, DatabaseError, SourceError."""
     plan, rows = order.plan, read_row_copy(order.rows)
@@ -341,13 +358,15 @@ def _planned(order: Order, feed: FeedSpec, source: RowSource, said: Callable[[st
         paired = pair_table(source, table, target, shape, rows)
     bits = [column for column, kind in paired.columns.items() if kind in BITS_AS_TEXT[connector]]
     kinds = paired.columns if is_lake else dict.fromkeys(bits, "string")
+    declared = declared_texts(feed.for_table(plan.topic, order.among), source, table, paired, rows)
     return Transfer(
         spec=order.spec,
         table=table,
         among=order.among,
         claim=order.claim,
         positions=dict(order.positions),
-        columns=tuple(paired.columns),
+        columns=tuple(declared or paired.columns),
+        declared=tuple(declared.values()),
         computed=paired.computed,
         key=paired.key,
         source_key=paired.source_key,

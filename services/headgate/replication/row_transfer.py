@@ -17,7 +17,7 @@ from headgate.config.feed import FeedSpec
 from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseError
 from headgate.databases.key_ranges import Chunk
-from headgate.databases.row_source import KeyForm, RowReader, RowSource, RowSourceError, same_form
+from headgate.databases.row_source import KeyForm, LineReader, RowReader, RowSource, RowSourceError, same_form
 from headgate.databases.row_sources import connector_of, open_row_source
 from headgate.formats.change import DECIMALS, ChangeError, Row
 from headgate.formats.shaping import SaltUnavailableError, Shaping, read_salts
@@ -27,9 +27,10 @@ from headgate.replication.archives import forget_archives
 from headgate.replication.feed_parts import feed_of
 from headgate.replication.row_lines import Failure, ReadFailedError, answer_batch, failed_batch, lines_batch, lines_of
 from headgate.replication.shaped_rows import ShapedRows
+from headgate.replication.spark_options import ARROW_ROWS_MAX
 from headgate.sinks.contract import Claim, SinkError
 from headgate.sinks.registry import open_sink
-from headgate.sinks.row_copying import CopiedRows, CopyMark, RowCopyingWriter, RowsRefusedError
+from headgate.sinks.row_copying import CopiedRows, CopiedTexts, CopyMark, RowCopyingWriter, RowsRefusedError
 from headgate.sinks.target_rows import TargetRows, open_target_rows
 from headgate.sources.database import source_target
 from headgate.sources.offsets import SourceError
@@ -49,6 +50,10 @@ COMMIT_BYTES: Final = 16 << 20
 READ_SECONDS_MAX: Final = 20.0
 """A range ends behind the portion in which this time is over, whatever it was to have: its rows are larger, or an end
 is slower, than the last range was. The owner takes a turn for hung after two minutes."""
+
+BLOCK_BYTES: Final = PORTION_BYTES // ARROW_ROWS_MAX
+"""Of the lines that are one value for Spark, where rows are lines of COPY's text format. A value costs microseconds on
+its way. Spark gives a task as many values at a time as a portion has, so that one is written while the next is read."""
 
 PORTION_DELETES: Final = 10_000
 """Rows of a range that are deleted in one transaction."""
@@ -72,6 +77,7 @@ class Transfer(msgspec.Struct, frozen=True):
 
     ``table`` is the source's. ``rows`` is what to copy: keys, in one transaction, or a range. ``computed``: columns of
     the sink that are computed where rows are read. ``where``: the request's own condition, beside the feed's.
+    ``declared``: the types of ``columns``, the key's first, if rows are read as lines of COPY's text format.
     ``is_one_commit``: a range whose rows are more than a portion ends earlier, because its rows and its mark are one
     commit of the sink.
     """
@@ -91,6 +97,7 @@ class Transfer(msgspec.Struct, frozen=True):
     computed: tuple[str, ...] = ()
     where: str | None = None
     is_one_commit: bool = False
+    declared: tuple[str, ...] = ()
 
 
 class TransferAnswer(msgspec.Struct, frozen=True):
@@ -107,6 +114,13 @@ class _Line(msgspec.Struct, frozen=True, array_like=True):
 
     key: tuple[str, ...]
     values: list[Any] | None = None
+
+
+class _Block(msgspec.Struct, frozen=True, array_like=True, tag="rows"):
+    """So many rows as lines of COPY's text format."""
+
+    rows: int
+    lines: bytes
 
 
 class _End(msgspec.Struct, frozen=True, array_like=True, tag="end"):
@@ -167,7 +181,10 @@ def portions(work: Transfer) -> Iterator[list[bytes]]:
                 places = [work.rows.chunk, *_behind_the_end(work.rows.mark)]
                 for keys in itertools.chain.from_iterable(_only_at_sink(work, kept, sink, each) for each in places):
                     yield _ended([msgspec.msgpack.encode(_Line(key)) for key in keys], is_last=False)
-        yield from _rows_of_range(work, shaped, work.rows.chunk)
+        if isinstance(source, LineReader) and work.declared:
+            yield from _lines_of_range(work, source, work.rows.chunk)
+        else:
+            yield from _rows_of_range(work, shaped, work.rows.chunk)
 
 
 def _behind_the_end(mark: CopyMark) -> list[Chunk]:
@@ -258,6 +275,31 @@ def _rows_of_range(work: Transfer, source: RowReader, chunk: Chunk) -> Iterator[
     yield _ended(lines, is_last=True)
 
 
+def _lines_of_range(work: Transfer, source: LineReader, chunk: Chunk) -> Iterator[list[bytes]]:
+    lines: list[bytes] = []
+    size, until = 0, time.monotonic() + READ_SECONDS_MAX
+    for line in source.lines_within(work.table, work.columns, work.source_key, chunk):
+        is_last = time.monotonic() >= until
+        if lines and (size + len(line) > PORTION_BYTES or is_last):
+            # Values of such a key have nothing that a line escapes.
+            upto = tuple(lines[-1].decode().split("\t", len(work.key))[: len(work.key)])
+            yield [*_blocks(lines, size), msgspec.msgpack.encode(_End(len(lines), is_last, upto))]
+            if is_last:
+                return
+            lines, size = [], 0
+        lines.append(line)
+        size += len(line)
+    yield [*_blocks(lines, size), msgspec.msgpack.encode(_End(len(lines), is_last=True))]
+
+
+def _blocks(lines: list[bytes], size: int) -> Iterator[bytes]:
+    """The lines of a portion, about BLOCK_BYTES at a time."""
+    step = max(1, len(lines) * BLOCK_BYTES // max(size, 1))
+    for start in range(0, len(lines), step):
+        part = lines[start : start + step]
+        yield msgspec.msgpack.encode(_Block(len(part), b"".join(part)))
+
+
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
@@ -293,10 +335,11 @@ def written(work: Transfer, lines: Iterable[bytes]) -> TransferAnswer:
                 rows = _shaped(work, read, shaping)
             except ChangeError as error:
                 return TransferAnswer(failure=Failure(f"{table}: {error}"))
-            mark = _mark(work.rows, end, upserts + len(rows.upserts), deletes + len(rows.deletes))
-            applied = writer.copy(msgspec.structs.replace(rows, mark=mark))
             # Rows that are as they were count as well: they are copied.
-            upserts, deletes = upserts + len(rows.upserts), deletes + applied.deletes
+            upserts += len(rows.upserts) + (rows.texts.count if rows.texts is not None else 0)
+            mark = _mark(work.rows, end, upserts, deletes + len(rows.deletes))
+            applied = writer.copy(msgspec.structs.replace(rows, mark=mark))
+            deletes += applied.deletes
             if is_last:
                 return TransferAnswer(upserts, deletes, mark)
     return TransferAnswer(failure=Failure(f"{table}: not all rows came from the source", SOURCE_FAILED))
@@ -341,10 +384,15 @@ def _portions_read(work: Transfer, lines: Iterable[bytes]) -> Iterator[tuple[_Po
     upserts: list[Row] = []
     computed: list[Sequence[object]] = []
     deletes: list[Row] = []
-    width = len(work.columns)
+    blocks: list[bytes] = []
+    width, in_blocks = len(work.columns), 0
     for line in lines:
         # Without types: MessagePack itself distinguishes texts from bytes; msgspec does not within a union of types.
         found = msgspec.msgpack.decode(line)
+        if found[0] == "rows":
+            in_blocks += found[1]
+            blocks.append(found[2])
+            continue
         if found[0] != "end":
             key, values = found
             if values is None:
@@ -354,7 +402,7 @@ def _portions_read(work: Transfer, lines: Iterable[bytes]) -> Iterator[tuple[_Po
                 computed.append(values[width:])
             continue
         _, count, is_last, upto = found
-        if count != len(upserts) + len(deletes):
+        if count != len(upserts) + len(deletes) + in_blocks:
             raise ReadFailedError(Failure(f"{work.claim.table}: not all rows came from the source", SOURCE_FAILED))
         copied = CopiedRows(
             claim=work.claim,
@@ -363,6 +411,9 @@ def _portions_read(work: Transfer, lines: Iterable[bytes]) -> Iterator[tuple[_Po
             upserts=upserts,
             deletes=deletes,
             semantics=work.semantics | {DECIMALS: "string"},
+            texts=CopiedTexts(columns=work.columns, declared=work.declared, blocks=blocks, count=in_blocks)
+            if blocks
+            else None,
         )
         yield _Portion(copied, computed), _End(count, is_last, None if upto is None else tuple(upto))
-        upserts, computed, deletes = [], [], []
+        upserts, computed, deletes, blocks, in_blocks = [], [], [], [], 0

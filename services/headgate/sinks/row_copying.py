@@ -1,7 +1,8 @@
 """Writes rows without a change event: copied from the source, at a position of the log (docs/adr/0110)."""
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -9,7 +10,7 @@ from headgate.formats.change import Row
 from headgate.records.control import Positions
 from headgate.sinks.contract import Applied, Claim, SinkError
 
-__all__ = ["CopiedRows", "CopyMark", "RowCopyingSink", "RowCopyingWriter", "RowsRefusedError"]
+__all__ = ["CopiedRows", "CopiedTexts", "CopyMark", "RowCopyingSink", "RowCopyingWriter", "RowsRefusedError"]
 
 
 class RowsRefusedError(SinkError):
@@ -40,12 +41,43 @@ class CopyMark(msgspec.Struct, frozen=True, kw_only=True):
     is_done: bool = False
 
 
+_UNESCAPED: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+
+
+class CopiedTexts(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows as lines of COPY's text format, in the order of their key.
+
+    ``columns``: those of each line, the key's first. ``declared``: the source's types. ``blocks``: many lines each.
+    """
+
+    columns: tuple[str, ...]
+    declared: tuple[str, ...]
+    blocks: Sequence[bytes]
+    count: int
+
+    def lines(self) -> Iterator[bytes]:
+        """Each line, without its end. A line's end within a value is escaped."""
+        for block in self.blocks:
+            yield from block[:-1].split(b"\n")
+
+    def row(self, line: bytes) -> Row:
+        """The values of a line."""
+        return dict(zip(self.columns, map(_value_of, line.decode().split("\t")), strict=True))
+
+
+def _value_of(field: str) -> str | None:
+    if "\\" not in field:
+        return field
+    return None if field == "\\N" else _ESCAPE.sub(lambda found: _UNESCAPED.get(found[1], found[1]), field)
+
+
 class CopiedRows(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of one table, as the source had them after everything below ``positions``.
 
     ``key``: the columns by which rows were chosen, which must be those by which the sink finds them. ``upserts`` are
     whole rows, ``deletes`` keys of rows that the source does not have. ``semantics``: as in Change. ``mark`` is stored
-    in the same transaction.
+    in the same transaction. ``texts``: more rows, only where both ends are of one kind of database (LineReader).
     """
 
     claim: Claim
@@ -55,6 +87,7 @@ class CopiedRows(msgspec.Struct, frozen=True, kw_only=True):
     deletes: Sequence[Row]
     semantics: dict[str, str] | None = None
     mark: CopyMark | None = None
+    texts: CopiedTexts | None = None
 
 
 @runtime_checkable

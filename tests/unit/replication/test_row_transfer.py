@@ -42,6 +42,12 @@ class Table:
     ) -> Iterator[tuple[Value, ...]]:
         yield from (row[: len(key) + len(columns)] for row in self._within)
 
+    def declared(self, _table: str) -> dict[str, str]:
+        raise NotImplementedError
+
+    def lines_within(self, _table: str, _columns: Sequence[str], _key: Sequence[str], _chunk: Chunk) -> Iterator[bytes]:
+        yield from ("\t".join(map(str, row[1:])).encode() + b"\n" for row in self._within)
+
 
 class Writer:
     feed: SimpleNamespace
@@ -312,3 +318,47 @@ def test_columns_are_paired_under_the_names_of_the_sink() -> None:
     assert paired_tables._common(sink, source, shape) == {"a": "int4", "b": "text", "c": "date"}
     with pytest.raises(RowSourceError, match="column a of t is of type int4 at the source and text at the sink"):
         paired_tables._common(replace(sink, columns={**sink.columns, "b": "text"}), source, shape)
+
+
+def lines_work(upto: str) -> row_transfer.Transfer:
+    return replace(range_work(upto, delete=False), declared=("bigint", "text"))
+
+
+@pytest.mark.parametrize("block_bytes", [1, 12, 1 << 20])
+def test_lines_are_written_as_they_were_read_whatever_the_blocks_that_they_come_in(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, block_bytes: int
+) -> None:
+    monkeypatch.setattr(row_transfer, "PORTION_BYTES", 30)
+    monkeypatch.setattr(row_transfer, "BLOCK_BYTES", block_bytes)
+    rows: Rows = [(str(n), str(n), f"value {n}") for n in range(1, 8)]
+    found = read(lines_work("7"), rows, monkeypatch)
+    answer = row_transfer.written(lines_work("7"), found)
+    assert answer.mark == CopyMark(request="r1", upto=("7",), rows=7)
+    texts = [copied.texts for copied in writer.copied if copied.texts is not None]
+    assert [text.count for text in texts] == [3, 3, 1]
+    assert [text.row(line) for text in texts for line in text.lines()] == [
+        {"id": str(n), "v": f"value {n}"} for n in range(1, 8)
+    ]
+    marks = [copied.mark for copied in writer.copied]
+    assert [(mark.upto, mark.rows) for mark in marks if mark is not None] == [(("3",), 3), (("6",), 6), (("7",), 7)]
+
+
+def test_a_block_that_is_lost_on_the_way_is_noticed(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_transfer, "BLOCK_BYTES", 1)
+    found = read(lines_work("2"), [("1", "1", "a"), ("2", "2", "b")], monkeypatch)
+    with pytest.raises(ReadFailedError, match="not all rows came"):
+        row_transfer.written(lines_work("2"), found[1:])
+    assert not writer.copied
+
+
+def test_lines_end_a_range_when_its_time_is_over(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_transfer, "READ_SECONDS_MAX", 0.0)
+    found = read(lines_work("2"), [("1", "1", "a"), ("2", "2", "b")], monkeypatch)
+    answer = row_transfer.written(lines_work("2"), found)
+    assert answer.mark == CopyMark(request="r1", upto=("1",), rows=1)
+
+
+def test_a_range_without_rows_is_copied(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = row_transfer.written(lines_work("9"), read(lines_work("9"), [], monkeypatch))
+    assert answer.mark == CopyMark(request="r1", upto=("9",))
+    assert [copied.texts for copied in writer.copied] == [None]

@@ -80,13 +80,14 @@ A cast takes the spaces at the end of a ``char``, which events have."""
 class _Table(msgspec.Struct, frozen=True):
     """``number`` is its oid, ``name`` is what FROM needs, before an alias. A slice is a table without its column.
 
-    ``types``: column → bare type, if it is not generated.
+    ``types``: column → bare type, if it is not generated, ``declared``: its type in full.
     ``folding``: column → collation, where that takes some texts that differ for one. ``primary``: the key's columns.
     """
 
     number: object
     name: Composed
     types: dict[str, str]
+    declared: dict[str, str]
     folding: dict[str, str]
     primary: tuple[str, ...]
 
@@ -180,9 +181,16 @@ class PostgresRows:
         self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk
     ) -> Iterator[tuple[Value, ...]]:
         """See RowSource."""
-        forms = self.key_forms(table, key)
-        typed = Chunk(typed_bound(forms, chunk.above), typed_bound(forms, chunk.upto))
-        return self._select(table, columns, key, within(key, typed), is_ordered=True)
+        return self._select(table, columns, key, self._in_order(table, key, chunk))
+
+    def declared(self, table: str) -> dict[str, str]:
+        """See LineReader."""
+        return dict(self._existing(table).declared)
+
+    def lines_within(self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk) -> Iterator[bytes]:
+        """See LineReader."""
+        with self._session.transaction():
+            yield from self._session.copied(self._query(table, columns, (), self._in_order(table, key, chunk)))
 
     def has_rows(self, table: str) -> bool:
         """See RowSource."""
@@ -199,19 +207,25 @@ class PostgresRows:
         """See RowSource."""
         return tuple(map(self._existing(table).folding.get, key))
 
+    def _in_order(self, table: str, key: Sequence[str], chunk: Chunk) -> Composed:
+        """The condition for the rows of a range, and their order."""
+        forms = self.key_forms(table, key)
+        typed = Chunk(typed_bound(forms, chunk.above), typed_bound(forms, chunk.upto))
+        # A column's name alone would stand for the text that is selected, which has the same name.
+        order = SQL(", ").join(SQL("{}.{}").format(_ALIAS, Identifier(column)) for column in key)
+        return SQL("{} ORDER BY {}").format(within(key, typed), order)
+
     def _select(
-        self, table: str, columns: Sequence[str], key: Sequence[str], condition: Composable, *, is_ordered: bool = False
+        self, table: str, columns: Sequence[str], key: Sequence[str], condition: Composable
     ) -> Iterator[tuple[Value, ...]]:
+        with self._session.transaction():
+            yield from self._session.stream(self._query(table, columns, key, condition), _ROWS_PER_FETCH)
+
+    def _query(self, table: str, columns: Sequence[str], key: Sequence[str], condition: Composable) -> Composed:
         found = self._existing(table)
         texts = [SQL("{}::text").format(Identifier(column)) for column in key]
         read = SQL(", ").join([*texts, *(_read(column, found.types[column]) for column in columns)])
-        query = SQL("SELECT {} FROM {} AS {} WHERE {}").format(read, found.name, _ALIAS, condition)
-        if is_ordered:
-            # A column's name alone would stand for the text that is selected, which has the same name.
-            order = SQL(", ").join(SQL("{}.{}").format(_ALIAS, Identifier(column)) for column in key)
-            query = SQL("{} ORDER BY {}").format(query, order)
-        with self._session.transaction():
-            yield from self._session.stream(query, _ROWS_PER_FETCH)
+        return SQL("SELECT {} FROM {} AS {} WHERE {}").format(read, found.name, _ALIAS, condition)
 
     def _existing(self, table: str) -> _Table:
         found = self._table(table)
@@ -243,7 +257,8 @@ class PostgresRows:
             types.pop(part.column, None)
             primary = tuple(column for column in primary if column != part.column)
         folding = {column.name: str(column.collation) for column in form.columns if not column.is_deterministic}
-        return _Table(number, place, types, folding, primary) if types else None
+        declared = {column.name: column.base for column in form.columns if column.name in types}
+        return _Table(number, place, types, declared, folding, primary) if types else None
 
 
 def _shown(pid: int, user: str | None, state: str | None, wait: str | None) -> str:

@@ -16,7 +16,7 @@ from headgate.databases.postgresql.address import address_of
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.databases.postgresql.errors import message
 from headgate.databases.postgresql.search_path import pin_search_path
-from headgate.databases.postgresql.sql import Composed
+from headgate.databases.postgresql.sql import SQL, Composed
 
 __all__ = ["Answer", "Parameters", "PostgresSession", "open_connection"]
 
@@ -91,11 +91,19 @@ class PostgresSession:
             cursor.execute(statement)
             yield from cursor
 
-    def copy(self, statement: str, lines: Iterable[bytes]) -> None:
-        """Run a COPY FROM STDIN with ``lines``, each of them many lines. Raises psycopg.Error."""
-        with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
-            for part in lines:
-                copy.write(part)
+    def copy(self, statement: str, lines: Iterable[bytes]) -> int:
+        """Run a COPY FROM STDIN with ``lines``, each of them many lines; how many it wrote. Raises psycopg.Error."""
+        with self.connection.cursor() as cursor:
+            with cursor.copy(statement) as copy:
+                for part in lines:
+                    copy.write(part)
+            return cursor.rowcount
+
+    def copied(self, query: Composed) -> Iterator[bytes]:
+        """The rows of a query as lines of COPY's text format. Raises psycopg.Error."""
+        with self.connection.cursor() as cursor, cursor.copy(SQL("COPY ({}) TO STDOUT").format(query)) as copy:
+            for line in copy:
+                yield bytes(line)
 
     def transaction(self) -> AbstractContextManager[object]:
         """Commit all of what is run inside, or nothing."""

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from headgate.databases.faults import Fault
 from headgate.formats.change import Change, Operation, Row
 from headgate.formats.reducing import Reduced
@@ -13,7 +15,7 @@ from headgate.sinks.relational.keys import FoldedKeysError
 from headgate.sinks.relational.table import Table
 from headgate.sinks.row_copying import CopiedRows, RowsRefusedError
 
-__all__ = ["check_key", "reduced_copy", "refused_rows", "unmoved", "unmoved_batch"]
+__all__ = ["check_key", "reduced_copy", "refused_rows", "unmoved", "unmoved_batch", "with_rows"]
 
 
 def check_key(table: Table[Any], rows: CopiedRows) -> None:
@@ -35,8 +37,15 @@ def unmoved(positions: Positions) -> dict[int, OffsetRange]:
     return {partition: OffsetRange(at, at) for partition, at in sorted(positions.items())}
 
 
+def with_rows(rows: CopiedRows) -> CopiedRows:
+    """The same, with texts as rows."""
+    if rows.texts is None:
+        return rows
+    return replace(rows, upserts=[*rows.upserts, *map(rows.texts.row, rows.texts.lines())], texts=None)
+
+
 def reduced_copy(rows: CopiedRows) -> Reduced:
-    """The rows as changes. They have no place in the log: it is the position that they are written at."""
+    """The rows as changes, without texts. They have no place in the log: they are written at its position."""
     partition, offset = min(rows.positions.items())
 
     def change(operation: Operation, key: Row, row: Row | None) -> Change:

@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from headgate.formats.change import BINARY, CONNECTOR, DATA_ERRORS, DECIMALS, Change, reason_of
+from headgate.formats.change import BINARY, CONNECTOR, DATA_ERRORS, DECIMALS, Change, Row, reason_of
 from headgate.formats.reducing import Reduced
 from headgate.records.name_lists import shown_names
 from headgate.sinks.known_columns import KnownColumns
@@ -33,6 +33,7 @@ from headgate.sinks.relational.session import Session
 from headgate.sinks.relational.table import Table
 from headgate.sinks.relational.text import ColumnText
 from headgate.sinks.relational.times import NotTextError
+from headgate.sinks.row_copying import CopiedTexts
 
 ROWS_PER_WRITE: Final = 8_192
 """Rows formatted at once: bounds memory, and lets the server read one part while the next is formatted."""
@@ -144,6 +145,19 @@ class Stage(ABC, Generic[S, C]):
     @abstractmethod
     def _is_any_row(self) -> bool:
         """Whether the target has a row that is ours (``_ours``)."""
+
+    def takes_texts(self, texts: CopiedTexts) -> bool:
+        """Whether rows of a copy can be written as they are (``write_texts``)."""
+        del texts
+        return False
+
+    def write_texts(self, texts: CopiedTexts) -> list[Row]:
+        """Write rows that the target does not have without staging them; the others, which must be staged.
+
+        In the transaction, behind the fence. After an error all of them must be staged: it may be due to a row that
+        another client has added, and it names none.
+        """
+        raise NotImplementedError
 
     # --- the rules ---
 

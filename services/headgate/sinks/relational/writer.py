@@ -20,14 +20,14 @@ from headgate.formats.reducing import Reduced
 from headgate.sinks.contract import Applied, ChangeBatch, Claim, SinkError, SinkRefusedError
 from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words, places_of
-from headgate.sinks.relational.copied import check_key, reduced_copy, refused_rows, unmoved_batch
+from headgate.sinks.relational.copied import check_key, reduced_copy, refused_rows, unmoved_batch, with_rows
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.parts import REFUSALS, apply_in_parts, is_refusal
 from headgate.sinks.relational.session import RelationalSettings, Session
 from headgate.sinks.relational.spelling import respelled, with_present_names
 from headgate.sinks.relational.staging import Stage
 from headgate.sinks.relational.table import Table
-from headgate.sinks.row_copying import CopiedRows, CopyMark
+from headgate.sinks.row_copying import CopiedRows
 
 __all__ = ["RelationalWriter"]
 
@@ -108,10 +108,13 @@ class RelationalWriter(Generic[S, C, E]):
                     self._dialect.progress(session).tables.create_row_copies()
                 stage = self._fresh_stage(session, rows.claim)
                 check_key(stage.table, rows)
+                written = rows if rows.texts is not None and stage.takes_texts(rows.texts) else with_rows(rows)
                 try:
-                    return self._commit(session, stage, batch, reduced_copy(rows), rows.mark)
+                    return self._commit(session, stage, batch, reduced_copy(written), written)
                 except (dialect.error, TableAlteredError, *REFUSALS) as error:
                     if is_refusal(dialect, error):
+                        if written.texts is not None:
+                            return self.copy(with_rows(rows))
                         raise refused_rows(dialect, stage.table, error) from error
                     fault = dialect.fault_of(error) if isinstance(error, dialect.error) else Fault.ALTERED
                     if attempt == ATTEMPTS_MAX or fault not in (*_ALTERED, Fault.DEADLOCK):
@@ -235,29 +238,39 @@ class RelationalWriter(Generic[S, C, E]):
         return self._commit(session, stage, batch, last_words(batch.changes, table.row_key))
 
     def _commit(
-        self, session: S, stage: Stage[S, C], batch: ChangeBatch, reduced: Reduced, mark: CopyMark | None = None
+        self, session: S, stage: Stage[S, C], batch: ChangeBatch, reduced: Reduced, copied: CopiedRows | None = None
     ) -> Applied:
-        """Apply ``reduced``, and move the positions as ``batch`` does, in one transaction with the ``mark``."""
+        """Apply ``reduced``, and move the positions as ``batch`` does, in one transaction.
+
+        ``copied``: with its texts, and its mark.
+        """
         claim, table, progress = batch.claim, stage.table, self._dialect.progress(session)
-        has_rows = bool(reduced.truncate or reduced.deletes or reduced.upserts)
+        texts, direct = None if copied is None else copied.texts, 0
+        has_rows = bool(reduced.truncate or reduced.deletes or reduced.upserts or texts)
         with ExitStack() as transaction:
             if self._dialect.stages_in_transaction:
                 transaction.enter_context(session.transaction())
-            groups = stage.fill(reduced) if has_rows else []
+            if copied is not None and texts is not None:
+                progress.advance(claim, table.name, batch.ranges)
+                others = stage.write_texts(texts)
+                direct = texts.count - len(others)
+                reduced = reduced_copy(msgspec.structs.replace(copied, upserts=others, texts=None))
+            groups = stage.fill(reduced) if reduced.truncate or reduced.deletes or reduced.upserts else []
             reach(CrashPoint.ROWS_SENT)
             if not self._dialect.stages_in_transaction:
                 transaction.enter_context(session.transaction())
-            progress.advance(claim, table.name, batch.ranges)
+            if texts is None:
+                progress.advance(claim, table.name, batch.ranges)
             merged = stage.merge(reduced, groups)
             if has_rows:
                 stage.check_version()
             progress.store_source_table(batch, table.name)
-            if mark is not None:
-                progress.store_copy_mark(claim, table.name, mark)
+            if copied is not None and copied.mark is not None:
+                progress.store_copy_mark(claim, table.name, copied.mark)
             stored = stage.unknown if has_rows else frozenset()
             progress.keep_columns(claim, table.name, stored)
             reach(CrashPoint.BEFORE_COMMIT)
         reach(CrashPoint.COMMITTED)
         stage.unknown -= stored
         positions = {partition: span.next for partition, span in batch.ranges.items()}
-        return Applied(positions, merged.upserts, merged.updates, merged.deletes)
+        return Applied(positions, merged.upserts + direct, merged.updates, merged.deletes)

@@ -11,7 +11,9 @@ from typing import Final
 
 from headgate.databases.postgresql.errors import PostgresError, is_of_a_value, without_values
 from headgate.databases.postgresql.sql import literal, quoted
+from headgate.formats.change import Row
 from headgate.sinks.relational.grouping import Group, UnwritableError
+from headgate.sinks.relational.passed_over import PassedOverError
 from headgate.sinks.relational.postgresql.catalog import Column, read_version
 from headgate.sinks.relational.postgresql.connection import PostgresSession
 from headgate.sinks.relational.postgresql.faults import remedy_of, sink_error
@@ -19,6 +21,7 @@ from headgate.sinks.relational.postgresql.values import column_text
 from headgate.sinks.relational.remedies import advised
 from headgate.sinks.relational.staging import Stage, Told
 from headgate.sinks.relational.text import ColumnText
+from headgate.sinks.row_copying import CopiedTexts
 
 __all__ = ["STAGED_AS", "PostgresStage"]
 
@@ -26,6 +29,21 @@ ROWS_BEFORE_TRUNCATE: Final = 5_000
 """Dead rows a stage may hold: scanning them costs less than a millisecond, a TRUNCATE about as much."""
 
 STAGED_AS: Final = {"money": "numeric", "money[]": "numeric[]"}
+
+SPELLED_ALIKE: Final = frozenset({"smallint", "integer", "bigint", "uuid"})
+"""Types of keys that every server orders in the same way, and whose values have one spelling: the keys that the target
+has between the first and the last of some rows are all that can be in the way of these rows."""
+
+OWN_TEXTS: Final = SPELLED_ALIKE | {
+    "boolean", "text", "character varying", "numeric", "real", "double precision", "date", "time without time zone",
+    "timestamp without time zone", "timestamp with time zone", "json", "jsonb",
+}  # fmt: skip
+"""Types, without their length, whose texts are written as the source gives them, and mean the same in every session."""
+
+KNOWN_SHARE_MAX: Final = 4
+"""Rows are all staged if the target has more than one in so many of them."""
+
+_LENGTH: Final = re.compile(r"\(\d+(?:,\d+)?\)")
 
 _COPY_PLACE: Final = re.compile(r"COPY \S+, line (?P<line>\d+)(?:, column (?P<column>.+?))?(?::|$)")
 
@@ -116,6 +134,54 @@ class PostgresStage(Stage[PostgresSession, Column]):
             if not _is_of_a_value(error):
                 raise
             raise self._refused(group, error) from error
+
+    def takes_texts(self, texts: CopiedTexts) -> bool:
+        """See Stage: if they are of the target's own types, and nothing else than they is written by an INSERT."""
+        table = self.table
+        declared = {name: column.declared for name, column in table.columns.items()}
+        return (
+            declared == dict(zip(texts.columns, texts.declared, strict=True))
+            and bool(table.key)
+            and table.key == texts.columns[: len(table.key)]
+            and {declared[column] for column in table.key} <= SPELLED_ALIKE
+            and {_LENGTH.sub("", kind) for kind in declared.values()} <= OWN_TEXTS
+            and not (self.fires or table.folding or table.equalities)
+            and table.part is None
+        )
+
+    def write_texts(self, texts: CopiedTexts) -> list[Row]:
+        """See Stage."""
+        known = self._known_keys(texts)
+        if known is None:
+            return [texts.row(line) for line in texts.lines()]
+        blocks, others = texts.blocks, list[bytes]()
+        if known:
+            width, new = len(self.table.key), list[bytes]()
+            for line in texts.lines():
+                (others if tuple(line.split(b"\t", width)[:width]) in known else new).append(line)
+            blocks = [b"\n".join(new) + b"\n"] if new else []
+        names = ", ".join(map(quoted, texts.columns))
+        written = self.session.copy(f"COPY {self.table.identifier} ({names}) FROM STDIN", blocks)
+        if written + len(others) != texts.count:
+            raise PassedOverError("COPY", self.fires)
+        return list(map(texts.row, others))
+
+    def _known_keys(self, texts: CopiedTexts) -> set[tuple[bytes, ...]] | None:
+        """Keys of the target between the first and the last of the rows; None if they are many."""
+        key, most = self.table.key, texts.count // KNOWN_SHARE_MAX
+        lines = texts.blocks[0].partition(b"\n")[0], texts.blocks[-1][:-1].rpartition(b"\n")[2]
+        bounds = [
+            ", ".join(
+                f"{literal(field.decode())}::{self.table.columns[column].declared}"
+                for column, field in zip(key, line.split(b"\t"), strict=False)
+            )
+            for line in lines
+        ]
+        found = self.session.execute(
+            f"SELECT {', '.join(f'{quoted(column)}::text' for column in key)} FROM {self.table.rows} "
+            f"WHERE ({', '.join(map(quoted, key))}) BETWEEN ({bounds[0]}) AND ({bounds[1]}) LIMIT {most + 1}"
+        )
+        return None if len(found) > most else {tuple(text.encode() for text in row) for row in found}
 
     def _refused(self, group: Group, error: PostgresError) -> UnwritableError:
         place = _COPY_PLACE.search(error.diag.context or "")
