@@ -5,6 +5,7 @@ transaction, and is bounded in size. What is missing must not be taken for rows 
 """
 
 import itertools
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -277,12 +278,14 @@ def _rows_of_range(work: Transfer, source: RowReader, chunk: Chunk) -> Iterator[
 
 def _lines_of_range(work: Transfer, source: LineReader, chunk: Chunk) -> Iterator[list[bytes]]:
     lines: list[bytes] = []
-    size, until = 0, time.monotonic() + READ_SECONDS_MAX
+    size, until = 0, math.inf
     for line in source.lines_within(work.table, work.columns, work.source_key, chunk):
+        # From the first line on: a server that takes long to find it would end every range behind one row.
+        until = min(until, time.monotonic() + READ_SECONDS_MAX)
         is_last = time.monotonic() >= until
         if lines and (size + len(line) > PORTION_BYTES or is_last):
-            # Values of such a key have nothing that a line escapes.
-            upto = tuple(lines[-1].decode().split("\t", len(work.key))[: len(work.key)])
+            # Values of such a key have nothing that a line escapes, but the last column is followed by the line's end.
+            upto = tuple(lines[-1].removesuffix(b"\n").decode().split("\t", len(work.key))[: len(work.key)])
             yield [*_blocks(lines, size), msgspec.msgpack.encode(_End(len(lines), is_last, upto))]
             if is_last:
                 return

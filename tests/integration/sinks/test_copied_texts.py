@@ -62,10 +62,10 @@ class Ends:
         cursor = self.connection.execute(statement.encode())
         return cursor.fetchall() if cursor.description else []
 
-    def texts(self, declared: Sequence[str] = ()) -> CopiedTexts:
+    def texts(self, declared: Sequence[str] = (), above: tuple[str, ...] | None = None) -> CopiedTexts:
         with open_rows(Target(self.address)) as source:
             known = source.declared("public.here")
-            lines = list(source.lines_within("public.here", list(known), ["id", "small"], Chunk(None, None)))
+            lines = list(source.lines_within("public.here", list(known), ["id", "small"], Chunk(above, None)))
         halves = [b"".join(lines[:2]), b"".join(lines[2:])]
         kinds = tuple(declared or known.values())
         return CopiedTexts(columns=tuple(known), declared=kinds, blocks=halves, count=len(lines))
@@ -153,6 +153,43 @@ def test_rows_that_are_refused_leave_nothing_behind(ends: Ends) -> None:
         ends.copy(ends.texts())
     assert ends.run("TABLE there") == []
     assert ends.mark is None
+
+
+SCANS = "SELECT relname::text, seq_scan FROM pg_stat_user_tables WHERE relname IN ('here', 'there') ORDER BY relname"
+
+
+def test_the_target_is_not_scanned_for_keys_that_it_does_not_have(ends: Ends) -> None:
+    for table in ("here", "there"):
+        ends.run(f"TRUNCATE {table}")
+        ends.run(f"INSERT INTO {table} (id, small) SELECT n % 3, n / 3 FROM generate_series(1, 60000) n")
+    ends.run("DELETE FROM there WHERE id = 2 AND small > 19990")
+    ends.run("ANALYZE")
+    given = ends.texts(above=("2", "19990"))
+    ends.run("SELECT pg_stat_force_next_flush()")
+    before = ends.run(SCANS)
+    ends.copy(given)
+    ends.sink.close()
+    assert ends.run(SCANS) == before
+
+
+def test_the_source_is_read_along_its_key_whatever_the_server_takes_that_to_cost(ends: Ends) -> None:
+    ends.run("INSERT INTO here (id, small) SELECT 10, n FROM generate_series(1, 1000) n")
+    ends.run(f"ALTER DATABASE {ends.connection.info.dbname} SET random_page_cost = 10000")
+    ends.run("SELECT pg_stat_force_next_flush()")
+    before = ends.run(SCANS)
+    assert ends.texts().count == 1004
+    assert ends.run(SCANS) == before
+
+
+def test_a_value_that_breaks_a_domains_function_is_named(ends: Ends) -> None:
+    ends.run(
+        "CREATE FUNCTION known(text) RETURNS bool LANGUAGE plpgsql AS "
+        "'BEGIN RAISE EXCEPTION USING ERRCODE = ''XX000''; END'"
+    )
+    ends.run("CREATE DOMAIN known_body AS text CHECK (known(VALUE))")
+    ends.run("ALTER TABLE there ALTER COLUMN body TYPE known_body")
+    with pytest.raises(RowsRefusedError, match="column body"):
+        ends.copy(ends.texts())
 
 
 def test_a_writer_whose_epoch_is_over_writes_nothing(ends: Ends) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -341,6 +342,15 @@ def test_lines_are_written_as_they_were_read_whatever_the_blocks_that_they_come_
     ]
     marks = [copied.mark for copied in writer.copied]
     assert [(mark.upto, mark.rows) for mark in marks if mark is not None] == [(("3",), 3), (("6",), 6), (("7",), 7)]
+
+
+def test_the_end_of_a_line_is_not_part_of_a_key(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_transfer, "PORTION_BYTES", 3)
+    work = replace(lines_work("2"), columns=("id",), declared=("bigint",))
+    lines = read(work, [("1", "1"), ("2", "2")], monkeypatch)
+    assert row_transfer.written(work, lines).mark == CopyMark(request="r1", upto=("2",), rows=2)
+    ends = [found[3] for found in map(msgspec.msgpack.decode, lines) if found[0] == "end"]
+    assert ends == [["1"], None]
 
 
 def test_a_block_that_is_lost_on_the_way_is_noticed(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from headgate.records.control import FeedRecorded, FeedState, OperationKind, Wan
 from headgate.records.copy_states import copy_state
 from headgate.records.error_codes import PARTITIONS_GROWN
 from headgate.records.keys import SpanKey
+from headgate.records.row_copies import is_by_ranges
 from headgate.records.spans import paused_table
 from headgate.runtime.service import OwnerObserver
 
@@ -103,7 +104,12 @@ def _uncopied(state: CoordinatorState) -> Mapping[str, AbstractSet[str]]:
     for placed in state.requests.values():
         asked = placed.request
         feed, table = state.feeds.get(asked.feed), asked.table
-        if asked.kind is not OperationKind.RESYNC_TABLE or feed is None or table is None:
+        if (
+            asked.kind is not OperationKind.RESYNC_TABLE
+            or not is_by_ranges(asked.spec)
+            or feed is None
+            or table is None
+        ):
             continue
         record = state.spans.get(SpanKey(asked.feed, table))
         if copy_state(feed, table, record, state.requests.__contains__) is not None:

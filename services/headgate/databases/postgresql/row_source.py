@@ -33,6 +33,13 @@ _LOCK_SECONDS: Final = 10
 _SETTINGS: Final = "SET default_transaction_read_only = on; SET extra_float_digits TO 3"
 """Floats are written with all of their digits."""
 
+_IN_ORDER: Final = (
+    "SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off; SET LOCAL max_parallel_workers_per_gather = 0"
+)
+"""Read the rows along the key's index. A COPY is planned for all of its rows, other than a cursor: by itself the server
+sorts a large range on disk, in parallel, and scans the whole table for a small range of a composite key, whose size it
+estimates by the first column."""
+
 _POLL_SECONDS: Final = 0.05
 
 _ROWS_PER_FETCH: Final = 1_000
@@ -190,6 +197,7 @@ class PostgresRows:
     def lines_within(self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk) -> Iterator[bytes]:
         """See LineReader."""
         with self._session.transaction():
+            self._session.execute(_IN_ORDER)
             yield from self._session.copied(self._query(table, columns, (), self._in_order(table, key, chunk)))
 
     def has_rows(self, table: str) -> bool:

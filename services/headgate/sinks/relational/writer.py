@@ -1,8 +1,9 @@
 """One batch, one transaction: stage the rows, move the positions under the fence, merge, commit.
 
 The positions are moved before the merge, so that a writer whose epoch is over finds out before it touches the table;
-and after the staging, so that the progress rows are locked only as long as the merge takes. The source table's row,
-which all partitions share, comes last: the tasks of a table's first batch would merge one after the other otherwise.
+and after the staging, so that the progress rows are locked only as long as the merge takes. (Only copied texts are
+written without staging, behind the positions: docs/adr/0140.) The source table's row, which all partitions share,
+comes last: the tasks of a table's first batch would merge one after the other otherwise.
 Whatever goes wrong before the commit leaves nothing behind. When the answer to a commit is lost, the outcome is
 unknown: the caller reads the positions.
 """

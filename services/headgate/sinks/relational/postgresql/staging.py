@@ -11,7 +11,7 @@ from typing import Final
 
 from headgate.databases.postgresql.errors import PostgresError, is_of_a_value, without_values
 from headgate.databases.postgresql.sql import literal, quoted
-from headgate.formats.change import Row
+from headgate.formats.change import ChangeError, Row
 from headgate.sinks.relational.grouping import Group, UnwritableError
 from headgate.sinks.relational.passed_over import PassedOverError
 from headgate.sinks.relational.postgresql.catalog import Column, read_version
@@ -161,7 +161,12 @@ class PostgresStage(Stage[PostgresSession, Column]):
                 (others if tuple(line.split(b"\t", width)[:width]) in known else new).append(line)
             blocks = [b"\n".join(new) + b"\n"] if new else []
         names = ", ".join(map(quoted, texts.columns))
-        written = self.session.copy(f"COPY {self.table.identifier} ({names}) FROM STDIN", blocks)
+        try:
+            written = self.session.copy(f"COPY {self.table.identifier} ({names}) FROM STDIN", blocks)
+        except PostgresError as error:
+            if not _is_of_a_value(error):
+                raise
+            raise ChangeError("a value is refused: staging the rows names it") from error
         if written + len(others) != texts.count:
             raise PassedOverError("COPY", self.fires)
         return list(map(texts.row, others))
@@ -177,9 +182,11 @@ class PostgresStage(Stage[PostgresSession, Column]):
             )
             for line in lines
         ]
+        columns = ", ".join(f"t.{quoted(column)}" for column in key)
+        # In order, or a server without statistics scans the whole table for the few that it is to return.
         found = self.session.execute(
-            f"SELECT {', '.join(f'{quoted(column)}::text' for column in key)} FROM {self.table.rows} "
-            f"WHERE ({', '.join(map(quoted, key))}) BETWEEN ({bounds[0]}) AND ({bounds[1]}) LIMIT {most + 1}"
+            f"SELECT {', '.join(f't.{quoted(column)}::text' for column in key)} FROM {self.table.rows} t "
+            f"WHERE ({columns}) BETWEEN ({bounds[0]}) AND ({bounds[1]}) ORDER BY {columns} LIMIT {most + 1}"
         )
         return None if len(found) > most else {tuple(text.encode() for text in row) for row in found}
 
