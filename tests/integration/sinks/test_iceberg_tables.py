@@ -12,20 +12,25 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import EqualTo
 from pyiceberg.schema import Schema
+from pyiceberg.table.locations import SimpleLocationProvider
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from headgate.config.crash_points import CrashPoint
 from headgate.config.feed import SinkSpec
+from headgate.config.maintenance_options import MaintenanceOptions
 from headgate.config.secrets import ALLOWED_FOLDERS
 from headgate.formats.change import Change, Operation
 from headgate.sinks.contract import ChangeBatch, OffsetRange, SinkMovedError, SinkRefusedError, ValueRefusedError
+from headgate.sinks.maintaining import upkeep_of
 from headgate.sinks.on_driver import Commit
 from headgate.sinks.registry import open_sink
 from integration.sinks.contract import SECONDS_MAX, batch_of, claim_of, delete, upsert
 from integration.sinks.iceberg_bench import COLUMNS, IcebergBench
 
 pytestmark = pytest.mark.integration
+
+PROVIDER = "write.py-location-provider.impl"
 
 
 @pytest.fixture
@@ -251,6 +256,33 @@ def test_a_table_of_another_format_version_is_refused(bench: IcebergBench) -> No
     bench.catalog.create_table("shop.first", COLUMNS, properties={"format-version": "1"})
     with pytest.raises(SinkRefusedError, match="has format version 1, and version 2 is supported"):
         bench.sink.check(["shop.first"])
+
+
+class Provider(SimpleLocationProvider):
+    """Code that a table's property names. pyiceberg imports and calls it when it writes."""
+
+    calls = 0
+
+    def __init__(self, location: str, properties: dict[str, str]) -> None:
+        super().__init__(location, properties)
+        type(self).calls += 1
+
+
+def test_a_table_that_names_code_is_refused_and_the_code_is_not_run(bench: IcebergBench) -> None:
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    with bench.native.transaction() as change:
+        change.set_properties({PROVIDER: f"{Provider.__module__}.{Provider.__qualname__}"})
+    before = Provider.calls
+    for doing in (
+        lambda: bench.sink.check([bench.table]),
+        lambda: bench.another().claim(claim_of(bench, 2)),
+        lambda: bench.sink.writer().apply(batch_of(claim, 5, upsert(5, 1, "a"))),
+        lambda: bench.sink.maintain(claim, upkeep_of(MaintenanceOptions()), datetime.now(UTC)),
+    ):
+        with pytest.raises(SinkRefusedError, match=rf"table shop\.orders has the property {PROVIDER}, which names"):
+            doing()
+    assert Provider.calls == before
 
 
 def test_a_file_that_is_not_a_catalog_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, RESTError, ValidationException
 from pyiceberg.io import PY_IO_IMPL, FileIO
-from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table import CommitTableResponse, Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate, ValidatableTableRequirement
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -32,6 +32,7 @@ from headgate.sinks.relational.postgresql.faults import sink_error
 __all__ = ["ExactCatalog", "ExactTable", "open_catalog"]
 
 RETRIES: Final = "commit.retry.num-retries"
+_PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 KEYS_MAX: Final = 4
 """Of a catalog at once: those in use, and those that replace them."""
 
@@ -49,13 +50,31 @@ class _Unchanged(ValidatableTableRequirement):
 
 
 class ExactTable(Table):
-    """A table whose commits are made on ``base``, its metadata as read, and tried once."""
+    """A table whose commits are made on ``base``, its metadata as read, and tried once.
+
+    Raises SinkRefusedError for metadata that names a class for pyiceberg to import and call, however it is read.
+    """
 
     def __init__(self, found: Table) -> None:
         self.base = found.metadata
         properties = {**found.metadata.properties, RETRIES: "0"}
         once = found.metadata.model_copy(update={"properties": properties})
         super().__init__(found.name(), once, found.metadata_location, found.io, found.catalog)
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """The table's metadata as pyiceberg uses it."""
+        return self._metadata
+
+    @metadata.setter
+    def metadata(self, found: TableMetadata) -> None:
+        if found.properties.get(_PROVIDER):
+            raise SinkRefusedError(
+                f"table {'.'.join(self._identifier)} has the property {_PROVIDER}, which names Python code to run, and "
+                "a table must not choose what code Headgate runs. Remove the property (Spark: ALTER TABLE … UNSET "
+                f"TBLPROPERTIES ('{_PROVIDER}'))"
+            )
+        self._metadata = found
 
 
 class ExactCatalog(SqlCatalog):
