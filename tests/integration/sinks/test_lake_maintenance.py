@@ -1,5 +1,6 @@
 """Maintenance of lake tables: fewer files, the same rows, also for readers of old versions, and no zombie's commit."""
 
+import gzip
 import json
 import os
 import shutil
@@ -22,7 +23,7 @@ from headgate.sinks.iceberg.rewriting import Rewriting
 from headgate.sinks.maintaining import upkeep_of
 from integration.sinks.contract import SECONDS_MAX, batch_of, claim_of, delete, upsert
 from integration.sinks.delta_bench import DeltaBench
-from integration.sinks.iceberg_bench import IcebergBench
+from integration.sinks.iceberg_bench import IcebergBench, new_catalog
 from integration.sinks.lake_contract import LakeBench
 
 pytestmark = pytest.mark.integration
@@ -165,6 +166,64 @@ def test_files_that_another_catalog_has_committed_to_the_table_are_no_orphans(tm
     assert bench.size() == 12
     bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
     assert len([*sink.rows().rows_within(name, ["value"], ["id"], Chunk(None, None))]) == 3
+
+
+@pytest.mark.parametrize("claimed_first", [False, True])
+def test_files_that_jobs_of_another_catalog_have_committed_to_the_table_are_no_orphans(
+    tmp_path: Path, claimed_first: bool
+) -> None:
+    """As of Spark, without a feed: the table there has this one's id, and no ledger, or this one's."""
+    bench = IcebergBench(tmp_path, appends=True)
+    row = pa.table([[1], ["both"], *[[None]] * 5], schema=bench.native.schema().as_arrow())
+    bench.native.append(row)
+    if claimed_first:
+        filled(bench)
+    _, name = bench.elsewhere()
+    if not claimed_first:
+        filled(bench)
+    theirs = new_catalog(bench.uri, bench.warehouse, name="other").load_table(name)
+    theirs.append(row)
+    before = theirs.scan().to_arrow().num_rows
+    bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
+    assert theirs.refresh().scan().to_arrow().num_rows == before == (12 if claimed_first else 2)
+
+
+def test_metadata_of_former_versions_and_of_a_feeds_failed_commit_does_not_keep_files(tmp_path: Path) -> None:
+    bench = IcebergBench(tmp_path, appends=True)
+    with bench.native.transaction() as change:  # what is before stays, as engines have it by default
+        change.set_properties({"write.metadata.previous-versions-max": "2"})
+    bench.native.append(pa.table([[1], ["job"], *[[None]] * 5], schema=bench.native.schema().as_arrow()))
+    filled(bench)
+    newest = max(bench.folder.glob("shop/orders/metadata/*.metadata.json"))
+    failed = json.loads(newest.read_text())
+    failed["snapshots"].append(failed["snapshots"][-1] | {"snapshot-id": 1})
+    failed["current-snapshot-id"] = failed["refs"]["main"]["snapshot-id"] = 1
+    left = newest.with_name("00099-failed.metadata.json")
+    left.write_text(json.dumps(failed))
+    orphan = next(iter(data_files(bench))).with_name("left-behind.parquet")
+    orphan.write_bytes(b"half a file")
+    for file in (left, orphan):
+        os.utime(file, (0, 0))
+    bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
+    assert (orphan.exists(), left.exists(), bench.size()) == (False, False, 11)
+
+
+@pytest.mark.parametrize("name", ["00001-x.gz.metadata.json", "v1.metadata.json.gz", "00001-x.metadata.json"])
+def test_metadata_of_another_table_is_known_however_it_is_written(tmp_path: Path, name: str) -> None:
+    """Compressed, or as Headgate cannot read it; what was not written to its end is of no table."""
+    bench = IcebergBench(tmp_path, appends=True)
+    filled(bench)
+    newest = max(bench.folder.glob("shop/orders/metadata/*.metadata.json"))
+    whole = json.dumps(json.loads(newest.read_text()) | {"table-uuid": str(uuid4())}).encode()
+    whole = gzip.compress(whole) if "gz" in name else b'{"table": "of a later version of the format"}'
+    other, orphan = newest.with_name(name), newest.with_name("of-whom.avro")
+    orphan.write_bytes(b"half a file")
+    for content, stays in ((whole, True), (whole[:-10], False)):
+        other.write_bytes(content)
+        for file in (other, orphan):
+            os.utime(file, (0, 0))
+        bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
+        assert (other.exists(), orphan.exists()) == (stays, stays)
 
 
 def test_a_process_that_was_overtaken_maintains_nothing(bench: LakeBench) -> None:

@@ -23,8 +23,9 @@ from headgate.config.crash_points import CrashPoint, reach
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.catalog import ExactTable
 from headgate.sinks.iceberg.files import same_file
+from headgate.sinks.iceberg.other_tables import other_tables
 from headgate.sinks.iceberg.rewriting import Rewriting
-from headgate.sinks.iceberg.table_files import needed_files, older_files, other_tables
+from headgate.sinks.iceberg.table_files import needed_files, older_files
 from headgate.sinks.iceberg.transaction import OneTransaction
 from headgate.sinks.lake.binding import LEDGER
 from headgate.sinks.lake.history import OWN_ENTRIES
