@@ -70,7 +70,7 @@ class CoordinatorMetrics(OwnerObserver[CoordinatorState], Collector):
         uncopied = GaugeMetricFamily(
             "headgate_feed_uncopied_tables",
             "tables whose rows are not all copied from the source: copied now, waiting for their turn, held by an "
-            "error, or of a stopped feed; measured by the shard's owner",
+            "error, or of a stopped feed (copies of single keys are left out); measured by the shard's owner",
             labels=["feed"],
         )
         oldest = GaugeMetricFamily(
