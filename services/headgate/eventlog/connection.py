@@ -246,15 +246,17 @@ class KafkaConnection:
             enable_sparse_connections=SPARSE_CONNECTIONS,
         )
 
-    def take_asker(self) -> AdminClient:
+    def take_asker(self, *, is_new: bool = False) -> AdminClient:
         """An administrative client for one request to leaders of partitions, until it is given back.
+
+        ``is_new``: one that remembers nothing.
 
         librdkafka (2.16.0) looks for the leaders in the caller's thread, and in a thread of its own whenever its
         metadata changes. When the answer to another request arrives in between, that thread frees what the caller's is
         using, and the process ends with a segmentation fault (docs/bugs.md, B25).
         """
         try:
-            return self._askers.pop()
+            return self._new_admin() if is_new else self._askers.pop()
         except IndexError:
             return self._new_admin()
 

@@ -36,6 +36,12 @@ LEADER_MOVES: Final = frozenset(
 """A broker's errors for a partition that it does not lead yet, or no longer, or again (an epoch later)."""
 
 
+REMEMBERED: Final = frozenset(
+    {KafkaError._NOENT, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART}
+)
+"""Errors for what a client has learnt earlier: a topic that was not there yet, with fewer partitions, elsewhere."""
+
+
 def _answer(future: "Future[Any]", at: TopicPartition, timeout_seconds: float) -> Any:
     """The answer of the leader of ``at``. Raises KafkaException, TimeoutError.
 
@@ -63,7 +69,7 @@ def ask_offsets(
     deadline = time.monotonic() + LEADER_SECONDS_MAX
     is_new = False
     while True:
-        asker = connection.take_asker()
+        asker = connection.take_asker(is_new=is_new)
         futures = asker.list_offsets(dict(asked), isolation_level=isolation, request_timeout=ADMIN_SECONDS_MAX)
         moved = False
         answers: dict[TopicPartition, Any] = {}
@@ -72,9 +78,9 @@ def ask_offsets(
                 answers[at] = _answer(future, at, ADMIN_SECONDS_MAX + FUTURE_GRACE_SECONDS)
             except KafkaException as error:
                 code = error.args[0].code()
-                # A new client that finds no leader either may be right: the topic may not exist.
+                # A new client that finds none either may be right: the topic may not exist.
                 passes = code in LEADER_MOVES and time.monotonic() < deadline
-                if not passes and (code != KafkaError._NOENT or is_new):
+                if not passes and (code not in REMEMBERED or is_new):
                     connection.drop(asker)
                     raise connection.failed(f"{what}: {at.topic}[{at.partition}]", error) from error
                 moved = True
