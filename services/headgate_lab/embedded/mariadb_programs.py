@@ -16,6 +16,9 @@ _PACKAGE: Final = "mariadb-client"
 _BESIDE: Final = ("mariadb-client-core",)
 _DUMP: Final = "usr/bin/mariadb-dump"
 _CLIENT: Final = "usr/bin/mariadb"
+PIPE_SECONDS_MAX: Final = 1800.0
+"""For one table: the largest that was piped, a million rows, took 4 s."""
+
 _INSTEAD: Final = "leave MariaDB out of this benchmark"
 
 
@@ -39,7 +42,14 @@ def pipe_dump(source: str, target: str, table: str, folder: Path) -> None:
         loading = subprocess.Popen(load, stdin=reading.stdout, stderr=notes[1], env=_environment(target, library_path))
         if reading.stdout is not None:
             reading.stdout.close()  # so that the dump notices the end of the program that reads it
-        codes = (reading.wait(), loading.wait())
+        try:
+            codes = (reading.wait(PIPE_SECONDS_MAX), loading.wait(PIPE_SECONDS_MAX))
+        except subprocess.TimeoutExpired as error:
+            for program in (reading, loading):
+                program.kill()
+            raise EmbeddedError(
+                f"mariadb-dump piped into mariadb has not ended within {PIPE_SECONDS_MAX:g} s. Take fewer rows"
+            ) from error
     if any(codes):
         said = "".join((folder / f"{name}.log").read_text(errors="replace") for name in ("dump", "load"))
         raise EmbeddedError(f"mariadb-dump piped into mariadb has ended with {codes}: {said.strip()}")
