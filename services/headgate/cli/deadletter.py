@@ -31,9 +31,9 @@ from headgate.eventlog.snapshot import all_partitions, read_snapshot
 from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.generation.changelog.shell.wire import WRITER
 from headgate.records.control import WITHHELD_HEADER, ChangeQuarantined, FeedRecorded
-from headgate.records.identifiers import normal_table
 from headgate.records.keys import DeadLetterKey
 from headgate.records.name_lists import number_of
+from headgate.records.stored_names import table_today
 from headgate.replication.feed_parts import FeedParts
 from headgate.sources.resend import Original, Verdict, look, resend, why_not_alone
 from headgate.sources.topics import source_tables
@@ -201,7 +201,7 @@ def _judged(replaying: _Replaying, key: DeadLetterKey, letter: ChangeQuarantined
 
 def _parts_of(parts: FeedParts, key: DeadLetterKey) -> FeedParts:
     """Those of the letter's table, whose options may differ from the feed's."""
-    return parts.of_table(key.source_topic, source_tables(parts.spec).get(normal_table(key.table)))
+    return parts.of_table(key.source_topic, source_tables(parts.spec).get(table_today(parts.spec.to_json(), key.table)))
 
 
 def _sent(log: KafkaLog, original: Original, found: _Found, _permit: Permit) -> _Found:

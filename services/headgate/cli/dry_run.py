@@ -21,6 +21,7 @@ from headgate.generation.changelog.shell.feeds import FeedChangeLogs
 from headgate.records.control import FeedRecorded, OperationKind, SpanPlan
 from headgate.records.keys import FeedKey
 from headgate.records.name_lists import number_of, shown_names
+from headgate.records.stored_names import plans_today
 from headgate.runtime.machine import EffectFailed
 
 __all__ = ["rehearse", "rehearsed"]
@@ -43,7 +44,7 @@ def rehearsed(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpe
         raise _refused(kind, name, taken)
     feed = snapshot.get(FeedKey(name), FeedRecorded) if kind is OperationKind.UPDATE_FEED else None
     result: FeedResolved | FeedRefused | EffectFailed = work.run(
-        ResolveFeed("", name, spec.to_json(), () if feed is None else feed.spans)
+        ResolveFeed("", name, spec.to_json(), () if feed is None else plans_today(feed))
     )
     if isinstance(result, EffectFailed):
         raise CommandError(ExitCode.REQUEST_TIMED_OUT, f"{_asked(kind, name)} would have to wait: {result.reason}")

@@ -27,6 +27,7 @@ from headgate.eventlog.snapshot import read_snapshot
 from headgate.records.control import SpanPlan
 from headgate.records.name_lists import number_of, shown_names
 from headgate.records.spans import wholes
+from headgate.records.stored_names import plan_today
 from headgate.sources.database import source_target
 from headgate.sources.origin import origins
 from headgate.sources.table_names import named_like, source_table
@@ -126,15 +127,16 @@ def verify(
             def compare(here: Side, there: Side, plan: SpanPlan) -> TableCompared:
                 progress = TableFeed(record, plan, written, here, there)
                 settling = Settling(progress, seconds=settle, timeout_seconds=wait + spec.commit_interval_seconds)
-                name = _source_table(spec, here, said, plan)
+                at_sink = plan_today(record.spec, plan)
+                name = _source_table(spec, here, said, at_sink)
                 told = partial(on_rows, plan.table)
                 noted = partial(repairs.add, plan.table)
-                shaped = spec_of(spec, plan)
+                shaped = spec_of(spec, at_sink)
                 return compare_table(
                     ShapedSide(here, shaped.columns, shaped.where) if shaped.shapes else here,
                     there,
                     name,
-                    plan.table,
+                    at_sink.table,
                     settling=settling,
                     on_rows=told,
                     on_difference=noted,

@@ -6,6 +6,7 @@ from headgate.config.feed import parse_feed
 from headgate.eventlog.kafka import KafkaLog
 from headgate.records.control import FeedRecorded, FeedState, Positions, SpanPlan, WantedState
 from headgate.records.spans import paused_table, wholes
+from headgate.records.stored_names import table_today
 from headgate.sources.heartbeats import Pulse
 from headgate.sources.last_written import LastWritten, last_written
 from headgate.sources.offsets import end_offsets
@@ -85,7 +86,7 @@ class TableFeed:
 
     def why_behind(self, ends: Mapping[int, int]) -> str:
         """See Feed. Raises SideError."""
-        applied = self._there.applied(self._record.feed_id, self._plan.table)
+        applied = self._there.applied(self._record.feed_id, table_today(self._record.spec, self._plan.table))
         for partition, end in sorted(ends.items()):
             at = applied.get(partition, self._plan.start[partition])
             if at < end:

@@ -27,7 +27,6 @@ from headgate.config.topic_options import TopicOptions
 from headgate.config.wording import explained, one_of
 from headgate.records.identifiers import parse_identifier, show_identifier
 from headgate.records.places import Place
-from headgate.records.slices import slice_of
 
 __all__ = [
     "FeedSpec",
@@ -123,10 +122,6 @@ def _table_of_two(table: str) -> str:
             "such a character in double quotes)"
         )
     parts = parse_identifier(table)
-    if slice_of(show_identifier(parts)) is not None:
-        raise ValueError(
-            f"{table!r} cannot be used: Headgate names parts of a target table like that. Rename the table"
-        )
     if len(parts) != 2:
         raise ValueError(
             f"{table!r} is not a valid table name. Write schema.table (database.table for databases without schemas)"

@@ -16,7 +16,9 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 
 from headgate.records.control import Epoch, Positions
-from headgate.records.slices import overlapping, slice_of, whole_table
+from headgate.records.identifiers import namesake
+from headgate.records.slices import slice_of, whole_table
+from headgate.records.taken_tables import overlapping
 
 __all__ = [
     "FEED", "MINE", "ClaimedRows", "Execute", "FeedKey", "FeedRow", "Moves", "ProgressRow", "ProgressTables",
@@ -279,9 +281,10 @@ class ProgressTables(ABC):
 
     @property
     def _of_whole(self) -> str:
-        """Condition for the names of a table and of its slices."""
+        """Condition for the names of a table and of its slices, and for those that older versions may have stored."""
         name = f"table_name{self.BYTEWISE}"
-        return f"({name} = %(whole)s OR ({name} >= %(first)s AND {name} < %(behind)s))"
+        others = "%(whole)s, %(namesake)s, %(namesake_of_whole)s"
+        return f"({name} IN ({others}) OR ({name} >= %(first)s AND {name} < %(behind)s))"
 
     def removed_at(self, feed: FeedKey) -> object | None:
         """When the feed was removed, as the database gives it; None if it was not."""
@@ -324,9 +327,13 @@ class ProgressTables(ABC):
 
 
 def _names_of(table: str) -> Values:
-    """Names of the whole table, and of its slices: those from ``first`` to before ``behind``, by their bytes."""
+    """Names of the whole table, and of its slices: those from ``first`` to before ``behind``, by their bytes.
+
+    And names under which older versions stored what is one of them.
+    """
     whole = whole_table(table)
-    return {"whole": whole, "first": f"{whole}@", "behind": f"{whole}A"}
+    stored = {"namesake": namesake(table) or whole, "namesake_of_whole": namesake(whole) or whole}
+    return {"whole": whole, "first": f"{whole}@", "behind": f"{whole}A", **stored}
 
 
 def values_of_feed(feed: FeedKey) -> Values:

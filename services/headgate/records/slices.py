@@ -6,21 +6,20 @@
 Several sources can be written to one table if a *discriminator*, a column of the target's key, has another value for
 each. To everything that reads or writes rows a slice is a table of its own: without the discriminator's column, and
 with the other columns of the key as its key. Its name shows which rows it has, so owners, agents, the fence and the
-command line need no other fact about it.
+command line need no other fact about it. A table that is really called like that is written in double quotes
+(identifiers.py).
 
 Two slices of one table share no row if they have the same column, and values that differ in more than upper and lower
 case. A whole table shares rows with each of its slices.
 """
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 __all__ = [
-    "VALUE_CHARACTERS_MAX", "Slice", "TakenTables", "overlapping", "slice_of", "whole_table", "why_no_column",
-    "why_no_value", "with_slice",
+    "VALUE_CHARACTERS_MAX", "Slice", "slice_of", "whole_table", "why_no_column", "why_no_value", "with_slice",
 ]  # fmt: skip
 
 VALUE_CHARACTERS_MAX: Final = 64
@@ -85,42 +84,3 @@ def with_slice(table: str, name: str) -> str:
     """``table``, which is another spelling of the whole table of ``name``, with the slice that ``name`` stands for."""
     found = slice_of(name)
     return table if found is None else msgspec.structs.replace(found, table=table).text
-
-
-def overlapping(one: str, other: str) -> bool:
-    """Whether two names, with tables in their one spelling, can stand for the same row."""
-    left, right = slice_of(one), slice_of(other)
-    if left is None or right is None:
-        return whole_table(one) == whole_table(other)
-    return left.table == right.table and (
-        left.column != right.column or left.value.casefold() == right.value.casefold()
-    )
-
-
-class TakenTables:
-    """Tables of a sink that sources have taken, so that no two sources write the same row."""
-
-    def __init__(self, taken: Iterable[tuple[str, str]] = ()) -> None:
-        """``taken``: table → its source, in pairs."""
-        self._sources: dict[str, dict[str | None, str]] = {}
-        """Whole table → value in lower case (None: all rows) → source."""
-        self._columns: dict[str, str] = {}
-        for table, source in taken:
-            self.take(table, source)
-
-    def clash(self, table: str) -> str | None:
-        """The source that writes rows of ``table`` already; None if no source does."""
-        found, part = self._sources.get(whole_table(table)), slice_of(table)
-        if not found:
-            return None
-        if part is None or None in found or self._columns[part.table] != part.column:
-            return next(iter(found.values()))
-        return found.get(part.value.casefold())
-
-    def take(self, table: str, source: str) -> None:
-        """``source`` writes ``table``, which clashes with no other."""
-        part = slice_of(table)
-        value = None if part is None else part.value.casefold()
-        self._sources.setdefault(whole_table(table), {})[value] = source
-        if part is not None:
-            self._columns[part.table] = part.column

@@ -15,8 +15,8 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.identifiers import normal_table
 from headgate.records.name_lists import number_of
-from headgate.records.slices import TakenTables
 from headgate.records.spans import SpanName, wholes
+from headgate.records.taken_tables import TakenTables
 from headgate.sources.change_logs import ChangeLogs
 from headgate.sources.offsets import SourceError, start_offsets
 from headgate.sources.topic_ids import topic_ids

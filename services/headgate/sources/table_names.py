@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from headgate.config.feed import FeedSpec
 from headgate.records.identifiers import normal_table
-from headgate.records.slices import slice_of
 from headgate.sources.topics import source_tables
 
 __all__ = ["named_like", "source_table"]
@@ -27,6 +26,4 @@ def source_table(
     known = source_tables(spec).get(normal_table(table)) or spec.source.topic_tables.get(topic)
     if known is not None:
         return known
-    found = name if has(name := named_like(topic)) else said(topic)
-    # A table that the events call like a slice cannot be asked for: its name stands for some rows of another one.
-    return None if found is None or slice_of(found) is not None else found
+    return name if has(name := named_like(topic)) else said(topic)

@@ -20,9 +20,10 @@ from headgate.config.table_options import Into
 from headgate.config.wording import nearest
 from headgate.eventlog.connection import KafkaConnection
 from headgate.records.control import Positions, SpanPlan
-from headgate.records.identifiers import normal_table, parse_identifier, split_table, table_spelling
+from headgate.records.identifiers import normal_table, parse_identifier, split_whole, table_spelling
 from headgate.records.name_lists import shown_names
-from headgate.records.slices import Slice, TakenTables, slice_of, why_no_value
+from headgate.records.slices import Slice, slice_of, why_no_value
+from headgate.records.taken_tables import TakenTables
 from headgate.sources.change_logs import ChangeLogs, ChangeLogUnavailableError, NotAChangeLogError
 from headgate.sources.offsets import (
     REQUEST_SECONDS_MAX,
@@ -225,14 +226,8 @@ def table_name(template: str, topic: str, table: str | None = None, option: str 
                 f"Write the schema into {option}"
             )
         text += literal + (stand_in or (topic if field else ""))
-    space, name = (None if part is None else _filled(part, values) for part in split_table(text))
-    found = table_spelling(space, name or "")
-    if slice_of(text) is not None or slice_of(found) is not None:
-        raise TableNameError(
-            f"{option} {template!r}: {found!r} cannot be a table's name, because Headgate names the rows of one of "
-            "several sources of a table like that. To write several sources to one table, use `into` (in `tables`)"
-        )
-    return found
+    space, name = (None if part is None else _filled(part, values) for part in split_whole(text))
+    return table_spelling(space, name or "")
 
 
 _FIELDS: Final = ("schema", "table", "topic")

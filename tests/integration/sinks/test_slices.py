@@ -317,6 +317,28 @@ def test_a_removed_feed_leaves_the_rows_of_others_claimed(bench: SliceBench) -> 
         bench.sink.claim(claim_of(bench, 1, table=bench.whole, identity=FeedIdentity("cluster-a", "0-9", "third")))
 
 
+def test_a_table_that_is_called_like_a_slice_keeps_the_progress_of_older_versions(bench: SliceBench) -> None:
+    space = bench.whole.partition(".")[0]
+    mark = "`" if isinstance(bench, MysqlSlice) else '"'
+    bench.execute(f"CREATE TABLE {mark}orders@tenant=1{mark} (id int PRIMARY KEY, value text)")
+    whole, slice_ = f'{space}."orders@tenant=1"', f"{space}.orders@tenant=1"
+    claim = claim_of(bench, 1, table=whole, start={0: 5})
+    bench.sink.claim(claim)
+    applying = bench.sink.writer()
+    applying.apply(batch_of(claim, 5, upsert(5, 1, "whole"), upsert(6, 2, "whole")))
+    bench.execute("UPDATE headgate.progress SET table_name = %s", (slice_,))  # as older versions named it
+    for name in (slice_, whole):
+        with pytest.raises(SinkConflictError, match="is being written by feed shop"):
+            bench.sink.claim(claim_of(bench, 1, table=name, identity=STRANGER))
+    assert bench.sink.claim(claim_of(bench, 2, table=whole, start={0: 5})) == {0: 7}
+    applying.apply(batch_of(claim_of(bench, 2, table=whole, start={0: 5}), 7, upsert(7, 3, "whole")))
+    applying.close()
+    found = bench.execute(f"SELECT count(*) FROM {space}.{mark}orders@tenant=1{mark}")
+    assert (found, bench.rows(), bench.rows_of("10")) == ([(3,)], {}, OTHERS)
+    with pytest.raises(SinkConflictError, match="is being written by feed shop"):
+        bench.sink.claim(claim_of(bench, 1, table=slice_, identity=STRANGER))
+
+
 # --- tables that do not fit ---
 
 

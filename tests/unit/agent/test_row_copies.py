@@ -69,3 +69,14 @@ def test_other_requests_are_not_kept() -> None:
     begun(state, RequestKey("r1"), build.operation_requested(kind=OperationKind.PAUSE_FEED))
     assert state.copies == {}
     assert SpanId("shop", "public.t") not in state.dispatched
+
+
+def test_a_table_that_an_older_version_named_like_a_slice_is_given_to_the_sink_as_a_table() -> None:
+    state = new_state("a1", "s1", shards=1)
+    plan = SpanPlan(span="s.o@t=1", topic="x", table="s.o@t=1", start={0: 3})
+    evolve(state, FeedKey("shop"), build.feed_recorded(spans=(plan,)), 1)
+    key, record = SpanKey("shop", "s.o@t=1"), dispatched(None)
+    evolve(state, key, record, 5)
+    decision = decide(state, Arrived(Delivery(Partition(key.topic, 0), 5, key, record)), Now(50.0, 1_000))
+    tasks = [effect.task for effect in decision.effects if isinstance(effect, AddTable)]
+    assert [(task.id.span, task.plan.table) for task in tasks] == [("s.o@t=1", 's."o@t=1"')]

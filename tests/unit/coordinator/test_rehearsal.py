@@ -70,3 +70,14 @@ def test_an_update_is_judged_as_the_real_one() -> None:
     assert "sink.dsn cannot be changed" in str(would_refuse_update(state(), "shop", meaning(SPEC.replace("=a", "=b"))))
     left = meaning(plans=(SpanPlan("t2", "db.t2", "t2", {0: 0}),))
     assert "table t1 from topic db.t1 would leave" in str(would_refuse_update(state(), "shop", left))
+
+
+def test_a_feed_of_an_older_version_keeps_a_table_that_is_called_like_a_slice() -> None:
+    there = state(replace(SHOP, spans=(SpanPlan("s.o@t=1", "db.t1", "s.o@t=1", {0: 0}),)))
+    whole = (SpanPlan('s."o@t=1"', "db.t1", 's."o@t=1"', {0: 0}),)
+    assert would_refuse_update(there, "shop", meaning(plans=whole)) is None
+    assert "already written by feed 'shop'" in str(would_refuse_create(there, "new", meaning(plans=whole)))
+    with_into = SPEC[:-1] + ', "tables": {"*.x": {"into": {"table": "s.x"}}}}'
+    assert "stored under a name that is a slice's" in str(
+        would_refuse_update(there, "shop", meaning(with_into, plans=whole))
+    )

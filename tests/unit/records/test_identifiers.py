@@ -8,15 +8,25 @@ from headgate.config.feed import FeedSpecError, parse_feed
 from headgate.formats.dealing import Columns, Dealer
 from headgate.records.identifiers import (
     NotAnIdentifierError,
+    earlier_spelling,
+    namesake,
     normal_table,
     parse_identifier,
     show_identifier,
     split_table,
+    split_whole,
     table_spelling,
 )
+from headgate.records.slices import Slice, slice_of
+from headgate.records.taken_tables import overlapping
 from headgate.sources.topics import source_tables, table_name
 
-PARTS = st.lists(st.text(alphabet="ab.\"' Ä", min_size=1), min_size=1, max_size=3).map(tuple)
+TEXTS = st.text(alphabet="ab1.\"' Ä@=_-", min_size=1) | st.sampled_from(["o@t=1", "o@t=", "@t=1", "o@t=1@u=2", "t=1"])
+PARTS = st.lists(TEXTS, min_size=1, max_size=3).map(tuple)
+SPACES = st.none() | TEXTS
+SLICES = st.tuples(
+    st.from_regex(r"[a-z_][a-z0-9_]{0,3}", fullmatch=True), st.from_regex(r"[aA1_.-]{1,4}", fullmatch=True)
+)
 
 
 @given(PARTS)
@@ -103,14 +113,37 @@ def test_a_pattern_character_within_quotes_is_a_letter() -> None:
     assert parse_identifier(spec.source.tables[0]) == ("a$", "b")
 
 
-@given(st.none() | st.text(alphabet="ab.\"' Ä", min_size=1), st.text(alphabet="ab.\"' Ä", min_size=1))
+@given(SPACES, TEXTS)
 def test_the_one_spelling_of_a_sink_table_gives_its_parts_back(space: str | None, table: str) -> None:
     spelling = table_spelling(space, table)
     assert split_table(spelling) == (space, table)
     assert normal_table(spelling) == spelling
+    assert slice_of(spelling) is None
 
 
-@given(st.text(alphabet="ab.\"' Ä", min_size=1))
+@given(SPACES, TEXTS, SLICES)
+def test_a_slice_of_any_table_is_told_from_every_table(space: str | None, table: str, of: tuple[str, str]) -> None:
+    part = Slice(table_spelling(space, table), *of)
+    assert slice_of(part.text) == part
+    assert split_table(part.text) == (space, table)
+    assert normal_table(part.text) == part.text
+    assert namesake(namesake(part.text) or "") in (part.text, None)
+
+
+@given(SPACES, TEXTS)
+def test_what_older_versions_stored_for_a_table_is_found_from_its_name(space: str | None, table: str) -> None:
+    spelling, earlier = table_spelling(space, table), earlier_spelling(space, table)
+    assert split_whole(earlier) == (space, table)
+    if earlier == spelling:
+        assert namesake(spelling) is None
+    else:
+        assert namesake(spelling) == earlier
+        assert namesake(earlier) == spelling
+        assert overlapping(spelling, earlier)
+        assert overlapping(f"{spelling}@x=1", earlier)
+
+
+@given(TEXTS)
 def test_two_spellings_are_one_where_they_name_the_same_parts(name: str) -> None:
     assert split_table(normal_table(name)) == split_table(name)
     assert normal_table(normal_table(name)) == normal_table(name)

@@ -3,17 +3,9 @@
 import pytest
 
 from headgate.records.identifiers import normal_table, split_table, table_spelling
-from headgate.records.slices import (
-    Slice,
-    TakenTables,
-    overlapping,
-    slice_of,
-    whole_table,
-    why_no_column,
-    why_no_value,
-    with_slice,
-)
+from headgate.records.slices import Slice, slice_of, whole_table, why_no_column, why_no_value, with_slice
 from headgate.records.spans import parse_span, table_of
+from headgate.records.taken_tables import TakenTables, overlapping
 
 
 @pytest.mark.parametrize(

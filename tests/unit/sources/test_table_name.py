@@ -131,9 +131,11 @@ def test_a_discriminator_without_a_value_is_refused(value: str, topic: str, why:
         )
 
 
-def test_a_table_whose_name_reads_like_a_slice_is_refused() -> None:
-    with pytest.raises(TableNameError, match=r"cannot be a table's name.*use `into`"):
-        table_name("public.orders@tenant=1", "a.b")
+def test_a_table_whose_name_reads_like_a_slice_is_written_in_quotes() -> None:
+    assert table_name("public.orders@tenant=1", "a.b") == 'public."orders@tenant=1"'
+    assert table_name('public."orders@tenant=1"', "a.b") == 'public."orders@tenant=1"'
+    spec = parse_feed("{feed: f, source: {topics: [t], tables: [s.o@t=1, s.o]}, sink: {type: postgresql, dsn: host=x}}")
+    assert source_tables(spec) == {'s."o@t=1"': 's."o@t=1"', "s.o": "s.o"}
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ from headgate.records.fitting import fitted
 from headgate.records.keys import AnswerKey, FeedKey, OwnerKey, ProgressKey, RequestKey, SessionKey, SpanKey, TaskKey
 from headgate.records.levels import withheld
 from headgate.records.spans import plan_of
+from headgate.records.stored_names import plan_today
 from headgate.runtime.machine import Arrived, Decision, Now, SetTimer, TimerFired
 from headgate.runtime.table import UnknownTransitionError
 
@@ -255,6 +256,7 @@ def _start(state: AgentState, span: SpanId, action: Action) -> Decision:
         if record.copy not in state.copies:
             return Decision()  # it may arrive after the dispatch; if it was deleted, the owner dispatches without it
         copy = CopyOrder(record.copy, state.copies[record.copy])
+    plan = plan_today(feed.spec, plan)
     task = SpanTask(span, record.feed_id, record.incarnation, role.epoch, plan, feed.spec, copy)
     if action is Action.CLOSE:
         return Decision(effects=(CloseTable(task),))

@@ -24,7 +24,8 @@ __all__ = [
 class ResolveFeed(msgspec.Struct, frozen=True):
     """Resolve a new or changed feed: topics, partitions and start offsets. Check the sink and its tables.
 
-    ``spec`` is the feed's JSON as requested. ``known`` are the spans of a changed feed: they keep their start offsets.
+    ``spec`` is the feed's JSON as requested. ``known`` are the spans of a changed feed, as ``plans_today`` of
+    records/stored_names.py has them: they keep their start offsets.
     Result: FeedResolved, FeedRefused, or EffectFailed to be requested again.
     """
 

@@ -34,6 +34,7 @@ from headgate.records.control import (
 from headgate.records.identifiers import normal_table
 from headgate.records.keys import SpanKey
 from headgate.records.spans import overlap, table_of
+from headgate.records.stored_names import plans_today
 
 LAG_HOLDS_MS: Final = 10_000
 """A span whose last batch was older than this when it became visible is reported as holding the checkpoint (TiCDC's
@@ -354,7 +355,7 @@ class Indexes:
 
 
 def _names_written(feed: FeedRecorded | None) -> Iterator[str]:
-    for plan in () if feed is None else feed.spans:
+    for plan in () if feed is None else plans_today(feed):
         yield from written_names(normal_table(plan.table))
 
 

@@ -1,12 +1,13 @@
 """The feed that writes each table of a sink: no table may have two writers, under any name of its database."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
 from headgate.records.control import FeedRecorded, SpanPlan
-from headgate.records.identifiers import normal_table
-from headgate.records.slices import slice_of
+from headgate.records.identifiers import namesake, normal_table
+from headgate.records.slices import slice_of, whole_table
 
 SinkName = tuple[str, str | None]
 """Its type and address (or named connection), or ("id", its own identity)."""
@@ -15,20 +16,48 @@ Written = Mapping[SinkName, Mapping[str, tuple[str, ...]]]
 """Sink → one of ``written_names`` of a table → feeds that write it."""
 
 
+_HIDDEN: Final = "\0"
+"""No table has a name with a zero in it."""
+
+
+class SharedRows(msgspec.Struct, frozen=True):
+    """Rows that another feed writes already, or could not keep apart from ours.
+
+    ``how``: under what other address. ``columns``: our discriminator and the other feed's, where they differ.
+    """
+
+    feed: str
+    table: str
+    how: str
+    columns: tuple[str, str] | None = None
+
+    def reason(self, mine: str) -> str:
+        """Why feed ``mine`` cannot have the table."""
+        if self.columns is None:
+            return f"table {self.table} is already written by feed {self.feed!r}{self.how}: a table has one writer"
+        ours, theirs = self.columns
+        return (
+            f"feeds {mine!r} and {self.feed!r} write rows of table {whole_table(self.table)}{self.how}, by different "
+            f"discriminators: {ours} and {theirs}. Nothing would keep their rows apart: use the same column in both "
+            "(`into` in `tables`)"
+        )
+
+
 def written_names(table: str) -> tuple[str, ...]:
     """The names under which it is known that a table, given in its one spelling, is written.
 
-    A slice (records/slices.py) is written under a name without its letters' case, and under one that all slices of its
-    table share. No table has a name with a zero in it.
+    A slice (records/slices.py) is written under a name without its letters' case, and under names that all slices of
+    its table share, and all by the same column.
     """
     part = slice_of(table)
-    return (table,) if part is None else (_folded(table), _any_slice(part.table))
+    return (table,) if part is None else (_folded(table), _any_slice(part.table), _by_column(part.table, part.column))
 
 
 def _claimed_names(table: str) -> tuple[str, ...]:
     """Those of ``written_names`` under which another feed must not write if this one writes ``table``."""
-    part = slice_of(table)
-    return (table, _any_slice(table)) if part is None else (_folded(table), part.table)
+    part, other = slice_of(table), namesake(table)
+    names = (table, _any_slice(table)) if part is None else (_folded(table), part.table)
+    return names if other is None else (*names, _folded(other))
 
 
 def _folded(table: str) -> str:
@@ -37,7 +66,11 @@ def _folded(table: str) -> str:
 
 
 def _any_slice(table: str) -> str:
-    return f"{table}\0"
+    return f"{table}{_HIDDEN}"
+
+
+def _by_column(table: str, column: str) -> str:
+    return f"{table}{_HIDDEN}{column}"
 
 
 class _StorePart(msgspec.Struct):
@@ -80,11 +113,11 @@ def sink_names(feed: FeedRecorded | None) -> Iterator[SinkName]:
 
 def written_by_others(
     written: Written, name: str, spec: str, sink_id: str | None, plans: Iterable[SpanPlan]
-) -> tuple[str, str, str] | None:
-    """The first (feed, table, under what other address) of another feed that writes a table of ``plans`` there."""
+) -> SharedRows | None:
+    """The first table of ``plans`` that another feed than ``name`` writes there; None if each is free."""
+    named = {normal_table(plan.table): plan.table for plan in plans}
     for place, how in ((sink_of(spec), ""), (("id", sink_id), ", under another address of the same database")):
         tables = {} if place is None else written.get(place, {})
-        named = {normal_table(plan.table): plan.table for plan in plans}
         shared = sorted(
             (other, table)
             for key, table in named.items()
@@ -93,5 +126,27 @@ def written_by_others(
             if other != name
         )
         if shared:
-            return (*shared[0], how)
+            return SharedRows(*shared[0], how)
+        unlike = next(filter(None, (_unlike(tables, name, key) for key in sorted(named))), None)
+        if unlike is not None:
+            other, table, columns = unlike
+            return SharedRows(other, named[table], how, columns)
     return None
+
+
+def _unlike(tables: Mapping[str, tuple[str, ...]], name: str, table: str) -> tuple[str, str, tuple[str, str]] | None:
+    """The first other feed that writes slices of the same table by another column: it, ``table``, and both columns."""
+    part = slice_of(table)
+    if part is None:
+        return None
+    alike = {name, *tables.get(_by_column(part.table, part.column), ())}
+    others = sorted(feed for feed in tables.get(_any_slice(part.table), ()) if feed not in alike)
+    if not others:
+        return None
+    prefix = _any_slice(part.table)
+    theirs = min(
+        key.removeprefix(prefix)
+        for key, feeds in tables.items()
+        if key.startswith(prefix) and key != prefix and others[0] in feeds
+    )
+    return others[0], table, (part.column, theirs)

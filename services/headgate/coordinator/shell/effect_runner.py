@@ -41,6 +41,7 @@ from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded
 from headgate.records.slices import slice_of, whole_table
 from headgate.records.spans import plan_of, table_of, wholes
+from headgate.records.stored_names import plan_today
 from headgate.records.ts import physical_ms
 from headgate.runtime.machine import EffectFailed
 from headgate.sinks.contract import FeedIdentity, OfTopics, SelfAware, SinkError, SinkRefusedError, TableShape
@@ -245,7 +246,8 @@ class FeedWork:
     def _discover(self, effect: DiscoverTables) -> TablesDiscovered | FeedRefused | EffectFailed:
         try:
             spec = parse_feed(effect.spec)
-            found = look_again(self._connection, spec, effect.spans, self._own_prefix)
+            plans = [plan_today(effect.spec, plan) for plan in effect.spans]
+            found = look_again(self._connection, spec, plans, self._own_prefix)
             joined, others = self._without_change_logs(found.joined)
             joined, wrong, warnings = self._joining.fit(
                 effect.feed_id, joined, lambda plans: self._check_joining(spec, plans)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from headgate.databases.progress import ClaimedRows, FeedKey, ProgressRow, ProgressTables
 from headgate.records.control import Epoch, Positions
-from headgate.records.identifiers import split_table
+from headgate.records.identifiers import earlier_spelling, namesake, split_table
 from headgate.records.slices import slice_of, whole_table
 from headgate.records.source_tables import SourceTable
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange
@@ -43,15 +43,15 @@ S = TypeVar("S", bound=Session)
 
 
 def _old_spellings(claim: Claim, table: str) -> list[str]:
-    """Other names that older versions kept a table's rows under: as the feed writes it, and without any quotes.
+    """Other names that older versions kept a table's rows under: as the feed writes it, and with fewer or no quotes.
 
-    The latter only where the feed gives no schema. Where it gives one, that text is the name of another table. Older
+    Without any only where the feed gives no schema. Where it gives one, that text is the name of another table. Older
     versions have no slices, and without its slice such a name is that of the whole table.
     """
     if slice_of(table) is not None:
         return []
     space, relation = split_table(table)
-    found = [claim.table] if '"' in claim.table else []
+    found = [earlier_spelling(space, relation), *([claim.table] if '"' in claim.table else [])]
     if split_table(claim.table)[0] is None and space is not None:
         found.append(f"{space}.{relation}")
     return [old for old in found if old != table]
@@ -152,9 +152,10 @@ class Progress(ABC, Generic[S]):
     def _enter(self, claim: Claim, mine: ClaimedRows) -> None:
         """One claim or seal per table at a time: two feeds must not both find it free. None of a removed feed."""
         whole = whole_table(mine.table)
-        if whole != mine.table:  # first, so that a predecessor that hangs is distinguished from other slices' claims
-            self.tables.hold_table(mine.feed, mine.table)
-        self.tables.hold_table(mine.feed, whole)
+        # The slice first, so that a predecessor that hangs is distinguished from other slices' claims. Then the name
+        # that agents of older versions hold.
+        for name in dict.fromkeys(filter(None, (mine.table, namesake(whole), whole))):
+            self.tables.hold_table(mine.feed, name)
         when = self.tables.removed_at(mine.feed)
         if when is not None:
             raise removed(claim.identity, mine.table, when)

@@ -43,13 +43,14 @@ from headgate.records.control import (
     WantedState,
 )
 from headgate.records.fitting import is_name, why_unwritable
-from headgate.records.identifiers import normal_table
 from headgate.records.keys import FeedKey
 from headgate.records.levels import withheld
 from headgate.records.name_lists import number_of, shown_names
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded, is_warning
+from headgate.records.slices import slice_of
 from headgate.records.spans import table_of
+from headgate.records.stored_names import has_slices, plans_today, table_today
 from headgate.records.ts import TS_MAX
 from headgate.runtime.machine import EffectFailed
 
@@ -144,9 +145,8 @@ def update(draft: Draft, request: str, requested: OperationRequested) -> None:
 def _resolve(request: str, requested: OperationRequested, feed: FeedRecorded | None) -> ResolveFeed:
     """The effect that resolves the request. A feed that is updated keeps its spans."""
     is_update = requested.kind is OperationKind.UPDATE_FEED
-    return ResolveFeed(
-        request, requested.feed, requested.spec or "", () if feed is None or not is_update else feed.spans
-    )
+    known = () if feed is None or not is_update else plans_today(feed)
+    return ResolveFeed(request, requested.feed, requested.spec or "", known)
 
 
 def rewind(draft: Draft, request: str, requested: OperationRequested) -> None:
@@ -268,7 +268,7 @@ def _change(draft: Draft, effect: ResolveFeed, result: FeedResolved) -> None:
     if reason is not None:
         return refuse(draft, effect.request, reason)
     found = {plan.table: plan for plan in result.spans}
-    joined = sorted(found.keys() - {normal_table(plan.table) for plan in feed.spans})
+    joined = sorted(found.keys() - {table_today(feed.spec, plan.table) for plan in feed.spans})
     changed = replace(
         feed,
         owner_rev=draft.term.owner_rev,
@@ -300,14 +300,29 @@ def why_not_changed(draft: Draft, name: str, result: FeedResolved) -> str | None
     feed = draft.feed(name)
     if feed is None:
         return no_such_feed(draft, name)
-    reason = _why_fixed(feed.spec, result.spec) or _why_not(draft, name, result)
+    reason = _why_fixed(feed.spec, result.spec) or _why_not_named(feed, result.spec) or _why_not(draft, name, result)
     reason = reason or copying.why_not_copied_yet(draft, name, result.copies)
     found = {plan.table: plan for plan in result.spans}
     for plan in sorted(feed.spans, key=lambda kept: kept.span):
-        new = found.get(normal_table(plan.table))  # feeds of older versions may have it in quotes
+        new = found.get(table_today(feed.spec, plan.table))
         if reason is None and (new is None or new.topic != plan.topic):
             reason = f"table {plan.table} from topic {plan.topic} would leave the feed: tables may join, none may leave"
     return reason
+
+
+def _why_not_named(feed: FeedRecorded, spec: str) -> str | None:
+    """Why a table of an older version cannot be in a feed with slices; None if there is none."""
+    if not has_slices(spec) or has_slices(feed.spec):
+        return None
+    return next(
+        (
+            f"table {plan.table} is stored under a name that is a slice's in a feed with `into`: write several sources "
+            "to one table by another feed"
+            for plan in feed.spans
+            if slice_of(plan.table) is not None
+        ),
+        None,
+    )
 
 
 def _why_fixed(old: str, new: str) -> str | None:
@@ -401,12 +416,7 @@ def _why_not(draft: Draft, feed: str, result: FeedResolved) -> str | None:
     if sink_of(result.spec) is None:
         return "the spec has no sink.type with sink.dsn or sink.connection"
     shared = written_by_others(draft.state.index.written, feed, result.spec, result.sink_id, result.spans)
-    return None if shared is None else _why_shared(*shared)
-
-
-def _why_shared(other: str, table: str, how: str) -> str:
-    reason = f"table {table} is already written by feed {other!r}{how}: a table has one writer"
-    return coded(CONFLICT_CODE, reason)
+    return None if shared is None else coded(CONFLICT_CODE, shared.reason(feed))
 
 
 def _why_unwritable(result: FeedResolved) -> str | None:

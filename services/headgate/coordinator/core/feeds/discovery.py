@@ -225,7 +225,7 @@ def _why_left_out(draft: Draft, name: str, feed: FeedRecorded, plan: SpanPlan) -
     if unwritable is not None:
         return unwritable
     other = written_by_others(draft.state.index.written, name, feed.spec, feed.sink_id, [plan])
-    return None if other is None else f"table {plan.table} is already written by feed {other[0]!r}{other[2]}"
+    return None if other is None else other.reason(name)
 
 
 def _stop(draft: Draft, name: str, feed: FeedRecorded, grown: str) -> None:
