@@ -213,19 +213,24 @@ class MysqlCatalogue:
         return None if name is None else str(name)
 
     def place(self, name: str) -> tuple[str, str] | None:
-        """See Catalogue."""
+        """See Catalogue. In the server's own letters, which need not be those of the name, if there is a table."""
         database, table = split_table(name)
         database = database or self.database()
-        return None if database is None else (database, table)
+        return None if database is None else self._found(database, table) or (database, table)
 
     def has(self, name: str) -> bool:
         """See Catalogue."""
-        place = self.place(name)
-        return place is not None and bool(
-            self._session.execute(
-                "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s", place
-            )
+        database, table = split_table(name)
+        database = database or self.database()
+        return database is not None and self._found(database, table) is not None
+
+    def _found(self, database: str, table: str) -> tuple[str, str] | None:
+        rows = self._session.execute(
+            "SELECT table_schema, table_name FROM information_schema.tables "
+            "WHERE table_schema = %s AND table_name = %s",
+            (database, table),
         )
+        return (str(rows[0][0]), str(rows[0][1])) if rows else None
 
     def definition(self, name: str) -> Definition | None:
         """See Catalogue."""

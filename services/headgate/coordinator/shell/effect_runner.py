@@ -6,7 +6,7 @@ checked now (Headgate's own broker is down) is reported as failed, and is reques
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any, Final, Literal
@@ -36,7 +36,7 @@ from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.decoding import SchemasUnavailableError
 from headgate.records.control import SpanPlan
 from headgate.records.identifiers import normal_table, split_table
-from headgate.records.name_lists import number_of
+from headgate.records.name_lists import number_of, shown_names
 from headgate.records.names import InvalidNameError, check_name
 from headgate.records.refusals import coded
 from headgate.records.slices import slice_of, whole_table
@@ -66,6 +66,7 @@ from headgate.sources.topics import no_match, plan_spans, present_topics, source
 from headgate.sources.unapplied import UnappliedWatch
 from headgate.tables.column_options import check_columns
 from headgate.tables.missing import MissingTables, check_alterable, check_created, check_types, plan_missing
+from headgate.tables.named_once import check_named_once, named_twice
 from headgate.tables.plan import altered_warnings
 from headgate.tables.snapshots import check_snapshots, snapshot_copies
 from headgate.tables.source_checks import check_source_tables
@@ -249,6 +250,7 @@ class FeedWork:
             plans = [plan_today(effect.spec, plan) for plan in effect.spans]
             found = look_again(self._connection, spec, plans, self._own_prefix)
             joined, others = self._without_change_logs(found.joined)
+            joined, twice = _named_once(spec, joined, plans)
             joined, wrong, warnings = self._joining.fit(
                 effect.feed_id, joined, lambda plans: self._check_joining(spec, plans)
             )
@@ -260,7 +262,7 @@ class FeedWork:
             return EffectFailed(f"{error.code}: {error}")
         except (FeedSpecError, SourceError) as error:
             return FeedRefused(str(error))
-        notices = (*found.notices, *others, *wrong)
+        notices = (*found.notices, *others, *twice, *wrong)
         copies = snapshot_copies(spec, joined)
         told = TablesDiscovered(joined, notices, found.grown, warnings=warnings, added=added, copies=copies)
         return self._with_unapplied(spec, effect, told)
@@ -382,6 +384,7 @@ class FeedWork:
         SourceError.
         """
         spec = spec.model_copy(update={"sink": same_sink(spec.sink)})
+        check_named_once(spec, spans, known)
         missing = self._missing(spec, spans)
         sink_id, shapes, fired = self._shapes(spec, tuple(p for p in spans if p.table not in missing.lacking))
         planned = {table.name: table for table in missing.tables.created}  # by whole tables
@@ -472,6 +475,23 @@ class FeedWork:
         except (FeedSpecError, SinkError, SourceError) as error:
             return EffectFailed(str(error))
         return FeedForgotten()
+
+
+def _named_once(
+    spec: FeedSpec, joined: tuple[SpanPlan, ...], known: Sequence[SpanPlan]
+) -> tuple[tuple[SpanPlan, ...], tuple[str, ...]]:
+    """The tables that the feed does not have under another name, and a notice for each of the others."""
+    if not joined:
+        return joined, ()
+    try:
+        twice = named_twice(spec, joined, known)
+    except SinkError as error:
+        topics = shown_names(sorted(plan.topic for plan in joined))
+        return (), (f"not joined yet: {topics}: {error.code}: {error}",)
+    return (
+        tuple(plan for plan in joined if plan.table not in twice),
+        tuple(f"topic {plan.topic} is left out: {twice[plan.table]}" for plan in joined if plan.table in twice),
+    )
 
 
 def _reads(spec: FeedSpec, spans: tuple[SpanPlan, ...], topic: str) -> bool:
