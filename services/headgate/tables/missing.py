@@ -43,6 +43,7 @@ __all__ = [
     "chosen_types",
     "no_schema",
     "plan_missing",
+    "source_definitions",
 ]
 
 Said = Callable[[str], str | None]
@@ -107,9 +108,9 @@ def plan_missing(
         places = {plan.table: at_sink.place(plan.table) for plan in lacking}
         types = chosen_types(spec, lacking, at_sink)
         sink = at_sink.sink()
-        defined, refused = _defined(spec, lacking, places, said, schema_of)
+        defined, refused = source_definitions(spec, lacking, places, said, schema_of)
         _check_options(spec, lacking, places, at_sink)
-        found, unlike = _of_several_sources(defined, types)
+        found, unlike = _of_several_sources(defined.values(), types)
         refused += unlike
         with_unique = {
             place
@@ -145,7 +146,7 @@ def _check_options(
 
 
 def _of_several_sources(
-    defined: Sequence[Definition], types: ChosenTypes
+    defined: Iterable[Definition], types: ChosenTypes
 ) -> tuple[list[Definition], list[RefusedTable]]:
     """Each table once, as its first source defines it, and the other sources whose rows would not fit into it."""
     found: dict[tuple[str, str], Definition] = {}
@@ -175,9 +176,9 @@ def _of_lake(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_of: S
         lacking = {normal_table(plan.table): plan for plan in plans if sink.lacks(plan.table)}
         places = {plan.table: _Whole().place(plan.table) for plan in lacking.values()}
         types = chosen_types(spec, lacking.values(), _Whole())
-        found, refused = _defined(spec, [*lacking.values()], places, said, schema_of) if lacking else ([], [])
+        found, refused = source_definitions(spec, [*lacking.values()], places, said, schema_of) if lacking else ({}, [])
         created: list[LakeTable] = []
-        for each in found:
+        for each in found.values():
             name, chosen = lacking[each.table].table, types.get(("", each.table), {})
             made = lake_table(each, name, sink, chosen, is_keyed=spec.sink.mode == "upsert")
             created += [made] if isinstance(made, LakeTable) else []
@@ -219,18 +220,21 @@ def chosen_types(spec: FeedSpec, plans: Iterable[SpanPlan], at_sink: Places) -> 
     return chosen
 
 
-def _defined(
+def source_definitions(
     spec: FeedSpec,
-    lacking: Sequence[SpanPlan],
+    plans: Sequence[SpanPlan],
     places: Mapping[str, tuple[str, str] | None],
     said: Said,
     schema_of: SchemaOf,
-) -> tuple[list[Definition], list[RefusedTable]]:
-    """What the missing tables look like, by the source database or, if the feed names none, by events."""
+) -> tuple[dict[str, Definition], list[RefusedTable]]:
+    """The feed's name of each table → what it looks like at the sink, where it is at ``places``; and those without.
+
+    By the source database or, if the feed names none, by events. Raises SourceError.
+    """
     if spec.source.database is None:
-        return _described(spec, lacking, places, schema_of)
+        return _described(spec, plans, places, schema_of)
     with as_source_errors(), open_catalogue(source_target(spec.source.database)) as source:
-        return _definitions(spec, lacking, places, source, said)
+        return _definitions(spec, plans, places, source, said)
 
 
 def _definitions(
@@ -239,9 +243,9 @@ def _definitions(
     places: Mapping[str, tuple[str, str] | None],
     source: Catalogue,
     said: Said,
-) -> tuple[list[Definition], list[RefusedTable]]:
-    """What the missing tables look like at the source, under the names that they get at the sink."""
-    found: list[Definition] = []
+) -> tuple[dict[str, Definition], list[RefusedTable]]:
+    """What the tables look like at the source, under the names that they have at the sink."""
+    found: dict[str, Definition] = {}
     refused: list[RefusedTable] = []
     for plan in lacking:
         name = source_table(spec, plan.table, plan.topic, has=source.has, said=said)
@@ -255,22 +259,22 @@ def _definitions(
         elif definition is not None and place is not None:
             shaped = shaped_definition(definition, spec_of(spec, plan).columns)
             sliced = sliced_definition(shaped, slice_of(plan.table))
-            found.append(msgspec.structs.replace(sliced, schema=place[0], table=place[1]))
+            found[plan.table] = msgspec.structs.replace(sliced, schema=place[0], table=place[1])
     return found, refused
 
 
 def _described(
     spec: FeedSpec, lacking: Sequence[SpanPlan], places: Mapping[str, tuple[str, str] | None], schema_of: SchemaOf
-) -> tuple[list[Definition], list[RefusedTable]]:
+) -> tuple[dict[str, Definition], list[RefusedTable]]:
     """The same as events describe the tables."""
-    found: list[Definition] = []
+    found: dict[str, Definition] = {}
     refused: list[RefusedTable] = []
     for plan in lacking:
         made = _from_events(spec, plan, places[plan.table], schema_of)
         if isinstance(made, str):
             refused.append(RefusedTable(name=plan.table, refusals=(Refusal(made),)))
         else:
-            found.append(made)
+            found[plan.table] = made
     return found, refused
 
 

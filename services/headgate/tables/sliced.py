@@ -12,7 +12,7 @@ from headgate.records.name_lists import shown_names
 from headgate.records.slices import VALUE_CHARACTERS_MAX, Slice
 from headgate.tables.statement import Definition
 
-__all__ = ["sliced_definition", "taken", "why_other_table", "why_taken"]
+__all__ = ["sliced_definition", "taken", "unsliced_definition", "why_other_table", "why_taken"]
 
 K = TypeVar("K", PostgresKey, MysqlKey)
 
@@ -44,6 +44,22 @@ def sliced_definition(table: Definition, part: Slice | None) -> Definition:
 def _with_first(key: K, column: str) -> K:
     # Without columns it is a key of expressions, which no sink gets.
     return msgspec.structs.replace(key, columns=(column, *key.columns)) if key.columns else key
+
+
+def unsliced_definition(table: Definition, part: Slice) -> Definition:
+    """The table without the slice's column, as the slice's source has it."""
+    if isinstance(table, PostgresDefinition):
+        columns = tuple(column for column in table.form.columns if column.name != part.column)
+        keys = tuple(_without(key, part.column) for key in table.form.keys)
+        return msgspec.structs.replace(table, form=TableForm(columns, keys))
+    others = tuple(column for column in table.form.columns if column.name != part.column)
+    return msgspec.structs.replace(
+        table, form=TableForm(others, tuple(_without(key, part.column) for key in table.form.keys))
+    )
+
+
+def _without(key: K, column: str) -> K:
+    return msgspec.structs.replace(key, columns=tuple(name for name in key.columns if name != column))
 
 
 def why_taken(table: Definition, part: Slice | None) -> str | None:

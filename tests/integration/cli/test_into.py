@@ -118,6 +118,15 @@ class Tenants:
         found = self.run("SELECT tenant, id, what FROM shop.orders") if there else []
         return {(str(tenant), int(number)): str(what) for tenant, number, what in found}
 
+    def make(self) -> None:
+        """The table that tenants of ``add`` fit into."""
+        text = "varchar(64) COLLATE utf8mb4_bin" if isinstance(self, ToMariadb) else "varchar(64)"
+        self.run("CREATE SCHEMA shop")  # at MariaDB a database
+        self.run(
+            f"CREATE TABLE shop.orders (tenant {text}, id bigint, what varchar(9) NOT NULL, day date, "
+            "PRIMARY KEY (id, tenant))"
+        )
+
     def key(self) -> list[str]:
         found = self.run(
             "SELECT column_name FROM information_schema.key_column_usage WHERE table_schema = 'shop' "
@@ -266,6 +275,11 @@ def test_sources_that_do_not_fit_into_one_table_are_refused(tenants: Tenants, se
 
     told = refused(ExitCode.SINK_REFUSED)
     assert "does not fit into it, as another defines it: its column what is of type" in told
+    tenants.make()
+    told = refused(ExitCode.SINK_REFUSED)
+    assert f"topic {tenants.topic('tenant_2')} does not fit into table shop.orders, which others are written to" in told
+    assert f"topic {tenants.topic('tenant_1')} does not" not in told
+    tenants.run("DROP TABLE shop.orders")
     into = {"table": "shop.orders", "discriminator": {"tenant": "same"}}
     tenants.spec["tables"] = {"*.orders": {"into": into}}
     told = refused(ExitCode.SOURCE)

@@ -65,6 +65,7 @@ from headgate.sources.topic_ids import TopicReplacedError, check_given_id, ids_o
 from headgate.sources.topics import no_match, plan_spans, present_topics, source_tables, within_change_log
 from headgate.sources.unapplied import UnappliedWatch
 from headgate.tables.column_options import check_columns
+from headgate.tables.joining_slices import check_joining
 from headgate.tables.missing import MissingTables, check_alterable, check_created, check_types, plan_missing
 from headgate.tables.named_once import check_named_once, named_twice
 from headgate.tables.plan import altered_warnings
@@ -398,7 +399,10 @@ class FeedWork:
             *connector_warnings(there, shaped_seen(spec, spans, seen)),
             *altered_warnings(missing.tables.created),
         )
-        check_source_tables(spec, spans, tables_said(self._connection, spec, spans), seen, shapes, known=known)
+        said = tables_said(self._connection, spec, spans)
+        check_source_tables(spec, spans, said, seen, shapes, known=known)
+        joining = [plan for plan in spans if plan.table in shapes and normal_table(plan.table) not in known]
+        check_joining(spec, joining, said, event_schemas(self._connection, spec, spans))
         return _Checked(spec, sink_id, warnings, missing, shapes)
 
     def _shapes(

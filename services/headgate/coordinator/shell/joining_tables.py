@@ -1,9 +1,9 @@
 """Checks whether new tables may join a running feed, in the same way as at its creation.
 
-A topic in another format, or one that the feed itself writes, is left out: the feed could never apply it, and its
-checkpoint would wait for it without limit. A table that the sink lacks or refuses joins all the same: its agent reports
-the error and retries, and until then the checkpoint does not pass the table. A topic without records shows no format,
-so its table waits for the first one.
+A topic in another format, one that the feed itself writes, or one that does not fit into a table that others are
+written to, is left out: the feed could not apply it, and its checkpoint would wait for it without limit. A table that
+the sink lacks or refuses joins all the same: its agent reports the error and retries, and until then the checkpoint
+does not pass the table. A topic without records shows no format, so its table waits for the first one.
 """
 
 import time
@@ -17,6 +17,7 @@ from headgate.records.refusals import WARNING
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
 from headgate.sources.offsets import SourceError, SourceUnreachableError
 from headgate.sources.preview import FormatMismatchError
+from headgate.tables.joining_slices import MisfitError
 
 CHECKS_MAX: Final = 50
 """Checks per pass over a feed's source. Each opens a session at the sink and reads the newest records, some 50 ms."""
@@ -103,7 +104,7 @@ class _Look:
                 self.take(plans[half:])
 
     def _judge(self, plan: SpanPlan, error: SourceError | SinkError) -> None:
-        if isinstance(error, FormatMismatchError | CircleError):
+        if isinstance(error, FormatMismatchError | CircleError | MisfitError):
             self.left_out[plan.topic] = f"topic {plan.topic} is left out: {error}"
         elif isinstance(error, SourceError):
             self.left_out[plan.topic] = f"topic {plan.topic} cannot join yet: {error.code}: {error}"
