@@ -16,7 +16,7 @@ from headgate.config.expressions import Where
 from headgate.config.snapshot import SnapshotOptions
 from headgate.config.strict import Strict
 from headgate.records.identifiers import identifier_parts, show_identifier
-from headgate.records.slices import why_no_column
+from headgate.records.slices import INTEGER_DIGITS_MAX, why_no_column
 
 __all__ = ["AmbiguousPatternsError", "Into", "TableOptions", "TablePattern", "most_specific"]
 
@@ -26,16 +26,23 @@ class Into(Strict):
 
     table: str
     """Target table, as ``sink.table``."""
-    discriminator: dict[str, str]
+    discriminator: dict[str, str | int]
     """Column of the target → its value, the same in all rows of a source; with the fields of ``sink.table`` and
-    ``{prefix}``."""
+    ``{prefix}``, or a number."""
 
     @field_validator("discriminator", mode="before")
     @classmethod
     def _texts(cls, given: Any) -> Any:
         for column, value in given.items() if isinstance(given, dict) else ():
-            if not isinstance(value, str):
-                raise ValueError(f"the value of {column} is not a text. Put it in quotes: {{{column}: '{value}'}}")  # noqa: TRY004
+            if not isinstance(value, str) and type(value) is not int:
+                raise ValueError(
+                    f"the value of {column} is neither a text nor an integer. Put it in quotes: {{{column}: '{value}'}}"
+                )
+            if isinstance(value, int) and len(str(abs(value))) > INTEGER_DIGITS_MAX:
+                raise ValueError(
+                    f"the value of {column} has more than {INTEGER_DIGITS_MAX} digits, which not every database "
+                    f"compares exactly. Put it in quotes, for a text: {{{column}: '{value}'}}"
+                )
         return given
 
     @field_validator("discriminator")
@@ -56,7 +63,12 @@ class Into(Strict):
     @property
     def value(self) -> str:
         """The discriminator's value, with fields that stand for parts of the source's name."""
-        return self.discriminator[self.column]
+        return str(self.discriminator[self.column])
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the discriminator is a number in the feed, so that a table that Headgate creates has integers."""
+        return isinstance(self.discriminator[self.column], int)
 
 
 class TableOptions(Strict):

@@ -19,7 +19,8 @@ from typing import Final
 import msgspec
 
 __all__ = [
-    "VALUE_CHARACTERS_MAX", "Slice", "slice_of", "whole_table", "why_no_column", "why_no_value", "with_slice",
+    "INTEGER_DIGITS_MAX", "VALUE_CHARACTERS_MAX", "Slice", "slice_of", "whole_table", "why_no_column", "why_no_value",
+    "with_slice",
 ]  # fmt: skip
 
 VALUE_CHARACTERS_MAX: Final = 64
@@ -27,6 +28,11 @@ VALUE_CHARACTERS_MAX: Final = 64
 
 _COLUMN: Final = r"[A-Za-z_][A-Za-z0-9_]{0,62}"
 _VALUE: Final = rf"[A-Za-z0-9_.-]{{1,{VALUE_CHARACTERS_MAX}}}"
+INTEGER_DIGITS_MAX: Final = 15
+"""Of a discriminator that is an integer. MySQL and MariaDB compare integers with texts as floating-point numbers, which
+are exact for as many."""
+
+_INTEGER: Final = re.compile(rf"0|-?[1-9][0-9]{{0,{INTEGER_DIGITS_MAX - 1}}}")
 _NAME: Final = re.compile(rf"(?P<table>.+)@(?P<column>{_COLUMN})=(?P<value>{_VALUE})", re.DOTALL)
 _COLUMN_ALONE: Final = re.compile(_COLUMN)
 _VALUE_ALONE: Final = re.compile(_VALUE)
@@ -43,6 +49,11 @@ class Slice(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The slice's name."""
         return f"{self.table}@{self.column}={self.value}"
+
+    @property
+    def number(self) -> int | None:
+        """The value as a column of integers has it; None if it is not an integer in its one spelling."""
+        return int(self.value) if _INTEGER.fullmatch(self.value) else None
 
 
 def why_no_column(text: str) -> str | None:

@@ -135,13 +135,14 @@ def _check_options(
         place = places[plan.table]
         if place is None or slice_of(plan.table) is None:
             continue
-        chosen = (chosen_types(spec, [plan], at_sink).get(place, {}), spec_of(spec, plan).sink.unique_keys)
+        types = chosen_types(spec, [plan], at_sink).get(place, {})
+        chosen = (types, spec_of(spec, plan).sink.unique_keys, _is_integer(spec, plan))
         first, options = found.setdefault(place, (plan, chosen))
         if options != chosen:
             raise SinkRefusedError(
                 f"{first.table} and {plan.table} are rows of one table, which is created with the types and unique "
-                "keys of whichever comes first. Give their entries in `tables` the same types and unique_keys, or "
-                "create the table"
+                "keys of whichever comes first. Give their entries in `tables` the same types and unique_keys, and "
+                "discriminators that are all texts or all numbers, or create the table"
             )
 
 
@@ -258,7 +259,7 @@ def _definitions(
             refused.append(RefusedTable(name=plan.table, refusals=(Refusal(why),)))
         elif definition is not None and place is not None:
             shaped = shaped_definition(definition, spec_of(spec, plan).columns)
-            sliced = sliced_definition(shaped, slice_of(plan.table))
+            sliced = sliced_definition(shaped, slice_of(plan.table), is_integer=_is_integer(spec, plan))
             found[plan.table] = msgspec.structs.replace(sliced, schema=place[0], table=place[1])
     return found, refused
 
@@ -302,7 +303,14 @@ def _from_events(
     if why is not None:
         return why
     shaped, part = shaped_definition(made, columns), slice_of(plan.table)
-    return why_taken(shaped, part) or sliced_definition(shaped, part)
+    return why_taken(shaped, part) or sliced_definition(shaped, part, is_integer=_is_integer(spec, plan))
+
+
+def _is_integer(spec: FeedSpec, plan: SpanPlan) -> bool:
+    """Whether the table's discriminator, if it has one, is a number in the feed."""
+    pattern = pattern_of(spec, plan)
+    into = None if pattern is None else spec.tables[pattern].into
+    return into is not None and into.is_integer
 
 
 def _why_not(

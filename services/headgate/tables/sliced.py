@@ -20,16 +20,19 @@ _NUMBER: Final = -1_000
 """In the place of an attribute's number: no column of a source has it, and no computed one."""
 
 
-def sliced_definition(table: Definition, part: Slice | None) -> Definition:
-    """The table as the sink has it: with the slice's column as its first, and as the first of each of its keys."""
+def sliced_definition(table: Definition, part: Slice | None, *, is_integer: bool = False) -> Definition:
+    """The table as the sink has it: with the slice's column as its first, and as the first of each of its keys.
+
+    ``is_integer``: the column is one of integers, not of texts.
+    """
     if part is None:
         return table
     if isinstance(table, PostgresDefinition):
-        kind = f"character varying({VALUE_CHARACTERS_MAX})"
+        kind = "bigint" if is_integer else f"character varying({VALUE_CHARACTERS_MAX})"
         column = PostgresColumn(
-            number=_NUMBER, name=part.column, type=kind, kind="varchar", is_nullable=False, default=None,
-            generated=None, is_identity=False, collation=None, base=kind, is_enum=False, identity="", generation="",
-            collation_number=0, is_deterministic=True,
+            number=_NUMBER, name=part.column, type=kind, kind="int8" if is_integer else "varchar", is_nullable=False,
+            default=None, generated=None, is_identity=False, collation=None, base=kind, is_enum=False, identity="",
+            generation="", collation_number=0, is_deterministic=True,
         )  # fmt: skip
         keys = tuple(_with_first(key, part.column) for key in table.form.keys)
         return msgspec.structs.replace(table, form=TableForm((column, *table.form.columns), keys))
@@ -37,6 +40,8 @@ def sliced_definition(table: Definition, part: Slice | None) -> Definition:
         number=_NUMBER, name=part.column, type=f"varchar({VALUE_CHARACTERS_MAX})", kind="varchar", is_nullable=False,
         default=None, generated=None, is_identity=False, charset="utf8mb4", collation="utf8mb4_bin",
     )  # fmt: skip
+    if is_integer:
+        first = msgspec.structs.replace(first, type="bigint(20)", kind="bigint", charset=None, collation=None)
     others = tuple(_with_first(key, part.column) for key in table.form.keys)
     return msgspec.structs.replace(table, form=TableForm((first, *table.form.columns), others))
 

@@ -348,7 +348,7 @@ def test_a_table_that_is_called_like_a_slice_keeps_the_progress_of_older_version
         ("id int PRIMARY KEY, value text", "has no column tenant"),
         ("tenant {text} NOT NULL, id int PRIMARY KEY", r"finds rows by \(id\), and its primary key must be made of"),
         ("tenant {text} PRIMARY KEY, id int", r"finds rows by \(tenant\)"),
-        ("tenant int, id int, PRIMARY KEY (tenant, id)", "column tenant of table .* is of type int"),
+        ("tenant date, id int, PRIMARY KEY (tenant, id)", "column tenant of table .* is of type date"),
         ("tenant {short}, id int, PRIMARY KEY (tenant, id)", "too short for the value '10'"),
         (
             "tenant {text}, id int, mail {text}, PRIMARY KEY (tenant, id), UNIQUE (mail)",
@@ -362,6 +362,26 @@ def test_a_table_whose_rows_could_be_mixed_is_refused(bench: SliceBench, definit
     bench.make(definition.format(text=f"varchar(64){suffix}", short=f"varchar(1){suffix}"))
     with pytest.raises(SinkRefusedError, match=why):
         bench.sink.check([f"{bench.whole}@tenant=10"])
+
+
+def test_a_discriminator_may_be_an_integer(bench: SliceBench) -> None:
+    bench.make("tenant smallint, id int, value text, PRIMARY KEY (id, tenant)")
+    for value in ("07", "-0", "40000", "a", "1.0"):
+        with pytest.raises(SinkRefusedError, match=f"which does not hold the value '{value}'"):
+            bench.sink.check([f"{bench.whole}@tenant={value}"])
+    applying = bench.sink.writer()
+    claims = [
+        claim_of(bench, 1, table=f"{bench.whole}@tenant={tenant}", topic=f"t{tenant}", start={0: 5})
+        for tenant in ("-1", "1")
+    ]
+    for claim in claims:
+        bench.sink.claim(claim)
+        applying.apply(batch_of(claim, 5, upsert(5, 1, claim.topic), upsert(6, 2, claim.topic), delete(7, 2)))
+    applying.apply(batch_of(claims[0], 8, _truncate(8), upsert(9, 4, "after")))
+    applying.close()
+    assert sorted(bench.execute("SELECT tenant, id, value FROM orders")) == [(-1, 4, "after"), (1, 1, "t1")]
+    with open_row_source(Target(bench.address)) as rows:
+        assert [row[0] for row in rows.rows_within(bench.table, ("value",), ("id",), Chunk(None, None))] == ["1"]
 
 
 def test_a_collation_that_takes_two_tenants_for_one_is_refused(mysql_slice: MysqlSlice) -> None:

@@ -123,6 +123,10 @@ def test_a_table_of_several_sources_has_a_discriminator() -> None:
     assert into is not None
     assert (into.table, into.column, into.value) == ("public.orders", "tenant", "1")
     assert parse_feed(spec.to_json()) == spec
+    number = parse_feed(feed('"tenant_1.orders": {into: {table: a.b, discriminator: {tenant: -7}}}').to_json())
+    into = number.tables["tenant_1.orders"].into
+    assert into is not None
+    assert (into.value, into.is_integer) == ("-7", True)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +137,9 @@ def test_a_table_of_several_sources_has_a_discriminator() -> None:
         ("into: {table: a.b, discriminator: {tenant: '1'}, colum: x}", "", r"unknown option|colum"),
         ("into: {table: a.b, discriminator: {}}", "", "exactly one column"),
         ("into: {table: a.b, discriminator: {a: '1', b: '2'}}", "", r"exactly one column .* \(got 2\)"),
-        ("into: {table: a.b, discriminator: {tenant: 1}}", "", r"Put it in quotes: \{tenant: '1'\}"),
+        ("into: {table: a.b, discriminator: {tenant: 1.5}}", "", r"Put it in quotes: \{tenant: '1\.5'\}"),
+        ("into: {table: a.b, discriminator: {tenant: yes}}", "", "neither a text nor an integer"),
+        (f"into: {{table: a.b, discriminator: {{tenant: {10**15}}}}}", "", "has more than 15 digits"),
         ("into: {table: a.b, discriminator: {'a b': x}}", "", "'a b' cannot name the column"),
         (f"{INTO}, table: a.c", "", "names the target table, and so does `table`"),
         (f"{INTO}, keyless: append", "", "contradicts keyless: append"),

@@ -77,6 +77,15 @@ def test_of_many_slices_the_one_that_clashes_is_named() -> None:
     assert taken.clash("a.t@x=100") == "topic 100"
 
 
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [("0", 0), ("7", 7), ("-7", -7), ("9" * 15, 10**15 - 1)]
+    + [(text, None) for text in ("07", "-0", "00", "1.0", "1e3", "9" * 16, "a", "-", "7_0")],
+)
+def test_an_integer_has_one_spelling(value: str, number: int | None) -> None:
+    assert Slice("t", "tenant", value).number == number
+
+
 def test_names_that_no_slice_can_have_are_told_why() -> None:
     assert why_no_column("tenant_2") is None
     assert why_no_value("tenant-2.a_B") is None

@@ -41,6 +41,14 @@ def test_the_discriminator_is_first_in_the_table_and_its_key(source: Definition,
     assert sink is Product.POSTGRESQL or "_bin" in column
 
 
+@pytest.mark.parametrize("sink", DATABASES)
+@pytest.mark.parametrize("source", [postgres(what="integer"), mysql()], ids=["postgresql", "mysql"])
+def test_a_discriminator_that_is_a_number_is_an_integer_in_the_table(source: Definition, sink: Product) -> None:
+    made = table_statement(sliced_definition(source, PART, is_integer=True), sink)
+    assert isinstance(made, CreateTable)
+    assert (made.key, made.types["tenant"]) == (("tenant", "id"), made.types["id"])
+
+
 def test_every_unique_key_gets_the_discriminator() -> None:
     source = postgres_table(
         postgres_column("id", "bigint", is_nullable=False),

@@ -113,7 +113,7 @@ class Stage(ABC, Generic[S, C]):
 
     @abstractmethod
     def _equals(self, column: str, value: str) -> str:
-        """The condition that a column of the target is a text of letters, digits and the signs ``. _ -``."""
+        """The condition that a column of the target is a text of letters, digits and ``. _ -``, or that integer."""
 
     @abstractmethod
     def _delete_all(self) -> int:
@@ -189,8 +189,8 @@ class Stage(ABC, Generic[S, C]):
         return msgspec.structs.replace(
             group,
             columns=(*group.columns, part.column),
-            values=[*group.values, [part.value] * len(group.changes)],
-            types=[*group.types, {str}],
+            values=[*group.values, [self.table.part_value] * len(group.changes)],
+            types=[*group.types, {type(self.table.part_value)}],
         )
 
     def _own_column(self, name: str) -> str:

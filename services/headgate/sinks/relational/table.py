@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from headgate.config import wording
-from headgate.records.slices import Slice
+from headgate.records.slices import INTEGER_DIGITS_MAX, Slice
 from headgate.sinks.contract import SinkRefusedError, TableShape
 
 C = TypeVar("C")
@@ -53,6 +53,8 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
     Empty: by ``identifier``."""
     part: Slice | None = None
     """The rows that are written, where they are not all. ``columns`` and ``key`` are those of the whole table."""
+    part_number: int | None = None
+    """Their value in the slice's column, if that has integers."""
 
     @property
     def rows(self) -> str:
@@ -63,6 +65,12 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
     def row_key(self) -> tuple[str, ...]:
         """The columns by which changes name a row: without that of a slice, which no change has."""
         return self.key if self.part is None else tuple(name for name in self.key if name != self.part.column)
+
+    @property
+    def part_value(self) -> str | int:
+        """What the slice's column has in each row."""
+        assert self.part is not None  # noqa: S101 - asked of slices only
+        return self.part.value if self.part_number is None else self.part_number
 
     def shape(self, name: str, fires: tuple[str, ...] = ()) -> TableShape:
         """The contract's view, under the name the caller knows the table by."""
@@ -95,11 +103,14 @@ def check_generated(name: str, key: Sequence[str], generated: frozenset[str]) ->
         )
 
 
-def check_slice(table: Table[Any], name: str, keys: Iterable[Sequence[str]], *, is_exact: bool) -> None:
+def check_slice(
+    table: Table[Any], name: str, keys: Iterable[Sequence[str]], *, is_exact: bool, integers: range | None
+) -> None:
     """Raise SinkRefusedError for a slice whose rows could be taken for those of another one.
 
     ``keys``: the columns of every unique key. ``is_exact``: whether the slice's column is a text that the sink compares
-    letter by letter, but perhaps for spaces at the end, which no value has.
+    letter by letter, but perhaps for spaces at the end, which no value has. ``integers``: which ones it holds, if its
+    type is one of integers.
     """
     part = table.part
     if part is None:
@@ -116,12 +127,17 @@ def check_slice(table: Table[Any], name: str, keys: Iterable[Sequence[str]], *, 
             f"table {name} finds rows by ({', '.join(table.key)}), and its primary key must be made of {column} and "
             f"the source's key, so that rows of two sources are never one. {option}"
         )
-    if not is_exact:
+    if not is_exact and integers is None:
         raise SinkRefusedError(
-            f"column {column} of table {name} is of type {described}. It must be a varchar or text, compared letter by "
-            f"letter (MySQL and MariaDB: with a collation that ends in _bin). {option}"
+            f"column {column} of table {name} is of type {described}. It must be an integer, or a varchar or text that "
+            f"is compared letter by letter (MySQL and MariaDB: with a collation that ends in _bin). {option}"
         )
-    length = _LENGTH.search(described)
+    if integers is not None and (part.number is None or part.number not in integers):
+        raise SinkRefusedError(
+            f"column {column} of table {name} is of type {described}, which does not hold the value {part.value!r}. "
+            f"Integers have up to {INTEGER_DIGITS_MAX} digits and no zeros before them. {option}"
+        )
+    length = _LENGTH.search(described) if integers is None else None
     if length is not None and int(length["number"]) < len(part.value):
         raise SinkRefusedError(
             f"column {column} of table {name} is of type {described}, which is too short for the value {part.value!r}. "

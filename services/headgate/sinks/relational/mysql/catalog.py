@@ -54,6 +54,8 @@ SPELLING_CHARACTERS_MAX: Final = 129
 _EXACT: Final = ("_nopad_bin", "_0900_bin", "binary")
 """How collations end that compare byte by byte. What ends in _bin alone fills up the shorter text with spaces first."""
 
+_BITS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+
 _NOT_TEXT: Final = frozenset({"uuid", "inet4", "inet6"})
 """Types that have a character set in the catalog, and are not texts."""
 
@@ -83,6 +85,14 @@ class Column(msgspec.Struct, frozen=True):
     def is_exact_text(self) -> bool:
         """Whether the column is a text of some length that is compared letter by letter, but for spaces at the end."""
         return self.kind in ("char", "varchar") and self.collation is not None and self.collation.endswith("_bin")
+
+    @property
+    def integers(self) -> range | None:
+        """The integers that the column holds, if it is of such a type."""
+        bits = _BITS.get(self.kind)
+        if bits is None:
+            return None
+        return range(1 << bits) if "unsigned" in self.declared else range(-(1 << bits - 1), 1 << bits - 1)
 
     @property
     def definition(self) -> str:
@@ -157,9 +167,12 @@ def _described(
     # Values of a discriminator have no spaces at their ends, and its collation distinguishes all letters (see below).
     folding = tuple(column for column in key if columns[column].folds and (part is None or column != part.column))
     spelling = with_slice(table_spelling(database, relation), name)
+    described = None if part is None else columns.get(part.column)
+    integers = None if described is None else described.integers
     table = Table(
         spelling, database, relation, identifier, columns, form.generated, key, folding, secondary, version,
         form.nullable_defaults, part=slice_of(spelling),
+        part_number=part.number if part is not None and integers is not None else None,
     )  # fmt: skip
     if len(table.name) > SPELLING_CHARACTERS_MAX:
         shorter = "database whose name is shorter or has no dots"
@@ -169,9 +182,9 @@ def _described(
             f"tables store at most {SPELLING_CHARACTERS_MAX}. Use a {shorter}"
         )
     if table.part is not None:
-        described = columns.get(table.part.column)
         whole = [[column for column in each.columns if column not in each.prefixed] for each in form.keys]
-        check_slice(table, name, whole, is_exact=described is not None and described.is_exact_text)
+        is_exact = described is not None and described.is_exact_text
+        check_slice(table, name, whole, is_exact=is_exact, integers=integers)
     _check_rights(session, table)
     return table
 

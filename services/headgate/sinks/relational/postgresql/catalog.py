@@ -171,18 +171,27 @@ def load_table(session: PostgresSession, name: str, keyless: bool = False) -> Ta
         for column, space, operator, kind in session.execute(_EQUALITIES, (oid,))
     }
     spelling = with_slice(table_spelling(schema, relation), name)
+    part = slice_of(spelling)
+    described = next((column for column in form.columns if part is not None and column.name == part.column), None)
+    integers = None if described is None else _INTEGERS.get(described.base)
     table = Table(
         spelling, schema, relation, identifier, columns, form.generated, key, folding, secondary, version,
-        form.nullable_defaults, equalities, identifier if kind == "p" else f"ONLY {identifier}", slice_of(spelling),
+        form.nullable_defaults, equalities, identifier if kind == "p" else f"ONLY {identifier}", part,
+        part.number if part is not None and integers is not None else None,
     )  # fmt: skip
-    texts = {column.name for column in form.columns if _is_exact_text(column)}
     check_slice(
         table,
         name,
         [key.columns for key in form.keys if key.is_valid],
-        is_exact=table.part is not None and table.part.column in texts,
+        is_exact=described is not None and _is_exact_text(described),
+        integers=integers,
     )
     return table
+
+
+_INTEGERS: Final = {
+    type_: range(-(1 << bits - 1), 1 << bits - 1) for type_, bits in (("smallint", 16), ("integer", 32), ("bigint", 64))
+}
 
 
 def _is_exact_text(column: PostgresColumn) -> bool:
