@@ -18,6 +18,7 @@ from typer.exceptions import TyperException
 
 from headgate import __version__
 from headgate.app.command_error import CommandError, ExitCode
+from headgate.cli.bash_words import whole_words
 from headgate.cli.groups import CommandGroup, Late, LateGroup, command_of, listed
 from headgate.cli.output import Output, complain, errors_as
 
@@ -146,6 +147,10 @@ def _of_others() -> "EntryPoints":
 
 class _AllCommands(Commands):
     late = OWN_COMMANDS
+
+    def main(self, *args: Any, **further: Any) -> Any:
+        with whole_words():
+            return super().main(*args, **further)
 
     def list_commands(self, ctx: Any) -> list[str]:
         of_others = dict.fromkeys([*LAB_COMMANDS, *_of_others().names])

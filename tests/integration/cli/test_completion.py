@@ -63,6 +63,11 @@ def test_words_are_completed(shells: dict[str, str], words: str, names: list[str
         assert f'"{name}"' in in_zsh.replace("\\\\", "")
 
 
+def test_a_word_that_bash_divides_is_completed_behind_its_last_sign(shells: dict[str, str]) -> None:
+    words = "headgate feed list --output = ta"
+    assert offered(shells["bash"], BASH.format(words=words, at=5)).split() == ["table"]
+
+
 def test_a_typo_completes_to_nothing(shells: dict[str, str]) -> None:
     assert offered(shells["bash"], BASH.format(words="headgate fead li", at=2)).split() == []
     assert "list" not in offered(shells["zsh"], ZSH.format(words="headgate fead li", at=3))
