@@ -112,11 +112,16 @@ class Tenants:
         raise NotImplementedError
 
     def rows(self) -> Rows:
-        there = self.run(
-            "SELECT 1 FROM information_schema.tables WHERE table_schema = 'shop' AND table_name = 'orders'"
-        )
-        found = self.run("SELECT tenant, id, what FROM shop.orders") if there else []
+        found = self.rows_of("shop.orders", "tenant, id, what")
         return {(str(tenant), int(number)): str(what) for tenant, number, what in found}
+
+    def rows_of(self, table: str, columns: str) -> list[tuple[Any, ...]]:
+        """Nothing as long as the table does not exist."""
+        schema, name = table.split(".")
+        there = self.run(
+            f"SELECT 1 FROM information_schema.tables WHERE table_schema = '{schema}' AND table_name = '{name}'"
+        )
+        return self.run(f"SELECT {columns} FROM {table}") if there else []
 
     def make(self) -> None:
         """The table that tenants of ``add`` fit into."""
@@ -273,17 +278,66 @@ def test_sources_that_do_not_fit_into_one_table_are_refused(tenants: Tenants, se
         assert result.exit_code == code, result.stderr
         return " ".join(result.stderr.split())
 
+    into: dict[str, Any] = tenants.spec["tables"]
     told = refused(ExitCode.SINK_REFUSED)
     assert "does not fit into it, as another defines it: its column what is of type" in told
+    if isinstance(tenants, ToPostgres):
+        tenants.spec["tables"] = {"tenant_1.*": {"table": "public.orders"}, "tenant_2.*": {"table": "orders"}}
+        assert "are two names of the same rows of table public.orders" in refused(ExitCode.SOURCE)
+        tenants.spec["tables"] = into
     tenants.make()
     told = refused(ExitCode.SINK_REFUSED)
     assert f"topic {tenants.topic('tenant_2')} does not fit into table shop.orders, which others are written to" in told
     assert f"topic {tenants.topic('tenant_1')} does not" not in told
     tenants.run("DROP TABLE shop.orders")
-    into = {"table": "shop.orders", "discriminator": {"tenant": "same"}}
-    tenants.spec["tables"] = {"*.orders": {"into": into}}
+    same: dict[str, Any] = {"table": "shop.orders", "discriminator": {"tenant": "same"}}
+    tenants.spec["tables"] = {"*.orders": {"into": same}}
     told = refused(ExitCode.SOURCE)
     assert "both go to table shop.orders, and nothing keeps their rows apart: tenant is 'same'" in told
-    tenants.spec["tables"] = {"*.orders": {"into": into | {"discriminator": {"what": "{schema}"}}}}
+    tenants.spec["tables"] = {"*.orders": {"into": same | {"discriminator": {"what": "{schema}"}}}}
     told = refused(ExitCode.FEED_SPEC)
     assert "the source's table has a column what itself" in told
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("one_core_spark")
+@pytest.mark.parametrize("tenants", ["postgresql"], indirect=True)
+def test_one_source_goes_to_several_tables_by_several_feeds(tenants: Tenants, serve: Callable[..., Service]) -> None:
+    for schema in ("tenant_1", "tenant_2"):
+        tenants.add(schema)
+    both = {"tenant_1": "tenant_1", "tenant_2": "second"}
+    coordinator = serve("owner", "coordinator")
+    eventually(lambda: coordinator.get("/readyz")[0] == 200, "the owner is ready", DEADLINE_SECONDS)
+    done("feed", "create", str(tenants.file))
+    own = tenants.file.with_name("own.yaml")
+    sink = tenants.spec["sink"] | {"table": "own.{schema}_{table}"}
+    own.write_text(yaml.safe_dump(tenants.spec | {"feed": "own", "tables": {}, "sink": sink}), encoding="utf-8")
+    done("feed", "create", str(own))
+    # The same rows a third time, by a number, beside a feed that has other numbers of the same table.
+    for feed, number in (("one", 1), ("two", 2)):
+        entry = {"into": {"table": "numbers.orders", "discriminator": {"tenant": number}}}
+        source = tenants.spec["source"] | {"topics": [tenants.topic(f"tenant_{number}")]}
+        del source["topic_pattern"]
+        spec = tenants.spec | {"feed": feed, "source": source, "tables": {"*.orders": entry}}
+        own.write_text(yaml.safe_dump(spec), encoding="utf-8")
+        done("feed", "create", str(own))
+    serve("a1", "agent", "--name", "a1")
+
+    def is_equal() -> bool:
+        wanted = tenants.expected({schema: schema for schema in both})
+        alone = {
+            (schema, key): what for schema in both for key, what in tenants.rows_of(f"own.{schema}_orders", "id, what")
+        }
+        numbered = tenants.rows_of("numbers.orders", "tenant, id, what")
+        counted = {(f"tenant_{number}", key): what for number, key, what in numbered}
+        return tenants.rows() == tenants.expected(both) and alone == wanted == counted
+
+    eventually(is_equal, "the rows of both are copied into three tables", READY_SECONDS)
+    tenants.change("tenant_1", (1, "one"), (2, None))
+    tenants.change("tenant_2")
+    tenants.change("tenant_2", (3, "after"))
+    eventually(is_equal, "changes of both, and a TRUNCATE", DEADLINE_SECONDS)
+    done("verify", "one")
+    done("feed", "delete", "own", "--yes")
+    tenants.change("tenant_1", (4, "later"))
+    eventually(lambda: tenants.rows() == tenants.expected(both), "other feeds go on", DEADLINE_SECONDS)

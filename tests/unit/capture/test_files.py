@@ -14,7 +14,7 @@ from headgate.config.column_types import column_of
 from headgate.config.feed import FeedSpec, SourceDatabase, parse_feed
 from headgate.databases.address import Options, Target
 from headgate.databases.errors import DatabaseRefusedError
-from headgate.records.identifiers import table_spelling
+from headgate.records.identifiers import split_table, table_spelling
 from headgate.sources.topics import table_name
 
 READER = FeedAddress("postgresql", dsn="postgresql://reader@origin/shop", password_file=Path("reader"))
@@ -44,7 +44,7 @@ def test_plain_tables() -> None:
     assert spec.source.database == SourceDatabase(dsn="postgresql://reader@origin/shop", password_file=Path("reader"))
 
 
-ODD = ["Order Lines", 'it"s', "we.ird", "Ünïcode", "{schema}", "a: b # c", "st*r"]
+ODD = ["Order Lines", 'it"s', "we.ird", "Ünïcode", "{schema}", "a: b # c", "st*r", "a@b=c"]
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -54,6 +54,7 @@ def test_a_table_that_no_topic_is_named_like_is_named(name: str) -> None:
     assert spec.source.topics == ("shop.shop.orders", topic)
     assert table_name(spec.sink.table, topic, table(name).name) == table_spelling("shop", name)
     assert spec.source.topic_tables == {topic: table(name).name}
+    assert split_table(table(name).name) == ("shop", name), "its definition is looked for under this name"
 
 
 @pytest.mark.parametrize("name", ["orders", *ODD])

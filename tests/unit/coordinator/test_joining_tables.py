@@ -11,6 +11,7 @@ from headgate.records.control import SpanPlan
 from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
 from headgate.sources.offsets import SourceUnreachableError, TopicMissingError
 from headgate.sources.preview import FormatMismatchError
+from headgate.tables.joining_slices import MisfitError
 
 
 def plans(*names: str) -> tuple[SpanPlan, ...]:
@@ -55,12 +56,14 @@ def test_a_stray_topic_and_a_circle_are_left_out_and_a_table_that_the_sink_lacks
     world = World(b=FormatMismatchError("it is maxwell-json"), c=CircleError("it is its source"))
     world.wrong["d"] = SinkRefusedError("table d does not exist")
     world.wrong["e"] = TopicMissingError("it is gone")
-    joined, notices, warnings = JoiningTables().fit("0-1", plans("a", "b", "c", "d", "e"), world.check)
+    world.wrong["f"] = MisfitError("it does not fit into table t")
+    joined, notices, warnings = JoiningTables().fit("0-1", plans("a", "b", "c", "d", "e", "f"), world.check)
     assert names(joined) == ["a", "d"]
     assert notices == (
         "topic db.b is left out: it is maxwell-json",
         "topic db.c is left out: it is its source",
         "topic db.e cannot join yet: source_topic_missing: it is gone",
+        "topic db.f is left out: it does not fit into table t",
     )
     assert "warning: table d has joined, but sink_refused: table d does not exist" in warnings
 
