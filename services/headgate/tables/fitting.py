@@ -19,6 +19,7 @@ from headgate.databases.postgresql import sql as postgresql
 from headgate.databases.postgresql.catalogue import EnumType, PostgresColumn, PostgresDefinition
 from headgate.databases.postgresql.types import PostgresType
 from headgate.databases.postgresql.types import parse_type as parse_postgresql
+from headgate.records.name_lists import shown_names
 from headgate.sinks.altering import ColumnChanges
 from headgate.sinks.creating import LakeType, parse_lake_type
 from headgate.tables.alteration import Alteration, Known, alter_of, names_of, quoted_at, sink_outcomes
@@ -96,14 +97,41 @@ def _differences(source: Definition, sink: SinkDefinition, known: Known) -> Iter
             if isinstance(sink, LakeDefinition):
                 run = f"ALTER COLUMN {name} TYPE {type_} where the format allows it, or write the table again with it"
             yield f"Column {column.name} is {there.type} at the source and {column.type} here. Run {alter} {run}"
+    yield from _lacking_labels(source, sink)
+
+
+def _lacking_labels(source: Definition, sink: SinkDefinition) -> Iterator[str]:
+    """Labels of enums that only the source has, and that do not fit between those of the sink (``_labels``)."""
+    for column, wanted, there in _enums(source, sink):
+        lacking = [label for label in wanted.labels if label not in there.labels]
+        if lacking and not holds_labels(wanted.labels, there.labels):
+            name, added = postgresql.quoted(there.schema, there.name), postgresql.literal(lacking[0])
+            yield (
+                f"Column {column} lacks labels of the source's enum here ({shown_names(lacking)}). Run ALTER TYPE "
+                f"{name} ADD VALUE {added}, and the same for each"
+            )
+
+
+def _enums(source: Definition, sink: SinkDefinition) -> list[tuple[str, EnumType, EnumType]]:
+    """Columns that are enums at both ends: the column, its type at the source, and at the sink."""
+    if not isinstance(source, PostgresDefinition) or not isinstance(sink, PostgresDefinition):
+        return []
+    return [(column, enum, sink.enums[column]) for column, enum in source.enums.items() if column in sink.enums]
 
 
 def _is_other(sink: SinkDefinition, column: Column, wanted: _Type) -> bool:
     """Whether the column's type neither holds all values of ``wanted``, nor is widened to it."""
     found = _parsed(column)
-    if found is None or (found.name, found.numbers) == (wanted.name, wanted.numbers):
+    if found is None or _values(found) == _values(wanted):
         return False
     return not _is_widened(sink, wanted, found) and not is_wider(found, wanted)
+
+
+def _values(type_: _Type) -> tuple[object, ...]:
+    """What decides on the values that a type holds."""
+    if isinstance(type_, MysqlType):
+        return type_.name, type_.limits, type_.is_unsigned, type_.labels
+    return type_.name, type_.numbers
 
 
 def _is_widened(sink: SinkDefinition, new: _Type, old: _Type) -> bool:
@@ -150,10 +178,7 @@ def _type_of(outcome: object) -> _Type | None:
 
 def _labels(source: Definition, sink: SinkDefinition) -> Iterator[str]:
     """Statements that give the sink's enums the labels that the source's have got."""
-    if not isinstance(source, PostgresDefinition) or not isinstance(sink, PostgresDefinition):
-        return
-    found = {column: (enum, sink.enums[column]) for column, enum in source.enums.items() if column in sink.enums}
-    for wanted, there in dict.fromkeys(found.values()):
+    for wanted, there in dict.fromkeys((wanted, there) for _, wanted, there in _enums(source, sink)):
         if holds_labels(wanted.labels, there.labels):
             yield from _added_labels(wanted.labels, there)
 

@@ -28,6 +28,8 @@ from headgate.sinks.contract import Sink
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
+from headgate.tables.alteration import Known
+from headgate.tables.fitting import plan_fitting
 from headgate.tables.mapped import Mapped, Outcome
 from headgate.tables.mysql_to_postgresql import to_postgresql as from_mysql
 from headgate.tables.plan import Sink as SinkHas
@@ -105,6 +107,12 @@ def check(sink: Sink, found: CreateTable) -> None:
         sink.check([found.name])
 
 
+def check_fits(source: Definition, made: Definition) -> None:
+    """A table that was created for a source need not be altered for it."""
+    fitting = plan_fitting(source, made, Known(sink=SinkHas(made.product)))
+    assert (fitting.refusals, fitting.statements, fitting.columns) == ((), (), ())
+
+
 def test_postgresql_to_postgresql_is_exact(
     source: "psycopg.Connection[tuple[Any, ...]]", postgres_database: str, sink_database: str
 ) -> None:
@@ -142,6 +150,7 @@ def test_postgresql_to_postgresql_is_exact(
         )
         assert plain(made) == plain(constant)
         assert (made.comment, made.comments, made.enums) == (wanted.comment, wanted.comments, wanted.enums)
+        check_fits(wanted, made)
 
 
 def test_mariadb_to_mariadb_is_exact(mariadb_database: str) -> None:
@@ -158,6 +167,7 @@ def test_mariadb_to_mariadb_is_exact(mariadb_database: str) -> None:
     made = definition_at_mariadb(mariadb_database, "copy`d")
     assert plain(made) == plain(wanted)
     assert (made.comment, made.comments) == (wanted.comment, wanted.comments)
+    check_fits(wanted, made)
 
 
 def _mapped(outcome: Outcome) -> Mapped:
@@ -189,6 +199,7 @@ def test_postgresql_to_mariadb_holds_every_value(
         for column in wanted.form.columns
     }
     assert made.form.primary is not None
+    check_fits(wanted, made)
     with closing(mariadb_connect(mariadb_database)) as sink, sink.cursor() as cursor:
         cursor.execute("SET sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00'")
         for number, type_ in enumerate(POSTGRESQL):
@@ -211,6 +222,7 @@ def test_mariadb_to_postgresql_holds_every_value(mariadb_database: str, sink_dat
     assert {column.name: column.type for column in made.form.columns} == {
         column.name: _mapped(from_mysql(column)).type.sql for column in wanted.form.columns
     }
+    check_fits(wanted, made)
     with (
         closing(mariadb_connect(mariadb_database)) as source,
         source.cursor() as cursor,

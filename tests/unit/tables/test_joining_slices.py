@@ -4,7 +4,7 @@ import pytest
 
 from headgate.databases.catalogue import Product
 from headgate.databases.mysql.catalogue import MysqlColumn
-from headgate.databases.postgresql.catalogue import PostgresColumn
+from headgate.databases.postgresql.catalogue import EnumType, PostgresColumn
 from headgate.records.slices import Slice
 from headgate.tables.alteration import Known
 from headgate.tables.joining_slices import why_misfit
@@ -83,6 +83,58 @@ def test_a_column_whose_type_the_feed_chooses_has_that_type() -> None:
     assert why_misfit(source(WHAT), there, PART, chosen) is None
 
 
+@pytest.mark.parametrize(
+    ("theirs", "why"),
+    [
+        (("glad", "so"), None),
+        (("so", "glad", "sad"), None),
+        (("so",), """its columns fit after ALTER TYPE "one"."mood" ADD VALUE IF NOT EXISTS 'glad' BEFORE 'so'"""),
+        (
+            ("glad", "sad"),
+            """lacks labels of the source's enum here (so). Run ALTER TYPE "one"."mood" ADD VALUE 'so'""",
+        ),
+    ],
+)
+def test_enums_of_two_schemas_are_compared_by_their_labels(theirs: tuple[str, ...], why: str | None) -> None:
+    def table(enum: EnumType, *more: PostgresColumn, key: tuple[str, ...]) -> Definition:
+        column = postgres_column("feels", f"{enum.schema}.mood")
+        return postgres_table(ID, column, *more, key=key, enums={"feels": enum})
+
+    joining = sliced_definition(table(EnumType("two", "mood", ("glad", "so")), key=("id",)), PART)
+    there = table(EnumType("one", "mood", theirs), TENANT, key=("tenant", "id"))
+    found = why_misfit(joining, there, PART, KNOWN)
+    assert found is None if why is None else why in str(found)
+
+
 def test_a_slices_column_is_taken_out_as_it_was_put_in() -> None:
     for table in (postgres_table(ID, WHAT, key=("id",)), mysql_table(mysql_column("id", "int(11)"), key=("id",))):
         assert unsliced_definition(sliced_definition(table, PART), PART) == table
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "is_fit"),
+    [
+        ("int(11)", "int(10)", True),
+        ("int(11)", "int(10) unsigned", False),
+        ("enum('a','b')", "enum('a','b','c')", True),
+        ("enum('a','b')", "enum('a','c')", False),
+    ],
+)
+def test_what_a_type_of_mysql_holds_is_compared_and_not_how_it_is_shown(
+    mine: str, theirs: str, *, is_fit: bool
+) -> None:
+    key = mysql_column("id", "bigint(20)", is_nullable=False)
+    tenant = mysql_column("tenant", "varchar(64)", is_nullable=False)
+    there = mysql_table(key, mysql_column("what", theirs), tenant, key=("tenant", "id"))
+    joining = sliced_definition(mysql_table(key, mysql_column("what", mine), key=("id",)), PART)
+    assert (why_misfit(joining, there, PART, Known(sink=Sink(Product.MARIADB))) is None) is is_fit
+
+
+def test_a_source_in_postgresql_fits_into_the_table_that_a_mariadb_shows_with_widths() -> None:
+    known = Known(sink=Sink(Product.MARIADB))
+    made = (mysql_column("id", "bigint(20)", is_nullable=False), mysql_column("what", "int(11)"))
+    there = mysql_table(*made, mysql_column("tenant", "varchar(64)", is_nullable=False), key=("tenant", "id"))
+    assert why_misfit(source(WHAT), there, PART, known) is None
+    assert "MODIFY COLUMN `at` date" in str(
+        why_misfit(source(WHAT, AT), mysql_table(*made, mysql_column("at", "int(11)"), key=("id",)), PART, known)
+    )
