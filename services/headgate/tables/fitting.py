@@ -23,12 +23,13 @@ from headgate.records.name_lists import shown_names
 from headgate.sinks.altering import ColumnChanges
 from headgate.sinks.creating import LakeType, parse_lake_type
 from headgate.tables.alteration import Alteration, Known, alter_of, names_of, quoted_at, sink_outcomes
+from headgate.tables.holding import Holding, holding
 from headgate.tables.lake_definition import LakeDefinition, SinkDefinition, spelled
 from headgate.tables.mapped import Mapped
 from headgate.tables.statement import Definition
 from headgate.tables.widening import holds_labels, is_wider
 
-__all__ = ["plan_fitting"]
+__all__ = ["other_key", "parsed_type", "plan_fitting", "relaxed", "type_of"]
 
 _Type = PostgresType | MysqlType | LakeType
 
@@ -76,20 +77,14 @@ def _of_lake(fitted: Sequence[_Fitted]) -> ColumnChanges:
 def _differences(source: Definition, sink: SinkDefinition, known: Known) -> Iterator[str]:
     """What Headgate does not alter, because a value could be lost, or rows would be found by another key."""
     alter = alter_of(sink)
-    keys = [() if key is None else key.columns for key in (source.form.primary, sink.form.row_key)]
-    declares_key = bool(keys[1]) or not isinstance(sink, LakeDefinition)
-    if declares_key and [name.casefold() for name in keys[0]] != [name.casefold() for name in keys[1]]:
-        columns = ", ".join(quoted_at(sink, name) for name in keys[0])
-        yield (
-            f"The source's primary key is ({', '.join(keys[0])}), the sink's ({', '.join(keys[1])}). If it was "
-            f"changed, pause the feed and run {alter} with PRIMARY KEY ({columns})"
-        )
+    if (key := other_key(source, sink)) is not None:
+        yield key
     outcomes = sink_outcomes(source, sink, known.types)
     names = names_of(source)
     for column in sink.form.columns:
         there = names.get(column.name)
         outcome = None if there is None else outcomes[there.name]
-        wanted = _type_of(outcome)
+        wanted = type_of(outcome)
         if there is not None and wanted is not None and _is_other(sink, column, wanted):
             is_postgresql = sink.product is Product.POSTGRESQL
             name, type_ = quoted_at(sink, column.name), wanted.sql
@@ -98,6 +93,24 @@ def _differences(source: Definition, sink: SinkDefinition, known: Known) -> Iter
                 run = f"ALTER COLUMN {name} TYPE {type_} where the format allows it, or write the table again with it"
             yield f"Column {column.name} is {there.type} at the source and {column.type} here. Run {alter} {run}"
     yield from _lacking_labels(source, sink)
+
+
+def other_key(source: Definition, sink: SinkDefinition) -> str | None:
+    """How the sink's key differs from the source's; None if it does not."""
+    keys = [() if key is None else key.columns for key in (source.form.primary, sink.form.row_key)]
+    declares_key = bool(keys[1]) or not isinstance(sink, LakeDefinition)
+    if not declares_key or [name.casefold() for name in keys[0]] == [name.casefold() for name in keys[1]]:
+        return None
+    columns = ", ".join(quoted_at(sink, name) for name in keys[0])
+    return (
+        f"The source's primary key is ({', '.join(keys[0])}), the sink's ({', '.join(keys[1])}). If it was "
+        f"changed, pause the feed and run {alter_of(sink)} with PRIMARY KEY ({columns})"
+    )
+
+
+def relaxed(source: Definition, sink: SinkDefinition, known: Known) -> tuple[str, ...]:
+    """Columns of the sink that take no NULL, where the source has some, or may have."""
+    return tuple(each.column.name for each in _fitted(source, sink, known) if each.is_relaxed)
 
 
 def _lacking_labels(source: Definition, sink: SinkDefinition) -> Iterator[str]:
@@ -121,17 +134,12 @@ def _enums(source: Definition, sink: SinkDefinition) -> list[tuple[str, EnumType
 
 def _is_other(sink: SinkDefinition, column: Column, wanted: _Type) -> bool:
     """Whether the column's type neither holds all values of ``wanted``, nor is widened to it."""
-    found = _parsed(column)
-    if found is None or _values(found) == _values(wanted):
+    found = parsed_type(column)
+    if found is None or _is_widened(sink, wanted, found):
         return False
-    return not _is_widened(sink, wanted, found) and not is_wider(found, wanted)
-
-
-def _values(type_: _Type) -> tuple[object, ...]:
-    """What decides on the values that a type holds."""
-    if isinstance(type_, MysqlType):
-        return type_.name, type_.limits, type_.is_unsigned, type_.labels
-    return type_.name, type_.numbers
+    if isinstance(found, LakeType) or isinstance(wanted, LakeType):
+        return found != wanted and not is_wider(found, wanted)
+    return holding(found, wanted) is not Holding.HOLDS
 
 
 def _is_widened(sink: SinkDefinition, new: _Type, old: _Type) -> bool:
@@ -143,7 +151,8 @@ def _is_widened(sink: SinkDefinition, new: _Type, old: _Type) -> bool:
     return True
 
 
-def _parsed(column: Column) -> _Type | None:
+def parsed_type(column: Column) -> _Type | None:
+    """The type of a sink's column; None if it is not on the list."""
     if isinstance(column, MysqlColumn):
         return None if column.kind == "json" else parse_mysql(column.type)
     return parse_postgresql(column.type) if isinstance(column, PostgresColumn) else parse_lake_type(column.type)
@@ -165,13 +174,13 @@ def _fitted(source: Definition, sink: SinkDefinition, known: Known) -> Iterator[
 
 def _wider(sink: SinkDefinition, column: Column, outcome: object) -> _Type | None:
     """The type that the column gets, with the sink's own collation; None if it keeps its type."""
-    old, new = _parsed(column), _type_of(outcome)
+    old, new = parsed_type(column), type_of(outcome)
     if old is None or new is None or not _is_widened(sink, new, old):
         return None
     return msgspec.structs.replace(new, collation=None) if isinstance(new, MysqlType) else new
 
 
-def _type_of(outcome: object) -> _Type | None:
+def type_of(outcome: object) -> _Type | None:
     """The type that the column is mapped to."""
     return outcome.type if isinstance(outcome, Mapped) else None
 

@@ -18,7 +18,7 @@ from headgate.databases.postgresql.catalogue import PostgresColumn, PostgresDefi
 from headgate.formats.column_schema import ColumnSchema, EventSchema
 from headgate.tables.statement import Definition
 
-__all__ = ["definition_from"]
+__all__ = ["definition_from", "is_untold"]
 
 _UNKNOWN: Final = "as its events describe it, without defaults, comments and unique keys"
 _UNTOLD: Final = (
@@ -117,6 +117,11 @@ def definition_from(schema: EventSchema, table: tuple[str, str]) -> Definition |
         return None
     is_told = all(column.declared is not None for column in schema.columns)
     return msgspec.structs.replace(made(schema, table), unknown=_UNKNOWN if is_told else _UNTOLD)
+
+
+def is_untold(table: Definition) -> bool:
+    """Whether events without the source's types describe the table, so that its types are the widest ones."""
+    return table.unknown == _UNTOLD
 
 
 def _postgresql(schema: EventSchema, table: tuple[str, str]) -> Definition:

@@ -1,34 +1,50 @@
 """Whether a source fits into a table of the sink that others are written to already.
 
-The table stays as it is (``sink.tables: evolve`` is refused), so whatever a feed of one source would alter in it by and
-by (fitting.py) is refused when the source joins.
+The table stays as it is (``sink.tables: evolve`` is refused). So a source is refused if some of its values are known
+not to fit (holding.py), and whatever is only not known to fit is a warning.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from headgate.config.feed import FeedSpec
 from headgate.databases.kinds import KINDS
+from headgate.databases.mysql.catalogue import MysqlColumn
+from headgate.databases.mysql.types import MysqlType, labels_of
+from headgate.databases.mysql.types import parse_type as parse_mysql
+from headgate.databases.postgresql.catalogue import PostgresColumn, PostgresDefinition
+from headgate.databases.postgresql.types import PostgresType
+from headgate.databases.postgresql.types import parse_type as parse_postgresql
 from headgate.records.control import SpanPlan
 from headgate.records.name_lists import shown_names
+from headgate.records.refusals import WARNING
 from headgate.records.slices import Slice, slice_of, whole_table
 from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.creating import LakeType
 from headgate.sinks.registry import target_of
 from headgate.sinks.relational.session import as_sink_errors
-from headgate.tables.alteration import Known, names_of
+from headgate.tables.alteration import Known, names_of, sink_outcomes
 from headgate.tables.catalogues import Catalogue, open_catalogue
-from headgate.tables.fitting import plan_fitting
+from headgate.tables.fitting import other_key, relaxed
+from headgate.tables.from_events import is_untold
+from headgate.tables.holding import Holding, holding, is_of_fixed_range, longest_label
+from headgate.tables.mapped import LeftOut, Mapped, Outcome
 from headgate.tables.missing import Said, SchemaOf, chosen_types, source_definitions
 from headgate.tables.plan import ChosenTypes
 from headgate.tables.sliced import unsliced_definition
 from headgate.tables.statement import Definition
 
-__all__ = ["MisfitError", "check_joining", "why_misfit"]
+__all__ = ["MisfitError", "check_joining", "doubts", "why_misfit"]
+
+
+_COLLATION: Final = re.compile(" (CHARACTER SET|COLLATE) .*", re.DOTALL)
 
 
 class MisfitError(SinkRefusedError):
-    """A source does not fit into the table that others are written to."""
+    """A source does not fit into a table of several sources that exists."""
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -38,31 +54,51 @@ class _Target(msgspec.Struct, frozen=True):
     known: Known
 
 
-def check_joining(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_of: SchemaOf) -> None:
+def check_joining(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_of: SchemaOf) -> tuple[str, ...]:
     """Raise MisfitError for sources of these plans that do not fit into the tables of slices that the sink has.
 
     A source is defined as for the creation of its table: by a feed that creates none it is not, and nor is one without
-    events that describe it. Raises SinkError, SourceError.
+    events that describe it. The answer are warnings about columns that may not fit. Raises SinkError, SourceError.
     """
     parts = [plan for plan in plans if slice_of(plan.table) is not None]
     if not parts or not spec.creates_tables or spec.sink.type not in KINDS:
-        return
+        return ()
     with as_sink_errors(), open_catalogue(target_of(spec.sink)) as at_sink:
         types = chosen_types(spec, parts, at_sink)
         targets = {name: _target(at_sink, name, types) for name in {whole_table(plan.table) for plan in parts}}
     there = {plan.table: found for plan in parts if (found := targets[whole_table(plan.table)]) is not None}
     places = {table: (found.definition.schema, found.definition.table) for table, found in there.items()}
     sources, _ = source_definitions(spec, [plan for plan in parts if plan.table in there], places, said, schema_of)
-    reasons = [
-        f"topic {plan.topic} does not fit into table {whole_table(plan.table)}, which others are written to: {why}"
-        for plan in parts
-        if plan.table in sources and (why := _why(plan.table, sources, there)) is not None
-    ]
+    reasons = _told(why_misfit, parts, sources, there)
     if reasons:
+        listed = "; ".join(f"{topic} does not fit into {table}: {why}" for (topic, table), why in reasons.items())
         raise MisfitError(
-            f"{'; '.join(reasons)}. Alter one of the tables, or choose types (`types`) or leave columns out "
+            f"{listed}. Alter one of the tables, or choose types (`types`) or leave columns out "
             "(`columns`) in an entry of `tables` for this source"
         )
+    return tuple(
+        f"{WARNING}{topic} may not fit into {table}: {why}. Compare the two types"
+        for (topic, table), why in _told(doubts, parts, sources, there).items()
+    )
+
+
+def _told(
+    judge: Callable[[Definition, Definition, Slice, Known], str | None],
+    parts: Sequence[SpanPlan],
+    sources: Mapping[str, Definition],
+    targets: Mapping[str, "_Target"],
+) -> dict[tuple[str, str], str]:
+    """(Topic, table), each for people, → what ``judge`` says of the source."""
+    found: dict[tuple[str, str], str] = {}
+    for plan in parts:
+        part = slice_of(plan.table)
+        if part is None or plan.table not in sources:
+            continue
+        target = targets[plan.table]
+        why = judge(sources[plan.table], target.definition, part, target.known)
+        if why is not None:
+            found[f"topic {plan.topic}", f"table {part.table}, which the sink has already"] = why
+    return found
 
 
 def _target(at_sink: Catalogue, name: str, types: ChosenTypes) -> _Target | None:
@@ -73,25 +109,121 @@ def _target(at_sink: Catalogue, name: str, types: ChosenTypes) -> _Target | None
     return _Target(found, Known(sink=at_sink.sink(), types=chosen, shown=at_sink.shown(name)))
 
 
-def _why(table: str, sources: Mapping[str, Definition], targets: Mapping[str, _Target]) -> str | None:
-    part, target = slice_of(table), targets[table]
-    return None if part is None else why_misfit(sources[table], target.definition, part, target.known)
-
-
 def why_misfit(source: Definition, sink: Definition, part: Slice, known: Known) -> str | None:
-    """Why rows of the source would not fit into the sink's table; None if they do. Pure.
+    """Why rows of the source would not fit into the sink's table; None if no value is known to be lost. Pure.
 
     Both have the slice's column. It is the sink's, and checked there (sinks/relational/table.py).
     """
+    source, sink = _as_source(source, sink, part)
+    key, strict = other_key(source, sink), relaxed(source, sink, known)
+    reasons = [] if key is None else [key]
+    reasons += [f"{each.shown}, which does not hold each of its values" for each in _unheld(source, sink, known)]
+    if strict:
+        reasons.append(f"columns {shown_names(strict)} of the table are NOT NULL, and the source may have no value")
+    there, outcomes = names_of(sink), sink_outcomes(source, sink, known.types)
+    lacking = [
+        f"{column.name} ({column.type} at the source)"
+        for column in source.form.columns
+        if column.name not in there and not _never_arrives(outcomes[column.name])
+    ]
+    if lacking:
+        reasons.append(f"the table does not have its columns {shown_names(lacking)}")
+    return "; ".join(text.removesuffix(".") for text in reasons) or None
+
+
+def doubts(source: Definition, sink: Definition, part: Slice, known: Known) -> str | None:
+    """Columns whose types are not known to hold the source's values, as ``why_misfit`` has its reasons. Pure."""
+    source, sink = _as_source(source, sink, part)
+    found = [each.shown for each in _unheld(source, sink, known, Holding.UNKNOWN)]
+    return "; ".join(found) or None
+
+
+def _as_source(source: Definition, sink: Definition, part: Slice) -> tuple[Definition, Definition]:
+    """Both without the slice's column, and with their keys in one order."""
     source, sink = unsliced_definition(source, part), unsliced_definition(sink, part)
-    source = _with_key_as(source, sink)
-    fitting = plan_fitting(source, sink, known)
-    reasons = [] if fitting.refusals else [f"its columns fit after {statement}" for statement in fitting.statements]
-    there = names_of(sink)
-    if lacking := [column for column in source.form.columns if column.name not in there]:
-        columns = shown_names([f"{column.name} ({column.type} at the source)" for column in lacking])
-        reasons.append(f"the table does not have its columns {columns}")
-    return ". ".join((*(text.removesuffix(".") for text in fitting.refusals), *reasons)) or None
+    return _with_key_as(source, sink), sink
+
+
+def _never_arrives(outcome: Outcome) -> bool:
+    """Whether a table that Headgate creates lacks the column, because events do not have its values."""
+    return isinstance(outcome, LeftOut) and not outcome.arrives
+
+
+class _Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """A column at both ends, and the type that Headgate would give it at the sink."""
+
+    source: PostgresColumn | MysqlColumn
+    sink: PostgresColumn | MysqlColumn
+    mapped: Mapped
+
+    @property
+    def shown(self) -> str:
+        """For people."""
+        wanted = _COLLATION.sub("", self.mapped.type.sql)
+        made = "" if wanted == self.source.type else f", created as {wanted}"
+        return f"column {self.source.name} is {self.source.type} at the source{made}, and here {self.sink.type}"
+
+
+def _unheld(source: Definition, sink: Definition, known: Known, told: Holding = Holding.LOSES) -> list[_Pair]:
+    """Columns of which this is known. What the sink computes is not compared, nor what events do not tell."""
+    if is_untold(source):
+        return []
+    outcomes, names = sink_outcomes(source, sink, known.types), names_of(source)
+    pairs = [
+        _Pair(source=there, sink=column, mapped=outcome)
+        for column in sink.form.columns
+        if column.generated is None and (there := names.get(column.name)) is not None
+        and isinstance(outcome := outcomes[there.name], Mapped)
+    ]  # fmt: skip
+    return [each for each in pairs if _holding(each, source, sink) is told]
+
+
+def _holding(pair: _Pair, source: Definition, sink: Definition) -> Holding:
+    wanted = pair.mapped.type
+    labels, theirs = _labels(pair.source, source), _labels(pair.sink, sink)
+    lacks_labels = bool(labels and theirs) and not set(labels) <= set(theirs)
+    if isinstance(wanted, LakeType):
+        return Holding.UNKNOWN
+    is_array = isinstance(wanted, PostgresType) and wanted.is_array
+    if lacks_labels or pair.sink.type.endswith("[]") is not is_array:
+        return Holding.LOSES
+    if labels and theirs and _is_set(pair.source) is _is_set(pair.sink):
+        return Holding.HOLDS
+    found = _found(pair.sink)
+    told = Holding.UNKNOWN if found is None else holding(found, _narrowed(wanted, labels, is_set=_is_set(pair.source)))
+    is_guessed = source.unknown and "(" not in pair.source.type and not is_of_fixed_range(wanted)
+    return Holding.UNKNOWN if is_guessed and told is Holding.LOSES else told  # events do not tell each length
+
+
+def _found(column: PostgresColumn | MysqlColumn) -> PostgresType | MysqlType | None:
+    """The type of the sink's column, or the one that its domain is made of."""
+    if isinstance(column, MysqlColumn):
+        return MysqlType(name="json") if column.kind == "json" else parse_mysql(column.type)
+    return parse_postgresql(column.base)
+
+
+def _labels(column: PostgresColumn | MysqlColumn, table: Definition) -> tuple[str, ...]:
+    """Of an enum or a set; none of any other type."""
+    if isinstance(table, PostgresDefinition):
+        enum = table.enums.get(column.name)
+        return () if enum is None else enum.labels
+    return labels_of(column.type) if column.kind in ("enum", "set") else ()
+
+
+def _is_set(column: PostgresColumn | MysqlColumn) -> bool:
+    return column.kind == "set"
+
+
+def _narrowed(wanted: PostgresType | MysqlType, labels: tuple[str, ...], *, is_set: bool) -> PostgresType | MysqlType:
+    """Of a text, or an enum, that has labels of the source only: a text that is as long as the longest one."""
+    if not labels:
+        return wanted
+    length = longest_label(labels, is_set=is_set)
+    if isinstance(wanted, PostgresType) and not wanted.is_array:
+        return PostgresType(name="character varying", numbers=(length,))
+    if isinstance(wanted, MysqlType) and wanted.is_text:
+        return MysqlType(name="varchar", numbers=(length,))
+    return wanted
 
 
 def _with_key_as(source: Definition, sink: Definition) -> Definition:

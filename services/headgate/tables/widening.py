@@ -10,7 +10,7 @@ from headgate.databases.mysql.types import MysqlType
 from headgate.databases.postgresql.types import PostgresType
 from headgate.sinks.creating import LakeType
 
-__all__ = ["holds_labels", "is_wider"]
+__all__ = ["BLOB_BYTES", "TEXT_BYTES", "UTF8_BYTES", "holds_labels", "is_wider", "places"]
 
 _UNBOUNDED: Final = 2**40
 """More than any number of digits or characters."""
@@ -28,9 +28,9 @@ _WITHOUT_NUMBER: Final = {
 """Types of PostgreSQL → their number where none is in brackets."""
 _VARYING: Final = frozenset({"character varying", "text"})
 
-_UTF8_BYTES: Final = 4
-_TEXT_BYTES: Final = {"tinytext": 2**8 - 1, "text": 2**16 - 1, "mediumtext": 2**24 - 1, "longtext": 2**32 - 1}
-_BLOB_BYTES: Final = {"tinyblob": 2**8 - 1, "blob": 2**16 - 1, "mediumblob": 2**24 - 1, "longblob": 2**32 - 1}
+UTF8_BYTES: Final = 4
+TEXT_BYTES: Final = {"tinytext": 2**8 - 1, "text": 2**16 - 1, "mediumtext": 2**24 - 1, "longtext": 2**32 - 1}
+BLOB_BYTES: Final = {"tinyblob": 2**8 - 1, "blob": 2**16 - 1, "mediumblob": 2**24 - 1, "longblob": 2**32 - 1}
 
 
 def is_wider(new: PostgresType | MysqlType | LakeType, old: PostgresType | MysqlType | LakeType) -> bool:
@@ -54,12 +54,12 @@ def _postgresql(new: PostgresType, old: PostgresType) -> bool:
         return False
     if old.name in _POSTGRESQL_INTEGERS:
         digits = _POSTGRESQL_INTEGERS[old.name]
-        is_decimal = new.name == "numeric" and _places(new)[0] >= digits
+        is_decimal = new.name == "numeric" and places(new)[0] >= digits
         return is_decimal or _POSTGRESQL_INTEGERS.get(new.name, 0) > digits
     if {new.name, old.name} <= _VARYING:
         return _first(new, _UNBOUNDED) > _first(old, _UNBOUNDED)
     if old.name == "numeric" == new.name:
-        return _is_longer(_places(new), _places(old))
+        return _is_longer(places(new), places(old))
     without = _WITHOUT_NUMBER.get(old.name)
     return without is not None and new.name == old.name and _first(new, without) > _first(old, without)
 
@@ -68,14 +68,14 @@ def _lake(new: LakeType, old: LakeType) -> bool:
     """A source that makes a double of a float changes its values as a lake does, so that is one, too."""
     if old.name in _LAKE_INTEGERS:
         digits = _LAKE_INTEGERS[old.name]
-        is_decimal = new.name == "decimal" and _places(new)[0] >= digits
+        is_decimal = new.name == "decimal" and places(new)[0] >= digits
         return is_decimal or _LAKE_INTEGERS.get(new.name, 0) > digits
     if old.name == "decimal" == new.name:
-        return _is_longer(_places(new), _places(old))
+        return _is_longer(places(new), places(old))
     return (old.name, new.name) == ("float", "double")
 
 
-def _places(numeric: PostgresType | MysqlType | LakeType) -> tuple[int, int]:
+def places(numeric: PostgresType | MysqlType | LakeType) -> tuple[int, int]:
     """Digits before and behind the point of a decimal."""
     if isinstance(numeric, MysqlType):
         precision, scale = numeric.decimal_digits
@@ -105,7 +105,7 @@ def _mysql(new: MysqlType, old: MysqlType) -> bool:
 
 
 def _wider_decimal(new: MysqlType, old: MysqlType) -> bool:
-    return new.is_unsigned == old.is_unsigned and _is_longer(_places(new), _places(old))
+    return new.is_unsigned == old.is_unsigned and _is_longer(places(new), places(old))
 
 
 def _wider_labels(new: MysqlType, old: MysqlType) -> bool:
@@ -127,7 +127,7 @@ _MYSQL_SAME: Final[dict[str, Callable[[MysqlType, MysqlType], bool]]] = {
 def _wider_integer(new: MysqlType, old: MysqlType) -> bool:
     if new.name not in _MYSQL_INTEGERS:
         is_fit = new.is_unsigned <= old.is_unsigned
-        return new.name == "decimal" and is_fit and _places(new)[0] >= _MYSQL_INTEGERS[old.name]
+        return new.name == "decimal" and is_fit and places(new)[0] >= _MYSQL_INTEGERS[old.name]
     is_longer = _MYSQL_INTEGERS[new.name] > _MYSQL_INTEGERS[old.name]
     # The next longer signed type holds every unsigned number.
     return is_longer and (old.is_unsigned or not new.is_unsigned)
@@ -137,12 +137,12 @@ def _wider_text(new: MysqlType, old: MysqlType) -> bool:
     if new.name == old.name:
         return old.name in ("char", "varchar") and _first(new, 1) > _first(old, 1)
     if old.name == "varchar":
-        return _TEXT_BYTES.get(new.name, 0) >= _UTF8_BYTES * _first(old, 1)
-    return old.name in _TEXT_BYTES and _TEXT_BYTES.get(new.name, 0) > _TEXT_BYTES[old.name]
+        return TEXT_BYTES.get(new.name, 0) >= UTF8_BYTES * _first(old, 1)
+    return old.name in TEXT_BYTES and TEXT_BYTES.get(new.name, 0) > TEXT_BYTES[old.name]
 
 
 def _wider_bytes(new: MysqlType, old: MysqlType) -> bool:
     if old.name == "varbinary":
         length = _first(old, 1)
-        return (new.name == "varbinary" and _first(new, 1) > length) or _BLOB_BYTES.get(new.name, 0) >= length
-    return old.name in _BLOB_BYTES and _BLOB_BYTES.get(new.name, 0) > _BLOB_BYTES[old.name]
+        return (new.name == "varbinary" and _first(new, 1) > length) or BLOB_BYTES.get(new.name, 0) >= length
+    return old.name in BLOB_BYTES and BLOB_BYTES.get(new.name, 0) > BLOB_BYTES[old.name]

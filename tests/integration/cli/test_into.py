@@ -287,7 +287,7 @@ def test_sources_that_do_not_fit_into_one_table_are_refused(tenants: Tenants, se
         tenants.spec["tables"] = into
     tenants.make()
     told = refused(ExitCode.SINK_REFUSED)
-    assert f"topic {tenants.topic('tenant_2')} does not fit into table shop.orders, which others are written to" in told
+    assert f"topic {tenants.topic('tenant_2')} does not fit into table shop.orders, which the sink has already" in told
     assert f"topic {tenants.topic('tenant_1')} does not" not in told
     tenants.run("DROP TABLE shop.orders")
     same: dict[str, Any] = {"table": "shop.orders", "discriminator": {"tenant": "same"}}

@@ -24,17 +24,20 @@ from headgate.databases.postgresql import catalogue as postgresql
 from headgate.databases.postgresql.session import PostgresSession, open_connection
 from headgate.databases.postgresql.sql import literal
 from headgate.databases.postgresql.sql import quoted as postgresql_quoted
+from headgate.records.slices import Slice
 from headgate.sinks.contract import Sink
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
 from headgate.sinks.relational.session import RelationalSettings
 from headgate.tables.alteration import Known
 from headgate.tables.fitting import plan_fitting
+from headgate.tables.joining_slices import doubts, why_misfit
 from headgate.tables.mapped import Mapped, Outcome
 from headgate.tables.mysql_to_postgresql import to_postgresql as from_mysql
 from headgate.tables.plan import Sink as SinkHas
 from headgate.tables.plan import target_tables
 from headgate.tables.postgresql_to_mysql import to_mysql
+from headgate.tables.sliced import sliced_definition
 from headgate.tables.statement import CreateTable, Definition, table_statement
 from support.every_type import AS_TEXT, ENUMS, MARIADB, POSTGRESQL, columns
 
@@ -108,9 +111,13 @@ def check(sink: Sink, found: CreateTable) -> None:
 
 
 def check_fits(source: Definition, made: Definition) -> None:
-    """A table that was created for a source need not be altered for it."""
-    fitting = plan_fitting(source, made, Known(sink=SinkHas(made.product)))
+    """A table that was created for a source need not be altered for it, nor is the source refused as another one."""
+    known = Known(sink=SinkHas(made.product))
+    fitting = plan_fitting(source, made, known)
     assert (fitting.refusals, fitting.statements, fitting.columns) == ((), (), ())
+    part = Slice("shop.t", "tenant", "7")
+    source, made = sliced_definition(source, part), sliced_definition(made, part)
+    assert (why_misfit(source, made, part, known), doubts(source, made, part, known)) == (None, None)
 
 
 def test_postgresql_to_postgresql_is_exact(

@@ -402,8 +402,8 @@ class FeedWork:
         said = tables_said(self._connection, spec, spans)
         check_source_tables(spec, spans, said, seen, shapes, known=known)
         joining = [plan for plan in spans if plan.table in shapes and normal_table(plan.table) not in known]
-        check_joining(spec, joining, said, event_schemas(self._connection, spec, spans))
-        return _Checked(spec, sink_id, warnings, missing, shapes)
+        doubts = check_joining(spec, joining, said, event_schemas(self._connection, spec, spans))
+        return _Checked(spec, sink_id, (*warnings, *doubts), missing, shapes)
 
     def _shapes(
         self, spec: FeedSpec, spans: tuple[SpanPlan, ...]

@@ -18,7 +18,6 @@ GEOMETRIES: Final = frozenset(
 
 BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 
-_SHOWN_WIDE: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
 _SIGNED: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"})
 """Types that may be ``unsigned``."""
 
@@ -57,11 +56,6 @@ class MysqlType(msgspec.Struct, frozen=True, kw_only=True):
     is_unsigned: bool = False
     is_zerofill: bool = False
     collation: tuple[str, str] | None = None
-
-    @property
-    def limits(self) -> tuple[int, ...]:
-        """Its numbers, where they limit its values. Those of integers and years are widths, for people."""
-        return () if self.name in _SHOWN_WIDE else self.numbers
 
     @property
     def is_text(self) -> bool:
