@@ -25,6 +25,7 @@ from headgate.config.table_options import AmbiguousPatternsError, Into, TableOpt
 from headgate.config.times import parse_ts
 from headgate.config.topic_options import TopicOptions
 from headgate.config.wording import explained, one_of
+from headgate.config.yaml_integers import spelling_faults
 from headgate.records.identifiers import parse_identifier, show_identifier
 from headgate.records.places import Place
 
@@ -844,6 +845,8 @@ def parse_feed(text: str) -> FeedSpec:
         raise FeedSpecError(f"not YAML: {error}") from error
     if not isinstance(data, dict):
         raise FeedSpecError("a feed is a mapping with the options feed, source and sink")
+    if faults := spelling_faults(text, data):
+        raise FeedSpecError("; ".join(faults))
     try:
         return FeedSpec.model_validate(data)
     except ValidationError as error:

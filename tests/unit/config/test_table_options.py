@@ -153,6 +153,40 @@ def test_a_discriminator_that_cannot_be_is_refused(entry: str, sink: str, compla
         feed(f'"tenant_1.orders": {{{entry}}}', sink=sink)
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("010", "8"),
+        ("007", "7"),
+        ("0x1F", "31"),
+        ("0b11", "3"),
+        ("1_000", "1000"),
+        ("1:30", "90"),
+        ("+7", "7"),
+        ("-0", "0"),
+        ("08", "the text '08'"),
+        ("-08", "the text '-08'"),
+        ("!!int '07'", "7"),
+    ],
+)
+def test_an_integer_has_one_spelling_where_it_is_a_discriminator(written: str, read: str) -> None:
+    entry = f"into: {{table: a.b, discriminator: {{tenant: {written}}}}}"
+    with pytest.raises(FeedSpecError, match=r"tables\.t\.orders\.into\.discriminator\.tenant: YAML reads") as refused:
+        feed(f"t.orders: {{{entry}}}")
+    assert f" as {read}. Write an integer with its digits only" in str(refused.value)
+    quoted = written.removeprefix("!!int ").strip("'")
+    assert f"put it in quotes: '{quoted}'" in str(refused.value)
+
+
+def test_other_spellings_are_taken_in_quotes_and_in_other_options() -> None:
+    entry = "into: {table: a.b, discriminator: {tenant: '07'}}, quarantine_per_hour_max: 010"
+    options = feed(f"t.orders: {{{entry}}}").tables["t.orders"]
+    assert options.into is not None
+    assert (options.into.value, options.quarantine_per_hour_max) == ("07", 8)
+    several = feed(f"t.a: &one {{{INTO}}}, t.b: {{<<: *one}}").tables
+    assert several["t.a"] == several["t.b"]
+
+
 def test_several_sources_are_not_written_to_a_table_that_evolves() -> None:
     with pytest.raises(FeedSpecError, match=r"cannot be used with sink\.tables: evolve"):
         feed(
