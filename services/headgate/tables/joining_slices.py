@@ -22,8 +22,8 @@ from headgate.records.control import SpanPlan
 from headgate.records.name_lists import shown_names
 from headgate.records.refusals import WARNING
 from headgate.records.slices import Slice, slice_of, whole_table
-from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.creating import LakeType
+from headgate.sinks.misfit import MisfitError
 from headgate.sinks.registry import target_of
 from headgate.sinks.relational.session import as_sink_errors
 from headgate.tables.alteration import Known, names_of, sink_outcomes
@@ -37,14 +37,10 @@ from headgate.tables.plan import ChosenTypes
 from headgate.tables.sliced import unsliced_definition
 from headgate.tables.statement import Definition
 
-__all__ = ["MisfitError", "check_joining", "doubts", "why_misfit"]
+__all__ = ["check_joining", "doubts", "why_misfit"]
 
 
 _COLLATION: Final = re.compile(" (CHARACTER SET|COLLATE) .*", re.DOTALL)
-
-
-class MisfitError(SinkRefusedError):
-    """A source does not fit into a table of several sources that exists."""
 
 
 class _Target(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from headgate.sinks.contract import (
     SinkRefusedError,
     ValueRefusedError,
 )
+from headgate.sinks.misfit import MisfitError
 from headgate.sinks.relational import writer
 from headgate.sinks.relational.mysql import MysqlSink
 from headgate.sinks.relational.postgresql import PostgresSink
@@ -367,7 +368,7 @@ def test_a_table_whose_rows_could_be_mixed_is_refused(bench: SliceBench, definit
 def test_a_discriminator_may_be_an_integer(bench: SliceBench) -> None:
     bench.make("tenant smallint, id int, value text, PRIMARY KEY (id, tenant)")
     for value in ("07", "-0", "40000", "a", "1.0"):
-        with pytest.raises(SinkRefusedError, match=f"which does not hold the value '{value}'"):
+        with pytest.raises(MisfitError, match=f"which does not hold the value '{value}'"):
             bench.sink.check([f"{bench.whole}@tenant={value}"])
     applying = bench.sink.writer()
     claims = [

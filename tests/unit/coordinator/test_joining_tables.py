@@ -9,9 +9,9 @@ from headgate.coordinator.shell.joining_tables import (
 )
 from headgate.records.control import SpanPlan
 from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
+from headgate.sinks.misfit import MisfitError
 from headgate.sources.offsets import SourceUnreachableError, TopicMissingError
 from headgate.sources.preview import FormatMismatchError
-from headgate.tables.joining_slices import MisfitError
 
 
 def plans(*names: str) -> tuple[SpanPlan, ...]:

@@ -1,9 +1,9 @@
 """Checks whether new tables may join a running feed, in the same way as at its creation.
 
-A topic in another format, one that the feed itself writes, or one that does not fit into a table that others are
-written to, is left out: the feed could not apply it, and its checkpoint would wait for it without limit. A table that
-the sink lacks or refuses joins all the same: its agent reports the error and retries, and until then the checkpoint
-does not pass the table. A topic without records shows no format, so its table waits for the first one.
+A topic in another format, one that the feed itself writes, or one whose columns or discriminator do not fit into a
+table of several sources, is left out: the feed could not apply it, and its checkpoint would wait for it without limit.
+A table that the sink lacks or refuses joins all the same: its agent reports the error and retries, and until then the
+checkpoint does not pass the table. A topic without records shows no format, so its table waits for the first one.
 """
 
 import time
@@ -15,9 +15,9 @@ from headgate.records.control import SpanPlan
 from headgate.records.name_lists import shown_names
 from headgate.records.refusals import WARNING
 from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.misfit import MisfitError
 from headgate.sources.offsets import SourceError, SourceUnreachableError
 from headgate.sources.preview import FormatMismatchError
-from headgate.tables.joining_slices import MisfitError
 
 CHECKS_MAX: Final = 50
 """Checks per pass over a feed's source. Each opens a session at the sink and reads the newest records, some 50 ms."""

@@ -9,6 +9,7 @@ import msgspec
 from headgate.config import wording
 from headgate.records.slices import INTEGER_DIGITS_MAX, Slice
 from headgate.sinks.contract import SinkRefusedError, TableShape
+from headgate.sinks.misfit import MisfitError
 
 C = TypeVar("C")
 
@@ -108,6 +109,8 @@ def check_slice(
 ) -> None:
     """Raise SinkRefusedError for a slice whose rows could be taken for those of another one.
 
+    MisfitError where the column does not hold this slice's value.
+
     ``keys``: the columns of every unique key. ``is_exact``: whether the slice's column is a text that the sink compares
     letter by letter, but perhaps for spaces at the end, which no value has. ``integers``: which ones it holds, if its
     type is one of integers.
@@ -133,13 +136,13 @@ def check_slice(
             f"is compared letter by letter (MySQL and MariaDB: with a collation that ends in _bin). {option}"
         )
     if integers is not None and (part.number is None or part.number not in integers):
-        raise SinkRefusedError(
+        raise MisfitError(
             f"column {column} of table {name} is of type {described}, which does not hold the value {part.value!r}. "
             f"Integers have up to {INTEGER_DIGITS_MAX} digits and no zeros before them. {option}"
         )
     length = _LENGTH.search(described) if integers is None else None
     if length is not None and int(length["number"]) < len(part.value):
-        raise SinkRefusedError(
+        raise MisfitError(
             f"column {column} of table {name} is of type {described}, which is too short for the value {part.value!r}. "
             "Widen the column"
         )
