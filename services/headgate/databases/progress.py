@@ -11,7 +11,7 @@ statements: nothing else in Headgate names these tables in SQL.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 
@@ -36,6 +36,9 @@ Moves = Mapping[int, tuple[int, int]]
 
 FEED = "cluster_id = %(cluster)s AND feed_id = %(feed_id)s"
 MINE = f"{FEED} AND table_name = %(table)s AND topic = %(topic)s"
+
+_MADE_LATE: Final = ("row_copies", "known_columns")
+"""Tables that are made when they are first needed."""
 
 
 class Statements(Protocol):
@@ -126,9 +129,9 @@ class ProgressTables(ABC):
 
     @abstractmethod
     def hold_table(self, feed: FeedKey, table: str) -> None:
-        """Until the transaction's end no other session claims ``table``, or forgets a feed that writes it.
+        """Until the transaction's end no other session holds ``table``, which may be a slice.
 
-        ``table`` is never a slice: a claim of one must be seen by claims of the others, and of the whole table.
+        Which names a claim holds is decided in sinks/relational/progress.py.
         """
 
     @abstractmethod
@@ -221,7 +224,8 @@ class ProgressTables(ABC):
 
     def rename(self, rows: ClaimedRows, old: str) -> None:
         """Move the feed's rows of that topic from the table named ``old`` to the claim's."""
-        for kept in ("progress", "source_tables"):
+        made_late = [kept for kept in _MADE_LATE if self.has(kept)]
+        for kept in ("progress", "source_tables", *made_late):
             self.session.execute(
                 f"UPDATE headgate.{kept} SET table_name = %(table)s "
                 f"WHERE {FEED} AND table_name = %(old)s AND topic = %(topic)s",
@@ -270,14 +274,15 @@ class ProgressTables(ABC):
     def has_other_slices(self, rows: ClaimedRows) -> bool:
         """Whether another slice of the claim's table was claimed, when the table must have existed.
 
-        By this feed in the claim's incarnation, or by another feed.
+        By this feed in the claim's incarnation, or by another feed. The whole table counts, too, but not another
+        one that older versions stored under the slice's name.
         """
         found = self.session.execute(
-            f"SELECT 1 FROM headgate.progress WHERE {self._of_whole} AND table_name <> %(table)s "
-            f"AND (incarnation >= %(incarnation)s OR NOT ({FEED})) LIMIT 1",
+            f"SELECT DISTINCT table_name FROM headgate.progress WHERE {self._of_whole} AND table_name <> %(table)s "
+            f"AND (incarnation >= %(incarnation)s OR NOT ({FEED}))",
             values_of(rows) | _names_of(rows.table),
         )
-        return bool(found)
+        return any(whole_table(str(name)) == whole_table(rows.table) for (name,) in found)
 
     @property
     def _of_whole(self) -> str:
@@ -320,7 +325,7 @@ class ProgressTables(ABC):
         mine = values_of_feed(feed)
         self.session.execute(f"DELETE FROM headgate.progress WHERE {FEED}", mine)
         self.session.execute(f"DELETE FROM headgate.source_tables WHERE {FEED}", mine)
-        for made_late in ("row_copies", "known_columns"):
+        for made_late in _MADE_LATE:
             if self.has(made_late):
                 self.session.execute(f"DELETE FROM headgate.{made_late} WHERE {FEED}", mine)
         self.session.execute(self.REMEMBER_REMOVED, mine)

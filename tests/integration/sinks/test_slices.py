@@ -327,11 +327,24 @@ def test_a_table_that_is_called_like_a_slice_keeps_the_progress_of_older_version
     bench.sink.claim(claim)
     applying = bench.sink.writer()
     applying.apply(batch_of(claim, 5, upsert(5, 1, "whole"), upsert(6, 2, "whole")))
-    bench.execute("UPDATE headgate.progress SET table_name = %s", (slice_,))  # as older versions named it
+    sink = bench.sink
+    assert isinstance(sink, RelationalSink)
+    assert isinstance(applying, RowCopyingWriter)
+    copied = [{"id": 1, "value": "whole"}]
+    upto = CopyMark(request="r", upto=("1",))
+    applying.copy(CopiedRows(claim=claim, positions={0: 7}, key=("id",), upserts=copied, deletes=[], mark=upto))
+    sink.change_known_columns(claim, {0: 7}, lambda known: known.with_applied(["value"]))
+    for kept in ("progress", "row_copies", "known_columns"):
+        bench.execute(f"UPDATE headgate.{kept} SET table_name = %s", (slice_,))  # as older versions named it
+    assert not sink.is_new(claim_of(bench, 1, table=f"{space}.orders@tenant=2")), "it may be that of a slice"
     for name in (slice_, whole):
         with pytest.raises(SinkConflictError, match="is being written by feed shop"):
             bench.sink.claim(claim_of(bench, 1, table=name, identity=STRANGER))
-    assert bench.sink.claim(claim_of(bench, 2, table=whole, start={0: 5})) == {0: 7}
+    later = claim_of(bench, 2, table=whole, start={0: 5})
+    assert bench.sink.claim(later) == {0: 7}
+    assert (sink.known_columns(later).applied, sink.copied(later, "r").upto) == (("value",), ("1",))
+    other = claim_of(bench, 1, table=slice_, identity=STRANGER)
+    assert sink.is_new(other), "a row of the table that is called like the slice is of another table"
     applying.apply(batch_of(claim_of(bench, 2, table=whole, start={0: 5}), 7, upsert(7, 3, "whole")))
     applying.close()
     found = bench.execute(f"SELECT count(*) FROM {space}.{mark}orders@tenant=1{mark}")

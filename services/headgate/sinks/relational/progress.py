@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from headgate.databases.progress import ClaimedRows, FeedKey, ProgressRow, ProgressTables
 from headgate.records.control import Epoch, Positions
-from headgate.records.identifiers import earlier_spelling, namesake, split_table
+from headgate.records.identifiers import earlier_spelling, namesake, normal_table, split_table
 from headgate.records.slices import slice_of, whole_table
 from headgate.records.source_tables import SourceTable
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange
@@ -37,7 +37,7 @@ from headgate.sinks.relational.session import Session
 from headgate.sinks.row_copying import CopyMark
 from headgate.sinks.source_tables import check_same, source_table_of, text_of
 
-__all__ = ["Progress", "claimed_rows", "moves_of"]
+__all__ = ["Progress", "claimed_rows", "held_names", "moves_of"]
 
 S = TypeVar("S", bound=Session)
 
@@ -55,6 +55,17 @@ def _old_spellings(claim: Claim, table: str) -> list[str]:
     if split_table(claim.table)[0] is None and space is not None:
         found.append(f"{space}.{relation}")
     return [old for old in found if old != table]
+
+
+def held_names(*tables: str) -> list[str]:
+    """What a claim of these tables holds, or the end of a feed that writes them, in the one order of all of them.
+
+    Of each its name, the whole table's, and the one under which older versions stored that. Slices come first, so that
+    a predecessor that hangs is distinguished from other slices' claims.
+    """
+    wholes = set(map(whole_table, tables))
+    found = {*tables, *map(normal_table, tables), *wholes, *filter(None, map(namesake, wholes))}
+    return sorted(found, key=lambda name: (slice_of(name) is None, name))
 
 
 def claimed_rows(claim: Claim, table: str, feed: FeedKey) -> ClaimedRows:
@@ -151,10 +162,7 @@ class Progress(ABC, Generic[S]):
 
     def _enter(self, claim: Claim, mine: ClaimedRows) -> None:
         """One claim or seal per table at a time: two feeds must not both find it free. None of a removed feed."""
-        whole = whole_table(mine.table)
-        # The slice first, so that a predecessor that hangs is distinguished from other slices' claims. Then the name
-        # that agents of older versions hold.
-        for name in dict.fromkeys(filter(None, (mine.table, namesake(whole), whole))):
+        for name in held_names(mine.table):
             self.tables.hold_table(mine.feed, name)
         when = self.tables.removed_at(mine.feed)
         if when is not None:
@@ -250,9 +258,9 @@ class Progress(ABC, Generic[S]):
         self.ensure()
         mine = self.feed(identity)
         with self.session.transaction():
-            for table in sorted(set(map(whole_table, self.tables.tables_of(mine)))):
+            for name in held_names(*self.tables.tables_of(mine)):
                 # Before the rows' own locks, as claims do: a claim either comes first, or finds the feed removed.
-                self.tables.hold_table(mine, table)
+                self.tables.hold_table(mine, name)
             unsealed = {table for table, closed in self.tables.lock_feed(mine) if not closed}
             if unsealed:
                 raise still_open(identity, unsealed)
