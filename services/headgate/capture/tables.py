@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from headgate.config.wording import nearest
-from headgate.records.identifiers import show_identifier
+from headgate.records.identifiers import earlier_spelling, show_identifier
 from headgate.records.name_lists import shown_names
 
 __all__ = ["Column", "NoTableError", "SourceTable", "chosen_tables", "topic_part"]
@@ -66,8 +66,13 @@ class SourceTable(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """``schema.table``, with quotes only where a part contains a dot or a quote."""
+        """``schema.table``, with quotes only where a part contains a dot, a quote, or the signs of a slice."""
         return show_identifier((self.schema, self.table))
+
+    def is_meant(self, pattern: str) -> bool:
+        """Whether the pattern matches, which may also be written with the quotes that older versions asked for."""
+        names = (self.name, earlier_spelling(self.schema, self.table))
+        return any(name == pattern or (not self.is_view and fnmatchcase(name, pattern)) for name in names)
 
 
 T = TypeVar("T", bound=SourceTable)
@@ -80,11 +85,7 @@ def chosen_tables(tables: Sequence[T], patterns: Sequence[str]) -> list[T]:
     """
     chosen = {table.name for table in tables if not patterns and not table.is_view}
     for pattern in patterns:
-        found = {
-            table.name
-            for table in tables
-            if table.name == pattern or (not table.is_view and fnmatchcase(table.name, pattern))
-        }
+        found = {table.name for table in tables if table.is_meant(pattern)}
         if not found:
             raise NoTableError(_no_table_matches(pattern, tables))
         chosen |= found

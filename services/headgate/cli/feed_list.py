@@ -34,11 +34,11 @@ def show(feed: FeedName, *, watch: Watch = None, output: Format = Output.TABLE, 
 
 
 def _show(snapshot: Snapshot, feed: str, output: Output) -> None:
-    find_feed(snapshot, feed)
+    record = find_feed(snapshot, feed)
     facts: dict[str, Any] = msgspec.to_builtins(feed_shown(snapshot, feed))
     if output is not Output.TABLE:
         show_value(output, facts)
         return
     tables = facts.pop("spans")
     show_object(facts, output)
-    show_rows(span_columns(tables), tables, output)
+    show_rows(span_columns([record]), tables, output)

@@ -53,15 +53,13 @@ def list_tables(
             snapshot = read_snapshot(log)
             if feed is not None:
                 find_feed(snapshot, feed)
-            rows = [
-                msgspec.to_builtins(row)
-                for key, _ in snapshot.each(FeedKey, FeedRecorded)
-                if feed in (None, key.feed)
-                for row in table_rows(snapshot, key.feed)
-            ]
+            shown = {key.feed: record for key, record in snapshot.each(FeedKey, FeedRecorded)}
+            if feed is not None:
+                shown = {feed: shown[feed]}
+            rows = [msgspec.to_builtins(row) for name in shown for row in table_rows(snapshot, name)]
             if output is Output.TABLE:
                 rows = [{**row, "state": _state(row)} for row in rows]
-            show_rows(span_columns(rows, "feed"), rows, output)
+            show_rows(span_columns(shown.values(), "feed"), rows, output)
 
         again(show_now, watch)
 

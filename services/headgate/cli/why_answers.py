@@ -35,6 +35,7 @@ from headgate.records.keys import FeedKey
 from headgate.records.migration import MigrationKey, MigrationOwnerKey, MigrationRecorded
 from headgate.records.migration_standing import waits_for
 from headgate.records.name_lists import number_of
+from headgate.records.stored_names import plans_today
 
 MIGRATIONS: Final = (Partition(MigrationKey.topic, 0),)
 """Read by itself: a feed is explained to users without a right on it, too."""
@@ -133,7 +134,7 @@ def why_feed(
     """
     record = find_feed(snapshot, feed)
     explanation = explained_feed(log, snapshot, feed, keeper_of(migrations, feed))
-    return FeedAnswer(feed, explanation, migrations_beside(migrations, _tables_of(feed, record)), unknown)
+    return FeedAnswer(feed, explanation, migrations_beside(migrations, feed_tables(feed, record)), unknown)
 
 
 UNKNOWN: Final = "it is not known whether a migration changes its tables or has paused it"
@@ -146,12 +147,13 @@ _RELATIONS: Final[Mapping[Beside, str]] = {
 }
 
 
-def _tables_of(feed: str, record: FeedRecorded) -> FeedTables:
+def feed_tables(feed: str, record: FeedRecorded) -> FeedTables:
+    """What a migration's table is compared with."""
     return FeedTables(
         feed,
         frozenset(plan.topic for plan in record.spans),
         parse_feed(record.spec).sink.connection,
-        frozenset(plan.table for plan in record.spans),
+        frozenset(plan.table for plan in plans_today(record)),
     )
 
 

@@ -25,7 +25,7 @@ from headgate.databases.postgresql.errors import fault_of as postgresql_fault
 from headgate.records.control import Positions, SpanPlan
 from headgate.records.identifiers import parse_identifier
 from headgate.records.name_lists import shown_names
-from headgate.records.spans import parse_span
+from headgate.records.spans import parse_span, table_of
 from headgate.sinks.altering import AltersTables
 from headgate.sinks.contract import Claim, SinkError, SinkUnavailableError, ValueRefusedError
 from headgate.sinks.known_columns import ColumnNumbers, KnownColumns
@@ -203,7 +203,8 @@ def _is_plain(columns: ColumnOptions, name: str) -> bool:
 
 
 def _resync_of(spec: FeedSpec, plan: SpanPlan) -> str:
-    return f"`headgate table resync {spec.feed} {plan.table}`"
+    # By the span: its feed's record may have another name of the table (records/stored_names.py).
+    return f"`headgate table resync {spec.feed} {table_of(plan.span)}`"
 
 
 def fit_columns(spec: FeedSpec, plan: SpanPlan, said: Said, lake: AtLake | None = None) -> Alteration:

@@ -176,3 +176,10 @@ def test_a_pattern_chooses_tables_and_one_that_matches_none_is_refused() -> None
         chosen_tables(tables, ["shop.order"])
     with pytest.raises(NoTableError, match="has no tables that this user can see"):
         chosen_tables([], ["*"])
+
+
+def test_a_table_that_is_called_like_a_slice_is_chosen_with_and_without_quotes() -> None:
+    tables = [ORDERS, like := PostgresTable(schema="shop", table="o@t=1")]
+    assert like.name == 'shop."o@t=1"'
+    for pattern in ("shop.o@t=1", "shop.o@*", 'shop."o@t=1"'):
+        assert chosen_tables(tables, [pattern]) == [like]
