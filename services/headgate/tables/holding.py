@@ -1,7 +1,7 @@
 """Whether a column's type at a sink holds every value of the type that Headgate would create there. Pure.
 
-Only what is certain is told: a type that is shorter, coarser, or of a smaller range loses values. Types that are not
-known to have the same values are left to whoever asks.
+LOSES is certain: the type is shorter, less exact, or of a smaller range. Of types that are not known to have the same
+values the answer is UNKNOWN, and the caller decides.
 """
 
 from collections.abc import Callable

@@ -84,7 +84,7 @@ def _told(
     sources: Mapping[str, Definition],
     targets: Mapping[str, "_Target"],
 ) -> dict[tuple[str, str], str]:
-    """(Topic, table), each for people, → what ``judge`` says of the source."""
+    """(Topic, table), each for people, → the answer of ``judge`` for the source."""
     found: dict[tuple[str, str], str] = {}
     for plan in parts:
         part = slice_of(plan.table)
@@ -161,7 +161,7 @@ class _Pair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _unheld(source: Definition, sink: Definition, known: Known, told: Holding = Holding.LOSES) -> list[_Pair]:
-    """Columns of which this is known. What the sink computes is not compared, nor what events do not tell."""
+    """Columns of which this is known. What the sink computes is not compared, nor types that events do not have."""
     if is_untold(source):
         return []
     outcomes, names = sink_outcomes(source, sink, known.types), names_of(source)
@@ -188,7 +188,7 @@ def _holding(pair: _Pair, source: Definition, sink: Definition) -> Holding:
     found = _found(pair.sink)
     told = Holding.UNKNOWN if found is None else holding(found, _narrowed(wanted, labels, is_set=_is_set(pair.source)))
     is_guessed = source.unknown and "(" not in pair.source.type and not is_of_fixed_range(wanted)
-    return Holding.UNKNOWN if is_guessed and told is Holding.LOSES else told  # events do not tell each length
+    return Holding.UNKNOWN if is_guessed and told is Holding.LOSES else told  # events do not have each length
 
 
 def _found(column: PostgresColumn | MysqlColumn) -> PostgresType | MysqlType | None:

@@ -132,8 +132,9 @@ def check_slice(
         )
     if not is_exact and integers is None:
         raise SinkRefusedError(
-            f"column {column} of table {name} is of type {described}. It must be an integer, or a varchar or text that "
-            f"is compared letter by letter (MySQL and MariaDB: with a collation that ends in _bin). {option}"
+            f"column {column} of table {name} is of type {described}. It must be an integer, or a text that is "
+            f"compared letter by letter (PostgreSQL: varchar or text. MySQL and MariaDB: varchar with a collation that "
+            f"ends in _bin). {option}"
         )
     if integers is not None and (part.number is None or part.number not in integers):
         raise MisfitError(
