@@ -39,7 +39,6 @@ from headgate.tables.statement import Definition
 
 __all__ = ["check_joining", "doubts", "why_misfit"]
 
-
 _COLLATION: Final = re.compile(" (CHARACTER SET|COLLATE) .*", re.DOTALL)
 
 
@@ -54,7 +53,7 @@ def check_joining(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_
     """Raise MisfitError for sources of these plans that do not fit into the tables of slices that the sink has.
 
     A source is defined as for the creation of its table: by a feed that creates none it is not, and nor is one without
-    events that describe it. The answer are warnings about columns that may not fit. Raises SinkError, SourceError.
+    events that describe it. The answers are warnings about columns that may not fit. Raises SinkError, SourceError.
     """
     parts = [plan for plan in plans if slice_of(plan.table) is not None]
     if not parts or not spec.creates_tables or spec.sink.type not in KINDS:

@@ -1,15 +1,20 @@
 """Sources that join when the table that they share with others exists already."""
 
 import re
+from contextlib import nullcontext
 
 import pytest
 
+from headgate.config.feed import parse_feed
 from headgate.databases.catalogue import Product
 from headgate.databases.mysql.catalogue import MysqlColumn
 from headgate.databases.postgresql.catalogue import EnumType, PostgresColumn, PostgresDefinition
 from headgate.databases.postgresql.types import parse_type as parse_postgresql
 from headgate.formats.column_schema import ColumnSchema, EventSchema
+from headgate.records.control import SpanPlan
 from headgate.records.slices import Slice
+from headgate.sinks.misfit import MisfitError
+from headgate.tables import joining_slices
 from headgate.tables.alteration import Known
 from headgate.tables.from_events import definition_from
 from headgate.tables.joining_slices import doubts, why_misfit
@@ -249,3 +254,47 @@ def test_a_source_in_postgresql_fits_into_the_table_that_a_mariadb_shows_with_wi
     assert why_misfit(source(WHAT), there, PART, known) is None
     short = mysql_table(*made[:1], mysql_column("what", "smallint(6)"), key=("id",))
     assert "which does not hold each of its values" in str(why_misfit(source(WHAT), short, PART, known))
+
+
+class AtSink:
+    """A sink that has one table."""
+
+    def __init__(self, table: Definition) -> None:
+        self.table = table
+
+    def definition(self, _name: str) -> Definition:
+        return self.table
+
+    def place(self, _name: str) -> tuple[str, str]:
+        return "shop", "t"
+
+    def sink(self) -> Sink:
+        return Sink(Product.POSTGRESQL)
+
+    def shown(self, name: str) -> str:
+        return name
+
+
+def test_a_misfit_is_an_error_and_a_doubt_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = parse_feed(
+        "feed: f\nsource: {topic_pattern: 't.*', database: {dsn: 'postgresql://u@h/d'}}\n"
+        "sink: {type: postgresql, dsn: dbname=x}\n"
+        "tables: {'*.orders': {into: {table: shop.orders, discriminator: {tenant: '{schema}'}}}}"
+    )
+    plan = SpanPlan(PART.text, "t.a.orders", PART.text, {0: 0})
+
+    def warnings(what: PostgresColumn) -> tuple[str, ...]:
+        monkeypatch.setattr(joining_slices, "open_catalogue", lambda _target: nullcontext(AtSink(sink(what))))
+        monkeypatch.setattr(joining_slices, "source_definitions", lambda *_: ({PART.text: source(WHAT)}, []))
+        return joining_slices.check_joining(spec, [plan], lambda _: None, lambda _: None)
+
+    assert warnings(WHAT) == ()
+    (doubt,) = warnings(postgres_column("what", "date"))
+    assert doubt == (
+        "warning: topic t.a.orders may not fit into table shop.orders, which the sink has already: column what is "
+        "integer at the source, and here date. Compare the two types"
+    )
+    with pytest.raises(
+        MisfitError, match=r"topic t\.a\.orders does not fit into table shop\.orders, which the sink has"
+    ):
+        warnings(postgres_column("what", "smallint"))
