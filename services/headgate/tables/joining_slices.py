@@ -26,6 +26,7 @@ from headgate.sinks.creating import LakeType
 from headgate.sinks.misfit import MisfitError
 from headgate.sinks.registry import target_of
 from headgate.sinks.relational.session import as_sink_errors
+from headgate.sources.table_options import pattern_of
 from headgate.tables.alteration import Known, names_of, sink_outcomes
 from headgate.tables.catalogues import Catalogue, open_catalogue
 from headgate.tables.fitting import other_key, relaxed
@@ -33,7 +34,6 @@ from headgate.tables.from_events import is_untold
 from headgate.tables.holding import Holding, holding, is_of_fixed_range, longest_label
 from headgate.tables.mapped import LeftOut, Mapped, Outcome
 from headgate.tables.missing import Said, SchemaOf, chosen_types, source_definitions
-from headgate.tables.plan import ChosenTypes
 from headgate.tables.sliced import unsliced_definition
 from headgate.tables.statement import Definition
 
@@ -59,9 +59,11 @@ def check_joining(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_
     if not parts or not spec.creates_tables or spec.sink.type not in KINDS:
         return ()
     with as_sink_errors(), open_catalogue(target_of(spec.sink)) as at_sink:
-        types = chosen_types(spec, parts, at_sink)
-        targets = {name: _target(at_sink, name, types) for name in {whole_table(plan.table) for plan in parts}}
-    there = {plan.table: found for plan in parts if (found := targets[whole_table(plan.table)]) is not None}
+        # Sources of one table may choose different types, each in its entry of `tables`.
+        entries = {plan.table: (pattern_of(spec, plan), whole_table(plan.table)) for plan in parts}
+        firsts = {entries[plan.table]: plan for plan in reversed(parts)}
+        targets = {entry: _target(at_sink, spec, plan) for entry, plan in firsts.items()}
+    there = {table: found for table, entry in entries.items() if (found := targets[entry]) is not None}
     places = {table: (found.definition.schema, found.definition.table) for table, found in there.items()}
     sources, _ = source_definitions(spec, [plan for plan in parts if plan.table in there], places, said, schema_of)
     reasons = _told(why_misfit, parts, sources, there)
@@ -96,11 +98,12 @@ def _told(
     return found
 
 
-def _target(at_sink: Catalogue, name: str, types: ChosenTypes) -> _Target | None:
+def _target(at_sink: Catalogue, spec: FeedSpec, plan: SpanPlan) -> _Target | None:
+    name = whole_table(plan.table)
     found = at_sink.definition(name)
     if found is None:
         return None
-    chosen = types.get((found.schema, found.table), {})
+    chosen = chosen_types(spec, [plan], at_sink).get((found.schema, found.table), {})
     return _Target(found, Known(sink=at_sink.sink(), types=chosen, shown=at_sink.shown(name)))
 
 

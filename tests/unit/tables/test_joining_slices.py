@@ -298,3 +298,22 @@ def test_a_misfit_is_an_error_and_a_doubt_a_warning(monkeypatch: pytest.MonkeyPa
         MisfitError, match=r"topic t\.a\.orders does not fit into table shop\.orders, which the sink has"
     ):
         warnings(postgres_column("what", "smallint"))
+
+
+def test_each_source_is_compared_by_its_own_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    into = "into: {table: shop.orders, discriminator: {tenant: '{schema}'}}"
+    spec = parse_feed(
+        "feed: f\nsource: {topic_pattern: 't.*', database: {dsn: 'postgresql://u@h/d'}}\n"
+        "sink: {type: postgresql, dsn: dbname=x}\n"
+        f"tables: {{a.orders: {{{into}, types: {{what: smallint}}}}, b.orders: {{{into}}}}}"
+    )
+    plans = [
+        SpanPlan(name, f"t.{name[-1]}.orders", name, {0: 0}) for name in (f"{PART.table}@tenant={x}" for x in "ab")
+    ]
+    there = sink(postgres_column("what", "smallint"))
+    monkeypatch.setattr(joining_slices, "open_catalogue", lambda _target: nullcontext(AtSink(there)))
+    monkeypatch.setattr(joining_slices, "source_definitions", lambda *_: ({p.table: source(WHAT) for p in plans}, []))
+    with pytest.raises(MisfitError) as refused:
+        joining_slices.check_joining(spec, plans, lambda _: None, lambda _: None)
+    assert "topic t.b.orders does not fit" in str(refused.value)
+    assert "topic t.a.orders" not in str(refused.value)
