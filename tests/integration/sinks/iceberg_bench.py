@@ -48,7 +48,8 @@ class IcebergBench(AnyLakeBench):
         warehouse: Path | str = folder / "lake" if store is None else PLACE
         dsn = file if database is None and store is None else in_database(database or file, warehouse)
         options = {} if store is None else {"store": store.options}
-        super().__init__(folder, {"type": "iceberg", "dsn": dsn, **options}, appends=appends)
+        (folder / "lake").mkdir(exist_ok=True)
+        super().__init__(folder, {"type": "iceberg", "dsn": dsn, **options, **self.place()}, appends=appends)
         self.uri, self.warehouse = file if database is None else database, warehouse
         self.properties = {} if store is None else store.iceberg
         self.catalog = new_catalog(self.uri, warehouse, **self.properties)
@@ -59,6 +60,10 @@ class IcebergBench(AnyLakeBench):
         self.lake = found
         self.create()
         self.sink = self.another()
+
+    def place(self) -> dict[str, object]:
+        """What a feed has of the catalog instead of its database."""
+        return {}
 
     def create(self) -> None:
         schema = self.columns
@@ -100,13 +105,16 @@ class IcebergBench(AnyLakeBench):
 
     def elsewhere(self) -> tuple[LakeSink, str]:
         """Another catalog of the same database, over the same warehouse."""
-        other = new_catalog(self.uri, self.warehouse, name="other", **self.properties)
+        self.register(new_catalog(self.uri, self.warehouse, name="other", **self.properties))
+        dsn = str(self.spec["dsn"])
+        return self.opened(dsn=f"{dsn}{'&' if '?' in dsn else '?'}catalog=other"), "copies.orders"
+
+    def register(self, other: SqlCatalog) -> None:
+        """Have another catalog know the table as it is now."""
         other.create_namespace_if_not_exists("copies")
         if other.table_exists("copies.orders"):
             other.drop_table("copies.orders")
         other.register_table("copies.orders", self.native.metadata_location)
-        dsn = str(self.spec["dsn"])
-        return self.opened(dsn=f"{dsn}{'&' if '?' in dsn else '?'}catalog=other"), "copies.orders"
 
     def remove_ledger(self) -> None:
         for name in (("feeds",), ("tables", "shop", "orders")):

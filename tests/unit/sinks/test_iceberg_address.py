@@ -18,7 +18,16 @@ from headgate.sinks.registry import open_sink, same_sink
     ("dsn", "why"),
     [
         ("", "Write it as postgresql://user@host:port/database.warehouse=/folder, or as sqlite:////folder/catalog.db"),
-        ("http://catalog:8181", "a SQL catalog in PostgreSQL or in a SQLite file"),
+        ("http://catalog:8181", "a SQLite file, or a REST catalog"),
+        ("rest+https://catalog", "does not name the folder of the tables"),
+        ("rest+https://ann:hunter2@catalog?warehouse=/lake", "without a user in it"),
+        ("rest+https:///path?warehouse=/lake", "is not valid"),
+        ("rest+https://catalog:x?warehouse=/lake", "is not valid"),
+        ("rest+https://catalog/../x?warehouse=/lake", "is not valid"),
+        ("rest+https://catalog/a%2fb?warehouse=/lake", "the path has other characters"),
+        ("rest+https://catalog?warehouse=lake", "warehouse is not an absolute path"),
+        ("rest+https://catalog?warehouse=/lake&ca_file=ca.pem", "ca_file is not an absolute path"),
+        ("rest+https://catalog?warehouse=/lake&token=hunter2", "has an option that is not known. Choose from catalog"),
         ("postgresql://user:hunter2@db/lake", "does not name the folder of the tables"),
         ("postgresql://user:hunter2@db/lake?warehouse=lake", "warehouse is not an absolute path"),
         ("postgresql://user:hunter2@db/lake?warehose=/lake", "did you mean warehouse"),
@@ -51,6 +60,27 @@ def test_one_catalog_has_one_spelling() -> None:
     assert address_of(short).text == address_of(long).text
     assert address_of(address_of(short).text).text == address_of(short).text
     assert (address_of(long).has_password, address_of(short).has_password) == (True, False)
+
+
+def test_one_rest_catalog_has_one_spelling() -> None:
+    short, long = "rest+https://CAT/api/?warehouse=/lake/", "rest+https://cat:443/api?catalog=default&warehouse=/lake"
+    assert address_of(short).text == address_of(long).text == long
+    found = address_of("rest+https://cat:8181?warehouse=s3://lake/shop&catalog=shop&ca_file=/etc/ca.pem")
+    assert (found.hosts, found.server, found.buckets) == (("cat",), "cat:8181", ("s3://lake/shop",))
+    assert address_of(found.text) == found
+    place = place_of("rest+https://[::1]:8181?warehouse=/lake")
+    assert (place.rest, place.folders) == ("https://[::1]:8181", (Path("/lake"),))
+
+
+def test_tls_of_a_rest_catalog_is_a_ca() -> None:
+    rest = "rest+https://cat?warehouse=/lake"
+    assert place_of(with_tls(rest, {"ca_file": "/etc/ca.pem"}, SINK)).ca_file == "/etc/ca.pem"
+    for address, files, why in (
+        (rest, {"ca_file": "/etc/ca.pem", "key_file": "k"}, "takes ca_file only"),
+        (f"{rest}&ca_file=/etc/other.pem", {"ca_file": "/etc/ca.pem"}, "beside tls"),
+    ):
+        with pytest.raises(DatabaseRefusedError, match=why):
+            with_tls(address, files, SINK)
 
 
 def test_a_warehouse_in_an_object_store_is_no_folder() -> None:

@@ -1,1 +1,1 @@
-"""Addresses of Iceberg's SQL catalogs."""
+"""Addresses of Iceberg's catalogs."""

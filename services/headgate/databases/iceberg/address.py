@@ -1,7 +1,8 @@
-"""Addresses of Iceberg's SQL catalogs, in PostgreSQL or in a SQLite file.
+"""Addresses of Iceberg's catalogs: SQL catalogs in PostgreSQL or in a SQLite file, and REST catalogs.
 
-``postgresql://user@host:port/database?warehouse=/folder&catalog=name``, with libpq's own options as well, and
-``sqlite:////folder/catalog.db?catalog=name&warehouse=/folder``. The warehouse is a folder, or ``s3://bucket/prefix``.
+``postgresql://user@host:port/database?warehouse=/folder&catalog=name``, with libpq's own options as well,
+``sqlite:////folder/catalog.db?catalog=name&warehouse=/folder``, and
+``rest+https://host:port/path?catalog=name&warehouse=/folder``. The warehouse is a folder, or ``s3://bucket/prefix``.
 """
 
 import posixpath
@@ -15,25 +16,30 @@ import msgspec
 
 from headgate.config.wording import nearest
 from headgate.databases import buckets
-from headgate.databases.address import SINK, Address, Options
+from headgate.databases.address import SINK, Address, Options, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.postgresql import address as postgresql
 
-__all__ = ["SCHEMES", "SQLITE", "Place", "address_of", "place_of", "with_tls"]
+__all__ = ["CATALOG", "SCHEMES", "SQLITE", "Place", "address_of", "place_of", "with_tls"]
 
 SQLITE: Final = "sqlite://"
-SCHEMES: Final = (SQLITE, *postgresql.SCHEMES)
+REST: Final = ("rest+https://", "rest+http://")
+SCHEMES: Final = (SQLITE, *postgresql.SCHEMES, *REST)
 """How an address of this kind begins."""
 
 _FILE_FORM: Final = f"{SQLITE}//folder/catalog.db"
 _SERVER_FORM: Final = "postgresql://user@host:port/database?warehouse=/folder"
+_REST_FORM: Final = f"{REST[0]}host:port/path?warehouse=/folder"
 CATALOG: Final = "default"
-"""pyiceberg's name for a catalog that has none."""
+"""pyiceberg's name for a catalog that has none. It is not sent to a REST server, which then takes its own default."""
 
 _NAME_OPTION: Final = "catalog"
 _FOLDER_OPTION: Final = "warehouse"
+_CA_OPTION: Final = "ca_file"
 _OPTIONS: Final = (_NAME_OPTION, _FOLDER_OPTION)
 _PATH: Final = re.compile(r"(?:/[A-Za-z0-9._ -]+)+")
+_REST_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~-]+)*/?")
+_PORTS: Final = {"https": 443, "http": 80}
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 
@@ -41,18 +47,25 @@ class Place(msgspec.Struct, frozen=True):
     """A catalog: its name among the catalogs of its database, that database, and where Headgate puts tables.
 
     ``warehouse``: the path of a folder, or a place in an object store.
-    ``file``: of SQLite. ``dsn``: libpq's URL of a database at PostgreSQL. One of them is None.
+    ``file``: of SQLite. ``dsn``: libpq's URL of a database at PostgreSQL. ``rest``: a URL. One of them is given.
+    ``ca_file``: of the certificate of ``rest``.
     """
 
     catalog: str
     warehouse: str
     file: Path | None = None
     dsn: str | None = None
+    rest: str | None = None
+    ca_file: str | None = None
 
     @property
     def text(self) -> str:
         """The address in its one spelling; a password in it stays."""
-        own = urlencode({_NAME_OPTION: self.catalog, _FOLDER_OPTION: self.warehouse}, safe="/:", quote_via=quote)
+        given = {_NAME_OPTION: self.catalog, _FOLDER_OPTION: self.warehouse}
+        given |= {} if self.ca_file is None else {_CA_OPTION: self.ca_file}
+        own = urlencode(given, safe="/:", quote_via=quote)
+        if self.rest is not None:
+            return f"rest+{self.rest}?{own}"
         if self.dsn is None:
             return f"{SQLITE}/{self.file}?{own}"
         return f"{self.dsn}{'&' if '?' in self.dsn else '?'}{own}"
@@ -80,15 +93,21 @@ def place_of(dsn: str, options: Options = SINK) -> Place:
         return _at_postgresql(dsn, options)
     if dsn.startswith(SQLITE):
         return _in_file(dsn, options)
+    if dsn.startswith(REST):
+        return _at_rest(dsn, options)
     raise DatabaseRefusedError(
         f"{options.address} is not the address of an Iceberg catalog that Headgate can use: a SQL catalog in "
-        f"PostgreSQL or in a SQLite file. Write it as {_SERVER_FORM}, or as {_FILE_FORM}"
+        f"PostgreSQL or in a SQLite file, or a REST catalog. Write it as {_SERVER_FORM}, or as {_FILE_FORM}, or as "
+        f"{_REST_FORM}"
     )
 
 
 def address_of(dsn: str, options: Options = SINK) -> Address:
     """See Address. Raises DatabaseRefusedError, which never quotes the address."""
     place = place_of(dsn, options)
+    if place.rest is not None:
+        at = urlsplit(place.rest)
+        return Address(place.text, (at.hostname or "",), server=at.netloc, folders=place.folders, buckets=place.buckets)
     if place.dsn is None:
         assert place.file is not None  # noqa: S101 - one of them is given
         return Address(place.text, (), server=str(place.file), folders=place.folders, buckets=place.buckets)
@@ -108,6 +127,8 @@ def address_of(dsn: str, options: Options = SINK) -> Address:
 def with_tls(dsn: str, files: Mapping[str, str], options: Options) -> str:
     """See Kind."""
     place = place_of(dsn, options)
+    if place.rest is not None:
+        return _with_ca(place, files, options).text
     if place.dsn is None:
         raise DatabaseRefusedError(f"{options.address} names a SQLite file, and tls is for servers. Remove tls")
     url, _ = postgresql.url_of(postgresql.with_tls(place.dsn, files, options), options)
@@ -132,20 +153,60 @@ def _at_postgresql(dsn: str, options: Options) -> Place:
     return Place(_name(own, options), warehouse, dsn=url)
 
 
+def _at_rest(dsn: str, options: Options) -> Place:
+    parts = urlsplit(dsn.removeprefix("rest+"))
+    try:
+        port = parts.port or _PORTS[parts.scheme]
+    except ValueError:
+        port = 0
+    path = parts.path.rstrip("/")
+    names = set(path.split("/"))
+    if not parts.hostname or not port or "@" in parts.netloc or parts.fragment or {".", ".."} & names:
+        raise DatabaseRefusedError(f"{options.address} is not valid. Write it as {_REST_FORM}, without a user in it")
+    if _REST_PATH.fullmatch(path) is None:
+        raise DatabaseRefusedError(f"{options.address}: the path has other characters than letters, digits and ._~-/")
+    own = _own_options(parts.query, (*_OPTIONS, _CA_OPTION), options)
+    if _FOLDER_OPTION not in own:
+        raise DatabaseRefusedError(
+            f"{options.address} does not name the folder of the tables. Write it as {_REST_FORM}"
+        )
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    ca_file = own.get(_CA_OPTION)
+    return Place(
+        _name(own, options),
+        _warehouse(own[_FOLDER_OPTION], options, _REST_FORM),
+        rest=f"{parts.scheme}://{host}:{port}{path}",
+        ca_file=None if ca_file is None else str(_path(ca_file, f"{options.address}: {_CA_OPTION}", _REST_FORM)),
+    )
+
+
+def _with_ca(place: Place, files: Mapping[str, str], options: Options) -> Place:
+    if place.ca_file is not None:
+        raise tls_refused(options, [_CA_OPTION])
+    if files.keys() - {_CA_OPTION}:
+        raise DatabaseRefusedError(f"{options.address} names a REST catalog: of tls it takes {_CA_OPTION} only")
+    return msgspec.structs.replace(place, ca_file=files.get(_CA_OPTION))
+
+
+def _own_options(query: str, known: tuple[str, ...], options: Options) -> dict[str, str]:
+    own = dict(parse_qsl(query, keep_blank_values=True))
+    for name in own:
+        if name not in known:
+            near = nearest(name, known)
+            raise DatabaseRefusedError(
+                f"{options.address} has an option that is not known{f', did you mean {near}?' if near else '.'} Choose "
+                f"from {' and '.join(known)}"
+            )
+    return own
+
+
 def _in_file(dsn: str, options: Options) -> Place:
     parts = urlsplit(dsn)
     if parts.netloc or not parts.path.startswith("//"):
         raise DatabaseRefusedError(
             f"{options.address} does not name a file by its absolute path. Write it with four slashes, as {_FILE_FORM}"
         )
-    own = dict(parse_qsl(parts.query, keep_blank_values=True))
-    for name in own:
-        if name not in _OPTIONS:
-            near = nearest(name, _OPTIONS)
-            raise DatabaseRefusedError(
-                f"{options.address} has an option that is not known{f', did you mean {near}?' if near else '.'} Choose "
-                f"from {' and '.join(_OPTIONS)}"
-            )
+    own = _own_options(parts.query, _OPTIONS, options)
     file = _path(parts.path[1:], options.address, _FILE_FORM)
     folder = own.get(_FOLDER_OPTION)
     warehouse = str(file.parent) if folder is None else _warehouse(folder, options, _FILE_FORM)

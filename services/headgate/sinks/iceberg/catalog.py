@@ -6,15 +6,14 @@ properties, nor a snapshot that was left and came back. Here a commit is refused
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, RESTError, ValidationException
 from pyiceberg.io import PY_IO_IMPL, FileIO
-from pyiceberg.table import CommitTableResponse, Table, TableProperties
+from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate, ValidatableTableRequirement
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -24,17 +23,14 @@ from headgate.databases.iceberg.address import Place
 from headgate.databases.postgresql.errors import PostgresError
 from headgate.sinks.contract import SinkError, SinkRefusedError
 from headgate.sinks.iceberg.catalog_database import CatalogDatabase, open_database
-from headgate.sinks.iceberg.files import ListedFiles
+from headgate.sinks.iceberg.exact_table import ExactTable
+from headgate.sinks.iceberg.files import ListedFiles, listed_files
+from headgate.sinks.iceberg.rest_catalog import ExactRestCatalog, rest_errors
 from headgate.sinks.lake.files import Files, LocalFiles, local_error
 from headgate.sinks.lake.store import StoreFiles
 from headgate.sinks.relational.postgresql.faults import sink_error
 
-__all__ = ["ExactCatalog", "ExactTable", "open_catalog"]
-
-RETRIES: Final = "commit.retry.num-retries"
-_PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
-KEYS_MAX: Final = 4
-"""Of a catalog at once: those in use, and those that replace them."""
+__all__ = ["Catalog", "ExactCatalog", "open_catalog"]
 
 
 class _Unchanged(ValidatableTableRequirement):
@@ -47,34 +43,6 @@ class _Unchanged(ValidatableTableRequirement):
         """Raise CommitFailedException otherwise."""
         if base_metadata != self.base:
             raise CommitFailedException("Requirement failed: the table was changed by another commit")
-
-
-class ExactTable(Table):
-    """A table whose commits are made on ``base``, its metadata as read, and tried once.
-
-    Raises SinkRefusedError for metadata that names a class for pyiceberg to import and call, however it is read.
-    """
-
-    def __init__(self, found: Table) -> None:
-        self.base = found.metadata
-        properties = {**found.metadata.properties, RETRIES: "0"}
-        once = found.metadata.model_copy(update={"properties": properties})
-        super().__init__(found.name(), once, found.metadata_location, found.io, found.catalog)
-
-    @property
-    def metadata(self) -> TableMetadata:
-        """The table's metadata as pyiceberg uses it."""
-        return self._metadata
-
-    @metadata.setter
-    def metadata(self, found: TableMetadata) -> None:
-        if found.properties.get(_PROVIDER):
-            raise SinkRefusedError(
-                f"table {'.'.join(self._identifier)} has the property {_PROVIDER}, which names Python code to run, and "
-                "a table must not choose what code Headgate runs. Remove the property (Spark: ALTER TABLE … UNSET "
-                f"TBLPROPERTIES ('{_PROVIDER}'))"
-            )
-        self._metadata = found
 
 
 class ExactCatalog(SqlCatalog):
@@ -118,7 +86,7 @@ class ExactCatalog(SqlCatalog):
 
     def _load_file_io(self, properties: Any = None, location: str | None = None) -> FileIO:  # noqa: ARG002
         # A table's own properties could name another class.
-        return _listed_files(tuple(self.files.iceberg_properties().items()))
+        return listed_files(tuple(self.files.iceberg_properties().items()))
 
     @contextmanager
     def as_sink_errors(self, doing: str) -> Iterator[None]:
@@ -127,25 +95,30 @@ class ExactCatalog(SqlCatalog):
             yield
 
 
-@lru_cache(KEYS_MAX)
-def _listed_files(properties: tuple[tuple[str, str], ...]) -> ListedFiles:
-    """Kept, because a client of an object store begins with an empty pool of connections."""
-    return ListedFiles(dict(properties))
+Catalog = ExactCatalog | ExactRestCatalog
 
 
-def open_catalog(find: Callable[[], Target], place: Place) -> ExactCatalog:
+def open_catalog(find: Callable[[], Target], place: Place) -> Catalog:
     """The catalog. Raises SinkRefusedError, SinkError."""
-    local = LocalFiles(Path(place.warehouse))
-    with _as_sink_errors(local, "opening the Iceberg catalog"):
+    doing = "opening the Iceberg catalog"
+    if place.rest is not None:
+        with rest_errors(place.rest, find().options.password_file, doing):
+            return ExactRestCatalog(find, place, _files(find, place))
+    with _as_sink_errors(LocalFiles(Path(place.warehouse)), doing):
         database = open_database(find, place)
+    return ExactCatalog(place, database, _files(find, place))
+
+
+def _files(find: Callable[[], Target], place: Place) -> Files:
+    """The warehouse. Raises SinkRefusedError for a folder that does not exist."""
     if place.buckets:
-        return ExactCatalog(place, database, StoreFiles(find, place.warehouse, is_exclusive=False))
+        return StoreFiles(find, place.warehouse, is_exclusive=False)
     if not Path(place.warehouse).is_dir():
         raise SinkRefusedError(
             f"warehouse {place.warehouse} of the Iceberg catalog is not a folder on this machine. Create or mount it "
             "wherever coordinators and agents run"
         )
-    return ExactCatalog(place, database, local)
+    return LocalFiles(Path(place.warehouse))
 
 
 @contextmanager

@@ -21,12 +21,12 @@ from pyiceberg.types import IntegerType, NestedField, PrimitiveType
 
 from headgate.config.crash_points import CrashPoint, reach
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.iceberg.catalog import ExactTable
+from headgate.sinks.iceberg.exact_table import ExactTable
 from headgate.sinks.iceberg.files import same_file
 from headgate.sinks.iceberg.other_tables import other_tables
 from headgate.sinks.iceberg.rewriting import Rewriting
 from headgate.sinks.iceberg.table_files import needed_files, older_files
-from headgate.sinks.iceberg.transaction import OneTransaction
+from headgate.sinks.iceberg.transaction import OneTransaction, move
 from headgate.sinks.lake.binding import LEDGER
 from headgate.sinks.lake.history import OWN_ENTRIES
 from headgate.sinks.lake.shape import KEY
@@ -239,6 +239,8 @@ class Table:
             yield transaction
             if stamp.transactions:
                 transaction.set_properties({name: str(version) for name, version in stamp.transactions.items()})
+            if self._handle.is_moved_by_snapshots:
+                move(transaction, dict(stamp.about))
             transaction.commit_transaction()
         except CommitFailedException as error:
             if writing is not None:

@@ -19,7 +19,10 @@ from headgate.config.secrets import NotPermittedError, check_bucket, check_folde
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.lake.files import LostFileError
 
-__all__ = ["ListedFiles", "same_file"]
+__all__ = ["ListedFiles", "listed_files", "same_file"]
+
+KEYS_MAX: Final = 4
+"""Of a catalog at once: those in use, and those that replace them."""
 
 _STORE: Final = frozenset({"s3", "s3a", "s3n"})
 """What engines call the protocol. Hadoop's have names of their own for it."""
@@ -82,6 +85,12 @@ class _NeededFile(PyArrowFile):
             return super().open(seekable)
         except FileNotFoundError as error:
             raise LostFileError(self.location) from error
+
+
+@lru_cache(KEYS_MAX)
+def listed_files(properties: tuple[tuple[str, str], ...]) -> ListedFiles:
+    """Kept, because a client of an object store begins with an empty pool of connections."""
+    return ListedFiles(dict(properties))
 
 
 def same_file(location: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """The tables of one Iceberg catalog, their ledgers, and the ledger of feeds.
 
 A ledger is a table of the catalog, below the namespace ``_headgate``, whose properties have its state and its version.
-It never has a snapshot.
+It has a snapshot only where commits are compared by them, and never any rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,8 +18,10 @@ from headgate.databases.address import Target
 from headgate.databases.iceberg.address import Place, place_of
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.creating import LakeType, quoted_by_spark
-from headgate.sinks.iceberg.catalog import ExactCatalog, ExactTable, open_catalog
+from headgate.sinks.iceberg.catalog import Catalog, open_catalog
 from headgate.sinks.iceberg.engine import FORMAT_VERSION, Table
+from headgate.sinks.iceberg.exact_table import ExactTable
+from headgate.sinks.iceberg.transaction import forget_snapshots, move
 from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
 from headgate.sinks.lake.names import LEDGERS, path_of
 from headgate.sinks.lake.tables import ConflictError
@@ -63,6 +65,9 @@ class _Entry:
     def set_properties(self, properties: Mapping[str, str]) -> None:
         transaction = self._handle.transaction()
         transaction.set_properties({**properties, VERSION: str(self.version + 1)})
+        if self._handle.is_moved_by_snapshots:
+            move(transaction, {})
+            forget_snapshots(transaction, self._handle.metadata)
         try:
             transaction.commit_transaction()
         except CommitFailedException as error:
@@ -72,7 +77,7 @@ class _Entry:
 class _Log:
     """The table that is a ledger."""
 
-    def __init__(self, catalog: ExactCatalog, place: Place, name: tuple[str, ...]) -> None:
+    def __init__(self, catalog: Catalog, place: Place, name: tuple[str, ...]) -> None:
         self._catalog = catalog
         self._place = place
         self._name = (LEDGERS, *name)
@@ -148,7 +153,7 @@ class IcebergLake:
 
 
 def _create(
-    catalog: ExactCatalog, place: Place, name: tuple[str, ...], schema: Schema | pa.Schema, properties: dict[str, str]
+    catalog: Catalog, place: Place, name: tuple[str, ...], schema: Schema | pa.Schema, properties: dict[str, str]
 ) -> str:
     """Create a table, and its namespace, and return its id. Raises ConflictError if the table exists, SinkError."""
     with catalog.as_sink_errors(f"creating table {'.'.join(name)} of the catalog in {catalog.database_name}"):

@@ -20,7 +20,7 @@ from pyiceberg.table import FileScanTask, Transaction
 from pyiceberg.types import DateType, IntegerType, LongType, PrimitiveType, StringType, TimestampType, TimestamptzType
 
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.iceberg.catalog import ExactTable
+from headgate.sinks.iceberg.exact_table import ExactTable
 from headgate.sinks.iceberg.transaction import overwrite
 from headgate.sinks.lake.staged_rows import GONE, absent_column, column
 from headgate.sinks.lake.tables import Altered, Upserts

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from headgate.config.feed import SinkSpec
 from headgate.config.plugs import Writes
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from headgate.sinks.iceberg.lake import IcebergLake
 
 __all__ = ["SINK", "IcebergSink"]
+
+
+_THIS_MACHINE: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class IcebergSink(LakeSink):
@@ -40,8 +44,14 @@ def _lake(find: Callable[[], Target]) -> "IcebergLake":
 
 def _open(spec: SinkSpec, password_file: Path | None, _keeps_session: bool) -> IcebergSink:
     target = registry.target_of(spec)
-    if password_file is not None and place_of(target.dsn, target.options).dsn is None:
+    place = place_of(target.dsn, target.options)
+    if password_file is not None and place.file is not None:
         raise SinkRefusedError(f"{target.options.password_file}: a SQLite file has no password. Remove it")
+    at = urlsplit(place.rest or "")
+    if password_file is not None and at.scheme == "http" and at.hostname not in _THIS_MACHINE:
+        raise SinkRefusedError(
+            f"{target.options.address}: others could read the token on the way to {place.rest}. Write rest+https://"
+        )
     return IcebergSink(
         partial(registry.target_of, spec), appends=spec.mode == "append", keeps_columns=spec.tables == "evolve"
     )

@@ -1,14 +1,18 @@
 """Transactions and overwrites as pyiceberg has them, without what makes each commit of a table slower than the last."""
 
-from typing import Any
+from typing import Any, Final
 
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate
 from pyiceberg.table.update.snapshot import _OverwriteFiles
 
-__all__ = ["OneTransaction", "overwrite"]
+__all__ = ["OneTransaction", "forget_snapshots", "move", "overwrite"]
+
+SNAPSHOTS_MAX: Final = 10
+"""Of a ledger. Its state is in its properties, so earlier ones are not read."""
 
 
 class OneTransaction(Transaction):
@@ -42,6 +46,20 @@ class _Overwrite(_OverwriteFiles):
     def _existing_manifests(self) -> list[ManifestFile]:
         found = super()._existing_manifests()
         return [manifest for manifest in found if manifest.has_added_files() or manifest.has_existing_files()]
+
+
+def move(transaction: Transaction, about: dict[str, str]) -> None:
+    """Give the transaction a snapshot, without files if it has none yet. One without updates is not committed."""
+    if transaction._updates and not any(isinstance(each, AddSnapshotUpdate) for each in transaction._updates):
+        with transaction.update_snapshot(snapshot_properties=about).fast_append():
+            pass
+
+
+def forget_snapshots(transaction: Transaction, metadata: TableMetadata) -> None:
+    """Have the table keep its latest snapshots only."""
+    ids = [each.snapshot_id for each in sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0)]
+    if len(ids) >= SNAPSHOTS_MAX:
+        transaction._apply((RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids[: 1 - SNAPSHOTS_MAX]}),))
 
 
 def overwrite(transaction: Transaction, about: dict[str, str]) -> _OverwriteFiles:
