@@ -8,17 +8,29 @@ from ssl import PROTOCOL_TLS_SERVER, SSLContext
 
 import pytest
 import trustme
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.types import StringType
 
 from headgate.config.secrets import ALLOWED_HOSTS
 from headgate.databases.key_ranges import Chunk
 from headgate.sinks.altering import AddedColumn, ColumnChanges
-from headgate.sinks.contract import SinkError, SinkRefusedError, SinkSilentError, SinkUnavailableError
+from headgate.sinks.contract import (
+    SinkConflictError,
+    SinkError,
+    SinkRefusedError,
+    SinkSilentError,
+    SinkUnavailableError,
+)
 from headgate.sinks.creating import LakeType, NewColumn, NewTable
-from headgate.sinks.iceberg import rest_session
+from headgate.sinks.iceberg import bounded_answers
+from headgate.sinks.iceberg.lake import IcebergLake
+from headgate.sinks.iceberg.rest_catalog import ExactRestCatalog
 from headgate.sinks.lake.tables import ConflictError, Stamp
 from integration.sinks.contract import batch_of, claim_of, delete, upsert
+from integration.sinks.iceberg_bench import COLUMNS
 from integration.sinks.iceberg_rest_bench import RestBench
+from integration.sinks.test_iceberg_tables import PROVIDER, Provider
 from integration.sinks.test_lake_maintenance import NOTHING, later
 
 pytestmark = pytest.mark.integration
@@ -171,8 +183,8 @@ def test_a_certificate_is_checked(bench: RestBench, tmp_path: Path) -> None:
 
 
 def test_an_answer_without_an_end_is_not_read_to_it(bench: RestBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest_session, "ANSWER_BYTES_MAX", 100)
-    with pytest.raises(SinkSilentError, match="the answer has more than 100 bytes"):
+    monkeypatch.setattr(bounded_answers, "ANSWER_BYTES_MAX", 100)
+    with pytest.raises(SinkRefusedError, match=r"has more than 100 bytes.*Expire snapshots"):
         bench.another().claim(claim_of(bench, 1))
 
 
@@ -198,8 +210,114 @@ def test_servers_that_are_not_listed_are_refused(bench: RestBench, monkeypatch: 
         bench.opened(dsn=f"rest+http://catalog:8181?warehouse={bench.folder}")
 
 
-def test_ledgers_keep_few_snapshots(bench: RestBench) -> None:
+def test_ledgers_keep_few_snapshots_and_their_files(bench: RestBench) -> None:
     for n in range(1, 15):
         bench.sink.claim(claim_of(bench, n))
     ledger = bench.catalog.load_table(("_headgate", "tables", "shop", "orders"))
     assert 0 < len(ledger.metadata.snapshots) <= 10
+    assert len(list(bench.folder.glob("_headgate/tables/shop/orders/metadata/snap-*"))) == len(
+        ledger.metadata.snapshots
+    )
+
+
+def test_a_commit_that_a_proxy_has_sent_twice_stays_whole(bench: RestBench) -> None:
+    """The second request is refused for what the first has changed, and its files are the table's."""
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    bench.server.repeats = True
+    with pytest.raises(SinkUnavailableError, match=r"and the table has the commit.*It is retried"):
+        bench.sink.writer().apply(batch_of(claim, 5, upsert(5, 1, "a")))
+    bench.server.repeats = False
+    assert bench.rows() == {1: "a"}
+    sink = bench.another()
+    sink.claim(claim_of(bench, 2))
+    assert sink.positions(claim_of(bench, 2)) == {0: 6, 1: 0}
+    sink.writer().apply(batch_of(claim_of(bench, 2), 6, upsert(6, 2, "b")))
+    assert bench.rows() == {1: "a", 2: "b"}
+
+
+def test_a_refused_commit_whose_table_cannot_be_read_keeps_its_files(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, files = claim_of(bench, 1), len(list(bench.folder.rglob("*.parquet")))
+    bench.sink.claim(claim)
+
+    def conflict(*_: object) -> None:
+        bench.server.answer = (503, {}, "")
+        raise CommitFailedException("the newest snapshot is another one")
+
+    monkeypatch.setattr(RestCatalog, "commit_table", conflict)
+    with pytest.raises(SinkUnavailableError, match="and the table cannot be read"):
+        bench.sink.writer().apply(batch_of(claim, 5, upsert(5, 1, "a")))
+    assert len(list(bench.folder.rglob("*.parquet"))) == files + 1
+
+
+def test_one_catalog_is_not_reached_both_by_rest_and_by_sql(bench: RestBench) -> None:
+    """A claim at SQL changes properties only, which a server does not compare."""
+    by_sql = {"dsn": f"sqlite:///{bench.folder}/catalog.db", "password_file": None}
+    for first, second in ((bench.another(), bench.opened(**by_sql)), (bench.opened(**by_sql), bench.another())):
+        first.claim(claim_of(bench, 1))
+        with pytest.raises(SinkConflictError, match=r"created through the address of a \w+ catalog.*one kind of addr"):
+            second.claim(claim_of(bench, 2))
+        bench.remove_ledger()
+        bench.unbind()
+
+
+def test_a_table_that_names_code_is_refused(bench: RestBench) -> None:
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    with bench.native.transaction() as change:
+        change.set_properties({PROVIDER: f"{Provider.__module__}.{Provider.__qualname__}"})
+    before = Provider.calls
+    with pytest.raises(SinkRefusedError, match=f"has the property {PROVIDER}"):
+        bench.sink.writer().apply(batch_of(claim, 5, upsert(5, 1, "a")))
+    with pytest.raises(SinkRefusedError, match=f"has the property {PROVIDER}"):
+        bench.another().claim(claim_of(bench, 2))
+    assert Provider.calls == before
+
+
+CONFIGS = {
+    "no defaults": ({"defaults": None}, "its configuration cannot be read"),
+    "no separator": ({"overrides": {"namespace-separator": ""}}, "its configuration cannot be read"),
+    "a slash as separator": ({"overrides": {"namespace-separator": "%2F"}}, "cannot be part of a name in a path"),
+    "another path": ({"overrides": {"prefix": "../../other"}}, "leaves the path of the address"),
+    "another path, hidden": ({"overrides": {"prefix": "a/%252e%2E"}}, "leaves the path of the address"),
+    "a query": ({"overrides": {"prefix": "a?b="}}, "leaves the path of the address"),
+}
+
+
+@pytest.mark.parametrize("how", CONFIGS)
+def test_a_configuration_that_leads_elsewhere_or_cannot_be_read_is_refused(bench: RestBench, how: str) -> None:
+    changed, why = CONFIGS[how]
+    bench.server.config = {"defaults": {}, "overrides": {}, **changed}
+    before = bench.server.requests
+    with pytest.raises(SinkRefusedError, match=f"does not do what a REST catalog does.*{why}"):
+        bench.another().check([bench.table])
+    assert bench.server.requests == before + 1
+
+
+def test_a_namespace_that_was_dropped_just_now_is_retried(bench: RestBench) -> None:
+    bench.server.answer = (404, {}, "")
+    with pytest.raises(SinkUnavailableError, match="It is retried"), bench.lake.as_sink_errors("creating any"):
+        bench.lake._catalog.create_table(("gone", "any"), COLUMNS)
+
+
+@pytest.mark.parametrize("named", [None, "default", "shop"])
+def test_the_catalog_that_is_named_is_asked_for(bench: RestBench, named: str | None) -> None:
+    dsn = str(bench.spec["dsn"]) + ("" if named is None else f"&catalog={named}")
+    bench.opened(dsn=dsn).check([bench.table])
+    assert bench.server.asked == ({} if named is None else {"warehouse": [named]})
+
+
+def test_closing_a_sink_closes_its_connections_and_it_can_be_used_again(bench: RestBench) -> None:
+    sink = bench.another()
+    sink.close()
+    sink.claim(claim_of(bench, 1))
+    lake = sink.lake()
+    assert isinstance(lake, IcebergLake)
+    assert isinstance(lake._catalog, ExactRestCatalog)
+    pools = lake._catalog._session.get_adapter("http://any").poolmanager.pools  # type: ignore[attr-defined]
+    assert len(pools) == 1
+    sink.close()
+    assert len(pools) == 0
+    sink.positions(claim_of(bench, 1))

@@ -31,7 +31,7 @@ _FILE_FORM: Final = f"{SQLITE}//folder/catalog.db"
 _SERVER_FORM: Final = "postgresql://user@host:port/database?warehouse=/folder"
 _REST_FORM: Final = f"{REST[0]}host:port/path?warehouse=/folder"
 CATALOG: Final = "default"
-"""pyiceberg's name for a catalog that has none. It is not sent to a REST server, which then takes its own default."""
+"""pyiceberg's name for a catalog that has none."""
 
 _NAME_OPTION: Final = "catalog"
 _FOLDER_OPTION: Final = "warehouse"
@@ -46,12 +46,13 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 class Place(msgspec.Struct, frozen=True):
     """A catalog: its name among the catalogs of its database, that database, and where Headgate puts tables.
 
+    ``catalog``: None at a REST server that is not asked for one of its catalogs by name.
     ``warehouse``: the path of a folder, or a place in an object store.
     ``file``: of SQLite. ``dsn``: libpq's URL of a database at PostgreSQL. ``rest``: a URL. One of them is given.
     ``ca_file``: of the certificate of ``rest``.
     """
 
-    catalog: str
+    catalog: str | None
     warehouse: str
     file: Path | None = None
     dsn: str | None = None
@@ -61,7 +62,8 @@ class Place(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The address in its one spelling; a password in it stays."""
-        given = {_NAME_OPTION: self.catalog, _FOLDER_OPTION: self.warehouse}
+        given = {} if self.catalog is None else {_NAME_OPTION: self.catalog}
+        given |= {_FOLDER_OPTION: self.warehouse}
         given |= {} if self.ca_file is None else {_CA_OPTION: self.ca_file}
         own = urlencode(given, safe="/:", quote_via=quote)
         if self.rest is not None:
@@ -173,7 +175,7 @@ def _at_rest(dsn: str, options: Options) -> Place:
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     ca_file = own.get(_CA_OPTION)
     return Place(
-        _name(own, options),
+        _name(own, options) if _NAME_OPTION in own else None,
         _warehouse(own[_FOLDER_OPTION], options, _REST_FORM),
         rest=f"{parts.scheme}://{host}:{port}{path}",
         ca_file=None if ca_file is None else str(_path(ca_file, f"{options.address}: {_CA_OPTION}", _REST_FORM)),

@@ -83,3 +83,6 @@ class DeltaLake:
     def as_sink_errors(self, doing: str) -> AbstractContextManager[None]:
         """See Lake."""
         return as_sink_errors(self._files, doing)
+
+    def close(self) -> None:
+        """See Lake. Its library's connections end with its tables."""

@@ -7,7 +7,7 @@ properties, nor a snapshot that was left and came back. Here a commit is refused
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -19,7 +19,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, ValidatableTab
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from headgate.databases.address import Target
-from headgate.databases.iceberg.address import Place
+from headgate.databases.iceberg.address import CATALOG, Place
 from headgate.databases.postgresql.errors import PostgresError
 from headgate.sinks.contract import SinkError, SinkRefusedError
 from headgate.sinks.iceberg.catalog_database import CatalogDatabase, open_database
@@ -48,9 +48,11 @@ class _Unchanged(ValidatableTableRequirement):
 class ExactCatalog(SqlCatalog):
     """See the module. ``files``: the warehouse."""
 
+    is_moved_by_snapshots: Final = False
+
     def __init__(self, place: Place, database: CatalogDatabase, files: Files) -> None:
         self.files = files
-        MetastoreCatalog.__init__(self, place.catalog, warehouse=place.url)
+        MetastoreCatalog.__init__(self, place.catalog or CATALOG, warehouse=place.url)
         self.engine = database.engine
         self._schema_version = database.version
         self.database_name = database.name

@@ -1,7 +1,8 @@
 """One version of an Iceberg table: what it has, and commits on exactly this version.
 
-Positions are table properties, so a commit of positions alone makes no snapshot. A commit of rows has them in its
-snapshot's summary as well, for people, and to notice a table that was set back: properties stay as they are then.
+Positions are table properties, so at a SQL catalog a commit of positions alone makes no snapshot. A commit of rows has
+them in its snapshot's summary as well, for people, and to notice a table that was set back: properties stay as they are
+then.
 """
 
 import json

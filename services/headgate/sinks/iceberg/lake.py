@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from headgate.databases.address import Target
 from headgate.databases.iceberg.address import Place, place_of
-from headgate.sinks.contract import SinkRefusedError
+from headgate.sinks.contract import SinkConflictError, SinkRefusedError
 from headgate.sinks.creating import LakeType, quoted_by_spark
 from headgate.sinks.iceberg.catalog import Catalog, open_catalog
 from headgate.sinks.iceberg.engine import FORMAT_VERSION, Table
@@ -29,6 +29,9 @@ from headgate.sinks.lake.tables import ConflictError
 __all__ = ["IcebergLake"]
 
 VERSION: Final = "headgate.version"
+BY_REST: Final = "headgate.by-rest"
+"""The property of a ledger that was created at a REST catalog. Its commits are compared by their snapshots."""
+
 _SCHEMA: Final = Schema(NestedField(1, "nothing", BooleanType()))
 """A table has at least one column."""
 
@@ -65,13 +68,17 @@ class _Entry:
     def set_properties(self, properties: Mapping[str, str]) -> None:
         transaction = self._handle.transaction()
         transaction.set_properties({**properties, VERSION: str(self.version + 1)})
+        forgotten: list[str] = []
         if self._handle.is_moved_by_snapshots:
             move(transaction, {})
-            forget_snapshots(transaction, self._handle.metadata)
+            forgotten = forget_snapshots(transaction, self._handle.metadata)
         try:
             transaction.commit_transaction()
         except CommitFailedException as error:
             raise ConflictError from error
+        for file in forgotten:
+            with suppress(FileNotFoundError):  # removed by another program
+                self._handle.io.delete(file)
 
 
 class _Log:
@@ -89,10 +96,20 @@ class _Log:
     def read(self) -> _Entry | None:
         with self._catalog.as_sink_errors(f"reading {self.place}"):
             found = self._catalog.load(self._name)
-        return None if found is None else _Entry(found)
+        if found is None:
+            return None
+        if found.is_moved_by_snapshots != (BY_REST in found.properties):
+            ours, theirs = ("REST", "SQL") if found.is_moved_by_snapshots else ("SQL", "REST")
+            raise SinkConflictError(
+                f"{self.place} was created through the address of a {theirs} catalog, and this feed's is one of a "
+                f"{ours} catalog. Each would let a process write that the other one has fenced. Use one kind of "
+                "address for all feeds into the catalog"
+            )
+        return _Entry(found)
 
     def create(self, properties: dict[str, str]) -> str:
-        return _create(self._catalog, self._place, self._name, _SCHEMA, {**_SHORT, **properties, VERSION: "0"})
+        kind = {BY_REST: "true"} if self._catalog.is_moved_by_snapshots else {}
+        return _create(self._catalog, self._place, self._name, _SCHEMA, {**_SHORT, **kind, **properties, VERSION: "0"})
 
 
 class IcebergLake:
@@ -116,7 +133,8 @@ class IcebergLake:
     def where(self, table: str) -> str:
         """See Lake."""
         namespace = ".".join(_identifier(table)[:-1])
-        return f"catalog {self._place.catalog} in {self._catalog.database_name}, namespace {namespace},"
+        name = "" if self._place.catalog is None else f" {self._place.catalog}"
+        return f"catalog{name} in {self._catalog.database_name}, namespace {namespace},"
 
     def sql_name(self, table: str) -> str:
         """See Lake. A session of Spark has its own name for the catalog."""
@@ -150,6 +168,10 @@ class IcebergLake:
     def as_sink_errors(self, doing: str) -> AbstractContextManager[None]:
         """See Lake."""
         return self._catalog.as_sink_errors(doing)
+
+    def close(self) -> None:
+        """See Lake."""
+        self._catalog.close()
 
 
 def _create(

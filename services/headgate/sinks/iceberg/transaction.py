@@ -55,11 +55,15 @@ def move(transaction: Transaction, about: dict[str, str]) -> None:
             pass
 
 
-def forget_snapshots(transaction: Transaction, metadata: TableMetadata) -> None:
-    """Have the table keep its latest snapshots only."""
-    ids = [each.snapshot_id for each in sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0)]
-    if len(ids) >= SNAPSHOTS_MAX:
-        transaction._apply((RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids[: 1 - SNAPSHOTS_MAX]}),))
+def forget_snapshots(transaction: Transaction, metadata: TableMetadata) -> list[str]:
+    """Have a table without rows keep its latest snapshots only. Returns files that are not needed after the commit."""
+    known = sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0)
+    if len(known) < SNAPSHOTS_MAX:
+        return []
+    old = known[: 1 - SNAPSHOTS_MAX]
+    ids = [each.snapshot_id for each in old]
+    transaction._apply((RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids}),))
+    return [each.manifest_list for each in old]
 
 
 def overwrite(transaction: Transaction, about: dict[str, str]) -> _OverwriteFiles:

@@ -211,7 +211,9 @@ class LakeSink:
         return LakeRows(self._lake, appends=self._appends)
 
     def close(self) -> None:
-        """See Sink. It has no connections."""
+        """See Sink."""
+        if "_lake" in self.__dict__:  # it was opened
+            self._lake.close()
 
 
 class LakeWriter(StagedWriter):

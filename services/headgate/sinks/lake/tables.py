@@ -269,6 +269,10 @@ class Lake(Protocol):
         """Raise errors of the library, and of files, as the SinkError that means the same."""
         ...
 
+    def close(self) -> None:
+        """Let go of connections that are kept open. Idempotent, and the lake may be used again."""
+        ...
+
 
 def feed_key(cluster: str, feed_id: str) -> str:
     """A feed as one text."""
