@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from headgate.config.wording import nearest
-from headgate.records.identifiers import earlier_spelling, show_identifier
+from headgate.records.identifiers import earlier_identifier, show_identifier
 from headgate.records.name_lists import shown_names
 
 __all__ = ["Column", "NoTableError", "SourceTable", "chosen_tables", "topic_part"]
@@ -71,7 +71,7 @@ class SourceTable(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_meant(self, pattern: str) -> bool:
         """Whether the pattern matches, which may also be written with the quotes that older versions asked for."""
-        names = (self.name, earlier_spelling(self.schema, self.table))
+        names = (self.name, earlier_identifier((self.schema, self.table)))
         return any(name == pattern or (not self.is_view and fnmatchcase(name, pattern)) for name in names)
 
 

@@ -85,10 +85,15 @@ def table_spelling(space: str | None, table: str) -> str:
     return earlier if slice_of(earlier) is None else show_identifier(_parts(space, table))
 
 
+def earlier_identifier(parts: Sequence[str]) -> str:
+    """``show_identifier`` as versions without slices had it: quotes only for dots and quotes."""
+    return _shown(parts, _NEEDED_QUOTES)
+
+
 def earlier_spelling(space: str | None, table: str) -> str:
     """``table_spelling`` as versions without slices had it: what is a slice's name today was a table's."""
     plain = ".".join(_parts(space, table))
-    return plain if split_whole(plain) == (space, table) else _shown(_parts(space, table), _NEEDED_QUOTES)
+    return plain if split_whole(plain) == (space, table) else earlier_identifier(_parts(space, table))
 
 
 def normal_table(name: str) -> str:

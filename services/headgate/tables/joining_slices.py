@@ -36,8 +36,14 @@ from headgate.tables.mapped import LeftOut, Mapped, Outcome
 from headgate.tables.missing import Said, SchemaOf, chosen_types, source_definitions
 from headgate.tables.sliced import unsliced_definition
 from headgate.tables.statement import Definition
+from headgate.tables.widening import TEXT_BYTES
 
 __all__ = ["check_joining", "doubts", "why_misfit"]
+
+_Type = PostgresType | MysqlType
+
+_TEXTS: Final = frozenset({"text", "character varying", "character"})
+"""PostgreSQL's."""
 
 _COLLATION: Final = re.compile(" (CHARACTER SET|COLLATE) .*", re.DOTALL)
 
@@ -113,7 +119,9 @@ def why_misfit(source: Definition, sink: Definition, part: Slice, known: Known) 
     Both have the slice's column. It is the sink's, and checked there (sinks/relational/table.py).
     """
     source, sink = _as_source(source, sink, part)
-    key, strict = other_key(source, sink), relaxed(source, sink, known)
+    key, mine = other_key(source, sink), names_of(source)
+    required = [(name, mine.get(name)) for name in relaxed(source, sink, known)]
+    strict = [name for name, column in required if column is None or not _is_computed(column)]
     reasons = [] if key is None else [key]
     reasons += [f"{each.shown}, which does not hold each of its values" for each in _unheld(source, sink, known)]
     if strict:
@@ -155,6 +163,11 @@ class _Pair(msgspec.Struct, frozen=True, kw_only=True):
     mapped: Mapped
 
     @property
+    def is_array(self) -> bool:
+        """Whether the sink's column has arrays, also by its domain."""
+        return (self.sink.base if isinstance(self.sink, PostgresColumn) else self.sink.type).endswith("[]")
+
+    @property
     def shown(self) -> str:
         """For people."""
         wanted = _COLLATION.sub("", self.mapped.type.sql)
@@ -173,24 +186,33 @@ def _unheld(source: Definition, sink: Definition, known: Known, told: Holding = 
         if column.generated is None and (there := names.get(column.name)) is not None
         and isinstance(outcome := outcomes[there.name], Mapped)
     ]  # fmt: skip
-    return [each for each in pairs if _holding(each, source, sink) is told]
+    return [each for each in pairs if _holding(each, source, sink, is_chosen=each.source.name in known.types) is told]
 
 
-def _holding(pair: _Pair, source: Definition, sink: Definition) -> Holding:
+def _is_computed(column: PostgresColumn | MysqlColumn) -> bool:
+    """Whether the feed computes it: its type is the widest that its values can have, and it may have no NULL."""
+    return column.number < 0
+
+
+def _holding(pair: _Pair, source: Definition, sink: Definition, *, is_chosen: bool) -> Holding:
     wanted = pair.mapped.type
     labels, theirs = _labels(pair.source, source), _labels(pair.sink, sink)
     lacks_labels = bool(labels and theirs) and not set(labels) <= set(theirs)
     if isinstance(wanted, LakeType):
         return Holding.UNKNOWN
     is_array = isinstance(wanted, PostgresType) and wanted.is_array
-    if lacks_labels or pair.sink.type.endswith("[]") is not is_array:
+    if lacks_labels or pair.is_array is not is_array:
         return Holding.LOSES
     if labels and theirs and _is_set(pair.source) is _is_set(pair.sink):
         return Holding.HOLDS
-    found = _found(pair.sink)
-    told = Holding.UNKNOWN if found is None else holding(found, _narrowed(wanted, labels, is_set=_is_set(pair.source)))
+    found, values = _found(pair.sink), _narrowed(wanted, labels, is_set=_is_set(pair.source))
+    if not (labels or is_chosen):
+        values = _of_source(pair.source, values)
+    told = Holding.UNKNOWN if found is None else holding(found, values)
     is_guessed = source.unknown and "(" not in pair.source.type and not is_of_fixed_range(wanted)
-    return Holding.UNKNOWN if is_guessed and told is Holding.LOSES else told  # events do not have each length
+    # Events do not have each length, and a text that stands for another type has one that is not known.
+    is_wider = is_guessed or _is_computed(pair.source) or (not is_chosen and _stands_in(pair.source, values))
+    return Holding.UNKNOWN if is_wider and told is Holding.LOSES else told
 
 
 def _found(column: PostgresColumn | MysqlColumn) -> PostgresType | MysqlType | None:
@@ -222,6 +244,44 @@ def _narrowed(wanted: PostgresType | MysqlType, labels: tuple[str, ...], *, is_s
     if isinstance(wanted, MysqlType) and wanted.is_text:
         return MysqlType(name="varchar", numbers=(length,))
     return wanted
+
+
+def _of_source(column: PostgresColumn | MysqlColumn, wanted: _Type) -> _Type:
+    """``wanted``, which may be wider than the column at the source: as narrow as that is known to be."""
+    limit = _characters_max(column)
+    if isinstance(wanted, PostgresType) and not wanted.is_array:
+        if isinstance(column, MysqlColumn) and column.kind == "year":
+            return PostgresType(name="smallint")
+        if limit is not None and wanted.name in _TEXTS and wanted.name != "character":
+            return PostgresType(name="character varying", numbers=(limit,))
+    is_text = isinstance(wanted, MysqlType) and wanted.is_text and wanted.name != "char"
+    if is_text and limit is not None and isinstance(column, PostgresColumn):
+        return MysqlType(name="varchar", numbers=(limit,))
+    return wanted
+
+
+def _characters_max(column: PostgresColumn | MysqlColumn) -> int | None:
+    """How many characters the column's values have at most; None if it is no text, or has no limit."""
+    if isinstance(column, MysqlColumn):
+        declared = parse_mysql(column.type)
+        size = TEXT_BYTES.get(column.kind)
+        return size if size is not None else _length(declared, ("char", "varchar"))
+    return _length(parse_postgresql(column.base), ("character", "character varying"))
+
+
+def _length(type_: _Type | None, names: tuple[str, ...]) -> int | None:
+    return type_.numbers[0] if type_ is not None and type_.name in names and type_.numbers else None
+
+
+def _stands_in(column: PostgresColumn | MysqlColumn, wanted: _Type) -> bool:
+    """Whether a text is to hold the values of another type, such as an address."""
+    if not (wanted.is_text if isinstance(wanted, MysqlType) else wanted.name in _TEXTS):
+        return False
+    if isinstance(column, MysqlColumn):
+        declared = parse_mysql(column.type)
+        return declared is not None and not (declared.is_text or declared.labels)
+    found = parse_postgresql(column.base)
+    return found is not None and found.name not in _TEXTS and not column.is_enum
 
 
 def _with_key_as(source: Definition, sink: Definition) -> Definition:

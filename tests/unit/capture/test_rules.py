@@ -183,3 +183,9 @@ def test_a_table_that_is_called_like_a_slice_is_chosen_with_and_without_quotes()
     assert like.name == 'shop."o@t=1"'
     for pattern in ("shop.o@t=1", "shop.o@*", 'shop."o@t=1"'):
         assert chosen_tables(tables, [pattern]) == [like]
+
+
+def test_a_pattern_reaches_into_no_name_with_a_dot() -> None:
+    tables = [ORDERS, old := PostgresTable(schema="shop", table="orders.old")]
+    assert chosen_tables(tables, ["shop.orders*"]) == [ORDERS]
+    assert chosen_tables(tables, ['shop."orders.*']) == [old]

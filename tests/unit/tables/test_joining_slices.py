@@ -4,6 +4,7 @@ import re
 from contextlib import nullcontext
 
 import pytest
+from msgspec.structs import replace
 
 from headgate.config.feed import parse_feed
 from headgate.databases.catalogue import Product
@@ -40,6 +41,8 @@ def sink(*columns: PostgresColumn, key: tuple[str, ...] = ("tenant", "id")) -> D
     return postgres_table(ID, *columns, TENANT, key=key)
 
 
+DOMAIN_OF_ARRAY = postgres_column("tags", "shop.tags", base="text[]")
+COMPUTED = replace(postgres_column("region", "text"), number=-1)
 WHAT, AT = postgres_column("what", "integer"), postgres_column("at", "date")
 
 
@@ -50,6 +53,10 @@ WHAT, AT = postgres_column("what", "integer"), postgres_column("at", "date")
         (source(WHAT), sink(WHAT, key=("id", "tenant")), None),
         (source(WHAT), sink(WHAT, AT), None),
         (source(WHAT), sink(postgres_column("what", "bigint")), None),
+        (source(DOMAIN_OF_ARRAY), sink(DOMAIN_OF_ARRAY), None),
+        (source(postgres_column("tags", "text[]")), sink(DOMAIN_OF_ARRAY), None),
+        (source(DOMAIN_OF_ARRAY), sink(postgres_column("tags", "text")), "column tags is shop.tags at the source"),
+        (source(COMPUTED), sink(postgres_column("region", "character varying(8)", is_nullable=False)), None),
         (source(WHAT, AT), sink(WHAT), "the table does not have its columns at (date at the source)"),
         (
             source(WHAT),
@@ -78,6 +85,42 @@ def test_types_that_are_not_known_to_fit_are_doubtful() -> None:
     assert why_misfit(source(WHAT), there, PART, KNOWN) is None
     assert doubts(source(WHAT), there, PART, KNOWN) == "column what is integer at the source, and here date"
     assert doubts(source(WHAT), sink(WHAT), PART, KNOWN) is None
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "is_refused"),
+    [
+        ("character varying(1000)", "varchar(1000)", False),
+        ("character varying(1000)", "varchar(999)", True),
+        ("inet", "varchar(45)", False),
+        ("interval", "varchar(100)", False),
+        ("text", "varchar(1000)", True),
+    ],
+)
+def test_a_postgresqls_column_fits_into_one_as_narrow_as_it_is(mine: str, theirs: str, *, is_refused: bool) -> None:
+    there = mysql_table(
+        mysql_column("id", "bigint", is_nullable=False), mysql_column("what", theirs),
+        mysql_column("tenant", "varchar(40)", is_nullable=False), key=("tenant", "id"),
+    )  # fmt: skip
+    known = Known(sink=Sink(Product.MARIADB))
+    found = why_misfit(source(postgres_column("what", mine)), there, PART, known)
+    assert (found is not None) is is_refused, found
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "is_refused"),
+    [
+        ("year", "smallint", False),
+        ("tinytext", "character varying(255)", False),
+        ("varchar(20)", "character varying(20)", False),
+        ("varchar(20)", "character varying(19)", True),
+        ("int", "smallint", True),
+    ],
+)
+def test_a_mariadbs_column_fits_into_one_as_narrow_as_it_is(mine: str, theirs: str, *, is_refused: bool) -> None:
+    here = mysql_table(mysql_column("id", "bigint", is_nullable=False), mysql_column("what", mine), key=("id",))
+    found = why_misfit(sliced_definition(here, PART), sink(postgres_column("what", theirs)), PART, KNOWN)
+    assert (found is not None) is is_refused, found
 
 
 def test_a_column_that_is_left_out_on_creation_may_lack() -> None:
