@@ -261,7 +261,7 @@ def _of_source(column: PostgresColumn | MysqlColumn, wanted: _Type) -> _Type:
 
 
 def _characters_max(column: PostgresColumn | MysqlColumn) -> int | None:
-    """How many characters the column's values have at most; None if it is no text, or has no limit."""
+    """How many characters the column's values have at most; None if it is another type, or has no limit."""
     if isinstance(column, MysqlColumn):
         declared = parse_mysql(column.type)
         size = TEXT_BYTES.get(column.kind)

@@ -24,6 +24,7 @@ from headgate.sinks.contract import (
 )
 from headgate.sinks.creating import LakeType, NewColumn, NewTable
 from headgate.sinks.iceberg import bounded_answers
+from headgate.sinks.iceberg.files import ListedFiles
 from headgate.sinks.iceberg.lake import IcebergLake
 from headgate.sinks.iceberg.rest_catalog import ExactRestCatalog
 from headgate.sinks.lake.tables import ConflictError, Stamp
@@ -218,6 +219,36 @@ def test_ledgers_keep_few_snapshots_and_their_files(bench: RestBench) -> None:
     assert len(list(bench.folder.glob("_headgate/tables/shop/orders/metadata/snap-*"))) == len(
         ledger.metadata.snapshots
     )
+
+
+def test_a_ledgers_writer_that_many_have_overtaken_finds_out(bench: RestBench) -> None:
+    bench.sink.claim(claim_of(bench, 1))
+    log = bench.another().lake().ledger(bench.table)._log
+    entry = log.read()
+    assert entry is not None
+    for n in range(2, 15):
+        bench.sink.claim(claim_of(bench, n))
+    with pytest.raises(ConflictError):
+        entry.set_properties({"a": "b"})
+
+
+def test_what_cannot_be_removed_behind_a_commit_does_not_undo_it(
+    bench: RestBench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def denied(_io: object, _file: object) -> None:
+        raise PermissionError("no right to delete")
+
+    monkeypatch.setattr(ListedFiles, "delete", denied)
+    for n in range(1, 13):
+        bench.sink.claim(claim_of(bench, n))
+    assert bench.sink.positions(claim_of(bench, 12)) == {0: 5, 1: 0}
+    assert "cannot be removed: no right to delete" in caplog.text
+
+
+def test_a_point_may_separate_namespaces(bench: RestBench) -> None:
+    """As in servers that are built of Iceberg's own classes. No name has one."""
+    bench.server.config = {"defaults": {}, "overrides": {"namespace-separator": "%2E"}}
+    bench.another().check([bench.table])
 
 
 def test_a_commit_that_a_proxy_has_sent_twice_stays_whole(bench: RestBench) -> None:

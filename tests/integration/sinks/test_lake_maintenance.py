@@ -208,6 +208,20 @@ def test_metadata_of_former_versions_and_of_a_feeds_failed_commit_does_not_keep_
     assert (orphan.exists(), left.exists(), bench.size()) == (False, False, 11)
 
 
+def test_a_former_place_that_may_not_be_read_ends_the_search_for_versions(tmp_path: Path) -> None:
+    bench = IcebergBench(tmp_path, appends=True)
+    filled(bench)
+    newest = max(bench.folder.glob("shop/orders/metadata/*.metadata.json"))
+    moved = json.loads(newest.read_text())
+    moved["metadata-log"][0]["metadata-file"] = "hdfs://elsewhere/00000.metadata.json"
+    newest.write_text(json.dumps(moved))
+    stray = newest.with_name("00099-stray.metadata.json")
+    stray.write_text("{")
+    os.utime(stray, (0, 0))
+    bench.sink.maintain(claim_of(bench, 1), NOTHING, later())
+    assert not stray.exists()
+
+
 @pytest.mark.parametrize("name", ["00001-x.gz.metadata.json", "v1.metadata.json.gz", "00001-x.metadata.json"])
 def test_metadata_of_another_table_is_known_however_it_is_written(tmp_path: Path, name: str) -> None:
     """Compressed, or as Headgate cannot read it; what was not written to its end is of no table."""

@@ -6,6 +6,7 @@ then.
 """
 
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -43,6 +44,8 @@ from headgate.sinks.lake.tables import (
 )
 
 __all__ = ["Table"]
+
+_log = logging.getLogger(__name__)
 
 CLEANED: Final = "headgate.cleaned"
 """The property that counts how often files were removed, so that doing it moves the table's version."""
@@ -220,7 +223,13 @@ class Table:
         """See Table."""
         others = other_tables(self._handle)
         old = expired if others else older_files(self._handle, orphans) | expired
-        if not old or self.id in others:  # the other catalog's version may need each file that both have
+        if self.id in others:  # the other catalog's version may need each file that both have
+            _log.warning(
+                "no file of table %s is removed: %s looks like its version in another catalog. Remove that file if no "
+                "catalog has it", self._handle.name(), others[self.id]
+            )  # fmt: skip
+            return 0
+        if not old:
             return 0
         number = int(self._handle.properties.get(CLEANED, "0")) + 1
         self.mark(Stamp({CLEANED: number}, stamp.about))

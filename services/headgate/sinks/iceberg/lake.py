@@ -4,6 +4,7 @@ A ledger is a table of the catalog, below the namespace ``_headgate``, whose pro
 It has a snapshot only where commits are compared by them, and never any rows.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Final
@@ -16,17 +17,20 @@ from sqlalchemy.exc import IntegrityError
 
 from headgate.databases.address import Target
 from headgate.databases.iceberg.address import Place, place_of
-from headgate.sinks.contract import SinkConflictError, SinkRefusedError
+from headgate.sinks.contract import SinkConflictError, SinkError, SinkRefusedError
 from headgate.sinks.creating import LakeType, quoted_by_spark
 from headgate.sinks.iceberg.catalog import Catalog, open_catalog
 from headgate.sinks.iceberg.engine import FORMAT_VERSION, Table
 from headgate.sinks.iceberg.exact_table import ExactTable
 from headgate.sinks.iceberg.transaction import forget_snapshots, move
+from headgate.sinks.lake.files import LostFileError
 from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
 from headgate.sinks.lake.names import LEDGERS, path_of
 from headgate.sinks.lake.tables import ConflictError
 
 __all__ = ["IcebergLake"]
+
+_log = logging.getLogger(__name__)
 
 VERSION: Final = "headgate.version"
 BY_REST: Final = "headgate.by-rest"
@@ -70,15 +74,22 @@ class _Entry:
         transaction.set_properties({**properties, VERSION: str(self.version + 1)})
         forgotten: list[str] = []
         if self._handle.is_moved_by_snapshots:
-            move(transaction, {})
+            try:
+                move(transaction, {})
+            except LostFileError as error:  # ten versions later its list is gone, and so is this one's turn
+                raise ConflictError from error
             forgotten = forget_snapshots(transaction, self._handle.metadata)
         try:
             transaction.commit_transaction()
         except CommitFailedException as error:
             raise ConflictError from error
         for file in forgotten:
-            with suppress(FileNotFoundError):  # removed by another program
+            try:
                 self._handle.io.delete(file)
+            except FileNotFoundError:  # removed by another program
+                continue
+            except (OSError, SinkError) as error:  # the version has landed, and needs none of these files
+                _log.warning("%s is not needed any more and cannot be removed: %s", file, error)
 
 
 class _Log:

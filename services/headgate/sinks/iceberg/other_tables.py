@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 from pyiceberg.table import Table
 
+from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.files import ListedFiles, same_file
 from headgate.sinks.iceberg.table_files import folders_of
 from headgate.sinks.lake.binding import LEDGER, binding_of
@@ -24,8 +25,8 @@ BYTES_MAX: Final = 256 << 20
 """Of one file of metadata, also after it was decompressed. Metadata of 100 000 snapshots has about 100 MB."""
 
 
-def other_tables(table: Table) -> frozenset[str]:
-    """The ids of tables that have their metadata where files of this one are removed.
+def other_tables(table: Table) -> dict[str, str]:
+    """The ids of tables that have their metadata where files of this one are removed → a file of each.
 
     Such a table may be of another catalog, of the name's former life, or in a folder below this table's. The id is this
     table's own if another catalog has it too. Metadata that cannot be read counts as a table, named by its file.
@@ -40,10 +41,10 @@ def other_tables(table: Table) -> frozenset[str]:
     log = table.metadata.metadata_log
     known = {same_file(table.metadata_location), *(same_file(each.metadata_file) for each in log)}
     if names.keys() <= known:
-        return frozenset()
+        return {}
     known |= _former(table.io, table)
     found = [(name, _read(table.io, name)) for file, name in names.items() if file not in known]
-    return frozenset(each.table_uuid or name for name, each in found if each is not None and _is_another(each, table))
+    return {each.table_uuid or name: name for name, each in found if each is not None and _is_another(each, table)}
 
 
 class _Snapshot(msgspec.Struct, rename="kebab"):
@@ -88,7 +89,10 @@ def _former(files: ListedFiles, table: Table) -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     at = next((each.metadata_file for each in table.metadata.metadata_log), None)
     while at is not None:
-        read = _read(files, at)
+        try:
+            read = _read(files, at)
+        except SinkRefusedError:  # a former place of the table, where this process may not read and removes nothing
+            break
         log = [] if read is None else read.metadata_log or []
         at = log[0].metadata_file if log and same_file(log[0].metadata_file) not in found else None
         found |= {same_file(each.metadata_file) for each in log}

@@ -158,7 +158,7 @@ def _check_path(prefix: str, separator: str) -> None:
     """Raise BadRequestError for what would have requests leave the path of the address, or end it."""
     if leaves_its_folder(prefix) or re.search(r"[?#\\\x00-\x20]", unquote(prefix)):
         raise BadRequestError(f"the prefix {prefix!r} of its paths leaves the path of the address")
-    if not separator or re.search(r"[/\\?#.]", separator):
+    if not separator or re.search(r"[/\\?#]", separator):
         raise BadRequestError(f"its separator of namespaces, {separator!r}, cannot be part of a name in a path")
 
 

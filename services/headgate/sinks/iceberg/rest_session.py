@@ -91,7 +91,7 @@ class CatalogSession(Session):
                 f"{target.options.password_file} does not name a file with a token: it must contain one word of "
                 "printable ASCII characters, without spaces and other lines"
             )
-        if place.ca_file is not None and not Path(place.ca_file).is_file():
+        if place.ca_file is not None and not _is_file(place.ca_file):
             raise SinkRefusedError(
                 f"{target.options.address}: the CA's file {place.ca_file} is not on this machine. Put it wherever "
                 "coordinators and agents run, or correct ca_file"
@@ -128,3 +128,10 @@ class _Token(AuthBase):
         if self._token is not None:
             request.headers["Authorization"] = f"Bearer {self._token}"
         return request
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except OSError:  # its folder cannot be entered
+        return False
