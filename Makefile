@@ -43,8 +43,8 @@ chaos: $(READY) ## agents and owners killed, frozen, cut off in turn and at once
 SEED ?= 20261121
 
 # Workers take whole files in turn, those that take long first (tests/fixtures/parallel.py). They wait for brokers and
-# databases for half of the time, so three to a core.
-WORKERS ?= 6
+# databases for a part of the time, so more than one to a core.
+WORKERS ?= 5
 PYTEST = $(COMPILED) $(RUN)/pytest $(if $(filter random,$(SEED)),,--randomly-seed=$(SEED))
 
 test: $(READY) ## unit, scenarios, integration on a real broker and PostgreSQL, one end-to-end run

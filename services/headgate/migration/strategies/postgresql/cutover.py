@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
+from headgate.databases.postgresql.errors import PostgresError
 from headgate.databases.postgresql.progress import close_feed
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.strategies.contract import Memory
@@ -43,10 +44,16 @@ from headgate.migration.strategies.postgresql.handover import hand_over
 from headgate.migration.strategies.postgresql.lane import PostgresLane, built_as, identity, is_empty, renamed
 from headgate.migration.strategies.postgresql.sessions import named, translating
 
-__all__ = ["PostgresOnline", "slot_name"]
+__all__ = ["PostgresOnline", "open_slot", "slot_name"]
 
 POLL_SECONDS: Final = 0.02
 """Clients wait while the cut-over waits, so it polls often."""
+
+SLOT_EXISTS: Final = "42710"
+"""The server's code for a slot, or another object, of this name."""
+
+SLOT_SECONDS_MAX: Final = 10.0
+"""For a former try's session to end, which the server does behind the client's back. No client waits for it."""
 
 _FORMS: Final = {"I": (("c",),), "U": (("u",), ("d", "c")), "D": (("d",),)}
 """What pgoutput calls a change → what Debezium makes of it. An update of the key is a delete, then a create."""
@@ -64,6 +71,23 @@ def slot_name(session: BoundedConnection, mark: str) -> str:
     """What a cut-over's slot is called. Slots are the server's, and ids may be the same at two of its databases."""
     found = session.execute("SELECT oid FROM pg_database WHERE datname = current_database()").fetchall()
     return f"headgate_{mark}_{found[0][0]}"
+
+
+def open_slot(session: BoundedConnection, name: str) -> None:
+    """Create a slot that ends with the session. That of a former try has the name, and may end just now.
+
+    Raises PostgresError.
+    """
+    deadline = time.monotonic() + SLOT_SECONDS_MAX
+    while True:
+        try:
+            session.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput', true)", (name,))
+        except PostgresError as error:
+            if error.sqlstate != SLOT_EXISTS or time.monotonic() >= deadline:
+                raise
+        else:
+            return
+        time.sleep(POLL_SECONDS)
 
 
 class _CutOver:
@@ -141,7 +165,7 @@ class _CutOver:
             with translating("opening a temporary replication slot"):
                 name = slot_name(session, server.mark)
                 found = identity(session, self._plan.held.before)
-                session.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput', true)", (name,))
+                open_slot(session, name)
             yield _Slot(session, name, self._plan.publication, 0 if found is None else found[0])
 
     def _catch_up(self, slot: "_Slot") -> None:
