@@ -3,14 +3,14 @@
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import polars
 import pytest
 import yaml
-from pyiceberg.catalog.sql import SqlCatalog
 
+from fixtures.iceberg_rest import RestServer, running_rest_catalog
 from headgate.app.exit_codes import ExitCode
 from headgate.config.crash_points import VARIABLE, ArmedPoints, CrashPoint
 from headgate.config.secrets import ALLOWED_FOLDERS
@@ -18,6 +18,8 @@ from headgate.provisioning.time_scale import scaled_seconds
 from integration.cli.conftest import Service, headgate
 from integration.cli.test_created_tables import READY_SECONDS, ROWS, Shop, shop
 from integration.cli.test_snapshot import RANGE, Snapshots, is_done, owner, snapshots
+from integration.sinks.iceberg_bench import new_catalog
+from integration.sinks.iceberg_rest_bench import TOKEN
 from support.waiting import eventually
 
 __all__ = ["shop", "snapshots"]
@@ -36,18 +38,31 @@ def feed_file(shop: Shop, folder: Path, name: str, sink: dict[str, object]) -> P
     return file
 
 
+@pytest.fixture
+def rest_catalog(tmp_path: Path) -> Iterator[RestServer]:
+    """An Iceberg REST catalog, with its token in a file."""
+    (tmp_path / "lake" / "ice").mkdir(parents=True)
+    (tmp_path / "token").write_text(TOKEN)
+    catalog = new_catalog(f"sqlite:///{tmp_path}/lake/catalog.db", tmp_path / "lake")
+    catalog.create_tables()
+    with running_rest_catalog(catalog, TOKEN) as server:
+        yield server
+
+
 @pytest.mark.usefixtures("one_core_spark")
 def test_a_snapshot_into_lakes_survives_its_agent_and_is_verified(
-    snapshots: Snapshots, serve: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    snapshots: Snapshots,
+    rest_catalog: RestServer,
+    serve: Callable[..., Service],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shop = snapshots.shop
     lake = tmp_path / "lake"
-    (lake / "ice").mkdir(parents=True)
-    catalog = f"sqlite:///{lake}/catalog.db"
-    SqlCatalog("default", uri=catalog, warehouse=f"file://{lake}").create_tables()
     monkeypatch.setenv(ALLOWED_FOLDERS, str(lake))
     delta = feed_file(shop, tmp_path, "shop", {"type": "delta", "dsn": f"file://{lake}"})
-    iceberg = feed_file(shop, tmp_path, "ice", {"type": "iceberg", "dsn": f"{catalog}?warehouse={lake}/ice"})
+    at_rest = {"dsn": f"rest+{rest_catalog.url}?warehouse={lake}/ice", "password_file": str(tmp_path / "token")}
+    iceberg = feed_file(shop, tmp_path, "ice", {"type": "iceberg", **at_rest})
     append = feed_file(
         shop, tmp_path, "log", {"type": "delta", "dsn": f"file://{lake}", "mode": "append", "table": "log.{table}"}
     )
