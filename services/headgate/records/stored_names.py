@@ -18,7 +18,7 @@ from headgate.records.slices import slice_of
 __all__ = ["has_slices", "plan_today", "plans_today", "table_today"]
 
 SPECS_MAX: Final = 256
-"""Specs of which ``has_slices`` is remembered: it is asked for each slice of a feed, one feed after the other."""
+"""Specs whose ``has_slices`` is cached: it is asked for each slice of a feed, one feed after the other."""
 
 
 class _Options(msgspec.Struct):

@@ -15,7 +15,7 @@ from headgate.databases.mysql.types import MysqlType
 from headgate.databases.postgresql.types import PostgresType
 from headgate.tables.widening import BLOB_BYTES, TEXT_BYTES, UTF8_BYTES, places
 
-__all__ = ["Holding", "held", "holding", "is_of_fixed_range", "longest_label"]
+__all__ = ["Holding", "characters", "held", "holding", "is_of_fixed_range", "longest_label"]
 
 _Type = PostgresType | MysqlType
 
@@ -157,7 +157,7 @@ def _by_characters(found: _Type, wanted: _Type) -> Holding | None:
             return None
         is_held = set(wanted.labels) <= set(found.labels)
         return held(is_held) if found.name == wanted.name or not is_held else Holding.UNKNOWN
-    here, mine = _characters(found), _characters(wanted)
+    here, mine = characters(found), characters(wanted)
     if here is None or mine is None:
         return None
     if here[1] < mine[1]:
@@ -167,7 +167,7 @@ def _by_characters(found: _Type, wanted: _Type) -> Holding | None:
     return held(True) if here[0] >= mine[1] or here == mine else Holding.UNKNOWN
 
 
-def _characters(type_: _Type) -> tuple[float, float] | None:
+def characters(type_: _Type) -> tuple[float, float] | None:
     """How many characters the type holds at least, and at most, if that depends on how they are encoded."""
     if isinstance(type_, MysqlType):
         if type_.labels:

@@ -6,6 +6,7 @@ not to fit (holding.py), and whatever is only not known to fit is a warning.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Final
 
 import msgspec
@@ -31,12 +32,11 @@ from headgate.tables.alteration import Known, names_of, sink_outcomes
 from headgate.tables.catalogues import Catalogue, open_catalogue
 from headgate.tables.fitting import other_key, relaxed
 from headgate.tables.from_events import is_untold
-from headgate.tables.holding import Holding, holding, is_of_fixed_range, longest_label
+from headgate.tables.holding import Holding, characters, holding, is_of_fixed_range, longest_label
 from headgate.tables.mapped import LeftOut, Mapped, Outcome
 from headgate.tables.missing import Said, SchemaOf, chosen_types, source_definitions
 from headgate.tables.sliced import unsliced_definition
 from headgate.tables.statement import Definition
-from headgate.tables.widening import TEXT_BYTES
 
 __all__ = ["check_joining", "doubts", "why_misfit"]
 
@@ -176,7 +176,7 @@ class _Pair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _unheld(source: Definition, sink: Definition, known: Known, told: Holding = Holding.LOSES) -> list[_Pair]:
-    """Columns of which this is known. What the sink computes is not compared, nor types that events do not have."""
+    """Columns for which ``told`` is the answer, except those the sink computes, and types that events do not have."""
     if is_untold(source):
         return []
     outcomes, names = sink_outcomes(source, sink, known.types), names_of(source)
@@ -216,7 +216,7 @@ def _holding(pair: _Pair, source: Definition, sink: Definition, *, is_chosen: bo
 
 
 def _found(column: PostgresColumn | MysqlColumn) -> PostgresType | MysqlType | None:
-    """The type of the sink's column, or the one that its domain is made of."""
+    """The type of a column, or the one that its domain is made of."""
     if isinstance(column, MysqlColumn):
         return MysqlType(name="json") if column.kind == "json" else parse_mysql(column.type)
     return parse_postgresql(column.base)
@@ -262,26 +262,19 @@ def _of_source(column: PostgresColumn | MysqlColumn, wanted: _Type) -> _Type:
 
 def _characters_max(column: PostgresColumn | MysqlColumn) -> int | None:
     """How many characters the column's values have at most; None if it is another type, or has no limit."""
-    if isinstance(column, MysqlColumn):
-        declared = parse_mysql(column.type)
-        size = TEXT_BYTES.get(column.kind)
-        return size if size is not None else _length(declared, ("char", "varchar"))
-    return _length(parse_postgresql(column.base), ("character", "character varying"))
-
-
-def _length(type_: _Type | None, names: tuple[str, ...]) -> int | None:
-    return type_.numbers[0] if type_ is not None and type_.name in names and type_.numbers else None
+    declared = _found(column)
+    held = None if declared is None else characters(declared)
+    return None if held is None or held[1] == inf else int(held[1])
 
 
 def _stands_in(column: PostgresColumn | MysqlColumn, wanted: _Type) -> bool:
     """Whether a text is to hold the values of another type, such as an address."""
     if not (wanted.is_text if isinstance(wanted, MysqlType) else wanted.name in _TEXTS):
         return False
-    if isinstance(column, MysqlColumn):
-        declared = parse_mysql(column.type)
+    declared = _found(column)
+    if declared is None or isinstance(declared, MysqlType):
         return declared is not None and not (declared.is_text or declared.labels)
-    found = parse_postgresql(column.base)
-    return found is not None and found.name not in _TEXTS and not column.is_enum
+    return declared.name not in _TEXTS and not (isinstance(column, PostgresColumn) and column.is_enum)
 
 
 def _with_key_as(source: Definition, sink: Definition) -> Definition:
