@@ -16,7 +16,7 @@ import fastavro
 import msgspec
 from fastavro.schema import to_parsing_canonical_form
 
-from headgate.config.feed import RegistrySpec
+from headgate.config.source_spec import RegistrySpec
 from headgate.eventlog.schema_files import SchemaVersion, schemas
 from headgate.sources.registry import NOT_FOUND, OK, SchemaAnswer, SchemaRegistry, decoded, problem_said
 

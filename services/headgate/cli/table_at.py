@@ -9,7 +9,8 @@ import msgspec
 
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.lookup import find_feed, find_table
-from headgate.config.feed import FeedSpec, SinkSpec, parse_feed
+from headgate.config.feed import FeedSpec, parse_feed
+from headgate.config.sink_spec import SinkSpec
 from headgate.config.times import NotATimeError, parse_ts, show_ts
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.snapshot import read_snapshot

@@ -15,7 +15,7 @@ from headgate.cli.output import Output, note, show_rows
 
 if TYPE_CHECKING:
     from headgate.app.schema_registration import Registered
-    from headgate.config.feed import RegistrySpec
+    from headgate.config.source_spec import RegistrySpec
 
 Registry = Annotated[
     str,
@@ -60,7 +60,7 @@ def _register(spec: "RegistrySpec", found: "list[Registered]", _permit: Permit) 
 
 
 def _spec(registry: str) -> "RegistrySpec":
-    from headgate.config.feed import RegistrySpec  # noqa: PLC0415 - see above
+    from headgate.config.source_spec import RegistrySpec  # noqa: PLC0415 - see above
     from headgate.databases.connections import named_registry  # noqa: PLC0415 - see above
 
     if "://" not in registry:

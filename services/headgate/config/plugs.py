@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
+from headgate.config.wording import one_of
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -107,6 +109,13 @@ class Plugs(Generic[T]):
         if plug is None:
             plug = self._loaded[name] = self._load(name)
         return plug
+
+    def checked(self, name: str) -> str:
+        """``name``, if a plug has it. Raises ValueError for any other, and PlugError for one that cannot be used."""
+        if name not in self.names():
+            raise ValueError(one_of(name, self.names()))
+        self[name]
+        return name
 
     def forget(self, name: str) -> None:
         """What was loaded under that name: its package is gone."""

@@ -12,9 +12,10 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from headgate.config.feed import RegistrySpec, Strict
 from headgate.config.secrets import CONNECTIONS, NotPermittedError, secret, setting
+from headgate.config.source_spec import RegistrySpec
 from headgate.config.store_options import StoreOptions
+from headgate.config.strict import Strict
 from headgate.config.wording import explained, one_of
 from headgate.databases.address import Options, Target
 from headgate.databases.errors import DatabaseRefusedError

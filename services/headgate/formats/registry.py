@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from headgate.config.feed import SourceSpec
 from headgate.config.plugs import FORMATS, FormatTraits, PlugError
+from headgate.config.source_spec import SourceSpec
 from headgate.formats.dealing import Look
 from headgate.formats.decoding import Decoder
 

@@ -6,8 +6,8 @@ Importable wherever changes are applied (Spark's Python workers too): nothing he
 from collections.abc import Callable
 from pathlib import Path
 
-from headgate.config.feed import SinkSpec
 from headgate.config.plugs import SINKS, PlugError, SinkTraits
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases.address import Address, Target
 from headgate.databases.connections import Use, named
 from headgate.databases.errors import DatabaseRefusedError

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Protocol, runtime_checkable
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.kinds import KINDS
 from headgate.databases.row_source import RowSourceError, Value

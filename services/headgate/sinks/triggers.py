@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.records.name_lists import shown_names
 from headgate.sinks.contract import TableShape
 from headgate.sinks.registry import plug_of

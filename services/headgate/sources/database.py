@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from headgate.config.feed import FeedSpec, SourceDatabase
+from headgate.config.feed import FeedSpec
+from headgate.config.source_spec import SourceDatabase
 from headgate.databases.address import Options, Target
 from headgate.databases.connections import Use, named
 from headgate.databases.errors import DatabaseError, DatabaseRefusedError

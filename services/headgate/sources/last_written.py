@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from headgate.config.feed import SourceSpec
+from headgate.config.source_spec import SourceSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import Partition
 from headgate.formats.change import DATA_ERRORS, source_time

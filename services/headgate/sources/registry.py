@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 import msgspec
 import urllib3
 
-from headgate.config.feed import RegistrySpec
 from headgate.config.secrets import NotPermittedError, check_hosts, read_secret, secret
+from headgate.config.source_spec import RegistrySpec
 from headgate.formats.change import DATA_ERRORS, ChangeError
 from headgate.formats.decoding import SchemasUnavailableError
 

@@ -15,7 +15,8 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from headgate.config.feed import FeedSpec, SourceSpec
+from headgate.config.feed import FeedSpec
+from headgate.config.source_spec import SourceSpec
 from headgate.config.table_options import Into
 from headgate.config.wording import nearest
 from headgate.eventlog.connection import KafkaConnection

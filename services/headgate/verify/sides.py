@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.kinds import KINDS, kind_of

@@ -14,7 +14,7 @@ import confluent_kafka
 import msgspec
 import orjson
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate_lab.benchmarks.figures import Figure, Report, median_of
 from headgate_lab.benchmarks.parts import BenchError, Parts, bench_parts, spark_rows, spark_rows_since

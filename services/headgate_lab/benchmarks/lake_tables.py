@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.sinks.lake.appended import OWN_COLUMNS
 from headgate_lab.benchmarks.workload import Workload, rows_before
 

@@ -18,7 +18,9 @@ import psycopg
 
 from headgate.agent.core.executor import SpanId, SpanTask, TaskStatus
 from headgate.config.columns import ColumnOptions
-from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
+from headgate.config.feed import FeedSpec
+from headgate.config.sink_spec import SinkSpec
+from headgate.config.source_spec import SourceSpec
 from headgate.provisioning import artifacts
 from headgate.provisioning.java import java_home_for_spark
 from headgate.records.control import Epoch, SpanPlan, TaskState

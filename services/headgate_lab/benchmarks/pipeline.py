@@ -13,7 +13,7 @@ import msgspec
 from confluent_kafka import Consumer, TopicPartition
 
 from headgate.config.columns import ColumnOptions, Mask
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate_lab.benchmarks.cpu import CpuClock
 from headgate_lab.benchmarks.figures import Figure, Report, median_of

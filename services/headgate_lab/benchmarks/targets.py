@@ -11,7 +11,7 @@ import pymysql
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases.mysql.address import parse_address
 from headgate_lab.benchmarks.parts import BenchError
 from headgate_lab.benchmarks.shapes import Shape

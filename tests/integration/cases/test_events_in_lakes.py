@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headgate.config.feed import SourceSpec
+from headgate.config.source_spec import SourceSpec
 from headgate.formats.change import Change
 from headgate.formats.registry import DecoderNeeds, format_of
 from headgate.sinks.contract import ValueRefusedError

@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from fixtures.services import mariadb_connect, mariadb_execute
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.records.control import Epoch
 from headgate.sinks.contract import Claim, Sink, SinkRefusedError, SinkUnavailableError
 from headgate.sinks.relational.mysql import MysqlSink

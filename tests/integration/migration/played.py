@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from fixtures.services import database_connect
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.formats.change import Change, Operation
 from headgate.migration.core.spec import MigrationSpec
 from headgate.migration.strategies.contract import Chunk, Memory

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from fixtures.services import database_connect
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.formats.change import Change, Operation
 from headgate.migration.core import effects as fx
 from headgate.migration.core.spec import MigrationSpec, written

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from headgate.config.crash_points import CrashPoint, reach
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.sinks.contract import ChangeBatch, Claim, Sink, SinkError, SinkUnavailableError
 from headgate.sinks.registry import open_sink
 

@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.sinks.contract import ChangeBatch, SinkError
 from headgate.sinks.registry import open_sink
 from headgate.sinks.relational.postgresql.connection import PostgresSession

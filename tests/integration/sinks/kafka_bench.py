@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headgate.config.crash_points import ArmedPoints, CrashPoint
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases import address
 from headgate.eventlog import transactions
 from headgate.formats.change import Change, Operation

@@ -7,7 +7,7 @@ import sys
 
 import msgspec
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases.address import Target as At
 from headgate.sinks.contract import ChangeBatch, SinkError
 from headgate.sinks.kafka.sink import KafkaSink

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import msgspec
 
 from headgate.config.crash_points import ArmedPoints, CrashPoint
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import ChangeBatch, Claim
 from headgate.sinks.lake.sink import LakeSink

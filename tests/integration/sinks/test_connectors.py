@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from fixtures.capture import Sources
-from headgate.config.feed import RegistrySpec
+from headgate.config.source_spec import RegistrySpec
 from headgate.formats.avro_schema import columns_with_defaults
 from headgate.formats.change import ABSENT
 from headgate.formats.debezium_avro import Decoder as AvroDecoder

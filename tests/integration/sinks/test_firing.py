@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from fixtures.services import mariadb_execute
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.records.name_lists import NAMES_SHOWN_MAX
 from headgate.sinks.contract import ChangeBatch, OffsetRange, SinkRefusedError
 from headgate.sinks.relational.mysql import MysqlSink

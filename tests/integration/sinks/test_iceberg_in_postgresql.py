@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from fixtures.servers import reachable_folder
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.sinks.contract import SinkError, SinkRefusedError
 from headgate.sinks.lake.sink import LakeSink
 from headgate.sinks.registry import open_sink

@@ -17,9 +17,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from headgate.config.crash_points import CrashPoint
-from headgate.config.feed import SinkSpec
 from headgate.config.maintenance_options import MaintenanceOptions
 from headgate.config.secrets import ALLOWED_FOLDERS
+from headgate.config.sink_spec import SinkSpec
 from headgate.formats.change import Change, Operation
 from headgate.sinks.contract import ChangeBatch, OffsetRange, SinkMovedError, SinkRefusedError, ValueRefusedError
 from headgate.sinks.maintaining import upkeep_of

@@ -10,7 +10,7 @@ from typing import Self
 
 import pytest
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, SinkUnavailableError

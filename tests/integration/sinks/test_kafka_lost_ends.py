@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases import address
 from headgate.eventlog import proofs
 from headgate.eventlog.connection import KafkaConnection

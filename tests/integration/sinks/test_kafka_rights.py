@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
 from headgate.app.access_rules import access_rule
-from headgate.config.feed import SinkSpec
 from headgate.config.rights import Topics, grants
+from headgate.config.sink_spec import SinkSpec
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import (
     ChangeBatch,

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.eventlog.decisions import Decision
 from headgate.eventlog.log import Partition
 from headgate.eventlog.markers import write_markers

@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 from msgspec.structs import replace
 
 from fixtures.object_store import Key
-from headgate.config.feed import SinkSpec
 from headgate.config.maintenance_options import MaintenanceOptions
 from headgate.config.secrets import ALLOWED_FOLDERS, ALLOWED_HOSTS
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases.key_ranges import Chunk
 from headgate.sinks.altering import AddedColumn, ColumnChanges
 from headgate.sinks.contract import SinkError, SinkMovedError, SinkRefusedError, SinkSilentError, SinkUnavailableError

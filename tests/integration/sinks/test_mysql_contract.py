@@ -10,7 +10,7 @@ import pymysql
 import pytest
 
 from fixtures.services import mariadb_connect, mariadb_execute
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases.mysql.progress import Holder
 from headgate.records.control import Epoch, Positions
 from headgate.sinks.contract import (

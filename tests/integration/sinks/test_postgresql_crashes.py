@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.sinks.registry import open_sink
 from integration.sinks.crash_contract import CrashContract
 

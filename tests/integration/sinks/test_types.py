@@ -15,7 +15,7 @@ import pytest
 
 from fixtures.capture import Sources
 from fixtures.services import mariadb_connect, mariadb_execute
-from headgate.config.feed import RegistrySpec
+from headgate.config.source_spec import RegistrySpec
 from headgate.formats.change import CONNECTOR, Change, Operation
 from headgate.formats.debezium_avro import Decoder as AvroDecoder
 from headgate.sinks.contract import ChangeBatch, FeedIdentity, OffsetRange, Sink, SinkError, SinkWriter

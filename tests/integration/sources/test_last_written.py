@@ -11,7 +11,7 @@ import urllib3
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from headgate.config.feed import RegistrySpec, SourceSpec
+from headgate.config.source_spec import RegistrySpec, SourceSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.sources.last_written import LastWritten, last_written
 from headgate_lab.embedded.registry import EmbeddedRegistry

@@ -5,7 +5,7 @@ import json
 import pytest
 import urllib3
 
-from headgate.config.feed import RegistrySpec
+from headgate.config.source_spec import RegistrySpec
 from headgate.formats.change import ChangeError
 from headgate.formats.decoding import SchemasUnavailableError
 from headgate.sources.registry import UNKNOWN_SECONDS, SchemaRegistry

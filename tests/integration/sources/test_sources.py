@@ -10,7 +10,9 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import NewTopic
 
-from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
+from headgate.config.feed import FeedSpec
+from headgate.config.sink_spec import SinkSpec
+from headgate.config.source_spec import SourceSpec
 from headgate.config.start_offsets import StartOffsets
 from headgate.config.times import parse_ts
 from headgate.eventlog.connection import KafkaConnection

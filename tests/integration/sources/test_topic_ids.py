@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
+from headgate.config.feed import FeedSpec
+from headgate.config.sink_spec import SinkSpec
+from headgate.config.source_spec import SourceSpec
 from headgate.config.start_offsets import StartOffsets
 from headgate.coordinator.core.effects import FeedRefused, ResolveStart, StartResolved
 from headgate.coordinator.shell.effect_runner import FeedWork

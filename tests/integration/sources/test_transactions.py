@@ -8,7 +8,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
+from headgate.config.feed import FeedSpec
+from headgate.config.sink_spec import SinkSpec
+from headgate.config.source_spec import SourceSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.formats.transactions import Standing
 from headgate.records.source_tables import Tail

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases.address import Target
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.row_sources import open_row_source

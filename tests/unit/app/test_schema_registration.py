@@ -18,7 +18,7 @@ from headgate.app import schema_registration
 from headgate.app.exit_codes import ExitCode
 from headgate.app.schema_registration import Standing, standings
 from headgate.cli.main import app
-from headgate.config.feed import RegistrySpec
+from headgate.config.source_spec import RegistrySpec
 from headgate.eventlog.codec import Codec
 from headgate.eventlog.schema_files import schemas
 from headgate.records.base import Fact

@@ -11,7 +11,8 @@ from headgate.capture.feed_file import FeedAddress, FeedEnds, feed_file
 from headgate.capture.place import Place, place_of
 from headgate.capture.tables import Column, SourceTable
 from headgate.config.column_types import column_of
-from headgate.config.feed import FeedSpec, SourceDatabase, parse_feed
+from headgate.config.feed import FeedSpec, parse_feed
+from headgate.config.source_spec import SourceDatabase
 from headgate.databases.address import Options, Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.records.identifiers import split_table, table_spelling

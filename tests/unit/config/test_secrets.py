@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.config.feed import SinkSpec
 from headgate.config.secrets import NotPermittedError, check_hosts, rules, secret
+from headgate.config.sink_spec import SinkSpec
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.registry import open_sink, same_sink
 

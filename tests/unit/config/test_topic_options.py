@@ -2,7 +2,8 @@
 
 import pytest
 
-from headgate.config.feed import FeedSpecError, SinkSpec, parse_feed
+from headgate.config.feed import FeedSpecError, parse_feed
+from headgate.config.sink_spec import SinkSpec
 
 FEED = """
 feed: shop

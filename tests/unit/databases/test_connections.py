@@ -6,7 +6,8 @@ import msgspec
 import pytest
 import yaml
 
-from headgate.config.feed import FeedSpecError, SinkSpec, parse_feed
+from headgate.config.feed import FeedSpecError, parse_feed
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases.address import Target
 from headgate.databases.connections import Approval, Use, named, named_registry
 from headgate.databases.errors import DatabaseRefusedError

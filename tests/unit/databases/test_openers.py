@@ -16,7 +16,8 @@ import pymysql
 import pytest
 
 from headgate.capture.source import read_source
-from headgate.config.feed import SinkSpec, SourceDatabase
+from headgate.config.sink_spec import SinkSpec
+from headgate.config.source_spec import SourceDatabase
 from headgate.databases.address import Target
 from headgate.databases.catalogue import Product
 from headgate.databases.iceberg.address import place_of

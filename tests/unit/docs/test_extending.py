@@ -12,9 +12,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headgate.config.feed import FeedSpecError, SinkSpec, parse_feed
+from headgate.config.feed import FeedSpecError, parse_feed
 from headgate.config.plugs import FORMATS, SCHEDULERS, SINKS, PlugError
 from headgate.config.settings import SettingsError, load_settings
+from headgate.config.sink_spec import SinkSpec
 from headgate.coordinator.core.machine import decide
 from headgate.coordinator.core.state import digest, evolve, new_state
 from headgate.coordinator.schedulers.contract import Division, Move, Scheduler
@@ -36,7 +37,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "extending.md"
 # Frozen with its batch decided on and its file written, at the door to the commit.
 HOLDER = """
 import os, signal, sys, msgspec
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.sinks.contract import ChangeBatch, SinkError
 from headgate.sinks.registry import open_sink
 

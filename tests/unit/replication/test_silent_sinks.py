@@ -14,7 +14,7 @@ from pymysql.constants import CR
 from headgate.agent.core.executor import SpanId
 from headgate.agent.core.span.inputs import Failed
 from headgate.agent.core.span.states import Phase
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.replication import task_run
 from headgate.replication.lane import Lane

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.config.feed import SinkSpec
 from headgate.config.secrets import ALLOWED_FOLDERS
+from headgate.config.sink_spec import SinkSpec
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.delta.address import address_of
 from headgate.sinks.lake.names import path_of

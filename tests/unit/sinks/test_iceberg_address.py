@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headgate.config.feed import SinkSpec
 from headgate.config.secrets import ALLOWED_FOLDERS, ALLOWED_HOSTS, CONNECTIONS, SECRETS_DIR
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases.address import SINK
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.iceberg.address import address_of, place_of, with_tls

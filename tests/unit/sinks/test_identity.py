@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.registry import same_sink
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.mysql.address import parse_address
 from headgate.sinks.contract import SinkRefusedError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.formats.change import ABSENT, Change, Operation
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.registry import open_sink

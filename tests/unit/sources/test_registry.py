@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fixtures.registry_server import NOT_FOUND, Answer, RegistryServer
-from headgate.config.feed import RegistrySpec
+from headgate.config.source_spec import RegistrySpec
 from headgate.formats.change import ChangeError
 from headgate.formats.decoding import SchemasUnavailableError
 from headgate.sources import registry as module

@@ -14,8 +14,9 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from headgate.config.feed import FeedSpec, FeedSpecError, no_evidence, parse_feed
+from headgate.config.feed import FeedSpec, FeedSpecError, parse_feed
 from headgate.config.plugs import FORMATS
+from headgate.config.source_spec import no_evidence
 from headgate.config.start_offsets import StartOffsets, StartOffsetsError, parse_start_offsets
 from headgate.config.times import show_ts
 from headgate.coordinator.core.effects import (

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
-from headgate.config.feed import FeedSpec, SinkSpec, SourceSpec
+from headgate.config.feed import FeedSpec
+from headgate.config.sink_spec import SinkSpec
+from headgate.config.source_spec import SourceSpec
 from headgate.config.start_offsets import StartOffsets
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog

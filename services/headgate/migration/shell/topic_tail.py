@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from headgate.config.feed import RegistrySpec
+from headgate.config.source_spec import RegistrySpec
 from headgate.databases.connections import named_registry
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import LogError, Partition

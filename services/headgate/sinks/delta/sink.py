@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headgate.config.feed import SinkSpec
 from headgate.config.plugs import Writes
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases.address import Target
 from headgate.sinks import registry
 from headgate.sinks.delta.address import SCHEMES, address_of

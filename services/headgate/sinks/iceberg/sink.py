@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from headgate.config.feed import SinkSpec
 from headgate.config.plugs import Writes
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases.address import Address, Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.iceberg.address import SCHEMES, address_of, place_of

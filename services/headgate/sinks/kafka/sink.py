@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from headgate.config.feed import SinkSpec
 from headgate.config.plugs import Writes
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases import address
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.kafka.address import SCHEME, address_of

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from headgate.config.crash_points import CrashPoint, reach
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.log import FencedError, LogError, Partition
 from headgate.formats.change import Change, ChangeError

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 from headgate.databases.address import Target
 from headgate.databases.connections import Use, named
 from headgate.databases.errors import (

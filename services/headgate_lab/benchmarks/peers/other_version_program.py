@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from headgate.config.feed import SinkSpec
+from headgate.config.sink_spec import SinkSpec
 
 __all__: list[str] = []
 
