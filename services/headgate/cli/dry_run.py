@@ -43,9 +43,7 @@ def rehearsed(log: KafkaLog, own_prefix: str, kind: OperationKind, spec: FeedSpe
     if taken is not None:  # before the sink is asked, which would only report that the feed's tables are taken
         raise _refused(kind, name, taken)
     feed = snapshot.get(FeedKey(name), FeedRecorded) if kind is OperationKind.UPDATE_FEED else None
-    result: FeedResolved | FeedRefused | EffectFailed = work.run(
-        ResolveFeed("", name, spec.to_json(), () if feed is None else plans_today(feed))
-    )
+    result = work.resolve(ResolveFeed("", name, spec.to_json(), () if feed is None else plans_today(feed)))
     if isinstance(result, EffectFailed):
         raise CommandError(ExitCode.REQUEST_TIMED_OUT, f"{_asked(kind, name)} would have to wait: {result.reason}")
     if isinstance(result, FeedRefused):

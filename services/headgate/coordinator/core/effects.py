@@ -7,12 +7,15 @@ result)``. Effects are idempotent: a new owner requests every effect again whose
 import msgspec
 
 from headgate.records.control import Positions, SpanPlan
+from headgate.runtime.machine import EffectFailed
 
 __all__ = [
     "DiscoverTables",
+    "FeedEffect",
     "FeedForgotten",
     "FeedRefused",
     "FeedResolved",
+    "FeedResult",
     "ForgetFeed",
     "ResolveFeed",
     "ResolveStart",
@@ -138,3 +141,7 @@ class FeedRefused(msgspec.Struct, frozen=True):
 
 class FeedForgotten(msgspec.Struct, frozen=True):
     """The sink no longer holds anything of the feed."""
+
+
+FeedEffect = ResolveFeed | ResolveStart | DiscoverTables | ForgetFeed
+FeedResult = FeedResolved | StartResolved | TablesDiscovered | FeedForgotten | FeedRefused | EffectFailed

@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
+from headgate.coordinator.shell.circles import CircleError
 from headgate.formats.decoding import SchemasUnavailableError
 from headgate.records.control import SpanPlan
 from headgate.records.name_lists import shown_names
 from headgate.records.refusals import WARNING
-from headgate.sinks.contract import SinkError, SinkRefusedError, SinkUnavailableError
+from headgate.sinks.contract import SinkError, SinkUnavailableError
 from headgate.sinks.misfit import MisfitError
 from headgate.sources.offsets import SourceError, SourceUnreachableError
 from headgate.sources.preview import FormatMismatchError
@@ -27,10 +28,6 @@ LEFT_OUT_SECONDS: Final = 60.0
 
 Check = Callable[[tuple[SpanPlan, ...]], tuple[str, ...]]
 """Warnings about these tables. Raises NoRecordsError, SourceError, SinkError, SchemasUnavailableError."""
-
-
-class CircleError(SinkRefusedError):
-    """The feed would write into the tables that its own changes come from."""
 
 
 class NoRecordsError(Exception):
