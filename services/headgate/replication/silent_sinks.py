@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from headgate.eventlog.clock import wall_ms
 from headgate.sinks.contract import SinkSilentError, SinkUnavailableError
 
 __all__ = ["SILENT_SECONDS", "WAITING_SECONDS", "SilentSinks"]
@@ -180,4 +181,4 @@ class SilentSinks:
 
 
 def _time_of_day(seconds_ago: float) -> str:
-    return datetime.fromtimestamp(time.time() - seconds_ago, UTC).strftime("%H:%M:%S UTC")
+    return datetime.fromtimestamp(wall_ms() / 1000 - seconds_ago, UTC).strftime("%H:%M:%S UTC")

@@ -5,13 +5,13 @@ checkpoint topic, which is read again at each start, and a changelog would be a 
 0.15.3: recovery from one that ends with a transaction's marker hangs, or takes 12 s under exactly_once).
 """
 
-import time
 from typing import Any, Final
 
 import faust
 import msgspec
 from faust.streams import current_event
 
+from headgate.eventlog.clock import wall_ms
 from headgate.records.control import SpanProgressed
 from headgate.views.rows import LagPoint
 
@@ -87,7 +87,7 @@ class LagWindows:
     def points(self, feed: str, table: str) -> list[LagPoint]:
         """The windows of a table that have not expired, oldest first."""
         found = []
-        now = time.time()
+        now = wall_ms() / 1000
         start = now - KEPT_SECONDS
         while start <= now + WINDOW_SECONDS:
             (window,) = self._window.ranges(start)

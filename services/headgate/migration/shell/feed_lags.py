@@ -1,10 +1,10 @@
 """The lag of feeds that a copy must not slow down, from the control topics and the source topics.
 
 A feed's lag is the age of its oldest change that is not applied. Positions are those that its agents have written to
-the checkpoint topic, as for `headgate why`; the age of a change follows from the timestamps in the source topic.
+the checkpoint topic, as for `headgate why`; the age of a change follows from the timestamps in the source topic and
+the broker's clock.
 """
 
-import time
 from collections.abc import Mapping
 
 from headgate.eventlog.kafka import KafkaLog
@@ -48,7 +48,7 @@ class FeedLags:
         if record is None or record.state is FeedState.REMOVED:
             return ""
         topics = {plan.topic: max(plan.start, default=0) + 1 for plan in record.spans}
-        since = offsets_since(self._log.connection, topics, round((time.time() - seconds) * 1000))
+        since = offsets_since(self._log.connection, topics, self._log.clock.now_ms() - round(seconds * 1000))
         for plan in record.spans:
             applied = {**plan.start, **_applied(snapshot, feed, plan)}
             if any(applied[partition] < since[plan.topic][partition] for partition in plan.start):

@@ -78,8 +78,7 @@ class _CutOver:
         with swap.locked() as holder:
             prepare(holder, self._seconds)
             self._make_room(holder)
-            swap.lock(holder)
-            deadline = time.monotonic() + self._seconds
+            deadline = swap.lock(holder)
             self._check_same()
             marks = self._drain(holder, deadline)
             check_partitions(self._asked.marks, self._asked.tail, deadline - time.monotonic())

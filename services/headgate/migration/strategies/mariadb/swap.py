@@ -19,6 +19,7 @@ from typing import Final
 from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import DatabaseUnavailableError, LockUnavailableError, RefusedError
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session
+from headgate.migration.strategies.online.lane import LOCK_SHARE
 from headgate.supervision.threads import BackgroundThread
 
 __all__ = ["TableSwap"]
@@ -32,11 +33,15 @@ COMMENT: Final = "headgate: a cut-over is under way"
 ALIASES: Final = ("a", "b")
 """Under LOCK TABLES a table may be read only by names that were locked: those that comparisons give it."""
 
+RENAME_SHARE: Final = 0.25
+"""Of the time for which clients may wait: for the rename, which comes last. It needs milliseconds, unless the copy is
+read by others."""
+
 WAITING: Final = "Waiting for table metadata lock"
 
 
 class TableSwap:
-    """One try, under the sessions of one migration. Writers may wait for ``seconds``, and the rename's own time."""
+    """One try, under the sessions of one migration. Clients may wait for ``seconds`` in all."""
 
     def __init__(self, sessions: MariadbSessions, schema: str, table: str, sentry: str, seconds: float) -> None:
         self.sentry = quoted(schema, sentry)
@@ -44,6 +49,7 @@ class TableSwap:
         self._schema, self._sentry_name = schema, sentry
         self._table = quoted(schema, table)
         self._seconds = seconds
+        self._until = 0.0
         self._renamer: Session
 
     @contextmanager
@@ -64,10 +70,18 @@ class TableSwap:
         finally:
             self.drop_sentry()
 
-    def lock(self, holder: Session) -> None:
-        """From here on clients wait, until ``locked`` is left or ``rename`` has come into force."""
+    def lock(self, holder: Session) -> float:
+        """From here on clients wait, until ``locked`` is left or ``rename`` has come into force.
+
+        Returns until when (monotonic) the caller may work under the lock, before it calls ``rename``. Raises
+        LockUnavailableError.
+        """
+        self._until = time.monotonic() + self._seconds
+        # The server counts whole seconds.
+        holder.wait_at_most(int(self._seconds * LOCK_SHARE))
         aliases = "".join(f", {self._table} AS {alias} WRITE" for alias in ALIASES)
         holder.run(f"LOCK TABLES {self.sentry} WRITE, {self._table} WRITE{aliases}")
+        return self._until - self._seconds * RENAME_SHARE
 
     def rename(self, holder: Session, names: str) -> None:
         """Let ``names`` ("a TO b, …") come into force in the one moment in which the lock goes.
@@ -80,15 +94,14 @@ class TableSwap:
             self._await_waiting(rename)
             holder.run(f"DROP TABLE {self.sentry}")
             holder.run("UNLOCK TABLES")
-            rename.finish(3 * self._seconds)
+            rename.finish(max(0.0, self._until - time.monotonic()))
         except BaseException:
             # The sentry goes only when the rename is gone: one that still waits would then come into force.
             self._sessions.end_part(self._sessions.main, "rename")
             raise
 
     def _await_waiting(self, rename: "_Rename") -> None:
-        deadline = time.monotonic() + self._seconds
-        while time.monotonic() < deadline:
+        while time.monotonic() < self._until:
             if rename.error is not None:
                 raise rename.error
             rows = self._sessions.main.run(

@@ -22,6 +22,10 @@ HOT_KEYS_MAX: Final = 1_000
 """Rows that are compared while the table is locked; so many take some ten milliseconds."""
 
 
+LOCK_SHARE: Final = 0.5
+"""Of the time for which clients may wait. They wait from the moment at which the lock is requested, because they queue
+behind the request, so what the lock takes is missing for what is done under it."""
+
 PARTITIONS_SECONDS_MIN: Final = 0.1
 """For the broker's answer, if there is less time left; it takes some milliseconds."""
 

@@ -25,6 +25,7 @@ from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.strategies.contract import Memory
 from headgate.migration.strategies.fingerprint import Facts, check_became, wanted
 from headgate.migration.strategies.online.lane import (
+    LOCK_SHARE,
     CutOver,
     FeedBehindError,
     LastChange,
@@ -90,8 +91,13 @@ def open_slot(session: BoundedConnection, name: str) -> None:
         time.sleep(POLL_SECONDS)
 
 
+def _wait_at_most(session: BoundedConnection, seconds: float) -> None:
+    """For any lock of this transaction. No time would mean no limit, so a moment is left in any case."""
+    session.execute(f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}")
+
+
 class _CutOver:
-    """One try."""
+    """One try. Clients wait from ``deadline - seconds`` on: the lock is part of their time."""
 
     def __init__(self, lane: PostgresLane, asked: CutOver) -> None:
         self._lane = lane
@@ -111,9 +117,9 @@ class _CutOver:
             if self._asked.is_forced:
                 server.end_holders(after)
             with server.sessions.part() as session, translating("the cut-over"), session.transaction():
-                session.execute(f"SET LOCAL lock_timeout = {int(seconds * 1000)}")
-                session.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
+                _wait_at_most(session, seconds * LOCK_SHARE)
                 deadline = time.monotonic() + seconds
+                session.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
                 self._check_same(session)
                 self._drain(slot, session, deadline)
                 check_partitions(self._asked.marks, self._tail, deadline - time.monotonic())
@@ -121,6 +127,7 @@ class _CutOver:
                 keys = self._asked.touched.keys(self._reached, max(0.0, deadline - time.monotonic()))
                 if differing := self._lane.among(session, plan, keys) if keys else []:
                     raise differs_at_rest(differing)
+                _wait_at_most(session, deadline - time.monotonic())
                 expected = self._expected(session)
                 server.claim(session, self._remembered(session))
                 if plan.row_key:
