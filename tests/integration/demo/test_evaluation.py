@@ -132,6 +132,17 @@ def test_a_dry_run_into_an_empty_sink_starts_and_writes_nothing(databases: Datab
     assert not (databases.folder / "made").exists()
 
 
+def test_a_table_without_a_key_that_an_earlier_run_has_created_is_taken_again(databases: Databases) -> None:
+    sink = "postgresql://{user}:{password}@{host}:{port}/{dbname}".format(**databases.sink)
+    for each in (url(databases.source), sink):
+        with psycopg.connect(each, autocommit=True) as database:
+            database.execute("CREATE TABLE audit_log (at timestamptz, what text)")
+    with psycopg.connect(url(databases.source), autocommit=True) as source:
+        source.execute("ALTER TABLE audit_log REPLICA IDENTITY FULL")
+    done = databases.up("--dry-run", "--feed", "shop")
+    assert (done.exit_code, "would start feed shop" in words(done)) == (0, True), done.output
+
+
 def test_one_of_the_two_alone_is_a_mistake(databases: Databases) -> None:
     done = CliRunner().invoke(app, ["up", "--source", url(databases.source)])
     assert (done.exit_code, "give both --source and --sink" in words(done)) == (ExitCode.USAGE, True)

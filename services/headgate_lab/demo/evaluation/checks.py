@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from headgate.app.exit_codes import CommandError, ExitCode
+from headgate.capture.connector import topic_of
 from headgate.capture.feed_file import FeedAddress, FeedEnds
 from headgate.capture.files import CaptureFiles, Naming, capture_files
 from headgate.capture.finding import Finding, State, is_wrong
@@ -23,8 +24,10 @@ from headgate.cli.output import Output
 from headgate.config.feed import parse_feed
 from headgate.databases.address import Target
 from headgate.databases.kinds import kind_of
+from headgate.records.control import SpanPlan
 from headgate.sinks.registry import open_sink
 from headgate.sinks.relational.rights import RightsMissingError
+from headgate.sources.table_options import by_session_options
 from headgate.tables.missing import MissingTables
 from headgate.tables.plan import ChosenTypes, by_option, shown_refusals
 
@@ -107,15 +110,25 @@ def _address(target: Target, password_file: str) -> FeedAddress:
     return FeedAddress(kind, dsn=target.dsn, password_file=Path(password_file))
 
 
-def check_sink(found: Databases, files: CaptureFiles) -> None:
-    """Whether the sink takes the feed. Raises SinkError; typer.Exit once the rights that its user lacks are shown."""
+def check_sink(name: str, found: Databases, files: CaptureFiles) -> None:
+    """Whether the sink takes feed ``name``.
+
+    Raises SinkError; typer.Exit once the rights that its user lacks are shown.
+    """
     missing = found.missing
     lacks = {f"no right to create {', '.join(sorted(missing.lacking))}": missing.grants} if missing.grants else {}
-    with closing(open_sink(parse_feed(files.feed.text).sink)) as sink:
-        try:
-            sink.check([table.name for table in found.captured.tables if table.name not in missing.lacking])
-        except RightsMissingError as error:
-            lacks[error.lacks] = error.grants
+    # As the feed reads them: a table without a key is taken with its own option only.
+    plans = [
+        SpanPlan(span=table.name, topic=topic_of(name, table), table=table.name, start={})
+        for table in found.captured.tables
+        if table.name not in missing.lacking
+    ]
+    for own, own_plans in by_session_options(parse_feed(files.feed.text), plans):
+        with closing(open_sink(own.sink)) as sink:
+            try:
+                sink.check([plan.table for plan in own_plans])
+            except RightsMissingError as error:
+                lacks[error.lacks] = error.grants
     if lacks:
         findings = [
             Finding("sink", State.WRONG, what, fix=tuple(f"{grant};" for grant in grants))

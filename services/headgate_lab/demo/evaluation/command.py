@@ -68,7 +68,7 @@ def prepared(given: OwnDatabases, display: Display) -> Plan:
             given.types,
             **names,
         )
-        check_sink(databases, files_of(databases, name, _NO_BROKER, private, **names))
+        check_sink(name, databases, files_of(databases, name, _NO_BROKER, private, **names))
     folder = given.folder or Path(f"headgate-{name}")
     return Plan(feed=name, databases=databases, passwords=passwords, folder=folder, agents=given.agents, **names)
 

@@ -16,14 +16,15 @@ from confluent_kafka.admin import NewTopic
 from headgate.capture.connector import topic_of
 from headgate.capture.files import CaptureFiles
 from headgate.eventlog.kafka import KafkaLog, open_log
-from headgate.eventlog.snapshot import read_snapshot
+from headgate.eventlog.snapshot import Snapshot, read_snapshot
 from headgate.eventlog.topics import create_topics
 from headgate.provisioning.artifacts import ArtifactSet, ensure
 from headgate.provisioning.errors import EmbeddedError
 from headgate.provisioning.time_scale import scaled_seconds
-from headgate.records.control import FeedRecorded, WantedState
+from headgate.records.control import FeedRecorded, ReplicationState, WantedState
 from headgate.records.keys import FeedKey
-from headgate.views.rows import feed_rows
+from headgate.records.name_lists import shown_names
+from headgate.views.rows import table_rows
 from headgate_lab.demo.display import Display
 from headgate_lab.demo.evaluation.checks import Databases, files_of
 from headgate_lab.demo.evaluation.passwords import write_secret
@@ -31,7 +32,7 @@ from headgate_lab.demo.folder import ClusterAt, Scratch, scratch_parts
 from headgate_lab.demo.processes import ServiceError, stop_all
 from headgate_lab.demo.scenario import SILENCE_SECONDS_MAX
 from headgate_lab.demo.services import COORDINATORS, OUTCOME_SECONDS_MAX, Services, run_command
-from headgate_lab.demo.watch import Chronicle, Watch
+from headgate_lab.demo.watch import Watch
 from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from headgate_lab.embedded.connect import ConnectWorker
 from headgate_lab.embedded.ports import free_ports
@@ -170,13 +171,17 @@ def _start(setup: _Setup, scratch: Scratch) -> Evaluation:
             services.check,
         )
     _create_feed(setup, log, services)
-    with setup.display.stage("waiting until every table replicates"):
+    with setup.display.stage("waiting until every table replicates, or reports an error"):
         watch.wait_for(
-            "every table replicates",
-            lambda seen: _all_replicate(seen, plan.feed),
+            "every table replicates, or reports an error",
+            lambda seen: held_tables(seen.snapshot, plan.feed) is not None,
             REPLICATING_SECONDS_MAX,
             services.check,
         )
+    with watch.condition:
+        held = held_tables(watch.seen.snapshot, plan.feed)
+    if held:
+        setup.display.say(f"{shown_names(held)}: not replicating. `headgate why {plan.feed}` explains it")
     return Evaluation(scratch, kafka, connect, services, plan.feed)
 
 
@@ -211,7 +216,9 @@ def _capture(setup: _Setup, log: KafkaLog, connect: ConnectWorker) -> None:
         for future in created.values():
             future.result(_CREATED_SECONDS_MAX)
     config = msgspec.json.decode((plan.folder / setup.files.connector.name).read_bytes(), type=dict[str, str])
-    with setup.display.stage(f"registering connector {plan.feed}: a snapshot of the source first, then its changes"):
+    with setup.display.stage(
+        f"registering connector {plan.feed}: it sends all rows first, the first time, then changes"
+    ):
         connect.put_connector(plan.feed, config)
         connect.wait_until_running(plan.feed)
 
@@ -229,7 +236,14 @@ def _create_feed(setup: _Setup, log: KafkaLog, services: Services) -> None:
         raise ServiceError(f"headgate feed create {path} did not do it: {answer}")
 
 
-def _all_replicate(seen: Chronicle, feed: str) -> bool:
-    """Whether every table of the feed does. A feed that was paused, in an earlier run, stays as it is."""
-    rows = [row for row in feed_rows(seen.snapshot) if row.feed == feed and row.wanted == WantedState.RUNNING]
-    return all(row.replicating == row.tables for row in rows)
+def held_tables(snapshot: Snapshot, feed: str) -> list[str] | None:
+    """The tables that do not replicate, because they are paused or have failed; None while others still start.
+
+    A feed that was paused, in an earlier run, stays as it is.
+    """
+    record = snapshot.get(FeedKey(feed), FeedRecorded)
+    if record is None or record.wanted is not WantedState.RUNNING:
+        return []
+    waiting = [row for row in table_rows(snapshot, feed) if row.state != ReplicationState.REPLICATING.value]
+    is_settled = all(row.error or row.paused_by for row in waiting)
+    return [row.span for row in waiting] if is_settled else None
