@@ -79,7 +79,7 @@ _ROWS: Final = (
         Stage.SOURCE,
         True,
         "the source's broker does not answer",
-        "is it up, and reachable from the agent?",
+        "check that it is up, and that the agent reaches it",
     ),
     ErrorCode(
         PARTITIONS_GROWN,
@@ -243,7 +243,7 @@ _ROWS: Final = (
         Stage.DECODE,
         True,
         "the schema registry does not answer, refuses access, or does not know an id yet",
-        "is it up, and reachable from the agent? are `source.registry`'s url, user, password and CA right?",
+        "check that it is up, that the agent reaches it, and `source.registry`'s url, user, password and CA",
     ),
     ErrorCode(
         "mask_salt",
@@ -362,7 +362,7 @@ _ROWS: Final = (
         Stage.SINK,
         True,
         "the sink does not answer, or has ended the session",
-        "is it up, and reachable from the agent?",
+        "check that it is up, and that the agent reaches it",
     ),
     ErrorCode(
         SINK_SLOW,

@@ -152,7 +152,7 @@ class Queries:
         A text stays the same for as long as its reason does: each other one is a record on the log.
         """
         if (waiting := self._lifecycle.why_waiting(span, time.monotonic())) is not None:
-            return SINK_SLOW, f"{span.task.plan.table}: {waiting}"
+            return SINK_SLOW, waiting
         lane = None if span.lane is None else self.lanes.get(span.lane)
         if lane is None or lane.poll_records >= POLL_RECORDS_MAX or not _is_behind(span, lane):
             return None

@@ -190,7 +190,8 @@ def test_a_table_whose_agent_is_silent_is_named_with_since_when(world: World) ->
     why, feed, tables = seen_by_commands(world)
     (reason,) = why.reasons
     assert (reason.span, reason.agent, reason.since_ms) == ("t1", "a1", append_ms)
-    assert "applies nothing and reports no error" in reason.detail
+    assert "reports no error: it works off a backlog, or hangs" in reason.detail
+    assert "`headgate table list shop`" in reason.advice
     assert feed.held_by == "t1 (sink)"
     world.run("found shop")
     world.run("advance 12s")

@@ -138,16 +138,17 @@ def _of_replicating(
         detail = f"failed {_times(record.failures)}; {record.last_error}; {role.agent} retries it"
         return Standing(code.stage, role.agent, detail, code.advice, since_ms=since_ms)
     if since_ms is not None:
-        detail = f"changes wait, but {role.agent} applies nothing and reports no error"
+        # The source is compared with positions every ten seconds, and one batch of a backlog may take longer.
+        detail = f"changes wait, and {role.agent} reports no error: it works off a backlog, or hangs"
         advice = (
-            "check the agent's log; if it hangs, end it: its tables move to other agents after a lease; "
-            "else check the sink"
+            f"wait while `applied` grows in `headgate table list {key.feed}`. If it does not grow for a minute, check "
+            "the sink and the agent's log, and end an agent that hangs: its tables move to other agents after a lease"
         )
         return Standing(Stage.SINK, role.agent, detail, advice, is_late=True, since_ms=since_ms)
     progress = state.progress.get(key, {}).get((role.agent, role.session))
     if progress is not None and progress.epoch == role.epoch and progress.lag_ms >= LAG_HOLDS_MS:
         detail = f"its last batch became visible {progress.lag_ms / 1000:.1f} s after it was logged"
-        advice = "more than one agent? `headgate table move` spreads the load; else check the sink's write latency"
+        advice = "wait while it catches up. If it stays late, check the sink's write latency, and start more agents"
         return Standing(Stage.SINK, role.agent, detail, advice, is_late=True)
     return Standing(FLOWING, role.agent)
 
@@ -161,7 +162,7 @@ def _own_work(word: TaskReported) -> str:
 def _of_start(role: Assignment, doing: TaskState | None, last_error: str | None) -> Standing:
     before = _before(last_error)
     if doing is None:
-        advice = "look at the agent's log; if the agent hangs, end it: its tables go elsewhere after a lease"
+        advice = "check the agent's log. End an agent that hangs: its tables move to other agents after a lease"
         detail = f"assigned, waiting for the agent's first report{before}"
         return Standing(Stage.SCHEDULING, role.agent, detail, advice)
     if last_error:
