@@ -21,6 +21,7 @@ from rich.text import Text
 from headgate.cli.ages import DURATIONS, TIMES, duration, moment
 from headgate.eventlog.clock import wall_ms
 from headgate.observability.colour import in_colour
+from headgate.records.name_lists import shown_names
 
 LONG_TEXTS: Final = frozenset({"error", "notices", "detail", "advice", "reason", "record"})
 """Columns that hold sentences: below a table, and not cut."""
@@ -81,12 +82,23 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Non
         _print_blocks(columns, rows, out)
         return
     _print_table(table, out)
+    for subjects, texts in _sentences(columns, short, rows):
+        for name, text in texts:
+            out.print(wrapped(Text.assemble(f"{shown_names(subjects)}: ", (f"{name}: ", "bold"), text), out))
+
+
+def _sentences(
+    columns: Sequence[str], short: Sequence[str], rows: Iterable[Mapping[str, Any]]
+) -> Iterable[tuple[list[str], list[tuple[str, Text]]]]:
+    """The sentences below a table, each with the rows that it is about: one cause often holds many tables."""
+    groups: dict[tuple[tuple[str, str], ...], tuple[list[str], list[tuple[str, Text]]]] = {}
     for row in rows:
-        whose = " ".join(_cell(name, row.get(name)).plain for name in short if name in NAMES)
-        for name in columns:
-            if name in LONG_TEXTS and row.get(name):
-                subject = whose or _cell(short[0], row.get(short[0])).plain
-                out.print(wrapped(Text.assemble(f"{subject}: ", (f"{name}: ", "bold"), _cell(name, row[name])), out))
+        texts = [(name, _cell(name, row[name])) for name in columns if name in LONG_TEXTS and row.get(name)]
+        if texts:
+            whose = " ".join(_cell(name, row.get(name)).plain for name in short if name in NAMES)
+            subjects, _ = groups.setdefault(tuple((name, text.plain) for name, text in texts), ([], texts))
+            subjects.append(whose or _cell(short[0], row.get(short[0])).plain)
+    return groups.values()
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:

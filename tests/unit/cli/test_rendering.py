@@ -91,7 +91,17 @@ def test_sentences_are_below_the_table_in_whole_words(terminal: Terminal, capsys
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["feed", "shop0", "shop1"]
     assert max(map(len, lines)) <= 80
-    assert " ".join(lines[3:]) == " ".join(f"shop{n} public.items: error: {ERROR}" for n in range(2))
+    assert " ".join(lines[3:]) == f"shop0 public.items, shop1 public.items: error: {ERROR}"
+
+
+def test_a_sentence_about_many_rows_is_shown_once(terminal: Terminal, capsys: pytest.CaptureFixture[str]) -> None:
+    terminal(200)
+    rows = [{"span": f"t{n}", "stage": "sink", "detail": "down", "advice": "start it"} for n in range(12)]
+    other = {"span": "late", "stage": "sink", "detail": "down", "advice": "wait"}
+    show_rows(("span", "stage", "detail", "advice"), [*rows, other], Output.TABLE)
+    below = [line for line in capsys.readouterr().out.splitlines() if ": " in line]
+    many = "t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 and 2 more"
+    assert below == [f"{many}: detail: down", f"{many}: advice: start it", "late: detail: down", "late: advice: wait"]
 
 
 def test_a_table_that_is_too_wide_is_a_block_for_each_row(
