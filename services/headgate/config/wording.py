@@ -54,6 +54,17 @@ def nearest(given: object, known: Iterable[str], *, cutoff: float = _NEAR_ENOUGH
     return by_case[found[0]] if found else None
 
 
+def nearest_table(given: str, known: Iterable[str]) -> str | None:
+    """The known table that was perhaps meant by ``schema.table``. A schema that both have makes no table similar."""
+    names = list(known)
+    own = nearest(_own_part(given), map(_own_part, names))
+    return None if own is None else nearest(given, (name for name in names if _own_part(name) == own), cutoff=0)
+
+
+def _own_part(table: str) -> str:
+    return table.rpartition(".")[2]
+
+
 def one_of(given: object, known: Sequence[str]) -> str:
     """That ``given`` is not one of ``known``, with the nearest of them."""
     near = nearest(given, known)

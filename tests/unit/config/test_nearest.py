@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 import headgate
-from headgate.config.wording import nearest
+from headgate.config.wording import nearest, nearest_table
 from headgate.records.name_lists import NAMES_SHOWN_MAX, number_of, shown_names
 
 CUT: Final = re.compile(r"and \{[^}]*\} more|\bjoin\(\w+\[:\w+\]\)")
@@ -22,6 +22,13 @@ def test_the_nearest_name_is_found_whatever_its_case() -> None:
     assert nearest("PUBLIC.ITEMS", ["public.items"]) == "public.items"
     assert nearest("xyz", ["orders", "shop"]) is None
     assert nearest("xyz", []) is None
+
+
+def test_tables_are_not_near_because_of_their_schema() -> None:
+    assert nearest_table("public.audit_log", ["public.customers", "public.orders"]) is None
+    assert nearest_table("public.ordes", ["public.orders", "sales.orders"]) == "public.orders"
+    assert nearest_table("public.orders", ["public.customers", "sales.orders"]) == "sales.orders"
+    assert nearest_table("orders", ["public.Orders"]) == "public.Orders"
 
 
 def test_a_message_has_a_bounded_number_of_names() -> None:

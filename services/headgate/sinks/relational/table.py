@@ -84,7 +84,7 @@ class Table(msgspec.Struct, Generic[C], frozen=True):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint at the table that was perhaps meant."""
-    near = wording.nearest(name, known)
+    near = wording.nearest_table(name, known)
     return f" (there is {near})" if near else ""
 
 
