@@ -129,7 +129,7 @@ LAB_COMMANDS: Final = ("demo", "up", "chaos", "bench", "sim")
 
 _LAB_HELP: Final[Mapping[str, str]] = {
     "demo": "Watch replication on real parts, with agents and the owner killed on the way.",
-    "up": "Start such parts, and leave them running.",
+    "up": "Start everything on this machine, for your own databases or the demo's.",
     "chaos": "Kill, freeze and cut off everything, and check that nothing is lost.",
     "bench": "Measure throughput, latency and cost.",
     "sim": "Simulate the control plane in a world of faults.",
