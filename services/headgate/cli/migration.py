@@ -115,6 +115,7 @@ def submit(
         list[str] | None,
         typer.Option(
             "--replica",
+            metavar="NAME",
             help="named connection of a replica whose lag counts; may be repeated (MariaDB)",
             autocompletion=complete_databases,
         ),
@@ -123,7 +124,8 @@ def submit(
         list[str] | None,
         typer.Option(
             "--max-feed-lag",
-            help="FEED=SECONDS: pause the copy while the feed is further behind; may be repeated",
+            metavar="FEED=SECONDS",
+            help="pause the copy while the feed is further behind; may be repeated",
             autocompletion=complete_feed_limits,
         ),
     ] = None,

@@ -54,7 +54,7 @@ class TargetOptions(OptionGroup, frozen=True):
     ] = False
     tool_options: Annotated[
         list[str] | None,
-        typer.Option("--tool-option", help="--name=value to pass to pt-osc or gh-ost; may be repeated"),
+        typer.Option("--tool-option", metavar="--NAME=VALUE", help="to pass to pt-osc or gh-ost; may be repeated"),
     ] = None
 
 

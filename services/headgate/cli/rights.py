@@ -41,21 +41,28 @@ class RightsOptions(OptionGroup, frozen=True):
         list[str] | None,
         typer.Option(
             "--feed-topic",
+            metavar="TOPIC",
             help="a topic that feeds read, or a prefix that ends with a dot",
             autocompletion=complete_broker_topics,
         ),
     ] = None
     change_log: Annotated[
         list[str] | None,
-        typer.Option("--change-log", help="a change log's topic", autocompletion=complete_change_log_topics),
+        typer.Option(
+            "--change-log", metavar="TOPIC", help="a change log's topic", autocompletion=complete_change_log_topics
+        ),
     ] = None
     copied_topic: Annotated[
         list[str] | None,
-        typer.Option("--copied-topic", help="a topic that ingest copies", autocompletion=complete_broker_topics),
+        typer.Option(
+            "--copied-topic", metavar="TOPIC", help="a topic that ingest copies", autocompletion=complete_broker_topics
+        ),
     ] = None
     target_topic: Annotated[
         list[str] | None,
-        typer.Option("--target-topic", help="a topic that a Kafka sink writes, or a prefix that ends with a dot"),
+        typer.Option(
+            "--target-topic", metavar="TOPIC", help="a topic that a Kafka sink writes, or a prefix that ends with a dot"
+        ),
     ] = None
 
 

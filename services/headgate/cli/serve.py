@@ -23,7 +23,9 @@ Lease = Annotated[float | None, typer.Option("--lease-seconds", help="[HEADGATE_
 CreateTopics = Annotated[
     bool, typer.Option("--create-topics", help="create the control topics that are missing, as `topic create` does")
 ]
-Shard = Annotated[list[int] | None, typer.Option("--shard", help="serve only this shard; may be repeated")]
+Shard = Annotated[
+    list[int] | None, typer.Option("--shard", metavar="SHARD", help="serve only this shard; may be repeated")
+]
 AgentName = Annotated[str | None, typer.Option("--name", help="the agent's name [HEADGATE_AGENT__NAME]")]
 
 
@@ -99,7 +101,12 @@ def ingest(
     *,
     topics: Annotated[
         list[str],
-        typer.Option("--topic", help="keyed topic to copy; may be repeated", autocompletion=complete_broker_topics),
+        typer.Option(
+            "--topic",
+            metavar="TOPIC",
+            help="keyed topic to copy; may be repeated",
+            autocompletion=complete_broker_topics,
+        ),
     ],
     name: Annotated[
         str,

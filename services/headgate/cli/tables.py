@@ -139,6 +139,7 @@ def resync(
         list[str] | None,
         typer.Option(
             "--key",
+            metavar="KEY",
             help="primary key of a row to copy; may be repeated. A key of several columns is a JSON array, such as "
             "'[1, \"a\"]'. If left out, the whole table is copied",
         ),

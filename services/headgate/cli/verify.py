@@ -72,6 +72,7 @@ def verify(
         list[str] | None,
         typer.Option(
             "--table",
+            metavar="TABLE",
             help="compare only this table, name as `headgate table list` shows it; may be repeated",
             autocompletion=complete_tables,
         ),

@@ -19,6 +19,7 @@ from headgate.app.exit_codes import ExitCode
 from headgate.cli import groups
 from headgate.cli.feed import FeedGroup
 from headgate.cli.main import LAB_COMMANDS, OWN_COMMANDS, app
+from support.commands import commands
 
 
 def test_help_names_every_group_and_command() -> None:
@@ -42,6 +43,17 @@ def test_an_option_without_a_value_shows_no_type(command: list[str]) -> None:
     assert "--help" in text
     assert "<bool>" not in text
     assert ("--install-completion" in text) == (not command), "at the top only"
+
+
+def test_an_option_that_may_be_repeated_shows_what_its_value_is() -> None:
+    found = [
+        f"{name}: {param.opts[0]}"
+        for name, command in commands()
+        for param in command.params
+        if param.param_type_name == "option"
+        and "list[" in (param.display_type_rich(ctx=command.context_class(command)) or "")
+    ]
+    assert found == []
 
 
 def _typed(words: str, **environment: str) -> subprocess.CompletedProcess[str]:
