@@ -40,6 +40,10 @@ from headgate.records.stored_names import plans_today
 MIGRATIONS: Final = (Partition(MigrationKey.topic, 0),)
 """Read by itself: a feed is explained to users without a right on it, too."""
 
+COMPARED_AFTER_SECONDS: Final = 30
+"""From then on the owner has compared a feed's positions with its source twice, which it does every ten seconds: a
+table that makes no progress is seen by the second time (sources/unapplied.py)."""
+
 
 def read_migrations(log: KafkaLog, snapshot: Snapshot) -> dict[str, MigrationRecorded]:
     """The migrations, and all that is on their topic in ``snapshot``. Raises LogError."""
@@ -81,14 +85,26 @@ class FeedAnswer:
         if explanation.held_count > shown:
             note(f"and {number_of(explanation.held_count - shown, 'more table')}")
         if not self.is_held:
-            doing = "finished" if explanation.state is FeedState.FINISHED else "replicating"
-            note(f"{self.feed}: nothing holds it ({number_of(explanation.table_count, 'table')}, {doing})")
+            note(f"{self.feed}: {_unheld(explanation, wall_ms())}")
         for name, (relation, each) in self.migrations.items():
             doing = ", ".join(filter(None, (each.stage or each.state.value, waits_for(name, each, wall_ms()))))
             changes = f"migration {name} changes {each.table}, {_RELATIONS[relation]} ({doing})"
             note(f"{self.feed}: {changes}: `headgate why {name}`")
         if self.unknown:
             note(f"{self.feed}: {self.unknown}")
+
+
+def _unheld(explanation: Explanation, now_ms: int) -> str:
+    """That nothing holds a feed, as far as that can be known already."""
+    tables, runs = number_of(explanation.table_count, "table"), explanation.wanted is WantedState.RUNNING
+    is_finished = explanation.state is FeedState.FINISHED
+    since_seconds = (now_ms - explanation.changed_ms) // 1000
+    if not runs or is_finished or since_seconds >= COMPARED_AFTER_SECONDS:
+        return f"nothing holds it ({tables}, {'finished' if is_finished else 'replicating'})"
+    return (
+        f"nothing is known to hold it yet ({tables}, replicating). It was created or changed {max(0, since_seconds)} s "
+        f"ago, and changes that wait are seen after {COMPARED_AFTER_SECONDS} s. Run the command again then"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class Reason(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True):
     """A feed, its desired state, how far it is, and what holds it: some of its tables, or the feed as a whole.
 
-    A part of a table counts as one.
+    A part of a table counts as one. ``changed_ms``: when the feed was created or last changed, by its owner's clock.
     """
 
     feed: str
@@ -53,6 +53,7 @@ class Explanation(msgspec.Struct, frozen=True):
     table_count: int
     held_count: int
     reasons: tuple[Reason, ...]
+    changed_ms: int
     feed_held_by: tuple[str, ...] = ()
 
 
@@ -81,6 +82,7 @@ def explain(state: CoordinatorState, feed: str, *, has_owner: bool = True, kept_
         table_count=len(record.spans),
         held_count=len(held),
         reasons=tuple(_reason(state, key, table) for key, table in held[:REASONS_MAX]),
+        changed_ms=record.changed_ms,
         feed_held_by=feed_held_by(state, feed, has_owner=has_owner, kept_by=kept_by),
     )
 
