@@ -4,14 +4,17 @@ Databases of different kinds write the same value differently (t and 1, 1.5e+19 
 may too, where a connector keeps a number's value and not its scale (22.0000 and 22).
 """
 
+import math
 import re
-import struct
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
+
+from headgate.formats.json_values import PARSE_ERRORS
+from headgate.sinks.relational.rounding import is_shown_as, narrowed
 
 Form = Callable[[str], Any]
 """A text's value. Two texts are equal exactly if their forms are."""
@@ -60,6 +63,12 @@ _ALIKE: Final = (_NUMBERS, _TIMES, _DOCUMENTS, frozenset({Nature.BITS, Nature.NU
 _NOT_IN_ANY: Final = frozenset({Nature.ARRAY, Nature.MAP, Nature.INTERVAL, Nature.ZONED})
 """What a lake's column of texts has as the event had it, and its database writes otherwise."""
 
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+"""As databases print one. NaN and the infinities have one spelling."""
+
+JSON_DIGITS_MAX: Final = 4_000
+"""Digits of an integer in JSON: the parser takes no more than 4 300."""
+
 _TIME: Final = re.compile(r"(?:(-?\d+) days? ?)?(?:(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?")
 
 
@@ -81,7 +90,8 @@ def form_of(one: Nature, other: Nature, *, same_kind: bool) -> Form | None:
         one = other = other if one is Nature.ANY else one
     natures = {one, other}
     if natures <= _NUMBERS:
-        return _single if Nature.SINGLE in natures else _double if Nature.DOUBLE in natures else _number
+        floating = _FLOATING.get(frozenset(natures))
+        return _number if floating is None else floating
     if one is other and same_kind:
         return None
     if natures <= {Nature.BITS, Nature.NUMBER} and Nature.BITS in natures:
@@ -97,31 +107,41 @@ def form_of(one: Nature, other: Nature, *, same_kind: bool) -> Form | None:
 
 def _number(text: str) -> Any:
     """Exact, however many digits it has: a Decimal's comparison rounds nothing, unlike its arithmetic."""
+    if _NUMBER.fullmatch(text) is None:
+        return text
     try:
-        value = Decimal(text)
+        return Decimal(text)
     except InvalidOperation:
         return text
-    return value if value.is_finite() else str(value)
 
 
 def _double(text: str) -> Any:
     """As a 64-bit float; each database prints enough digits to distinguish two of them."""
-    try:
-        value = float(text)
-    except ValueError:
+    if _NUMBER.fullmatch(text) is None:
         return text
-    return value if value == value else "NaN"  # noqa: PLR0124 - NaN is not equal to itself
+    value = float(text)
+    return value if math.isfinite(value) else _number(text)
+
+
+def _exactly_double(text: str) -> Any:
+    """The same, beside a number with more digits than a double has: what a double would round is itself."""
+    value, exact = _double(text), _number(text)
+    return value if isinstance(value, float) and is_shown_as(value, exact) else exact
 
 
 def _single(text: str) -> Any:
-    """What a float of 32 bits makes of it: one database prints 0.1, another one all digits that a double has."""
-    value = _double(text)
-    if isinstance(value, str):
+    """What a float of 32 bits makes of it: one database prints 0.1, another one all digits that a double has.
+
+    A number that is none of its numbers is itself.
+    """
+    value, exact = _double(text), _number(text)
+    if not isinstance(value, float):
         return value
     try:
-        return struct.unpack("f", struct.pack("f", value))[0]
+        kept = narrowed(value)
     except OverflowError:
-        return value
+        return exact
+    return kept if is_shown_as(kept, exact, narrowed) else exact
 
 
 def _bits(text: str) -> str:
@@ -148,16 +168,41 @@ def _padded(text: str) -> str:
 
 
 def _json(text: str) -> str:
+    """Without spaces, with names in order, and numbers by value: jsonb has 1e2 as 100."""
     try:
-        return msgspec.json.encode(msgspec.json.decode(text), order="deterministic").decode()
-    except msgspec.MsgspecError:
+        return _JSON_OUT.encode(_JSON_IN.decode(text)).decode()
+    except (*PARSE_ERRORS, RecursionError):
         return text
+
+
+def _json_number(text: str) -> int | Decimal:
+    """One with a point or an exponent, without zeros at its end. Raises ArithmeticError."""
+    sign, digits, exponent = Decimal(text).as_tuple()
+    assert isinstance(exponent, int)  # noqa: S101 - JSON has no NaN and no infinity
+    kept = "".join(map(str, digits)).rstrip("0")
+    exponent += len(digits) - len(kept)
+    if not kept:
+        return 0
+    if exponent >= 0 and len(kept) + exponent <= JSON_DIGITS_MAX:
+        return int(kept + "0" * exponent) * (-1 if sign else 1)
+    return Decimal((sign, tuple(map(int, kept)), exponent))
+
+
+_JSON_IN: Final = msgspec.json.Decoder(float_hook=_json_number)
+_JSON_OUT: Final = msgspec.json.Encoder(decimal_format="number", order="deterministic")
 
 
 def _logical(text: str) -> Any:
     """A number, or a truth value: a column of texts has it in words."""
     return _number({"true": "1", "false": "0"}.get(text, text))
 
+
+_FLOATING: Final[dict[frozenset[Nature], Form]] = {
+    frozenset({Nature.DOUBLE}): _double,
+    frozenset({Nature.DOUBLE, Nature.NUMBER}): _exactly_double,
+    **{frozenset({Nature.SINGLE, other}): _single for other in _NUMBERS},
+}
+"""How numbers are compared of which at least one is floating."""
 
 _FORMS: Final[dict[Nature, Form]] = {
     Nature.NUMBER: _logical,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from headgate.databases.address import Target
 from headgate.databases.faults import Fault
-from headgate.databases.mysql.catalogue import read_form
+from headgate.databases.mysql.catalogue import MysqlColumn, read_form
 from headgate.databases.mysql.errors import MysqlError, fault_of, message
 from headgate.databases.mysql.key_ranges import bound_query, ours, place_of, within
 from headgate.databases.mysql.progress import feed_rows
@@ -57,6 +57,9 @@ _LONG: Final = SENT_AS_HEX | {"tinytext", "text", "mediumtext", "longtext", "jso
 _FRACTIONS: Final = frozenset({"decimal", "datetime", "timestamp", "time"})
 """Types whose texts have as many digits behind the point as the column: PostgreSQL leaves zeros at the end out."""
 
+_ZEROFILL: Final = " zerofill"
+"""The end of the type of a number that is printed with zeros in front."""
+
 _SETTINGS: Final = (
     "SET SESSION time_zone = '+00:00', sql_notes = 0, sql_mode = '', lock_wait_timeout = 10",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
@@ -75,6 +78,8 @@ class MysqlSide:
         """Raises DatabaseError."""
         session = self._session = open_session(target, MysqlSession, settings=_SETTINGS)
         self._types: dict[str, dict[str, str]] = {}
+        self._texts: dict[str, dict[str, str]] = {}
+        """Table → column → its text, as SQL."""
         ((user, self._database, port),) = session.execute("SELECT CURRENT_USER(), DATABASE(), @@port")
         self.name = f"database {self._database or '(none)'} at port {port}, user {user}"
 
@@ -86,6 +91,7 @@ class MysqlSide:
                 self._session.execute, database or self._database, relation, is_mariadb=self._session.is_mariadb
             )
         types = self._types[table] = {column.name: column.kind for column in form.columns}
+        self._texts[table] = {column.name: _text(column) for column in form.columns}
         if not types:
             return None
         key = () if form.primary is None else form.primary.columns
@@ -108,8 +114,8 @@ class MysqlSide:
 
     def rows(self, table: str, key: Sequence[str], values: Sequence[str], part: Part = WHOLE) -> Iterator[Row]:
         """See Side."""
-        types = self._types[table]
-        texts = {column: _text(quoted(column), types[column]) for column in (*key, *values)}
+        types, written = self._types[table], self._texts[table]
+        texts = {column: written[column] for column in (*key, *values)}
         order = ", ".join(f"CAST(COALESCE({texts[column]}, '') AS BINARY)" for column in key)
         columns = ", ".join(texts.values())
         condition, parameters = _condition(key, [texts[column] for column in key], types, part)
@@ -121,8 +127,8 @@ class MysqlSide:
 
     def checksum(self, table: str, columns: Sequence[str], part: KeyRange) -> Checksum | None:
         """See Side. None where a text is longer than max_allowed_packet: the server gives NULL for it."""
-        types = self._types[table]
-        texts = {column: _text(quoted(column), types[column]) for column in columns}
+        types, written = self._types[table], self._texts[table]
+        texts = {column: written[column] for column in columns}
         row = ", ".join(f"COALESCE(CONCAT(CHAR_LENGTH({text}), ':', {text}), 'N')" for text in texts.values())
         lost = [
             f"({quoted(column)} IS NOT NULL AND {text} IS NULL)"
@@ -204,7 +210,10 @@ def _condition(
     )
 
 
-def _text(column: str, kind: str) -> str:
+def _text(described: MysqlColumn) -> str:
+    column, kind = quoted(described.name), described.kind
+    if described.type.endswith(_ZEROFILL):
+        column = f"({column} + 0)"  # 00042 is 42, also as a part of a key
     if kind in SENT_AS_HEX:
         return f"LOWER(HEX({column}))"
     if kind in NUMBERS_SENT:

@@ -11,6 +11,7 @@ from headgate.databases.faults import Fault
 from headgate.databases.postgresql.catalogue import read_form
 from headgate.databases.postgresql.errors import PostgresError, fault_of, message
 from headgate.databases.postgresql.key_ranges import bound_query, rows_of_slice, within
+from headgate.databases.postgresql.printed import PRINTED
 from headgate.databases.postgresql.progress import feed_rows
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession, open_connection
@@ -70,6 +71,7 @@ _TEXTS: Final = {
     "bool": SQL("({}::int)::text"),
     "timestamptz": SQL("({} AT TIME ZONE 'UTC')::text"),
     "bytea": SQL("encode({}, 'hex')"),
+    "inet": SQL(PRINTED["inet"]),
     "numeric": SQL("trim_scale({})::text"),
     "money": SQL("trim_scale({}::numeric)::text"),
 }

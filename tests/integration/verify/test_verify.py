@@ -239,6 +239,43 @@ def test_types_that_mariadb_and_postgresql_write_differently(mariadb_database: s
             side.close()
 
 
+@pytest.mark.parametrize(
+    ("types", "values"),
+    [
+        (("int(5) zerofill", "int"), ("42", "43")),
+        (("bigint(20) unsigned zerofill", "numeric(20,0)"), ("18446744073709551615", "1")),
+        (("decimal(8,2) zerofill", "numeric(8,2)"), ("42.5", "42.25")),
+    ],
+)
+def test_zeros_in_front_of_a_number_are_no_difference(
+    mariadb_database: str, postgres_database: str, types: tuple[str, str], values: tuple[str, str]
+) -> None:
+    (here, there), (value, other) = types, values
+    name = mariadb_database.rsplit("/", 1)[1]
+    mariadb_execute(mariadb_database, f"CREATE TABLE filled (k {here} PRIMARY KEY, v {here})")
+    mariadb_execute(mariadb_database, f"INSERT INTO filled VALUES ({value}, {value})")
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE filled (k {there} PRIMARY KEY, v {there})")
+        connection.execute(f"INSERT INTO filled VALUES ({value}, {value})")
+        sides = (MysqlSide(Target(mariadb_database)), side_of(connection))
+        compared = compare_table(*sides, f"{name}.filled", "public.filled")
+        assert (compared.rows, compared.differences) == (1, 0), compared.examples
+        connection.execute(f"UPDATE filled SET v = {other}")
+        (example,) = compare_table(*sides, f"{name}.filled", "public.filled").examples
+        assert example.columns == ("v",)
+        for side in sides:
+            side.close()
+
+
+def test_an_address_is_compared_as_events_have_it(sides: tuple[Connection, Connection]) -> None:
+    for connection, schema, kind in zip(sides, ("here", "there"), ("inet", "varchar(50)"), strict=True):
+        connection.execute(f"CREATE TABLE {schema}.host (k {kind} PRIMARY KEY, v {kind})")
+        connection.execute(f"INSERT INTO {schema}.host VALUES ('10.0.0.1', '::1'), ('10.0.0.0/8', '::1/64')")
+    assert compare(sides, "here.host", "there.host").differences == 0
+    sides[1].execute("UPDATE there.host SET v = '::1/128' WHERE k = '10.0.0.1'")
+    assert [each.columns for each in compare(sides, "here.host", "there.host").examples] == [("v",)]
+
+
 def test_a_number_is_compared_by_value_also_between_two_of_a_kind(sides: tuple[Connection, Connection]) -> None:
     sides[0].execute("UPDATE here.t SET price = 22.0000000000000000 WHERE a = 17")
     sides[1].execute("UPDATE there.t SET price = 22 WHERE a = 17")

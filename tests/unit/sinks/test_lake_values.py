@@ -142,13 +142,18 @@ def test_an_unsigned_bigint_that_the_connector_wrapped_around_is_refused() -> No
 
 @pytest.mark.parametrize(
     "value",
-    [0, -5, 1.5, Decimal("0.1"), Decimal("4.9E-324"), Decimal("1.7976931348623157E308"), Decimal("1.50"), 2**53],
+    [
+        *(0, -5, 1.5, Decimal("0.1"), Decimal("4.9E-324"), Decimal("1.7976931348623157E308"), Decimal("1.50"), 2**53),
+        *(Decimal("7.120236347223045E-307"), Decimal("1.9999999999999998E23"), Decimal("0." + "1".ljust(30, "0"))),
+    ],
 )
 def test_a_double_is_the_number_that_was_shown(value: float) -> None:
     assert written(pa.float64(), value) == float(value)
 
 
-@pytest.mark.parametrize("value", [Decimal("0.1"), Decimal("1.4E-45"), Decimal("3.4028235E38"), 1.5, 7])
+@pytest.mark.parametrize(
+    "value", [Decimal("0.1"), Decimal("1.4E-45"), Decimal("3.4028235E38"), Decimal("1.2379401E27"), 1.5, 7]
+)
 def test_a_float_is_the_number_that_was_shown(value: float) -> None:
     assert written(pa.float32(), value) == pa.scalar(float(value), pa.float32()).as_py()
 
@@ -168,6 +173,7 @@ def test_what_a_floating_number_has_beside_numbers_is_taken(type_: pa.DataType) 
         (pa.float64(), Decimal("0.12345678901234567890")),
         (pa.float64(), 2**53 + 1),
         (pa.float32(), Decimal("0.123456789")),
+        (pa.float32(), Decimal("0.500000000000000000001")),
         (pa.float32(), 2**24 + 1),
         (pa.float32(), 1e39),
     ],

@@ -31,11 +31,38 @@ def equal(one: Nature, text: str, other: Nature, another: str, *, same_kind: boo
         (DOUBLE, "12345678901234567000", DOUBLE, "1.2345678901234567e+19"),
         (DOUBLE, "NaN", DOUBLE, "NaN"),
         (NUMBER, "0.5", DOUBLE, "0.5"),
+        (NUMBER, "0.10", DOUBLE, "0.1"),
+        (NUMBER, "100000000000000000000000", DOUBLE, "1e+23"),
+        (NUMBER, "16777216", SINGLE, "1.6777216e+07"),
+        (SINGLE, "1.2379401e+27", SINGLE, "1.2379400392853803e27"),
+        (SINGLE, "1.2621775e-29", SINGLE, "1.262177448353619e-29"),
+        (DOUBLE, "-Infinity", DOUBLE, "-Infinity"),
     ],
 )
 def test_numbers_are_compared_by_value(one: Nature, text: str, other: Nature, another: str, *, same_kind: bool) -> None:
     assert equal(one, text, other, another, same_kind=same_kind)
     assert equal(other, another, one, text, same_kind=same_kind)
+
+
+@pytest.mark.parametrize("same_kind", [True, False])
+@pytest.mark.parametrize(
+    ("one", "text", "other", "another"),
+    [
+        (NUMBER, "9007199254740993", DOUBLE, "9007199254740992"),
+        (NUMBER, "0.12345678901234567890", DOUBLE, "0.12345678901234568"),
+        (NUMBER, "1e-400", DOUBLE, "0"),
+        (NUMBER, "16777217", SINGLE, "16777216"),
+        (DOUBLE, "0.1234567891", SINGLE, "0.12345679"),
+        (NUMBER, "10", Nature.TEXT, "1_0"),
+        (NUMBER, "10", Nature.TEXT, "\u0661\u0660"),
+        (NUMBER, "10", Nature.TEXT, " 10"),
+    ],
+)
+def test_a_number_that_another_type_would_round_differs(
+    one: Nature, text: str, other: Nature, another: str, *, same_kind: bool
+) -> None:
+    assert not equal(one, text, other, another, same_kind=same_kind)
+    assert not equal(other, another, one, text, same_kind=same_kind)
 
 
 @pytest.mark.parametrize("same_kind", [True, False])
@@ -68,6 +95,8 @@ def test_numbers_that_differ_anywhere_differ(nature: Nature, text: str, another:
         (TIME, "24:00:00.000000", TIME, "1 day"),
         (Nature.INSTANT, "2026-01-02 03:04:05.500000", Nature.INSTANT, "2026-01-02 03:04:05.5"),
         (Nature.JSON, '{"b": 1, "a": [null]}', Nature.JSON, '{"a":[null],"b":1}'),
+        (Nature.JSON, "[1e2, 1.50, -0.0, 1.0]", Nature.JSON_VALUE, "[100, 1.50, 0.0, 1]"),
+        (Nature.JSON, '{"a": 1e400}', Nature.JSON_VALUE, '{"a": 1' + "0" * 400 + "}"),
     ],
 )
 def test_what_databases_of_two_kinds_write_differently_is_equal(
@@ -85,6 +114,11 @@ def test_what_databases_of_two_kinds_write_differently_is_equal(
         (TIME, "01:00:00", "01:00:00.000001"),
         (TIME, "1 mon", "30 days"),
         (Nature.JSON, "{}", "[]"),
+        (Nature.JSON, "[0.1234567890123456789]", "[0.12345678901234568]"),
+        (Nature.JSON, "[9007199254740993.0]", "[9007199254740992.0]"),
+        (Nature.JSON, "[12345678901234567891234]", "[12345678901234567891235]"),
+        (Nature.JSON, "[1e-400]", "[0.0]"),
+        (Nature.JSON, "[1]", '["1"]'),
     ],
 )
 def test_what_differs_between_two_kinds_is_found(nature: Nature, text: str, another: str) -> None:
@@ -92,7 +126,8 @@ def test_what_differs_between_two_kinds_is_found(nature: Nature, text: str, anot
 
 
 def test_any_text_of_any_nature_has_a_form() -> None:
-    texts = ("", "x", "NaN", "-", ".", "1e999999", "1e400", "--5", "1 day x", "\x00", "∞")
+    numbers = ("NaN", "-", ".", "1e999999", "1e400", "--5", "1e99999999999999999999")
+    texts = (*numbers, "", "x", "1 day x", "\x00", "∞", "[" * 9_999)
     for one, other, same_kind in product(Nature, Nature, (True, False)):
         form = form_of(one, other, same_kind=same_kind)
         for text in texts:

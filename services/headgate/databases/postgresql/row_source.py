@@ -12,6 +12,7 @@ from headgate.databases.key_ranges import Chunk
 from headgate.databases.postgresql.catalogue import read_form
 from headgate.databases.postgresql.errors import PostgresError, message
 from headgate.databases.postgresql.key_ranges import bound_query, last_query, rows_of_slice, within
+from headgate.databases.postgresql.printed import PRINTED
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession, open_connection
 from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier, Literal
@@ -78,10 +79,9 @@ _BYTES: Final = "bytea"
 _AS_TEXT: Final = {
     "money": "{}::numeric::text",
     "bool": "{}::int::text",
-    "bpchar": "pg_catalog.textin(pg_catalog.bpcharout({}))",
+    **PRINTED,
 }
-"""Type → how it is read. The text of money has the currency of the session's locale; other databases have no ``t``.
-A cast takes the spaces at the end of a ``char``, which events have."""
+"""Type → how it is read. The text of money has the currency of the session's locale; other databases have no ``t``."""
 
 
 class _Table(msgspec.Struct, frozen=True):

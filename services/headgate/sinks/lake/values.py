@@ -4,7 +4,6 @@ Nothing is rounded, cut off or guessed: a value that the column's type cannot ho
 """
 
 import math
-import struct
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Context, Decimal
@@ -20,6 +19,7 @@ from headgate.formats.decimal_bytes import UNSIGNED_DIGITS, may_be_bytes
 from headgate.formats.time_units import MICROS
 from headgate.sinks.relational.forms import INTEGERS, NUMBERS, Form, without_base64
 from headgate.sinks.relational.logical import ARRAY, logical_json, logical_text
+from headgate.sinks.relational.rounding import is_shown_as, narrowed
 from headgate.sinks.relational.text import (
     bytes_of,
     decimal_scale,
@@ -208,7 +208,7 @@ def _text(by_meaning: Callable[[object], str] | None, value: object) -> str:
 def _double(form: Form, value: object) -> float:
     value = _number(value, form, "double")
     number = _floating(value, "double")
-    if isinstance(value, Decimal) and not _is_shown_as(number, value):
+    if isinstance(value, Decimal) and not is_shown_as(number, value):
         raise NotTextError("the number has more digits than a double. Give the column a decimal type or string")
     return number
 
@@ -217,21 +217,13 @@ def _float(meaning: str | None, form: Form, value: object) -> float:
     value = _number(value, form, "float")
     number = _floating(value, "float")
     try:
-        (narrow,) = struct.unpack("f", struct.pack("f", number))
+        narrow = narrowed(number)
     except OverflowError:
         raise NotTextError("the number is larger than a float. Give the column the type double") from None
-    is_same = meaning == "float" or narrow == number or not math.isfinite(number)
-    if not is_same and not _is_shown_as(narrow, Decimal(str(value))):
+    is_same = meaning == "float" or not math.isfinite(number) or (narrow == number and isinstance(value, float))
+    if not is_same and not is_shown_as(narrow, Decimal(str(value)), narrowed):
         raise NotTextError("the number has more digits than a float. Give the column the type double")
     return number
-
-
-def _is_shown_as(number: float, shown: Decimal) -> bool:
-    """Whether the number, rounded to as many digits, is ``shown``.
-
-    Languages show the same number differently: the smallest double is 5e-324 in Python and 4.9E-324 in Java.
-    """
-    return Decimal(f"{number:.{len(shown.as_tuple().digits) - 1}e}") == shown
 
 
 def _number(value: object, form: Form, kind: str) -> object:

@@ -27,11 +27,11 @@ from headgate.sinks.relational.logical import logical_json, logical_text
 from headgate.sinks.relational.mysql.catalog import Column
 from headgate.sinks.relational.mysql.forms import form_of, room_of
 from headgate.sinks.relational.rounding import (
+    at_floating,
     at_precision,
     at_scale,
     loses_digits,
     loses_time,
-    single_precision,
     whole_days,
 )
 from headgate.sinks.relational.text import (
@@ -408,4 +408,4 @@ def _kept_text(column: Column, to_text: ToText, meaning: str | None, *, in_key: 
     if kind in _TIMES:
         digits = numbers[0] if numbers else 0
         return at_precision(to_text, digits, meaning), loses_digits(digits)
-    return (single_precision(to_text), None) if kind == "float" else (to_text, None)
+    return at_floating(to_text, meaning, is_single=kind == "float") if kind in _FLOATS else (to_text, None)

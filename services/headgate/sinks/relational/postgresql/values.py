@@ -25,13 +25,14 @@ from headgate.sinks.relational.logical import logical_json, logical_text
 from headgate.sinks.relational.postgresql.arrays import array_text
 from headgate.sinks.relational.postgresql.extensions import converter_of_extension
 from headgate.sinks.relational.postgresql.forms import CONTAINER_FORM, form_of, room_of
+from headgate.sinks.relational.postgresql.intervals import at_field
 from headgate.sinks.relational.postgresql.times import days_text, time_text, timestamp_text, unit_per_second
 from headgate.sinks.relational.rounding import (
+    at_floating,
     at_precision,
     at_scale,
     loses_digits,
     loses_time,
-    single_precision,
     whole_days,
 )
 from headgate.sinks.relational.text import (
@@ -187,8 +188,9 @@ def _kept_text(column: _Type, to_text: ToText, meaning: str | None, *, in_key: b
         return whole_days(to_text, meaning), loses_time
     if kind.startswith(("time", "interval")):
         digits = MICROS_DIGITS if modifier is None else modifier
-        return at_precision(to_text, digits, meaning), loses_digits(digits)
-    return (single_precision(to_text), None) if kind == "real" else (to_text, None)
+        of_fields = at_field(to_text, kind)
+        return at_precision(of_fields, digits, meaning), loses_digits(digits) if of_fields is to_text else None
+    return at_floating(to_text, meaning, is_single=kind == "real") if kind in _FLOATS else (to_text, None)
 
 
 def column_text(
