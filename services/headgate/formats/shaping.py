@@ -243,6 +243,23 @@ def _refuse_taken(columns: ColumnOptions) -> Callable[[str], None]:
     return refuse
 
 
+def _refuse_spelling(columns: ColumnOptions) -> Callable[[Row], None]:
+    """To MySQL and MariaDB ``Mail`` and ``mail`` are one column, so its values would reach the sink as they are."""
+    hidden = {name.casefold(): name for name in (*(columns.exclude or ()), *columns.mask)}
+
+    def refuse(row: Row) -> None:
+        for column in row:
+            named = hidden.get(column.casefold(), column)
+            if named != column and column not in hidden.values():
+                option = "mask" if named in columns.mask else "exclude"
+                raise ChangeError(
+                    f"the event has column {column}, and columns.{option} names {named}, which the event does not "
+                    "have. Spell it as the source does"
+                )
+
+    return refuse
+
+
 _Computing = Callable[[Any], Callable[[Row], Sequence[object]]]
 """What values mean → a function of a row: the values of the computed columns, in their order."""
 
@@ -292,6 +309,7 @@ class _Code:
             "refuse_key": _refuse_key(columns),
             "refuse_clash": _refuse_clash(columns),
             "refuse_taken": _refuse_taken(columns),
+            "refuse_spelling": _refuse_spelling(columns),
         }
 
     def line(self, text: str, depth: int) -> None:
@@ -344,6 +362,9 @@ class _Code:
         for name in columns.guarded:
             here = self._constant(name)
             self.line(f"if {here} in row: refuse_taken({here})", 3)
+        if columns.exclude or columns.mask:
+            hidden = self._constant(frozenset({*(columns.exclude or ()), *columns.mask}))
+            self.line(f"if not {hidden} <= row.keys(): refuse_spelling(row)", 3)
         for column in columns.exclude or ():
             self.line(f"row.pop({self._constant(column)}, None)", 3)
         for column in columns.mask:

@@ -51,7 +51,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     ``missing``: the source's column → the value with which PostgreSQL records that it was added. ``is_empty``: the
     sink's table has no row, and no row that is older than the columns can still come. ``types``: column → the user's
     type. ``shown``: the statement that MySQL and MariaDB print for the sink's table. ``kept``: what the sink keeps of
-    its columns, ``numbers``: those of the source's columns now. ``is_refilled``: all rows are copied next.
+    its columns, ``numbers``: those of the source's columns now. ``is_refilled``: all rows are copied next. ``masked``:
+    columns of the sink with other values than the source's, which a column must not get by another name.
     """
 
     sink: Sink
@@ -62,6 +63,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     kept: KnownColumns = KnownColumns()
     numbers: ColumnNumbers | None = None
     is_refilled: bool = False
+    masked: frozenset[str] = frozenset()
 
 
 class Alteration(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +88,9 @@ class _Added(msgspec.Struct, frozen=True, kw_only=True):
     mapped: Mapped
     default: str | None
     comment: str | None
+
+
+_MASKED: Final = "the column is masked under its former name only, so add its new name to columns.mask of the feed"
 
 
 class _NotAddedError(Exception):
@@ -114,6 +119,12 @@ def plan_alteration(source: Definition, sink: SinkDefinition, lacking: Mapping[s
         except _NotAddedError as error:
             refusals.append(f"column {column} of table {name} was not added: {error}")
     refusals += _not_renamed(sink, renamed)
+    refusals += [
+        f"column {former} of table {name} was not renamed to {column}: {_MASKED}. Then "
+        f"{_to_rename(sink, [former], column)}"
+        for column, former in renamed.items()
+        if former in known.masked
+    ]
     if refusals:
         return Alteration(name=name, schema=sink.schema, refusals=tuple(refusals))
     columns = (*renamed, *(column.name for column in added))
@@ -275,9 +286,10 @@ class _Planner:
         is_last = column.number > max(numbers, default=0)
         former = [each.name for each in gone if not is_last or _kind_of(each) in (None, _name_of(mapped))]
         if former:
+            hint = "" if self._known.masked.isdisjoint(former) else f", {_MASKED}, and then"
             raise _NotAddedError(
                 f"it may be the new name of {shown_names(former)}, which the source's table does not have. If it was "
-                f"renamed, {_to_rename(self._sink, former, column.name)}. If it is new, run "
+                f"renamed{hint}, {_to_rename(self._sink, former, column.name)}. If it is new, run "
                 f"{_statement(self._sink, column.name, mapped.type.sql)}, with the source's default"
             )
 

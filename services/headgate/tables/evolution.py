@@ -272,6 +272,7 @@ def _both(
             numbers=numbers,
             types=chosen_types(spec, [plan], at_sink).get((target.schema, target.table), {}),
             shown=at_sink.shown(plan.table),
+            masked=frozenset(map(shape.target, shape.mask)),
         )
     yield shaped_definition(definition, shape), target, known
 

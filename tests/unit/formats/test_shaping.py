@@ -186,6 +186,16 @@ def test_a_key_that_would_not_arrive_is_refused(columns: dict[str, Any]) -> None
         shaping(**columns).shaped([upsert({"id": 1, "a": "x"})])
 
 
+@pytest.mark.parametrize("columns", [{"mask": {"mail": {"keep_last": 2}}}, {"exclude": ["mail"]}])
+def test_a_column_that_is_hidden_under_another_spelling_is_refused(columns: dict[str, Any]) -> None:
+    with pytest.raises(UndecodableError, match=r"has column Mail, and columns\.(mask|exclude) names mail"):
+        shaping(**columns).shaped([upsert({"id": 1, "Mail": "a@b"})])
+    for row in ({"id": 1}, {"id": 1, "mail": "a@b"}, {"id": 1, "mail": "a@b", "Mail": "c@d"}):
+        kept = shaping(**columns).shaped([upsert(dict(row))])[0].row or {}
+        assert kept.get("mail") in (None, "*@b")
+        assert kept.get("Mail") == row.get("Mail"), "a source that has both tells them apart"
+
+
 def test_what_was_decoded_before_a_broken_event_is_shaped_too() -> None:
     good = b'{"op": "c", "after": {"id": 1, "a": "secret"}}'
     decoder = debezium_json.Decoder()

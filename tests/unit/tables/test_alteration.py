@@ -269,3 +269,16 @@ def test_without_proof_a_column_is_not_renamed(now: ColumnNumbers | None) -> Non
     found = plan(postgres_column("new", "text"), sink=numbered(ID, postgres_column("old", "text")), known=known)
     assert found.statements == ()
     assert "it may be the new name of old" in found.refusals[0]
+
+
+def test_a_masked_column_is_not_renamed_to_one_that_is_not_masked() -> None:
+    now = ColumnNumbers("16384", {"id": 1, "new": 2})
+    known = msgspec.structs.replace(POSTGRESQL, kept=FORMERLY, numbers=now, masked=frozenset({"old"}))
+    sink = numbered(ID, postgres_column("old", "text"))
+    found = plan(postgres_column("new", "text"), sink=sink, known=known)
+    assert (found.statements, len(found.refusals)) == ((), 1)
+    assert "column old of table shop.t was not renamed to new: the column is masked under its" in found.refusals[0]
+    assert "add its new name to columns.mask" in found.refusals[0]
+    assert 'RENAME COLUMN "old" TO "new"' in found.refusals[0]
+    unproven = plan(postgres_column("new", "text"), sink=sink, known=msgspec.structs.replace(known, numbers=None))
+    assert "If it was renamed, the column is masked under its former name only, so add" in unproven.refusals[0]
