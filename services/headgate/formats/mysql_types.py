@@ -3,7 +3,8 @@
 Canal and TiCDC write every value as a string (NULL as null). Most are what a sink reads anyway: numbers (decimals keep
 their digits, unsigned ones their size), dates, times, JSON. The others are made into what they are:
 
-- binary types hold bytes, written as ISO-8859-1: bytes again;
+- binary types hold bytes, written as ISO-8859-1: bytes again; MySQL's log has ``binary(n)`` without the zero bytes at
+  its end, which every value of that type has up to its width;
 - ``bit(1)`` is a boolean, any other bit field a number: its bytes, the least first, as Debezium has them;
 - ``enum`` and ``set`` are numbers (an index from 1, a mask). Where the type lists its labels they are looked up. Where
   it does not (TiCDC writes only ``enum`` unless its sink URI has ``content-compatible=true``), the number stays one.
@@ -28,6 +29,9 @@ DIGITS_MAX: Final = 20
 BITS_MAX: Final = 64
 """Of a bit field, and labels of a set."""
 
+BINARY_BYTES_MAX: Final = 255
+"""Of ``binary(n)``."""
+
 TYPES_CACHED: Final = 16_384
 """Declarations kept, of up to CACHED_CHARACTERS_MAX each. A thousand tables have fewer."""
 
@@ -50,6 +54,10 @@ def _bytes(text: str) -> bytes:
         raise NotAValueError(
             f"binary data is written as ISO-8859-1, but character {error.start} is not of it"
         ) from error
+
+
+def _padded(width: int, text: str) -> bytes:
+    return _bytes(text).ljust(width, b"\0")
 
 
 def _number(text: str, kind: str) -> int:
@@ -114,6 +122,8 @@ def _reader_of(declared: str) -> Reader | None:
     match = _TYPE.match(declared)
     kind = match["kind"].lower() if match else ""
     arguments = match["arguments"] if match else None
+    if kind == "binary" and arguments and _WIDTH.fullmatch(arguments) and int(arguments) <= BINARY_BYTES_MAX:
+        return partial(_padded, int(arguments))
     if kind in _BINARY:
         return _bytes
     if kind == "bit":
