@@ -18,8 +18,9 @@ The order of the result is the order of the last words in the log.
 """
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -61,6 +62,10 @@ class UnusableKeyError(ChangeError):
         self.change = change
 
 
+class MixedKeysError(ChangeError):
+    """A batch whose keys are not all written alike, so it cannot be seen which of them are of one row."""
+
+
 class Reduced(msgspec.Struct, frozen=True):
     """To be applied in this order: truncate, deletes, upserts (whose rows may hold ABSENT: partial updates)."""
 
@@ -69,13 +74,59 @@ class Reduced(msgspec.Struct, frozen=True):
     upserts: list[Change]
 
 
-def reduce_changes(changes: Sequence[Change], key_columns: Sequence[str]) -> Reduced:
+_NUMBERS: Final[frozenset[type]] = frozenset({int, float, Decimal, bool})
+"""Types of which equal values are one key."""
+
+
+def alike_runs(changes: Sequence[Change], key_columns: Sequence[str]) -> list[Sequence[Change]]:
+    """The changes in order, in as few parts as possible whose keys are each written alike. One part, as a rule.
+
+    Where a connector's settings change, keys of one row look different behind that place (a number of milliseconds and
+    ISO 8601, base64 and digits), and keys that look alike may be of two rows. Within a part neither happens.
+    """
+    if _are_alike(changes, key_columns):
+        return [changes]
+    runs: list[list[Change]] = []
+    current = None
+    for change in changes:
+        form = current if change.operation is Operation.TRUNCATE else _key_form(change, key_columns)
+        if not runs or (form != current and current is not None):
+            runs.append([])
+        current = form
+        runs[-1].append(change)
+    return list(runs)
+
+
+def _are_alike(changes: Sequence[Change], key_columns: Sequence[str]) -> bool:
+    """Whether all keys are surely written alike: a look by loops in C."""
+    if len({id(change.semantics) for change in changes}) > 1:
+        return False
+    keys = [change.key for change in changes]
+    try:
+        found = [set(map(type, map(itemgetter(column), keys))) for column in key_columns]
+    except KeyError:
+        return False
+    return all(len(types) == 1 or types <= _NUMBERS for types in found)
+
+
+def _key_form(change: Change, key_columns: Sequence[str]) -> tuple[object, ...]:
+    """How the key's values are written: their meaning in the schema, and their types."""
+    told, key = change.semantics or {}, change.key
+    types = [type(key.get(column)) for column in key_columns]
+    return tuple([(told.get(column), int if type_ in _NUMBERS else type_)
+                  for column, type_ in zip(key_columns, types, strict=True)])  # fmt: skip
+
+
+def reduce_changes(
+    changes: Sequence[Change], key_columns: Sequence[str], identify: Callable[[Change], object] | None = None
+) -> Reduced:
     """The last word per key, of changes in log order per partition.
 
-    Raises OrphanRowError, WrongKeyError, UnusableKeyError.
+    ``identify``: what row a change is of, where its key does not show it because keys are not all written alike.
+    Raises OrphanRowError, WrongKeyError, UnusableKeyError, and what ``identify`` raises.
     """
     key_of: Callable[[Row], Any] = itemgetter(*key_columns)
-    if _is_single_upserts(changes, key_of, len(key_columns)):
+    if identify is None and _is_single_upserts(changes, key_of, len(key_columns)):
         return Reduced(False, [], list(changes))
     width = len(key_columns)
     last: dict[Any, Change] = {}
@@ -89,7 +140,7 @@ def reduce_changes(changes: Sequence[Change], key_columns: Sequence[str]) -> Red
             continue
         row_key = change.key
         try:
-            key = key_of(row_key)
+            key = key_of(row_key) if identify is None else identify(change)
             hash(key)  # explicitly, because an empty dict's pop() does not hash what it looks for
         except KeyError:
             raise WrongKeyError(change, key_columns) from None

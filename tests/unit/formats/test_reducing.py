@@ -1,13 +1,21 @@
 """The last word per key has the same outcome as all the words, one after the other."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.formats.change import ABSENT, CONNECTOR, Change, Operation, Row
-from headgate.formats.reducing import OrphanRowError, Reduced, UnusableKeyError, WrongKeyError, reduce_changes
+from headgate.formats.reducing import (
+    OrphanRowError,
+    Reduced,
+    UnusableKeyError,
+    WrongKeyError,
+    alike_runs,
+    reduce_changes,
+)
 
 Table = dict[int, Row]
 
@@ -26,6 +34,42 @@ def truncate(offset: int) -> Change:
 
 def as_rows(reduced: Reduced) -> tuple[list[int], list[Row]]:
     return [change.key["id"] for change in reduced.deletes], [change.row for change in reduced.upserts]
+
+
+MILLIS, MICROS = {"id": "io.debezium.time.Timestamp"}, {"id": "io.debezium.time.MicroTimestamp"}
+
+
+def written(offset: int, row_id: object, semantics: dict[str, str] | None = None) -> Change:
+    return Change(0, offset, Operation.UPSERT, {"id": row_id}, {"id": row_id}, None, 0, semantics)
+
+
+@pytest.mark.parametrize(
+    ("changes", "lengths"),
+    [
+        ([], [0]),
+        ([written(0, 1), written(1, 2), drop(2, 1)], [3]),
+        ([written(0, 1), written(1, Decimal("1.0")), written(2, 1.0), written(3, True)], [4]),
+        ([written(0, "1"), written(1, "2"), written(2, 1)], [2, 1]),
+        ([written(0, 1), written(1, "1"), written(2, 2), written(3, "2")], [1, 1, 1, 1]),
+        ([written(0, {"scale": 0, "value": "AQ=="}), written(1, "1")], [1, 1]),
+        ([written(0, 5, MILLIS), written(1, 6, dict(MILLIS)), written(2, 5, MICROS)], [2, 1]),
+        ([written(0, 5, MILLIS), written(1, 6, MILLIS | {"more": "string"})], [2]),
+        ([written(0, 5), written(1, 5, MICROS)], [1, 1]),
+        ([truncate(0), written(1, 5), truncate(2), written(3, 6), written(4, "6")], [4, 1]),
+    ],
+)
+def test_a_batch_is_divided_where_keys_are_written_otherwise(changes: list[Change], lengths: list[int]) -> None:
+    """Equal numbers of two units are two rows, and a text and a number may be one."""
+    runs = alike_runs(changes, ["id"])
+    assert [change for run in runs for change in run] == changes
+    assert list(map(len, runs)) == lengths
+
+
+def test_keys_that_are_written_in_two_ways_are_reduced_by_what_they_identify() -> None:
+    changes = [written(0, "1"), written(1, 1), drop(2, 2), written(3, "2")]
+    reduced = reduce_changes(changes, ["id"], lambda change: int(str(change.key["id"])))
+    assert [change.offset for change in reduced.upserts] == [1, 3]
+    assert [change.offset for change in reduced.deletes] == [3], "the row was made again"
 
 
 def test_the_last_row_of_a_key_is_what_counts() -> None:

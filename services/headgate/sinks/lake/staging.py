@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from headgate.formats.change import ABSENT, BINARY, CONNECTOR, DECIMALS, Change, ChangeError, Operation, Row
-from headgate.formats.reducing import reduce_changes
+from headgate.formats.reducing import alike_runs, reduce_changes
 from headgate.records.name_lists import shown_names
 from headgate.sinks.bisection import bisect_batch
 from headgate.sinks.contract import (
@@ -171,7 +171,8 @@ class _Trial:
 
     def _add_latest(self, found: Columns, changes: Sequence[Change]) -> None:
         """The last word per key. A row that was deleted and came back keeps nothing of the former."""
-        reduced = reduce_changes(changes, self._key)
+        are_alike = len(alike_runs(changes, self._key)) == 1
+        reduced = reduce_changes(changes, self._key, None if are_alike else self._identity)
         recreated = {id(change) for change in reduced.deletes if change.operation is Operation.UPSERT}
         for change in reduced.deletes:
             if id(change) not in recreated:
@@ -179,6 +180,16 @@ class _Trial:
         for change in reduced.upserts:
             row = self._completed(change, change.key | (change.row or {}))
             self._add(found, change, row, is_new=id(change) in recreated)
+
+    def _identity(self, change: Change) -> tuple[object, ...]:
+        """The key's values as the table has them. Raises UnwritableError."""
+        readers, found = self._readers.of(change.semantics), list[object]()
+        for name in self._key:
+            try:
+                found.append(readers[name](change.key[name]))
+            except NotTextError as error:
+                raise UnwritableError(change, name, str(error)) from error
+        return tuple(found)
 
     def _completed(self, change: Change, row: Row) -> Row:
         """The row with the NULLs that its writer left out; without them the table would keep what it has there."""

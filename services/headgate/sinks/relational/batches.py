@@ -5,7 +5,14 @@ from typing import Final
 
 from headgate.config.error_values import quoted_value
 from headgate.formats.change import Change, ChangeError, Operation
-from headgate.formats.reducing import OrphanRowError, Reduced, WrongKeyError, reduce_changes
+from headgate.formats.reducing import (
+    MixedKeysError,
+    OrphanRowError,
+    Reduced,
+    WrongKeyError,
+    alike_runs,
+    reduce_changes,
+)
 from headgate.records.name_lists import shown_names
 from headgate.records.spans import parse_span
 from headgate.sinks.contract import ChangeBatch, ChangeRefusedError, Claim, OffsetRange
@@ -51,10 +58,21 @@ def check_truncates(claim: Claim, changes: Sequence[Change]) -> None:
 
 
 def last_words(changes: Sequence[Change], key: Sequence[str]) -> Reduced:
-    """The changes, reduced by the table's key; where it has none, as they are: rows to be added. Raises ChangeError."""
+    """The changes, reduced by the table's key; where it has none, as they are: rows to be added.
+
+    Raises ChangeError, MixedKeysError for what must be applied part by part (``words_by_part``).
+    """
+    parts = words_by_part(changes, key)
+    if len(parts) > 1:
+        raise MixedKeysError("the keys of the batch are not all written alike")
+    return parts[0]
+
+
+def words_by_part(changes: Sequence[Change], key: Sequence[str]) -> list[Reduced]:
+    """The same, to be applied one after the other where keys are not all written alike. Raises ChangeError."""
     if not changes:
-        return Reduced(truncate=False, deletes=[], upserts=[])
-    return reduce_changes(changes, key) if key else _additions(changes)
+        return [Reduced(truncate=False, deletes=[], upserts=[])]
+    return [reduce_changes(run, key) for run in alike_runs(changes, key)] if key else [_additions(changes)]
 
 
 def _additions(changes: Sequence[Change]) -> Reduced:

@@ -19,7 +19,7 @@ from headgate.sinks.contract import (
     ValueRefusedError,
 )
 from headgate.sinks.lacking_columns import LackingColumnsError
-from headgate.sinks.relational.batches import ORPHANS, check_truncates, last_words, refused_change, unmoved
+from headgate.sinks.relational.batches import ORPHANS, check_truncates, refused_change, unmoved, words_by_part
 from headgate.sinks.relational.dialect import Dialect
 from headgate.sinks.relational.grouping import ColumnsMissingError, Merged, OrphanRowsError, UnwritableError
 from headgate.sinks.relational.keys import FoldedKeysError
@@ -58,7 +58,7 @@ class _Trial:
         """See Trial."""
         try:
             with self._session.savepoint():
-                merged = [self._merge(changes) for changes in parts]
+                merged = [each for changes in parts for each in self._merge(changes)]
         except (self._dialect.error, *REFUSALS) as error:
             if not is_refusal(self._dialect, error):
                 raise
@@ -68,10 +68,10 @@ class _Trial:
         self.deletes += sum(each.deletes for each in merged)
         return None
 
-    def _merge(self, changes: Sequence[Change]) -> Merged:
+    def _merge(self, changes: Sequence[Change]) -> list[Merged]:
         check_truncates(self._claim, changes)
-        reduced = last_words(changes, self._stage.table.row_key)
-        return self._stage.merge(reduced, self._stage.fill(reduced))
+        found = words_by_part(changes, self._stage.table.row_key)
+        return [self._stage.merge(reduced, self._stage.fill(reduced)) for reduced in found]
 
     def refusal(self, change: Change, error: Exception) -> ChangeRefusedError:
         """See Trial."""
