@@ -72,6 +72,9 @@ _NOT_WITH_SNAPSHOTS: Final = {
 }
 """Options of a source, and why a feed that copies rows cannot have them."""
 
+_OF_CREATED_TABLES: Final = frozenset({"partition_by", "types", "unique_keys"})
+"""Options that nothing but creating a table needs."""
+
 SKIPS_MAX: Final = 100
 """Records that are named one by one. With more, it is the table or its source that has to be corrected."""
 
@@ -146,8 +149,13 @@ class FeedSpec(Strict):
                 f"sink.tables: {self.sink.tables} needs the tables' definitions{lacking}. Name the database that the "
                 "changes come from in source.database, or create the tables yourself and remove the option"
             )
-        for option, is_given in (("types", bool(self.sink.types)), ("unique_keys", self.sink.unique_keys != "omit")):
-            if is_given and not self.creates_tables:
+        given = {
+            "types": bool(self.sink.types),
+            "unique_keys": self.sink.unique_keys != "omit",
+            "partition_by": self.sink.partition_by is not None,
+        }
+        for option in sorted(_OF_CREATED_TABLES):
+            if given[option] and not self.creates_tables:
                 raise ValueError(
                     f"sink.{option} is for tables that Headgate creates. Name the database that the changes come from "
                     "in source.database, with sink.tables: create, or remove the option"
@@ -219,9 +227,10 @@ class FeedSpec(Strict):
     def _options_of_tables(self) -> "FeedSpec":
         for pattern, options in self.tables.items():
             named = dict.fromkeys(options.of_sink, "") | ({"types": ""} if options.types else {})
+            self.sink.check_partitions(options.partition_by or (), f"tables.{pattern}.partition_by")
             for option in named:
                 self.sink.check_takes(option, f"tables.{pattern}.{option}")
-                if option in ("types", "unique_keys") and not self.creates_tables:
+                if option in _OF_CREATED_TABLES and not self.creates_tables:
                     raise ValueError(
                         f"tables.{pattern}.{option} is for tables that Headgate creates. Name the database that the "
                         "changes come from in source.database, with sink.tables: create, or remove the option"

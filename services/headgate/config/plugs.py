@@ -44,11 +44,12 @@ class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What a feed, a command and a page of the documentation need to know of a sink.
 
     ``options``: which of sink.commit_interval_seconds, connection, foreign_keys, format, keyless, maintenance, mode,
-    partitions, password_file, rounding, store, tables, topic, types and unique_keys, and of the feed's snapshot, it
-    takes; others are refused. ``commit_interval_seconds``: between two commits of a table, if the feed does not name
-    it; 0: at once. ``schemes``: how its addresses begin, where they have a scheme. ``connectors``: Debezium's names of
-    the connectors whose source is such a database, so that it may be its own source. ``alters_tables``: it takes
-    sink.tables: evolve. ``takes_slices``: several sources can be written to one table (records/slices.py).
+    partition_by, partitions, password_file, rounding, store, tables, topic, types and unique_keys, and of the feed's
+    snapshot, it takes; others are refused. ``partition_transforms``: partition_by may have transforms.
+    ``commit_interval_seconds``: between two commits of a table, if the feed does not name it; 0: at once. ``schemes``:
+    how its addresses begin, where they have a scheme. ``connectors``: Debezium's names of the connectors whose source
+    is such a database, so that it may be its own source. ``alters_tables``: it takes sink.tables: evolve.
+    ``takes_slices``: several sources can be written to one table (records/slices.py).
     """
 
     summary: str
@@ -59,6 +60,7 @@ class SinkTraits(msgspec.Struct, frozen=True, kw_only=True):
     connectors: frozenset[str] = frozenset()
     alters_tables: bool = False
     takes_slices: bool = False
+    partition_transforms: bool = False
 
 
 class FormatTraits(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from headgate.config.column_types import column_of
 from headgate.config.maintenance_options import MaintenanceOptions
+from headgate.config.partitioning import IDENTITY, PartitionBy, instead_of_transform, partition_fields
 from headgate.config.plugs import SINKS
 from headgate.config.store_options import StoreOptions
 from headgate.config.strict import Strict
@@ -60,6 +61,8 @@ class SinkSpec(Strict):
     """From one commit of a table to the next, at least; by default what the sink's plug names."""
     maintenance: MaintenanceOptions = Field(default_factory=MaintenanceOptions)
     """Of the tables of a lake: how, and how often, their files are compacted and old versions removed."""
+    partition_by: PartitionBy | None = None
+    """How lake tables that Headgate creates are divided; None: they are not, and those that exist may be in any way."""
     store: StoreOptions = Field(default_factory=StoreOptions)
     """Of tables in an object store: its server, and the files that have the keys to it."""
     types: dict[str, str] = Field(default_factory=dict)
@@ -97,6 +100,7 @@ class SinkSpec(Strict):
             "mode": self.mode != "upsert",
             "commit_interval_seconds": self.commit_interval_seconds is not None,
             "maintenance": self.maintenance != MaintenanceOptions(),
+            "partition_by": self.partition_by is not None,
             "store": self.store != StoreOptions(),
             "types": bool(self.types),
             "unique_keys": self.unique_keys != "omit",
@@ -104,6 +108,7 @@ class SinkSpec(Strict):
         }
         for option in sorted(name for name, is_given in given.items() if is_given):
             self.check_takes(option, f"sink.{option}")
+        self.check_partitions(self.partition_by or (), "sink.partition_by")
         if self.tables == "evolve" and not SINKS[self.type].alters_tables:
             raise ValueError(
                 f"sink.tables: evolve cannot be used with sinks of type {self.type}, whose tables Headgate creates and "
@@ -129,6 +134,16 @@ class SinkSpec(Strict):
             return
         taken = ", ".join(f"sink.{name}" for name in sorted(options)) or "none of these options"
         raise ValueError(f"{written} cannot be used with sinks of type {self.type}, which take {taken}. Remove it")
+
+    def check_partitions(self, by: tuple[str, ...], written: str) -> None:
+        """Raise ValueError unless tables of this sink can be divided like that. ``written``: as of ``check_takes``."""
+        field = next((each for each in partition_fields(by) if each.transform != IDENTITY), None)
+        if field is None or SINKS[self.type].partition_transforms:
+            return
+        raise ValueError(
+            f"{written}: {field.text} cannot be used with sinks of type {self.type}, whose partitions are values of "
+            f"columns. {instead_of_transform(field)}"
+        )
 
     @property
     def finds_rows(self) -> bool:

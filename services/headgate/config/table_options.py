@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 
 from headgate.config.columns import ColumnOptions
 from headgate.config.expressions import Where
+from headgate.config.partitioning import PartitionBy
 from headgate.config.snapshot import SnapshotOptions
 from headgate.config.strict import Strict
 from headgate.records.identifiers import identifier_parts, show_identifier
@@ -81,6 +82,8 @@ class TableOptions(Strict):
     foreign_keys: Literal["enforce", "ignore"] | None = None
     keyless: Literal["refuse", "append"] | None = None
     unique_keys: Literal["omit", "create"] | None = None
+    partition_by: PartitionBy | None = None
+    """How the lake table is divided, where Headgate creates it. An empty list: not at all, whatever the feed has."""
     types: dict[str, str] = Field(default_factory=dict)
     """Column at the sink → its type, where Headgate creates the table."""
     on_bad_change: Literal["fail", "quarantine"] | None = None
@@ -109,13 +112,14 @@ class TableOptions(Strict):
         return given
 
     @property
-    def of_sink(self) -> dict[str, str]:
+    def of_sink(self) -> dict[str, str | PartitionBy]:
         """Those that stand for options of the feed's sink, by their names there."""
         given = {
             "table": self.table,
             "foreign_keys": self.foreign_keys,
             "keyless": self.keyless,
             "unique_keys": self.unique_keys,
+            "partition_by": self.partition_by,
         }
         return {option: value for option, value in given.items() if value is not None}
 

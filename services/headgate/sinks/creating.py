@@ -8,9 +8,11 @@ from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
+from headgate.config.partitioning import PartitionField
+
 __all__ = [
-    "DIGITS_MAX", "LAKE_TYPES", "CreatesTables", "LakeType", "NewColumn", "NewTable", "parse_lake_type",
-    "quoted_by_spark",
+    "DIGITS_MAX", "LAKE_TYPES", "CreatesTables", "LakeType", "NewColumn", "NewTable", "PartitionRefusal",
+    "parse_lake_type", "quoted_by_spark",
 ]  # fmt: skip
 
 DIGITS_MAX: Final = 38
@@ -72,12 +74,23 @@ class NewColumn(msgspec.Struct, frozen=True):
 
 
 class NewTable(msgspec.Struct, frozen=True):
-    """A table that does not exist yet. ``key``: the columns that find a row; empty where none do."""
+    """A table that does not exist yet. ``key``: the columns that find a row; empty where none do.
+
+    ``partitions``: how it is divided, outermost first.
+    """
 
     name: str
     columns: tuple[NewColumn, ...]
     key: tuple[str, ...] = ()
     comment: str | None = None
+    partitions: tuple[PartitionField, ...] = ()
+
+
+class PartitionRefusal(msgspec.Struct, frozen=True):
+    """Why a table cannot be divided by a column."""
+
+    column: str
+    reason: str
 
 
 @runtime_checkable
@@ -90,6 +103,14 @@ class CreatesTables(Protocol):
 
     def name_problem(self, name: str) -> str | None:
         """Why a column cannot have that name, None if it can."""
+        ...
+
+    def partition_refusals(self, table: NewTable) -> tuple[PartitionRefusal, ...]:
+        """Why the table cannot have its partitions; none if it can."""
+        ...
+
+    def partitions_of(self, table: str) -> tuple[str, ...] | None:
+        """How a table that exists is divided, as people write it; None if it does not exist. Raises SinkError."""
         ...
 
     def statement(self, table: NewTable) -> str:

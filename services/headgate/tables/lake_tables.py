@@ -6,9 +6,12 @@ append`` has nothing but its key, and a source may drop a NOT NULL at any time.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import msgspec
 
+from headgate.config.columns import ColumnOptions
+from headgate.config.partitioning import PartitionField
 from headgate.databases.mysql.catalogue import MysqlKey
 from headgate.databases.postgresql.catalogue import PostgresDefinition
 from headgate.sinks.creating import LAKE_TYPES, CreatesTables, LakeType, NewColumn, NewTable, parse_lake_type
@@ -20,6 +23,9 @@ from headgate.tables.statement import CreateTable, Definition, Refusal, RefusedT
 __all__ = ["LakeTable", "lake_outcomes", "lake_table"]
 
 
+_AS_IT_IS: Final = ColumnOptions()
+
+
 class LakeTable(msgspec.Struct, frozen=True):
     """``shown``: the same for people, and for what checks the columns of events."""
 
@@ -28,11 +34,19 @@ class LakeTable(msgspec.Struct, frozen=True):
 
 
 def lake_table(
-    table: Definition, name: str, sink: CreatesTables, overrides: Mapping[str, str], *, is_keyed: bool
+    table: Definition,
+    name: str,
+    sink: CreatesTables,
+    overrides: Mapping[str, str],
+    *,
+    is_keyed: bool,
+    partitions: tuple[PartitionField, ...] = (),
+    shape: ColumnOptions = _AS_IT_IS,
 ) -> LakeTable | RefusedTable:
     """The table under the name ``name``. ``overrides``: column → the type that the user has chosen for it.
 
-    ``is_keyed``: the sink finds rows by their key.
+    ``is_keyed``: the sink finds rows by their key. ``partitions``: how it is divided. ``shape``: what has made
+    ``table`` of the source's.
     """
     outcomes = lake_outcomes(table, overrides)
     kept = {column: outcome for column, outcome in outcomes.items() if isinstance(outcome, Mapped)}
@@ -54,7 +68,12 @@ def lake_table(
         ),
         key=key,
         comment=table.comment,
+        partitions=partitions,
     )
+    unfit = [Refusal(why, field.column) for field in partitions if (why := _hidden(field, shape)) is not None]
+    unfit = unfit or [Refusal(each.reason, each.column) for each in sink.partition_refusals(new)]
+    if unfit:
+        return RefusedTable(name=name, refusals=tuple(unfit))
     shown = CreateTable(
         name=name,
         schema=table.schema,
@@ -66,6 +85,16 @@ def lake_table(
         altered=by_reason((outcome.altered, column) for column, outcome in kept.items()),
     )
     return LakeTable(new, shown)
+
+
+def _hidden(field: PartitionField, shape: ColumnOptions) -> str | None:
+    """Why the sink does not get the values that the table would be divided by, None if it does."""
+    source = shape.source(field.column)
+    if source in shape.mask:
+        return f"partition_by has {field.text}, and the column is masked (columns.mask). Partition by another one"
+    if field.column not in shape.set and not shape.goes(source):
+        return f"partition_by has {field.text}, and columns leaves the column out. Partition by another one"
+    return None
 
 
 def lake_outcomes(table: Definition, overrides: Mapping[str, str]) -> dict[str, Outcome]:

@@ -11,6 +11,7 @@ import msgspec
 from headgate.config.column_types import column_of
 from headgate.config.columns import ColumnOptions
 from headgate.config.feed import FeedSpec
+from headgate.config.partitioning import partition_fields
 from headgate.databases.kinds import KINDS
 from headgate.formats.column_schema import EventSchema
 from headgate.records.control import SpanPlan
@@ -39,6 +40,7 @@ __all__ = [
     "SchemaOf",
     "check_alterable",
     "check_created",
+    "check_partitions",
     "check_types",
     "chosen_types",
     "no_schema",
@@ -181,7 +183,16 @@ def _of_lake(spec: FeedSpec, plans: Sequence[SpanPlan], said: Said, schema_of: S
         created: list[LakeTable] = []
         for each in found.values():
             name, chosen = lacking[each.table].table, types.get(("", each.table), {})
-            made = lake_table(each, name, sink, chosen, is_keyed=spec.sink.mode == "upsert")
+            own = spec_of(spec, lacking[each.table])
+            made = lake_table(
+                each,
+                name,
+                sink,
+                chosen,
+                is_keyed=spec.sink.mode == "upsert",
+                partitions=partition_fields(own.sink.partition_by or ()),
+                shape=own.columns,
+            )
             created += [made] if isinstance(made, LakeTable) else []
             refused += [] if isinstance(made, LakeTable) else [made]
     shown = tuple(table.shown for table in created)
@@ -354,6 +365,24 @@ def check_alterable(spec: FeedSpec, plans: Sequence[SpanPlan]) -> None:
         grants = at_sink.unalterable([plan.table for plan in plans])
     if grants:
         raise RightsMissingError("no right to alter tables, which sink.tables: evolve needs", grants)
+
+
+def check_partitions(spec: FeedSpec, plans: Sequence[SpanPlan]) -> None:
+    """Raise SinkRefusedError for a table that is divided in another way than by the feed. Raises SinkError."""
+    wanted = {plan.table: by for plan in plans if (by := spec_of(spec, plan).sink.partition_by) is not None}
+    if not wanted:
+        return
+    with closing(open_sink(spec.sink)) as sink:
+        for table, by in wanted.items():
+            found = sink.partitions_of(table) if isinstance(sink, CreatesTables) else None
+            if found is not None and sorted(found) != sorted(by):
+                has, given = (f"[{', '.join(each)}]" for each in (found, by))
+                raise SinkRefusedError(
+                    f"table {table} has the partitions {has}, and the feed has partition_by: {given}. A table that "
+                    f"exists keeps its partitions. Write partition_by: {has}, also for this table only (`tables`), or "
+                    "remove the option. Or choose another name for the table (`table`), or drop it: a new feed creates "
+                    "and fills it (snapshot: initial)"
+                )
 
 
 def check_types(spec: FeedSpec, plans: Sequence[SpanPlan]) -> None:

@@ -12,6 +12,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.types import StringType
 
+from headgate.config.partitioning import partition_fields
 from headgate.config.secrets import ALLOWED_HOSTS
 from headgate.databases.key_ranges import Chunk
 from headgate.sinks.altering import AddedColumn, ColumnChanges
@@ -71,6 +72,19 @@ def test_the_life_of_a_table(bench: RestBench) -> None:
     found = bench.sink.rows().rows_within(bench.table, ["note"], ["id"], Chunk(None, None))
     assert dict(found) == {str(row): "none" for row in range(6, 10)}
     assert bench.sink.positions(claim) == {0: 11, 1: 0}
+
+
+def test_a_table_is_partitioned_by_the_server(bench: RestBench) -> None:
+    bench.drop()
+    columns = (NewColumn("id", LakeType(name="bigint"), is_nullable=False), NewColumn("value", LakeType(name="string")))
+    partitions = partition_fields(["bucket(4, id)", "value"])
+    assert bench.sink.create(NewTable(bench.table, columns, ("id",), partitions=partitions))
+    assert bench.sink.partitions_of(bench.table) == ("bucket(4, id)", "value")
+    claim = claim_of(bench, 1)
+    bench.sink.claim(claim)
+    bench.sink.writer().apply(batch_of(claim, 5, *(upsert(5 + n, n, "a=/b") for n in range(8))))
+    bench.sink.writer().apply(batch_of(claim, 13, upsert(13, 3, None), delete(14, 4)))
+    assert bench.rows() == {n: None if n == 3 else "a=/b" for n in range(8) if n != 4}
 
 
 def another_claim(bench: RestBench) -> None:

@@ -27,6 +27,7 @@ CHANGEABLE = {
     ("sink", "tables"),
     ("sink", "commit_interval_seconds"),
     ("sink", "types"),
+    ("sink", "partition_by"),
     ("sink", "unique_keys"),
     ("sink", "not_the_source"),
     ("sink", "unique_keys"),

@@ -31,7 +31,14 @@ from headgate.sources.shaped_columns import shaped_seen
 from headgate.sources.table_options import by_session_options
 from headgate.tables.column_options import check_columns
 from headgate.tables.joining_slices import check_joining
-from headgate.tables.missing import MissingTables, check_alterable, check_created, check_types, plan_missing
+from headgate.tables.missing import (
+    MissingTables,
+    check_alterable,
+    check_created,
+    check_partitions,
+    check_types,
+    plan_missing,
+)
 from headgate.tables.named_once import check_named_once
 from headgate.tables.plan import altered_warnings
 from headgate.tables.snapshots import check_snapshots
@@ -156,6 +163,7 @@ class FeedChecks:
         missing = plan_missing(spec, spans, said, described)
         check_created(missing)
         check_alterable(spec, spans)
+        check_partitions(spec, spans)
         return missing
 
 

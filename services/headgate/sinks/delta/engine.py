@@ -18,10 +18,12 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyarrow.dataset import Dataset
 
+from headgate.config.partitioning import IDENTITY, PartitionField
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.lake.binding import LEDGER
 from headgate.sinks.lake.files import Files, LostFileError
 from headgate.sinks.lake.history import OWN_ENTRIES
+from headgate.sinks.lake.partitioning import PartitionRules
 from headgate.sinks.lake.shape import KEY
 from headgate.sinks.lake.staged_rows import GONE, absent_column, column
 from headgate.sinks.lake.tables import (
@@ -35,11 +37,20 @@ from headgate.sinks.lake.tables import (
     Version,
 )
 
-__all__ = ["Table", "as_sink_errors", "create", "read"]
+__all__ = ["PARTITION_RULES", "Table", "as_sink_errors", "create", "read"]
 
 _LOST: Final = re.compile(r"Object at location (?P<file>.+?) not found")
 _RESTORE: Final = "RESTORE"
 _EXISTS: Final = "already exists"
+PARTITION_RULES: Final = PartitionRules(
+    "Delta",
+    {IDENTITY: frozenset({"boolean", "tinyint", "smallint", "int", "bigint", "date", "timestamp_ntz", "string"})},
+    keeps_empty=False,
+    needs_others=True,
+)
+"""Values of partitions are texts in the log. delta-rs writes those of binary and of decimals as other values, readers
+take those of timestamps for times of their own zone, and an empty text is NULL."""
+
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
 
 
@@ -80,6 +91,16 @@ class Table:
             return tuple(map(str, json.loads(self.properties.get(KEY, "[]"))))
         except ValueError:
             return ()
+
+    @property
+    def partitions(self) -> tuple[PartitionField, ...]:
+        """See Table of sinks/lake/tables.py."""
+        return tuple(map(PartitionField, self._handle.metadata().partition_columns))
+
+    @property
+    def partition_rules(self) -> PartitionRules:
+        """See Table of sinks/lake/tables.py."""
+        return PARTITION_RULES
 
     @property
     def ledger(self) -> str | None:
@@ -319,7 +340,13 @@ def read(files: Files, path: Path, *, is_small: bool = False) -> Table | None:
 
 
 def create(
-    files: Files, path: Path, schema: pa.Schema, properties: Mapping[str, str], comment: str | None = None
+    files: Files,
+    path: Path,
+    schema: pa.Schema,
+    properties: Mapping[str, str],
+    comment: str | None = None,
+    *,
+    partitions: Sequence[PartitionField] = (),
 ) -> str:
     """Create the table, and return its id. Raises ConflictError if it exists, SinkError."""
     with as_sink_errors(files, f"creating {files.where(path)}"):
@@ -330,6 +357,7 @@ def create(
                 schema,
                 storage_options=files.delta_options(is_small=False),
                 mode="error",
+                partition_by=[field.column for field in partitions] or None,
                 description=comment,
                 configuration=dict(properties),
                 raise_if_key_not_exists=False,

@@ -1,13 +1,15 @@
 """The Delta tables of one place: each table, its ledger, and the ledger of feeds."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
+from headgate.config.partitioning import PartitionField
 from headgate.sinks.creating import LakeType, quoted_by_spark
-from headgate.sinks.delta.engine import Table, as_sink_errors, create, read
+from headgate.sinks.delta.engine import PARTITION_RULES, Table, as_sink_errors, create, read
 from headgate.sinks.lake.files import Files
 from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
 from headgate.sinks.lake.names import LEDGERS, path_of
@@ -40,6 +42,7 @@ class DeltaLake:
     """Paths below one place, and reading what is there."""
 
     kind: Final = "Delta"
+    partition_rules: Final = PARTITION_RULES
     renames: Final = False
     """Columns of a file are found by their names, unless the table maps names, which delta-rs does not write."""
 
@@ -63,9 +66,16 @@ class DeltaLake:
         """See Lake."""
         return read(self._files, path_of(table))
 
-    def create(self, table: str, columns: pa.Schema, properties: dict[str, str], comment: str | None) -> None:
+    def create(
+        self,
+        table: str,
+        columns: pa.Schema,
+        properties: dict[str, str],
+        comment: str | None,
+        partitions: Sequence[PartitionField] = (),
+    ) -> None:
         """See Lake."""
-        create(self._files, path_of(table), columns, properties, comment)
+        create(self._files, path_of(table), columns, properties, comment, partitions=partitions)
 
     def check_place(self, *, again: bool) -> None:
         """See Lake."""

@@ -22,15 +22,18 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IntegerType, NestedField, PrimitiveType
 
 from headgate.config.crash_points import CrashPoint, reach
+from headgate.config.partitioning import PartitionField
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.exact_table import ExactTable
 from headgate.sinks.iceberg.files import same_file
 from headgate.sinks.iceberg.other_tables import other_tables
+from headgate.sinks.iceberg.partitions import RULES, fields_of
 from headgate.sinks.iceberg.rewriting import Rewriting
 from headgate.sinks.iceberg.table_files import needed_files, older_files
 from headgate.sinks.iceberg.transaction import OneTransaction, move
 from headgate.sinks.lake.binding import LEDGER
 from headgate.sinks.lake.history import OWN_ENTRIES
+from headgate.sinks.lake.partitioning import PartitionRules
 from headgate.sinks.lake.shape import KEY
 from headgate.sinks.lake.tables import (
     Altered,
@@ -89,6 +92,16 @@ class Table:
     @property
     def _fields(self) -> tuple[NestedField, ...]:
         return self._handle.schema().fields
+
+    @property
+    def partitions(self) -> tuple[PartitionField, ...]:
+        """See Table."""
+        return fields_of(self._handle.spec(), self._handle.schema())
+
+    @property
+    def partition_rules(self) -> PartitionRules:
+        """See Table."""
+        return RULES
 
     @property
     def ledger(self) -> str | None:

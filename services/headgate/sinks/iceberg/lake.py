@@ -5,16 +5,19 @@ It has a snapshot only where commits are compared by them, and never any rows.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog as PyCatalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
-from pyiceberg.schema import Schema
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import BooleanType, NestedField
 from sqlalchemy.exc import IntegrityError
 
+from headgate.config.partitioning import PartitionField
 from headgate.databases.address import Target
 from headgate.databases.iceberg.address import Place, place_of
 from headgate.sinks.contract import SinkConflictError, SinkError, SinkRefusedError
@@ -22,6 +25,7 @@ from headgate.sinks.creating import LakeType, quoted_by_spark
 from headgate.sinks.iceberg.catalog import Catalog, open_catalog
 from headgate.sinks.iceberg.engine import FORMAT_VERSION, Table
 from headgate.sinks.iceberg.exact_table import ExactTable
+from headgate.sinks.iceberg.partitions import RULES, spec_of
 from headgate.sinks.iceberg.transaction import forget_snapshots, move
 from headgate.sinks.lake.files import LostFileError
 from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
@@ -127,6 +131,7 @@ class IcebergLake:
     """See Lake."""
 
     kind: Final = "Iceberg"
+    partition_rules: Final = RULES
     renames: Final = True
 
     def __init__(self, find: Callable[[], Target]) -> None:
@@ -151,11 +156,21 @@ class IcebergLake:
         """See Lake. A session of Spark has its own name for the catalog."""
         return ".".join(map(quoted_by_spark, _identifier(table)))
 
-    def create(self, table: str, columns: pa.Schema, properties: dict[str, str], comment: str | None) -> None:
+    def create(
+        self,
+        table: str,
+        columns: pa.Schema,
+        properties: dict[str, str],
+        comment: str | None,
+        partitions: Sequence[PartitionField] = (),
+    ) -> None:
         """See Lake."""
         described = {} if comment is None else {COMMENT: comment}
         fields = pa.schema([_with_doc(field) for field in columns])
-        _create(self._catalog, self._place, _identifier(table), fields, {**described, **properties, **_FORMAT})
+        # Ids, because a partition names its column by one.
+        schema = assign_fresh_schema_ids(PyCatalog._convert_schema_if_needed(fields, FORMAT_VERSION))
+        settings = {**described, **properties, **_FORMAT}
+        _create(self._catalog, self._place, _identifier(table), schema, settings, partitions=partitions)
 
     def check_place(self, *, again: bool) -> None:
         """See Lake."""
@@ -186,14 +201,26 @@ class IcebergLake:
 
 
 def _create(
-    catalog: Catalog, place: Place, name: tuple[str, ...], schema: Schema | pa.Schema, properties: dict[str, str]
+    catalog: Catalog,
+    place: Place,
+    name: tuple[str, ...],
+    schema: Schema,
+    properties: dict[str, str],
+    *,
+    partitions: Sequence[PartitionField] = (),
 ) -> str:
     """Create a table, and its namespace, and return its id. Raises ConflictError if the table exists, SinkError."""
     with catalog.as_sink_errors(f"creating table {'.'.join(name)} of the catalog in {catalog.database_name}"):
         with suppress(NamespaceAlreadyExistsError, IntegrityError):  # by another process, just now
             catalog.create_namespace_if_not_exists(name[:-1])
         try:
-            made = catalog.create_table(name, schema, location="/".join([place.url, *name]), properties=properties)
+            made = catalog.create_table(
+                name,
+                schema,
+                location="/".join([place.url, *name]),
+                partition_spec=spec_of(schema, partitions) if partitions else UNPARTITIONED_PARTITION_SPEC,
+                properties=properties,
+            )
         except TableAlreadyExistsError as error:
             raise ConflictError from error
     return str(made.metadata.table_uuid)

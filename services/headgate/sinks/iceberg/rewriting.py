@@ -21,6 +21,7 @@ from pyiceberg.types import DateType, IntegerType, LongType, PrimitiveType, Stri
 
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.iceberg.exact_table import ExactTable
+from headgate.sinks.iceberg.partitions import Pruning
 from headgate.sinks.iceberg.transaction import overwrite
 from headgate.sinks.lake.staged_rows import GONE, absent_column, column
 from headgate.sinks.lake.tables import Altered, Upserts
@@ -129,9 +130,11 @@ class Rewriting:
                 return (0, 0)
             return (1, from_bytes(field.field_type, low))
 
-        groups: dict[tuple[int, str], list[FileScanTask]] = {}
+        groups: dict[tuple[Any, ...], list[FileScanTask]] = {}
         for task in self._handle.scan().plan_files():
-            groups.setdefault((task.file.spec_id, repr(task.file.partition)), []).append(task)
+            file = task.file
+            values = [file.partition[at] for at in range(len(file.partition))]
+            groups.setdefault((file.spec_id, *values), []).append(task)
         for tasks in groups.values():
             together: list[FileScanTask] = []
             for task in sorted(tasks, key=least):
@@ -152,9 +155,10 @@ class Rewriting:
 
     def _candidates(self, wanted: pa.Table) -> Iterator[tuple[DataFile, pa.Table]]:
         """Files that may have a row with one of these keys, with their rows."""
-        bounds = _Bounds(self._handle, wanted)
+        bounds, pruning = _Bounds(self._handle, wanted), Pruning(self._handle, wanted)
         try:
-            tasks = [task for task in self._handle.scan().plan_files() if bounds.may_have(task.file)]
+            files = self._handle.scan().plan_files()
+            tasks = [task for task in files if bounds.may_have(task.file) and pruning.may_have(task.file)]
         except ValueError as error:
             if "equality delete" not in str(error).lower():
                 raise
@@ -176,6 +180,12 @@ class Rewriting:
         """Rows as the transaction's own schema has them."""
         files = list(_dataframe_to_data_files(transaction.table_metadata, rows, self._handle.io, counter=self._numbers))
         self._written += files
+        written = sum(file.record_count for file in files)
+        if written != rows.num_rows:
+            raise SinkRefusedError(
+                f"table {'.'.join(self._handle.name())}: {rows.num_rows} rows were divided by its partitions into "
+                f"{written}. pyiceberg lost some, so nothing was committed. Create the table with other partitions"
+            )
         return files
 
     def _fit(self, rows: pa.Table) -> pa.Table:

@@ -72,6 +72,7 @@ SINK: Final = SinkPlug(
     commit_interval_seconds=COMMIT_SECONDS,
     schemes=SCHEMES,
     alters_tables=True,
+    partition_transforms=True,
     address=_address,
     open=_open,
 )

@@ -16,10 +16,11 @@ from headgate.sinks.contract import Claim, OffsetRange, SinkRefusedError
 from headgate.sinks.creating import LakeType
 from headgate.sinks.known_columns import KnownColumns
 from headgate.sinks.lake.claims import Claims, about_claim
-from headgate.sinks.lake.creating import arrow_type, field_of, lake_name, name_problem
+from headgate.sinks.lake.creating import arrow_type, field_of, name_problem
 from headgate.sinks.lake.first_values import first_value
 from headgate.sinks.lake.shape import Shape, existing, shape_of
 from headgate.sinks.lake.tables import Altered, ConflictError, Lake, Stamp, Table
+from headgate.sinks.lake.type_names import lake_name
 
 __all__ = ["LakeAlterer"]
 

@@ -99,7 +99,7 @@ def _converted(shape: Shape, rows: CopiedRows) -> Columns:
     kinds = rows.semantics or {}
     connector = kinds.get(CONNECTOR)
     readers = {
-        name: copied_reader_of(type_, kinds.get(name), connector)
+        name: shape.checked(name, copied_reader_of(type_, kinds.get(name), connector))
         for name, type_ in shape.columns.items()
         if name not in shape.own_columns
     }

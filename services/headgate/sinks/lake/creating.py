@@ -5,25 +5,22 @@ A table with ``mode: append`` also gets Headgate's own columns, last.
 
 import json
 import unicodedata
-from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
 
 from headgate.sinks.creating import LakeType, NewColumn, NewTable, quoted_by_spark
 from headgate.sinks.lake.appended import OWN_COLUMNS
+from headgate.sinks.lake.partitioning import partitioned_by_spark
 from headgate.sinks.lake.shape import KEY
+from headgate.sinks.lake.type_names import ARROW
 
-__all__ = ["KEY", "arrow_type", "field_of", "lake_name", "name_problem", "properties_of", "schema_of", "statement_of"]
-
-_ARROW: Final[Mapping[str, pa.DataType]] = {
-    "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
-    "float": pa.float32(), "double": pa.float64(), "date": pa.date32(), "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"), "string": pa.string(), "binary": pa.binary(),
-}  # fmt: skip
+__all__ = [
+    "KEY", "arrow_type", "columns_of", "field_of", "name_problem", "properties_of", "schema_of", "statement_of",
+]  # fmt: skip
 
 _OWN: Final = tuple(
-    NewColumn(name, LakeType(name=next(word for word, known in _ARROW.items() if known == type_)))
+    NewColumn(name, LakeType(name=next(word for word, known in ARROW.items() if known == type_)))
     for name, type_ in OWN_COLUMNS.items()
 )
 """OWN_COLUMNS in a table's words."""
@@ -63,21 +60,9 @@ def properties_of(table: NewTable) -> dict[str, str]:
     return {KEY: json.dumps(list(table.key), ensure_ascii=False)} if table.key else {}
 
 
-def lake_name(type_: pa.DataType) -> str:
-    """The bare name of a column's type, of LAKE_TYPES."""
-    if pa.types.is_decimal(type_):
-        return "decimal"
-    if pa.types.is_timestamp(type_):
-        return "timestamp_ntz" if type_.tz is None else "timestamp"
-    found = next((name for name, known in _ARROW.items() if known == type_), None)
-    if found is not None:
-        return found
-    return "binary" if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_) else "string"
-
-
 def arrow_type(type_: LakeType) -> pa.DataType:
     """The type as Arrow has it."""
-    return pa.decimal128(*type_.numbers) if type_.name == "decimal" else _ARROW[type_.name]
+    return pa.decimal128(*type_.numbers) if type_.name == "decimal" else ARROW[type_.name]
 
 
 def name_problem(name: str, *, appends: bool) -> str | None:
@@ -105,6 +90,8 @@ def statement_of(table: NewTable, place: str, kind: str, *, appends: bool) -> st
         for column in columns_of(table, appends=appends)
     ]
     text = f"CREATE TABLE {place} (\n  " + ",\n  ".join(lines) + f"\n) USING {kind.upper()}"
+    if table.partitions:
+        text += f"\nPARTITIONED BY ({', '.join(map(partitioned_by_spark, table.partitions))})"
     if table.comment:
         text += f"\nCOMMENT {_literal(table.comment)}"
     properties = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in properties_of(table).items())

@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.row_source import Value
-from headgate.sinks.lake.creating import lake_name
 from headgate.sinks.lake.shape import existing
 from headgate.sinks.lake.tables import Bounds, Lake, Table
+from headgate.sinks.lake.type_names import lake_name
 
 __all__ = ["LakeRows", "bounds_of", "in_range"]
 

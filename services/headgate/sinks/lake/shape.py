@@ -5,10 +5,13 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from headgate.config.partitioning import PartitionField, shown_fields
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.lake.appended import OWN_COLUMNS
+from headgate.sinks.lake.partitioning import PartitionRules, reader_of_partition, type_problem
 from headgate.sinks.lake.tables import Lake, Table
-from headgate.sinks.lake.values import is_supported
+from headgate.sinks.lake.type_names import lake_name
+from headgate.sinks.lake.values import ReadValue, is_supported
 
 __all__ = ["KEY", "Shape", "existing", "shape_of"]
 
@@ -20,7 +23,7 @@ class Shape(msgspec.Struct, frozen=True):
     """``columns``: name → Arrow type. ``key``: empty if the table does not declare it. ``types``: in its kind's words.
 
     ``appends``: whether the table gets a row for every change, and has Headgate's own columns. ``required``: columns
-    that cannot be NULL.
+    that cannot be NULL. ``partitions``: how it is divided, and ``rules`` what that can be.
     """
 
     table_id: str
@@ -29,6 +32,15 @@ class Shape(msgspec.Struct, frozen=True):
     key: tuple[str, ...]
     appends: bool
     required: frozenset[str] = frozenset()
+    partitions: tuple[PartitionField, ...] = ()
+    rules: PartitionRules | None = None
+
+    def checked(self, column: str, read: ReadValue) -> ReadValue:
+        """``read``, which refuses what the column cannot hold where the table is divided by it."""
+        field = next((each for each in self.partitions if each.column == column), None)
+        if field is None or self.rules is None:
+            return read
+        return reader_of_partition(field, read, keeps_empty=self.rules.keeps_empty)
 
     @property
     def own_columns(self) -> frozenset[str]:
@@ -58,6 +70,8 @@ def shape_of(table: Table, name: str, *, appends: bool) -> Shape:
         table.key,
         appends,
         frozenset(field.name for field in schema if not field.nullable),
+        table.partitions,
+        table.partition_rules,
     )
     for column, type_ in found.items():
         if not is_supported(type_):
@@ -66,6 +80,7 @@ def shape_of(table: Table, name: str, *, appends: bool) -> Shape:
                 "type string"
             )
     table.check(name)
+    _check_partitions(name, shape, table.partition_rules)
     missing = [column for column, type_ in OWN_COLUMNS.items() if appends and not _is(found.get(column), type_)]
     if missing:
         wanted = ", ".join(f"{column} {_SQL[column]}" for column in OWN_COLUMNS)
@@ -80,6 +95,21 @@ def shape_of(table: Table, name: str, *, appends: bool) -> Shape:
             "sink.mode, or choose another name in sink.table"
         )
     return shape
+
+
+def _check_partitions(name: str, shape: Shape, rules: PartitionRules) -> None:
+    """Raise SinkRefusedError for a table whose rows a library would lose or change on their way to a partition."""
+    columns = [field.column for field in shape.partitions]
+    for field in shape.partitions:
+        type_ = shape.columns.get(field.column)
+        why = None if type_ is None else type_problem(field, lake_name(type_), rules)
+        if columns.count(field.column) > 1:
+            why = f"column {field.column} is in it twice, which Headgate does not write"
+        if why is not None:
+            raise SinkRefusedError(
+                f"table {name} is partitioned by {shown_fields(shape.partitions)}, and it cannot be written: "
+                f"{field.text}: {why}. Create the table with other partitions, and copy its rows"
+            )
 
 
 def _is(found: pa.DataType | None, wanted: pa.DataType) -> bool:

@@ -9,7 +9,7 @@ from headgate.records.control import Positions
 from headgate.records.source_tables import SourceTable
 from headgate.sinks.altering import AlteringRules, ColumnChanges, PresentTable
 from headgate.sinks.contract import Applied, Claim, FeedIdentity, SinkRefusedError, TableShape
-from headgate.sinks.creating import NewTable
+from headgate.sinks.creating import NewTable, PartitionRefusal
 from headgate.sinks.known_columns import KnownColumns
 from headgate.sinks.maintaining import Maintained, Upkeep
 from headgate.sinks.on_driver import Committer, StagedWriter, Stager
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMIT_SECONDS", "OPTIONS", "LakeSink", "not_installed"]
 
-OPTIONS: Final = frozenset({"commit_interval_seconds", "maintenance", "mode", "snapshot", "store", "tables", "types"})
+OPTIONS: Final = frozenset(
+    {"commit_interval_seconds", "maintenance", "mode", "partition_by", "snapshot", "store", "tables", "types"}
+)
 """Of ``sink``, for every lake."""
 
 COMMIT_SECONDS: Final = 60.0
@@ -92,6 +94,19 @@ class LakeSink:
 
         return name_problem(name, appends=self._appends)
 
+    def partition_refusals(self, table: NewTable) -> tuple[PartitionRefusal, ...]:
+        """See CreatesTables."""
+        from headgate.sinks.lake.creating import columns_of  # noqa: PLC0415 - see above
+        from headgate.sinks.lake.partitioning import partition_refusals  # noqa: PLC0415 - see above
+
+        types = {column.name: column.type.name for column in columns_of(table, appends=self._appends)}
+        return tuple(partition_refusals(table, types, self._lake.partition_rules))
+
+    def partitions_of(self, table: str) -> tuple[str, ...] | None:
+        """See CreatesTables."""
+        found = self._lake.table(table)
+        return None if found is None else tuple(field.text for field in found.partitions)
+
     def statement(self, table: NewTable) -> str:
         """See CreatesTables."""
         from headgate.sinks.lake.creating import statement_of  # noqa: PLC0415 - see above
@@ -105,7 +120,7 @@ class LakeSink:
 
         columns = schema_of(table, appends=self._appends)
         try:
-            self._lake.create(table.name, columns, properties_of(table), table.comment)
+            self._lake.create(table.name, columns, properties_of(table), table.comment, table.partitions)
         except ConflictError:
             return False
         return True

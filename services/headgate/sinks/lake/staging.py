@@ -243,12 +243,15 @@ class _Readers:
             known = semantics or {}
             own = self._shape.own_columns
             found = {
-                name: reader_of(
-                    type_,
-                    None if name in own else known.get(name),
-                    known.get(BINARY),
-                    None if name in own else known.get(CONNECTOR),
-                    known.get(DECIMALS),
+                name: self._shape.checked(
+                    name,
+                    reader_of(
+                        type_,
+                        None if name in own else known.get(name),
+                        known.get(BINARY),
+                        None if name in own else known.get(CONNECTOR),
+                        known.get(DECIMALS),
+                    ),
                 )
                 for name, type_ in self._shape.columns.items()
             }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from headgate.config.partitioning import PartitionField
 from headgate.records.control import Positions
 from headgate.sinks.contract import Claim
 from headgate.sinks.creating import LakeType
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headgate.sinks.lake.ledger import Feeds, Holdings, Ledger
+    from headgate.sinks.lake.partitioning import PartitionRules
 
 __all__ = [
     "FENCE",
@@ -141,6 +143,16 @@ class Table(Protocol):
         ...
 
     @property
+    def partitions(self) -> tuple[PartitionField, ...]:
+        """How it is divided. A transform that no feed can name has the name that its kind has for it."""
+        ...
+
+    @property
+    def partition_rules(self) -> "PartitionRules":
+        """What it can be partitioned by."""
+        ...
+
+    @property
     def ledger(self) -> str | None:
         """The property that binds it to a ledger (lake/binding.py)."""
         ...
@@ -229,6 +241,11 @@ class Lake(Protocol):
         """Whether a column of its tables can be renamed."""
         ...
 
+    @property
+    def partition_rules(self) -> "PartitionRules":
+        """What its tables can be partitioned by."""
+        ...
+
     def widens(self, old: LakeType, new: LakeType) -> bool:
         """Whether the type of a column can be changed so, given that ``new`` holds every value of ``old``."""
         ...
@@ -241,7 +258,14 @@ class Lake(Protocol):
         """What Spark calls the table, quoted."""
         ...
 
-    def create(self, table: str, columns: "pa.Schema", properties: dict[str, str], comment: str | None) -> None:
+    def create(
+        self,
+        table: str,
+        columns: "pa.Schema",
+        properties: dict[str, str],
+        comment: str | None,
+        partitions: Sequence[PartitionField] = (),
+    ) -> None:
         """Create a table. Raises ConflictError if it exists, SinkError."""
         ...
 
