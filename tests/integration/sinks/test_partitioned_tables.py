@@ -103,6 +103,10 @@ class Bench:
         upkeep = replace(upkeep_of(MaintenanceOptions()), keep=timedelta(0), orphans=timedelta(0))
         return self.sink.maintain(self.claim, upkeep, datetime.now(UTC) + timedelta(seconds=1))
 
+    def data_files(self) -> set[Path]:
+        found = (self.folder / "shop" / "orders").rglob("*.parquet")
+        return {path for path in found if "checkpoint" not in path.name}
+
     def others(self) -> dict[str, list[dict[str, Any]]]:
         """As other engines have it."""
         raise NotImplementedError
@@ -231,8 +235,10 @@ def test_texts_of_all_kinds_are_partitions_and_are_maintained(bench: Bench) -> N
     files = bench.files()
     assert files.pop("region=null", 1) == (2 if isinstance(bench, Iceberg) else 1), "a text and NULL have one folder"
     assert set(files.values()) == {1}, "each partition is one file"
-    there = [path for path in (bench.folder / "shop" / "orders").rglob("*.parquet") if "checkpoint" not in path.name]
+    there = bench.data_files()
     assert len(there) == len(texts), "and no other is left"
+    bench.maintain()
+    assert bench.data_files() == there, "nothing is left to be written together"
 
 
 def test_dates_and_times_from_the_first_to_the_last_year(iceberg: Iceberg) -> None:
