@@ -128,7 +128,7 @@ def _transformed(text: str, name: str, number: str | None, column: str) -> Parti
     if name not in TRANSFORMS:
         near = nearest(name, TRANSFORMS)
         hint = f"Did you mean {near}? " if near else ""
-        raise ValueError(f"{name} in {text!r} is no transform. {hint}A field is {_FORMS}")
+        raise ValueError(f"{name} in {text!r} is not a transform. {hint}A field is {_FORMS}")
     if name in _TIMES and number is not None:
         raise ValueError(f"{text!r}: {name} takes a column only. Write {name}({column})")
     if name in _NUMBERED and number is None:

@@ -9,7 +9,7 @@ from headgate.config.secrets import ALLOWED_FOLDERS, ALLOWED_HOSTS, CONNECTIONS,
 from headgate.config.sink_spec import SinkSpec
 from headgate.databases.address import SINK
 from headgate.databases.errors import DatabaseRefusedError
-from headgate.databases.iceberg.address import address_of, place_of, with_tls
+from headgate.databases.iceberg.address import ClientCredentials, address_of, place_of, with_tls
 from headgate.sinks.contract import SinkRefusedError
 from headgate.sinks.registry import open_sink, same_sink
 
@@ -27,7 +27,23 @@ from headgate.sinks.registry import open_sink, same_sink
         ("rest+https://catalog/a%2fb?warehouse=/lake", "the path has other characters"),
         ("rest+https://catalog?warehouse=lake", "warehouse is not an absolute path"),
         ("rest+https://catalog?warehouse=/lake&ca_file=ca.pem", "ca_file is not an absolute path"),
-        ("rest+https://catalog?warehouse=/lake&token=hunter2", "has an option that is not known. Choose from catalog"),
+        ("rest+https://catalog?warehouse=/lake&tocken=hunter2", "has an option that is not known. Choose from catalog"),
+        ("rest+https://catalog?warehouse=/lake&token=hunter2", "token is refused: it is a secret"),
+        ("rest+https://catalog?warehouse=/lake&client_secret=hunter2", "client_secret is refused: it is a secret"),
+        ("rest+https://catalog?warehouse=/lake&credential=a:hunter2", "credential is refused: it is a secret"),
+        ("rest+https://catalog?warehouse=/lake&scope=hunter2", "has scope and no client_id. Name the client"),
+        ("rest+https://catalog?warehouse=/lake&client_id=a%20hunter2", "client_id must be printable ASCII"),
+        ("rest+https://catalog?warehouse=/lake&client_id=a&scope=%22%0ahunter2", "scope must be printable ASCII"),
+        *(
+            (f"rest+https://catalog?warehouse=/lake&client_id=a&oauth2_server_uri={uri}", "is not the URL of a token s")
+            for uri in (
+                "hunter2",
+                "ftp://hunter2",
+                "https://u:hunter2@h/t",
+                "https://h:x/hunter2",
+                "https://h/t%3fhunter2",
+            )
+        ),
         ("postgresql://user:hunter2@db/lake", "does not name the folder of the tables"),
         ("postgresql://user:hunter2@db/lake?warehouse=lake", "warehouse is not an absolute path"),
         ("postgresql://user:hunter2@db/lake?warehose=/lake", "did you mean warehouse"),
@@ -71,6 +87,22 @@ def test_one_rest_catalog_has_one_spelling() -> None:
     assert address_of(found.text) == found
     place = place_of("rest+https://[::1]:8181?warehouse=/lake")
     assert (place.rest, place.folders) == ("https://[::1]:8181", (Path("/lake"),))
+
+
+def test_a_client_and_its_token_server_are_part_of_the_address() -> None:
+    catalog = "rest+https://cat/api?warehouse=/lake"
+    assert place_of(catalog).client is None
+    own = place_of(f"{catalog}&client_id=headgate").client
+    assert own == ClientCredentials("https://cat:443/api/v1/oauth/tokens".replace(":443", ""), "headgate")
+    asked = "scope=PRINCIPAL_ROLE%3AALL+catalog&audience=a%26b&resource=urn%3Ax"
+    address = f"{catalog}&client_id=he%26ad&oauth2_server_uri=HTTPS://Issuer.example:443/realms/x%2520y&{asked}"
+    found = place_of(address)
+    assert found.client == ClientCredentials(
+        "https://issuer.example/realms/x%20y", "he&ad", "PRINCIPAL_ROLE:ALL catalog", "a&b", "urn:x"
+    )
+    assert place_of(found.text) == found
+    assert address_of(address).hosts == ("cat", "issuer.example")
+    assert address_of(address).server == "cat:443"
 
 
 def test_tls_of_a_rest_catalog_is_a_ca() -> None:

@@ -2,7 +2,8 @@
 
 ``postgresql://user@host:port/database?warehouse=/folder&catalog=name``, with libpq's own options as well,
 ``sqlite:////folder/catalog.db?catalog=name&warehouse=/folder``, and
-``rest+https://host:port/path?catalog=name&warehouse=/folder``. The warehouse is a folder, or ``s3://bucket/prefix``.
+``rest+https://host:port/path?catalog=name&warehouse=/folder``, with ``client_id=name`` where tokens are issued by an
+OAuth2 server. The warehouse is a folder, or ``s3://bucket/prefix``.
 """
 
 import posixpath
@@ -20,7 +21,7 @@ from headgate.databases.address import SINK, Address, Options, tls_refused
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.postgresql import address as postgresql
 
-__all__ = ["CATALOG", "SCHEMES", "SQLITE", "Place", "address_of", "place_of", "with_tls"]
+__all__ = ["CATALOG", "SCHEMES", "SQLITE", "ClientCredentials", "Place", "address_of", "place_of", "with_tls"]
 
 SQLITE: Final = "sqlite://"
 REST: Final = ("rest+https://", "rest+http://")
@@ -36,11 +37,34 @@ CATALOG: Final = "default"
 _NAME_OPTION: Final = "catalog"
 _FOLDER_OPTION: Final = "warehouse"
 _CA_OPTION: Final = "ca_file"
+_TOKENS_OPTION: Final = "oauth2_server_uri"
+_CLIENT_OPTION: Final = "client_id"
+_FOR_TOKENS: Final = (_CLIENT_OPTION, _TOKENS_OPTION, "scope", "audience", "resource")
+"""Names of Iceberg's own options. The secret is in the password's file."""
+
+_SECRETS: Final = frozenset({"client_secret", "credential", "token", "password"})
+"""What people may write from other engines' settings."""
+
+_TOKENS_PATH: Final = "/v1/oauth/tokens"
+"""Of a REST catalog that issues tokens itself, as Polaris does."""
+
+_WORD: Final = re.compile(r"[\x21-\x7e]{1,1024}")
+_WORDS: Final = re.compile(r"[\x21-\x7e]+(?: [\x21-\x7e]+)*")
 _OPTIONS: Final = (_NAME_OPTION, _FOLDER_OPTION)
 _PATH: Final = re.compile(r"(?:/[A-Za-z0-9._ -]+)+")
 _REST_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~-]+)*/?")
 _PORTS: Final = {"https": 443, "http": 80}
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
+
+
+class ClientCredentials(msgspec.Struct, frozen=True):
+    """Who asks an OAuth2 server for a token, and for what. ``server``: its URL, ``id``: the client's."""
+
+    server: str
+    id: str
+    scope: str | None = None
+    audience: str | None = None
+    resource: str | None = None
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -49,7 +73,8 @@ class Place(msgspec.Struct, frozen=True):
     ``catalog``: None at a REST server that is not asked for one of its catalogs by name.
     ``warehouse``: the path of a folder, or a place in an object store.
     ``file``: of SQLite. ``dsn``: libpq's URL of a database at PostgreSQL. ``rest``: a URL. One of them is given.
-    ``ca_file``: of the certificate of ``rest``.
+    ``ca_file``: of the certificate of ``rest``, and of the server that issues tokens to ``client``. Without ``client``
+    the password is a token itself.
     """
 
     catalog: str | None
@@ -58,6 +83,7 @@ class Place(msgspec.Struct, frozen=True):
     dsn: str | None = None
     rest: str | None = None
     ca_file: str | None = None
+    client: ClientCredentials | None = None
 
     @property
     def text(self) -> str:
@@ -65,6 +91,15 @@ class Place(msgspec.Struct, frozen=True):
         given = {} if self.catalog is None else {_NAME_OPTION: self.catalog}
         given |= {_FOLDER_OPTION: self.warehouse}
         given |= {} if self.ca_file is None else {_CA_OPTION: self.ca_file}
+        if self.client is not None:
+            asked = {
+                _CLIENT_OPTION: self.client.id,
+                _TOKENS_OPTION: self.client.server,
+                "scope": self.client.scope,
+                "audience": self.client.audience,
+                "resource": self.client.resource,
+            }
+            given |= {name: value for name, value in asked.items() if value is not None}
         own = urlencode(given, safe="/:", quote_via=quote)
         if self.rest is not None:
             return f"rest+{self.rest}?{own}"
@@ -109,7 +144,14 @@ def address_of(dsn: str, options: Options = SINK) -> Address:
     place = place_of(dsn, options)
     if place.rest is not None:
         at = urlsplit(place.rest)
-        return Address(place.text, (at.hostname or "",), server=at.netloc, folders=place.folders, buckets=place.buckets)
+        issuer = () if place.client is None else (urlsplit(place.client.server).hostname or "",)
+        return Address(
+            place.text,
+            tuple(dict.fromkeys((at.hostname or "", *issuer))),
+            server=at.netloc,
+            folders=place.folders,
+            buckets=place.buckets,
+        )
     if place.dsn is None:
         assert place.file is not None  # noqa: S101 - one of them is given
         return Address(place.text, (), server=str(place.file), folders=place.folders, buckets=place.buckets)
@@ -167,19 +209,57 @@ def _at_rest(dsn: str, options: Options) -> Place:
         raise DatabaseRefusedError(f"{options.address} is not valid. Write it as {_REST_FORM}, without a user in it")
     if _REST_PATH.fullmatch(path) is None:
         raise DatabaseRefusedError(f"{options.address}: the path has other characters than letters, digits and ._~-/")
-    own = _own_options(parts.query, (*_OPTIONS, _CA_OPTION), options)
+    own = _own_options(parts.query, (*_OPTIONS, _CA_OPTION, *_FOR_TOKENS), options)
     if _FOLDER_OPTION not in own:
         raise DatabaseRefusedError(
             f"{options.address} does not name the folder of the tables. Write it as {_REST_FORM}"
         )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     ca_file = own.get(_CA_OPTION)
+    rest = f"{parts.scheme}://{host}:{port}{path}"
     return Place(
         _name(own, options) if _NAME_OPTION in own else None,
         _warehouse(own[_FOLDER_OPTION], options, _REST_FORM),
-        rest=f"{parts.scheme}://{host}:{port}{path}",
+        rest=rest,
+        client=_client(own, rest, options),
         ca_file=None if ca_file is None else str(_path(ca_file, f"{options.address}: {_CA_OPTION}", _REST_FORM)),
     )
+
+
+def _client(own: Mapping[str, str], rest: str, options: Options) -> ClientCredentials | None:
+    """Who asks for tokens, None if the password is one. Raises DatabaseRefusedError."""
+    given = {name: own[name] for name in _FOR_TOKENS if name in own}
+    if not given:
+        return None
+    if _CLIENT_OPTION not in given:
+        raise DatabaseRefusedError(
+            f"{options.address} has {', '.join(given)} and no {_CLIENT_OPTION}. Name the client, whose secret is in "
+            f"{options.password_file}"
+        )
+    for name, value in given.items():
+        if (_WORDS if name == "scope" else _WORD).fullmatch(value) is None:
+            raise DatabaseRefusedError(f"{options.address}: {name} must be printable ASCII characters, without spaces")
+    return ClientCredentials(
+        _token_server(given.get(_TOKENS_OPTION, rest + _TOKENS_PATH), options),
+        given[_CLIENT_OPTION],
+        given.get("scope"),
+        given.get("audience"),
+        given.get("resource"),
+    )
+
+
+def _token_server(url: str, options: Options) -> str:
+    """The URL in its one spelling. Raises DatabaseRefusedError, which does not quote it: it may hold a secret."""
+    form = f"{options.address}: {_TOKENS_OPTION} is not the URL of a token server. Write it as https://host/path"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise DatabaseRefusedError(form) from None
+    if parts.scheme not in _PORTS or not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
+        raise DatabaseRefusedError(f"{form}, without a user, a query and a fragment")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}{'' if port in (None, _PORTS[parts.scheme]) else f':{port}'}{parts.path}"
 
 
 def _with_ca(place: Place, files: Mapping[str, str], options: Options) -> Place:
@@ -192,6 +272,12 @@ def _with_ca(place: Place, files: Mapping[str, str], options: Options) -> Place:
 
 def _own_options(query: str, known: tuple[str, ...], options: Options) -> dict[str, str]:
     own = dict(parse_qsl(query, keep_blank_values=True))
+    secret = next((name for name in own if name in _SECRETS), None)
+    if secret is not None:
+        raise DatabaseRefusedError(
+            f"{options.address}: {secret} is refused: it is a secret, and feeds are stored in Kafka. "
+            f"{options.way_of_secrets}"
+        )
     for name in own:
         if name not in known:
             near = nearest(name, known)

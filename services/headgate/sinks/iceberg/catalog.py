@@ -25,7 +25,7 @@ from headgate.sinks.contract import SinkError, SinkRefusedError
 from headgate.sinks.iceberg.catalog_database import CatalogDatabase, open_database
 from headgate.sinks.iceberg.exact_table import ExactTable
 from headgate.sinks.iceberg.files import ListedFiles, listed_files
-from headgate.sinks.iceberg.rest_catalog import ExactRestCatalog, rest_errors
+from headgate.sinks.iceberg.rest_catalog import ExactRestCatalog, rest_errors, token_option
 from headgate.sinks.lake.files import Files, LocalFiles, local_error
 from headgate.sinks.lake.store import StoreFiles
 from headgate.sinks.relational.postgresql.faults import sink_error
@@ -104,7 +104,7 @@ def open_catalog(find: Callable[[], Target], place: Place) -> Catalog:
     """The catalog. Raises SinkRefusedError, SinkError."""
     doing = "opening the Iceberg catalog"
     if place.rest is not None:
-        with rest_errors(place.rest, find().options.password_file, doing):
+        with rest_errors(place.rest, token_option(find, place), doing):
             return ExactRestCatalog(find, place, _files(find, place))
     with _as_sink_errors(LocalFiles(Path(place.warehouse)), doing):
         database = open_database(find, place)

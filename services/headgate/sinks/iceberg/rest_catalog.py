@@ -50,7 +50,7 @@ from headgate.sinks.iceberg.files import listed_files
 from headgate.sinks.iceberg.rest_session import CatalogSession, leaves_its_folder
 from headgate.sinks.lake.files import ERROR_LENGTH_MAX, Files
 
-__all__ = ["ExactRestCatalog", "rest_errors"]
+__all__ = ["ExactRestCatalog", "rest_errors", "token_option"]
 
 _PREFIX: Final = "prefix"
 
@@ -65,7 +65,7 @@ class ExactRestCatalog(RestCatalog):
         self.files = files
         self.database_name = place.rest
         self._find = find
-        self._token_option = find().options.password_file
+        self._token_option = token_option(find, place)
         named = {} if place.catalog is None else {"warehouse": place.catalog}
         super().__init__(place.catalog or CATALOG, uri=place.rest, **named)
 
@@ -162,9 +162,15 @@ def _check_path(prefix: str, separator: str) -> None:
         raise BadRequestError(f"its separator of namespaces, {separator!r}, cannot be part of a name in a path")
 
 
+def token_option(find: Callable[[], Target], place: Place) -> str:
+    """What people correct where a catalog does not take a token, for people."""
+    option = find().options.password_file
+    return f"the token in {option}" if place.client is None else f"the secret of client {place.client.id} in {option}"
+
+
 @contextmanager
 def rest_errors(url: str, token: str, doing: str) -> Iterator[None]:
-    """Raise errors of a REST catalog as the SinkError that means the same. ``token``: the option with its file."""
+    """Raise errors of a REST catalog as the SinkError that means the same. ``token``: see token_option."""
     try:
         yield
     except (
@@ -182,8 +188,8 @@ def _sink_error(error: Exception, at: str, token: str) -> SinkError:
     text = str(error)[:ERROR_LENGTH_MAX]
     if isinstance(error, (UnauthorizedError, ForbiddenError)):
         return SinkRefusedError(
-            f"{at} has refused a request: {text}. Correct the token in {token}, which is read again for each "
-            "request, or give its user the right to create, read and write the tables"
+            f"{at} has refused a request: {text}. Correct {token}, which is read again for each request, or give its "
+            "user the right to create, read and write the tables"
         )
     if isinstance(error, TooManyRedirects):
         return SinkRefusedError(f"{at} redirects to another address. Give that one")

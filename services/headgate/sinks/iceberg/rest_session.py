@@ -1,59 +1,61 @@
-"""HTTP requests to an Iceberg REST catalog: only to the address that the feed names, with the token in its file now."""
+"""HTTP requests to an Iceberg REST catalog: only to the address that the feed names, with a token.
 
-import os
+The token is in a file, or is issued for the client's secret in that file (oauth2.py).
+"""
+
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from requests import PreparedRequest, Response, Session
+from requests import PreparedRequest, Response
 from requests.auth import AuthBase
-from requests.exceptions import TooManyRedirects
 
 from headgate.databases.address import Target
 from headgate.databases.errors import DatabaseRefusedError
 from headgate.databases.iceberg.address import Place, address_of, place_of
 from headgate.sinks.contract import SinkRefusedError
-from headgate.sinks.iceberg.bounded_answers import ANSWER_SECONDS, BoundedAdapter, check_size
+from headgate.sinks.iceberg.guarded_session import GuardedSession
+from headgate.sinks.iceberg.oauth2 import TokenSource
 
 __all__ = ["CatalogSession", "leaves_its_folder"]
 
-CONNECT_SECONDS: Final = 5
+TOKENS: Final = TokenSource()
+"""Of all catalogs of this process."""
 
-_PIECE: Final = 1 << 16
+_EXPIRED: Final = frozenset({401, 419})
+"""419 is of Iceberg's protocol."""
+
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _LEAVES: Final = frozenset({".", ".."})
 
 
-class CatalogSession(Session):
+class CatalogSession(GuardedSession):
     """``find`` is asked for each request, because the token, and what is permitted, may change at any time.
 
     ``url``: the catalog's, below which all requests are.
     """
 
     def __init__(self, find: Callable[[], Target], url: str) -> None:
-        super().__init__()
+        super().__init__(url)
         self._find = find
-        self._url = url
-        self.trust_env = False  # no proxies, and no ~/.netrc, whose password would replace the token
         self.headers["Content-Type"] = "application/json"
-        self._mount()
 
     def request(self, method: str, url: str | bytes, *arguments: Any, **options: Any) -> Response:
-        """See Session. Raises SinkRefusedError for an address that is not permitted, or a file that cannot be used."""
-        place, token = self._given()
-        options |= {
-            "auth": _Token(token),
-            "timeout": (CONNECT_SECONDS, ANSWER_SECONDS),
-            "verify": place.ca_file or True,
-            "stream": True,
-        }
-        if self._process != os.getpid():  # a process that was forked must not read answers to the other one
-            self._mount()
-        answer = super().request(method, url, *arguments, **options)
-        answer._content = _read(answer, self._url)
-        return answer
+        """See Session. Raises SinkRefusedError for an address that is not permitted, or a file that cannot be used.
+
+        A token that was issued, and that the catalog does not take any more, is renewed once.
+        """
+        place, secret = self._given()
+        token = self._token(place, secret)
+        answer = self.guarded(method, url, *arguments, ca_file=place.ca_file, auth=_Token(token), **options)
+        if place.client is None or answer.status_code not in _EXPIRED:
+            return answer
+        renewed = self._token(place, secret, refused=token)
+        if renewed == token:
+            return answer
+        return self.guarded(method, url, *arguments, ca_file=place.ca_file, auth=_Token(renewed), **options)
 
     def send(self, request: PreparedRequest, **options: Any) -> Response:
         """See Session. The address is as it is sent: libraries resolve ``..`` in it."""
@@ -65,16 +67,17 @@ class CatalogSession(Session):
             )
         return super().send(request, **options)
 
-    def get_redirect_target(self, resp: Response) -> str | None:
-        """Refuse every redirect, unread: another server may not be permitted, and must not get the token."""
-        target = super().get_redirect_target(resp)
-        if target is None:
-            return None
-        resp.close()
-        raise TooManyRedirects(f"a redirect to {target}")
+    def _token(self, place: Place, secret: str | None, refused: str | None = None) -> str | None:
+        """What a request has to have. Raises SinkError."""
+        if place.client is None:
+            return secret
+        if secret is None:
+            option = self._find().options.password_file
+            raise SinkRefusedError(f"client_id is given, and no secret. Name the file that has it in {option}")
+        return TOKENS.token(place.client, secret, place.ca_file, refused)
 
     def _given(self) -> tuple[Place, str | None]:
-        """The address and the token now. Raises SinkRefusedError."""
+        """The address, and the token or the secret now. Raises SinkRefusedError."""
         target = self._find()
         try:
             place = place_of(target.dsn, target.options)
@@ -86,9 +89,10 @@ class CatalogSession(Session):
                 f"{target.options.address} names {place.rest or 'a SQL catalog'} now, and named the REST catalog at "
                 f"{self._url} before. Restart"
             )
+        what = "token" if place.client is None else "client's secret"
         if token is not None and not _TOKEN.fullmatch(token):  # not quoted: it may be a token
             raise SinkRefusedError(
-                f"{target.options.password_file} does not name a file with a token: it must contain one word of "
+                f"{target.options.password_file} does not name a file with a {what}: it must contain one word of "
                 "printable ASCII characters, without spaces and other lines"
             )
         if place.ca_file is not None and not _is_file(place.ca_file):
@@ -98,25 +102,10 @@ class CatalogSession(Session):
             )
         return place, token
 
-    def _mount(self) -> None:
-        for scheme in ("https://", "http://"):
-            self.mount(scheme, BoundedAdapter())
-        self._process = os.getpid()
-
 
 def leaves_its_folder(path: str) -> bool:
     """Whether a path has ``.`` or ``..`` as a name, also if a server would only find it by decoding the path twice."""
     return bool(_LEAVES & set(re.split(r"[/\\]", unquote(unquote(path)))))
-
-
-def _read(answer: Response, url: str) -> bytes:
-    """The whole answer. Raises SinkRefusedError for one that is too large."""
-    with answer:
-        found = bytearray()
-        for piece in answer.iter_content(_PIECE):
-            found += piece
-            check_size(len(found), url)
-    return bytes(found)
 
 
 class _Token(AuthBase):

@@ -47,10 +47,18 @@ def _open(spec: SinkSpec, password_file: Path | None, _keeps_session: bool) -> I
     place = place_of(target.dsn, target.options)
     if password_file is not None and place.file is not None:
         raise SinkRefusedError(f"{target.options.password_file}: a SQLite file has no password. Remove it")
-    at = urlsplit(place.rest or "")
-    if password_file is not None and at.scheme == "http" and at.hostname not in _THIS_MACHINE:
+    reached = [place.rest or "", *([] if place.client is None else [place.client.server])]
+    for url in reached if password_file is not None else []:
+        at = urlsplit(url)
+        if at.scheme == "http" and at.hostname not in _THIS_MACHINE:
+            what, write = ("token", "rest+https") if url == place.rest else ("secret", "oauth2_server_uri=https")
+            raise SinkRefusedError(
+                f"{target.options.address}: others could read the {what} on the way to {url}. Write {write}://"
+            )
+    if place.client is not None and password_file is None:
         raise SinkRefusedError(
-            f"{target.options.address}: others could read the token on the way to {place.rest}. Write rest+https://"
+            f"{target.options.address} has a client_id, and no file has its secret. Name one in "
+            f"{target.options.password_file}"
         )
     return IcebergSink(
         partial(registry.target_of, spec), appends=spec.mode == "append", keeps_columns=spec.tables == "evolve"

@@ -21,7 +21,7 @@ class PartitionRules(msgspec.Struct, frozen=True):
     """What tables of one kind can be partitioned by. ``kind``: what they are called.
 
     ``types``: transform → bare names of the types (LAKE_TYPES) whose columns it takes. ``keeps_empty``: whether an
-    empty text is another partition than NULL. ``needs_others``: whether a column must be left that is no partition.
+    empty text is another partition than NULL. ``needs_others``: whether there must be a column besides the partitions.
     """
 
     kind: str
