@@ -1,6 +1,6 @@
 """A PostgreSQL as one side of a comparison: rows as its own text, in one snapshot."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -10,12 +10,21 @@ from headgate.databases.address import Target
 from headgate.databases.faults import Fault
 from headgate.databases.postgresql.catalogue import read_form
 from headgate.databases.postgresql.errors import PostgresError, fault_of, message
-from headgate.databases.postgresql.key_ranges import bound_query, rows_of_slice, within
+from headgate.databases.postgresql.key_ranges import (
+    BY_KEYS,
+    IN_ORDER,
+    among,
+    bound_query,
+    planned,
+    possible,
+    rows_of_slice,
+    within,
+)
 from headgate.databases.postgresql.printed import PRINTED
 from headgate.databases.postgresql.progress import feed_rows
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession, open_connection
-from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier, Literal
+from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier
 from headgate.records.control import Positions
 from headgate.records.slices import slice_of
 from headgate.verify.contract import (
@@ -161,10 +170,12 @@ class PostgresSide:
         query = SQL("SELECT {} FROM {} WHERE {} ORDER BY {}").format(
             SQL(", ").join(texts.values()),
             found.name,
-            _condition(key, ordered, found.types, part),
+            _condition(found, key, ordered, part),
             SQL(", ").join(ordered),
         )
         with self._reading():
+            if (settings := _settings(part)) is not None:
+                self._session.execute(settings)
             yield from self._session.stream(query, ROWS_PER_FETCH)
 
     def checksum(self, table: str, columns: Sequence[str], part: KeyRange) -> Checksum | None:
@@ -179,7 +190,7 @@ class PostgresSide:
         with self._reading():
             try:
                 with self._session.transaction():
-                    self._session.execute(_SETTINGS)
+                    self._session.execute(f"{_SETTINGS}; {IN_ORDER}")
                     ((rows, total),) = self._session.execute(query)
             except PostgresError as error:
                 if error.sqlstate in _TOO_LONG:
@@ -191,8 +202,9 @@ class PostgresSide:
         self, table: str, columns: Sequence[str], above: tuple[Any, ...] | None, rows: int
     ) -> tuple[Any, ...] | None:
         """See Side."""
-        with self._reading():
-            found = self._session.execute(bound_query(self._tables[table].name, columns, above, rows))
+        query = bound_query(self._tables[table].name, columns, above, rows)
+        with self._reading(), self._session.transaction(), planned(self._session.execute, IN_ORDER):
+            found = self._session.execute(query)
         return found[0] if found else None
 
     def applied(self, feed_id: str, table: str) -> Positions:
@@ -234,28 +246,20 @@ def _text(table: _Table, column: str) -> Composed:
     return _TEXTS.get(table.types[column], SQL("{}::text")).format(Identifier(column))
 
 
-def _condition(key: Sequence[str], ordered: Sequence[Composable], types: Mapping[str, str], part: Part) -> Composable:
+def _settings(part: Part) -> str | None:
+    """How the rows are found; None for the planner's own way: a scan for all rows, or for keys without an index."""
+    if isinstance(part, KeyRange):
+        return IN_ORDER
+    return BY_KEYS if part is not None and any(part.natives) else None
+
+
+def _condition(table: _Table, key: Sequence[str], ordered: Sequence[Composable], part: Part) -> Composable:
     """``ordered``: the key's columns as text, as rows are ordered by them."""
     if part is None:
         return SQL("TRUE")
     if isinstance(part, KeyRange):
         return within(part.columns, part.chunk)
-    columns = [
-        Identifier(column) if is_native else text
-        for column, text, is_native in zip(key, ordered, part.natives, strict=True)
-    ]
-    # A number without quotes may be larger than the column's type.
-    is_number = [
-        is_native and _KEY_KINDS[types[column]] is KeyKind.INTEGER
-        for column, is_native in zip(key, part.natives, strict=True)
-    ]
-    keys = [
-        SQL("({})").format(
-            SQL(", ").join(Literal(int(text) if number else text) for text, number in zip(one, is_number, strict=True))
-        )
-        for one in part.keys
-        if "\0" not in "".join(one)  # no text has it at PostgreSQL, so no key has
-    ]
-    if not keys:
-        return SQL("FALSE")
-    return SQL("({}) IN ({})").format(SQL(", ").join(columns), SQL(", ").join(keys))
+    natives = list(zip(key, ordered, part.natives, strict=True))
+    columns = [Identifier(column) if is_native else text for column, text, is_native in natives]
+    types = [table.types[column] if is_native else None for column, _, is_native in natives]
+    return among(table.name, columns, possible(types, part.keys))

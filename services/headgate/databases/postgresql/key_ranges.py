@@ -1,12 +1,52 @@
-"""Conditions and statements for rows of a range of a key, or of some keys, at PostgreSQL."""
+"""Conditions and statements for rows of a range of a key, or of some keys, at PostgreSQL.
 
-from collections.abc import Sequence
+Its planner estimates a range of a composite key by the first column alone, and knows nothing of a table without
+statistics. It then scans the whole table for each small range. So every statement here is run within ``planned``.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
 
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier, Literal
 from headgate.records.slices import Slice
 
-__all__ = ["bound_query", "last_query", "listed", "rows_of_slice", "within"]
+__all__ = [
+    "BY_KEYS", "IN_ORDER", "among", "bound_query", "last_query", "listed", "planned", "possible", "rows_of_slice",
+    "within",
+]  # fmt: skip
+
+_ALONG_THE_INDEX: Final = ("enable_sort", "enable_seqscan", "max_parallel_workers_per_gather", "jit")
+"""Off, a range's rows are read by the key's index, and in its order. What is unavoidable is done all the same, at a
+cost for which the server would compile the statement: hence ``jit``."""
+
+_ONE_BY_ONE: Final = ("enable_hashjoin", "enable_mergejoin")
+"""Off, each key is looked up by the index. A join of another kind reads all of the table for them."""
+
+
+def _set(names: Sequence[str], value: str) -> str:
+    return "; ".join(f"SET LOCAL {name} = {value}" for name in names)
+
+
+IN_ORDER: Final = _set(_ALONG_THE_INDEX, "0")
+"""For a range of a key (``within``, ``bound_query``); in a transaction."""
+
+BY_KEYS: Final = _set((*_ALONG_THE_INDEX, *_ONE_BY_ONE), "0")
+"""For some keys (``among``) of which an index has at least the first column; in a transaction."""
+
+_BY_THE_PLANNER: Final = _set((*_ALONG_THE_INDEX, *_ONE_BY_ONE), "DEFAULT")
+
+_INTEGERS: Final = {"int2": 1 << 15, "int4": 1 << 31, "int8": 1 << 63}
+"""Type → the first number above it."""
+
+
+@contextmanager
+def planned(execute: Callable[[str], object], settings: str) -> Iterator[None]:
+    """While it lasts, statements are planned by IN_ORDER or BY_KEYS. In a transaction, which may last longer."""
+    execute(settings)
+    yield
+    execute(_BY_THE_PLANNER)
 
 
 def listed(columns: Sequence[str]) -> Composed:
@@ -28,6 +68,35 @@ def within(columns: Sequence[str], chunk: Chunk) -> Composable:
             values = SQL(", ").join(map(Literal, bound))
             conditions.append(SQL("{} {} ({})").format(row, SQL(sign), values))
     return SQL(" AND ").join(conditions) if conditions else SQL("TRUE")
+
+
+def possible(types: Sequence[str | None], keys: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """The keys that columns of these types can have; ``types``: bare, None for an expression that is a text.
+
+    No text has the character NUL. A text that is not an integer where one is needed is a ValueError.
+    """
+    return [key for key in keys if all(map(_can_be, types, key))]
+
+
+def _can_be(kind: str | None, text: str) -> bool:
+    limit = _INTEGERS.get(kind or "")
+    return "\0" not in text and (limit is None or -limit <= int(text) < limit)
+
+
+def among(table: Composable, columns: Sequence[Composable], keys: Sequence[Sequence[str]]) -> Composable:
+    """The condition that a row has one of these keys, which are ``possible``. ``table``: what FROM has.
+
+    Several columns are joined with a list of the keys: of a list behind IN the planner makes an OR, which may be a
+    filter over the whole table. The list begins with a row of NULLs from the table, which gives the texts their types.
+    """
+    if not keys:
+        return SQL("FALSE")
+    row, comma = SQL("({})").format(SQL(", ").join(columns)), SQL(", ")
+    rows = [SQL("({})").format(comma.join(map(Literal, key))) for key in keys]
+    if len(columns) == 1:
+        return SQL("{} IN ({})").format(row, comma.join(rows))
+    nulls = comma.join(SQL("(SELECT {} FROM {} WHERE FALSE)").format(column, table) for column in columns)
+    return SQL("{} IN (VALUES ({}), {})").format(row, nulls, comma.join(rows))
 
 
 def bound_query(

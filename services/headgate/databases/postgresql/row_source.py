@@ -11,11 +11,21 @@ from headgate.databases.address import Target
 from headgate.databases.key_ranges import Chunk
 from headgate.databases.postgresql.catalogue import read_form
 from headgate.databases.postgresql.errors import PostgresError, message
-from headgate.databases.postgresql.key_ranges import bound_query, last_query, rows_of_slice, within
+from headgate.databases.postgresql.key_ranges import (
+    BY_KEYS,
+    IN_ORDER,
+    among,
+    bound_query,
+    last_query,
+    planned,
+    possible,
+    rows_of_slice,
+    within,
+)
 from headgate.databases.postgresql.printed import PRINTED
 from headgate.databases.postgresql.search_path import find_table
 from headgate.databases.postgresql.session import PostgresSession, open_connection
-from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier, Literal
+from headgate.databases.postgresql.sql import SQL, Composable, Composed, Identifier
 from headgate.databases.row_source import (
     COMMITS_SECONDS_MAX,
     KeyForm,
@@ -33,13 +43,6 @@ _LOCK_SECONDS: Final = 10
 
 _SETTINGS: Final = "SET default_transaction_read_only = on; SET extra_float_digits TO 3"
 """Floats are written with all of their digits."""
-
-_IN_ORDER: Final = (
-    "SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off; SET LOCAL max_parallel_workers_per_gather = 0"
-)
-"""Read the rows along the key's index. A COPY is planned for all of its rows, other than a cursor: by itself the server
-sorts a large range on disk, in parallel, and scans the whole table for a small range of a composite key, whose size it
-estimates by the first column."""
 
 _POLL_SECONDS: Final = 0.05
 
@@ -159,7 +162,11 @@ class PostgresRows:
         self, table: str, columns: Sequence[str], key: Sequence[str], keys: Sequence[Sequence[str]]
     ) -> Iterator[tuple[Value, ...]]:
         """See RowSource."""
-        return self._select(table, columns, key, _condition(key, self.key_forms(table, key), keys))
+        self.key_forms(table, key)
+        found = self._existing(table)
+        named = possible([found.types[column] for column in key], keys)
+        place = SQL("{} AS {}").format(found.name, _ALIAS)
+        return self._select(table, columns, key, among(place, list(map(Identifier, key)), named), BY_KEYS)
 
     def next_bound(
         self,
@@ -173,9 +180,9 @@ class PostgresRows:
         forms = self.key_forms(table, key)
         name = self._existing(table).name
         place = SQL("{} AS {}").format(name, _ALIAS)
-        found = self._session.execute(
-            bound_query(place, key, typed_bound(forms, above), rows, typed_bound(forms, last))
-        )
+        query = bound_query(place, key, typed_bound(forms, above), rows, typed_bound(forms, last))
+        with self._session.transaction(), planned(self._session.execute, IN_ORDER):
+            found = self._session.execute(query)
         return tuple(map(str, found[0])) if found else None
 
     def last_key(self, table: str, key: Sequence[str]) -> tuple[str, ...] | None:
@@ -188,7 +195,7 @@ class PostgresRows:
         self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk
     ) -> Iterator[tuple[Value, ...]]:
         """See RowSource."""
-        return self._select(table, columns, key, self._in_order(table, key, chunk))
+        return self._select(table, columns, key, self._in_order(table, key, chunk), IN_ORDER)
 
     def declared(self, table: str) -> dict[str, str]:
         """See LineReader."""
@@ -196,8 +203,7 @@ class PostgresRows:
 
     def lines_within(self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk) -> Iterator[bytes]:
         """See LineReader."""
-        with self._session.transaction():
-            self._session.execute(_IN_ORDER)
+        with self._session.transaction(), planned(self._session.execute, IN_ORDER):
             yield from self._session.copied(self._query(table, columns, (), self._in_order(table, key, chunk)))
 
     def has_rows(self, table: str) -> bool:
@@ -224,9 +230,9 @@ class PostgresRows:
         return SQL("{} ORDER BY {}").format(within(key, typed), order)
 
     def _select(
-        self, table: str, columns: Sequence[str], key: Sequence[str], condition: Composable
+        self, table: str, columns: Sequence[str], key: Sequence[str], condition: Composable, settings: str
     ) -> Iterator[tuple[Value, ...]]:
-        with self._session.transaction():
+        with self._session.transaction(), planned(self._session.execute, settings):
             yield from self._session.stream(self._query(table, columns, key, condition), _ROWS_PER_FETCH)
 
     def _query(self, table: str, columns: Sequence[str], key: Sequence[str], condition: Composable) -> Composed:
@@ -279,23 +285,6 @@ def _read(column: str, kind: str) -> Composed:
     if kind == _BYTES:
         return SQL("{}").format(Identifier(column))
     return SQL(_AS_TEXT.get(kind, "{}::text")).format(Identifier(column))
-
-
-def _condition(key: Sequence[str], forms: Sequence[KeyForm], keys: Sequence[Sequence[str]]) -> Composable:
-    """A number without quotes may be larger than the column's type; no text of PostgreSQL's has a NUL."""
-    places = [
-        SQL("({})").format(
-            SQL(", ").join(
-                Literal(int(text)) if form is KeyForm.INTEGER else Literal(text)
-                for form, text in zip(forms, one, strict=True)
-            )
-        )
-        for one in keys
-        if "\0" not in "".join(one)
-    ]
-    if not places:
-        return SQL("FALSE")
-    return SQL("({}) IN ({})").format(SQL(", ").join(map(Identifier, key)), SQL(", ").join(places))
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
-from headgate.databases.postgresql.key_ranges import bound_query, listed
+from headgate.databases.postgresql.key_ranges import IN_ORDER, bound_query, listed, planned
 from headgate.migration.strategies.contract import Load, Plan, Table
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, translating
 
@@ -56,7 +56,9 @@ class PostgresCopy:
         """See contract."""
         columns = [old for old, _ in plan.key]
         with translating("looking for the next range"):
-            found = self.session().execute(bound_query(table_of(plan), columns, above, rows)).fetchone()
+            session = self.session()
+            with session.transaction(), planned(session.execute, IN_ORDER):
+                found = session.execute(bound_query(table_of(plan), columns, above, rows)).fetchone()
         return None if found is None else tuple(found)
 
     def load(self) -> Load:

@@ -10,7 +10,7 @@ import msgspec
 
 from headgate.databases.postgresql import catalogue, sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
-from headgate.databases.postgresql.key_ranges import listed, within
+from headgate.databases.postgresql.key_ranges import BY_KEYS, IN_ORDER, among, listed, planned, within
 from headgate.databases.postgresql.progress import feed_rows
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.formats.change import BINARY, CONNECTOR, DECIMALS, Change
@@ -313,6 +313,7 @@ class PostgresLane:
                 plan,
                 within([old for old, _ in held.key], chunk),
                 within([new for _, new in held.key], chunk),
+                IN_ORDER,
             )
 
     def key_of(self, plan: LanePlan, change: Change) -> Row:
@@ -339,14 +340,22 @@ class PostgresLane:
 
     def among(self, session: BoundedConnection, plan: LanePlan, keys: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
         """The same, in a transaction of the caller's."""
-        names = listed([new for _, new in plan.held.key])
-        rows = sql.SQL(", ").join(sql.SQL("({})").format(sql.SQL(", ").join(map(sql.Literal, key))) for key in keys)
-        condition = sql.SQL("({}) IN ({})").format(names, rows)
-        return self._differing(session, plan, condition, condition)
+        held = plan.held
+        names = [sql.Identifier(new) for _, new in held.key]
+        first, second = (
+            among(table, names, keys) for table in (table_of(held), named(held.before.schema, held.shadow))
+        )
+        return self._differing(session, plan, first, second, BY_KEYS)
 
     def _differing(
-        self, session: BoundedConnection, plan: LanePlan, first: sql.Composable, second: sql.Composable
+        self,
+        session: BoundedConnection,
+        plan: LanePlan,
+        first: sql.Composable,
+        second: sql.Composable,
+        settings: str,
     ) -> list[tuple[str, ...]]:
+        """``first``, ``second``: conditions for rows of the table and of the copy; ``settings``: see ``planned``."""
         held = plan.held
         text = sql.SQL("{}::text AS {}")
         before = sql.SQL(", ").join(
@@ -379,7 +388,8 @@ class PostgresLane:
             sql.SQL(" AND ").join(sql.SQL("a.{0} = b.{0}").format(sql.Identifier(key)) for key in keys),
             sql.SQL(" OR ").join(unequal),
         )
-        return [tuple(row) for row in session.execute(statement).fetchall()]
+        with session.transaction(), planned(session.execute, settings):
+            return [tuple(row) for row in session.execute(statement).fetchall()]
 
     # --- the end ---
 

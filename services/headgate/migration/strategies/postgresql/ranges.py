@@ -10,7 +10,7 @@ from typing import Final
 
 from headgate.databases.postgresql import sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
-from headgate.databases.postgresql.key_ranges import listed, within
+from headgate.databases.postgresql.key_ranges import IN_ORDER, listed, planned, within
 from headgate.databases.postgresql.progress import feed_rows
 from headgate.databases.postgresql.session import PostgresSession
 from headgate.migration.strategies.contract import Chunk, Plan
@@ -42,6 +42,8 @@ def read_range(work: RangeWork, chunk: Chunk) -> Iterator[bytes]:
     with (
         closing(_opened(work)) as session,
         translating("reading a range"),
+        session.transaction(),
+        planned(session.execute, IN_ORDER),
         session.cursor() as cursor,
         cursor.copy(statement) as rows,
     ):
@@ -61,7 +63,8 @@ def write_range(work: RangeWork, chunk: Chunk, lines: Iterable[Sequence[bytes]])
         if is_ordered_alike(work.plan):
             shadow = named(work.plan.before.schema, work.plan.shadow)
             keys = [new for _, new in work.plan.key]
-            session.execute(sql.SQL("DELETE FROM {} WHERE {}").format(shadow, within(keys, chunk)))
+            with planned(session.execute, IN_ORDER):
+                session.execute(sql.SQL("DELETE FROM {} WHERE {}").format(shadow, within(keys, chunk)))
             return _copy(session, work.plan, shadow, lines)
         return _merge(session, work.plan, lines)
 
