@@ -89,10 +89,15 @@ class RowReader(Protocol):
 
 @runtime_checkable
 class LineReader(Protocol):
-    """A source that gives rows as texts of its own type's input, which another database of its kind reads again."""
+    """A source that gives rows as texts of its own type's input, which another database of its kind reads again.
+
+    ``sink_type``: of the sinks that read them.
+    """
+
+    sink_type: str
 
     def declared(self, table: str) -> Mapping[str, str]:
-        """Column → its type in full, of those that the server does not compute."""
+        """Column → its type in full, of those that the server does not compute, and whose values a line can have."""
         ...
 
     def lines_within(self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk) -> Iterator[bytes]:

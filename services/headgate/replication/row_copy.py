@@ -332,13 +332,15 @@ def _ready(
 def declared_texts(feed: FeedSpec, source: RowSource, table: str, paired: PairedTable, rows: RowCopy) -> dict[str, str]:
     """The columns with their types, the key's first, if the sink can read the source's own texts; else none."""
     is_as_it_is = not (feed.shapes or rows.where or paired.computed or slice_of(table)) and rows.keys is None
-    if feed.sink.type != "postgresql" or not isinstance(source, LineReader) or not is_as_it_is:
+    if not isinstance(source, LineReader) or feed.sink.type != source.sink_type or not is_as_it_is:
         return {}
     if KeyForm.TEXT in paired.forms or BYTES in paired.columns.values():
         return {}
     if not set(paired.source_key) <= set(paired.columns):
         return {}
     declared = source.declared(table)
+    if not set(paired.columns) <= set(declared):
+        return {}
     return {name: declared[name] for name in (*paired.source_key, *paired.columns)}
 
 

@@ -46,7 +46,7 @@ _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 class CopiedTexts(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows as lines of COPY's text format, in the order of their key.
+    """Rows as lines of COPY's text format, which LOAD DATA reads as well, in the order of their key.
 
     ``columns``: those of each line, the key's first. ``declared``: the source's types. ``blocks``: many lines each.
     """

@@ -28,6 +28,8 @@ SOURCE = SimpleNamespace(name="source")
 class Table:
     """One end. ``within`` is what its server finds in a range, which may be ordered as no other server does."""
 
+    sink_type = "postgresql"
+
     def __init__(self, rows: Rows, within: Rows | None = None) -> None:
         self._rows, self._within = rows, rows if within is None else within
         self.asked: list[tuple[tuple[str, ...], ...]] = []

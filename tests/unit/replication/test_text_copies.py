@@ -22,6 +22,8 @@ PAIRED = PairedTable(
 class Lines:
     """A source that gives lines."""
 
+    sink_type = "postgresql"
+
     def declared(self, _table: str) -> dict[str, str]:
         return {"v": "character varying(9)", "id": "bigint", "unpublished": "text"}
 
@@ -59,6 +61,7 @@ def test_a_whole_table_is_copied_by_its_types_with_the_key_first() -> None:
         {"paired": replace(PAIRED, forms=(KeyForm.TEXT,))},
         {"paired": replace(PAIRED, columns={"id": "int8", "v": "bytea"})},
         {"paired": replace(PAIRED, columns={"v": "varchar"})},
+        {"paired": replace(PAIRED, columns={"v": "varchar", "id": "int8", "in no line": "point"})},
     ],
     ids=str,
 )

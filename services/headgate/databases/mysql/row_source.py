@@ -14,6 +14,7 @@ from headgate.databases.mysql.key_ranges import bound_query, last_query, ours, p
 from headgate.databases.mysql.reading import READ_ONLY
 from headgate.databases.mysql.session import MysqlSession, open_session
 from headgate.databases.mysql.sql import quoted
+from headgate.databases.mysql.types import declared_in_full, line_octets
 from headgate.databases.row_source import (
     COMMITS_SECONDS_MAX,
     KeyForm,
@@ -53,12 +54,18 @@ _KEY_FORMS: Final = {
 _AS_TEXT: Final = frozenset({"decimal", "date", "time", "datetime", "timestamp", "year", "double"})
 """The driver would make values of Python's of these, which have fewer of them."""
 
+_NULL: Final = "_utf8mb4 x'5C4E'"
+_ESCAPES: Final = (("5C", "5C5C"), ("09", "5C74"), ("0A", "5C6E"))
+"""Character → what a line has for it, in hexadecimal digits: a session's mode may take a backslash for itself."""
+
 _BITS: Final = "bit"
 _SINGLE: Final = "float"
 
 
 class MysqlRows:
     """See RowSource."""
+
+    sink_type = "mysql"
 
     def __init__(self, session: MysqlSession) -> None:
         self._session = session
@@ -210,9 +217,27 @@ class MysqlRows:
         self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk
     ) -> Iterator[tuple[Value, ...]]:
         """See RowSource."""
-        forms = self.key_forms(table, key)
-        condition, parameters = within(key, Chunk(typed_bound(forms, chunk.above), typed_bound(forms, chunk.upto)))
-        return self._select(table, columns, key, condition, parameters, is_ordered=True)
+        return self._ordered(table, self._values(table, columns, key), key, chunk)
+
+    def declared(self, table: str) -> dict[str, str]:
+        """See LineReader. None if a line may be longer than a text of the server's, which would be NULL."""
+        columns = {name: column for name, column in self._table(table).items() if column.generated is None}
+        octets = {name: line_octets(column.kind, column.type) for name, column in columns.items()}
+        ((packet,),) = self._session.execute("SELECT @@max_allowed_packet")
+        if sum(each or 0 for each in octets.values()) >= int(packet):
+            return {}
+        return {
+            name: declared_in_full(column.type, column.charset, column.collation)
+            for name, column in columns.items()
+            if octets[name] is not None
+        }
+
+    def lines_within(self, table: str, columns: Sequence[str], key: Sequence[str], chunk: Chunk) -> Iterator[bytes]:
+        """See LineReader."""
+        kinds = self.columns(table)
+        fields = ", ".join(_field(column, kinds[column]) for column in columns)
+        for (line,) in self._ordered(table, f"CAST(CONCAT_WS(x'09', {fields}) AS BINARY)", key, chunk):
+            yield line + b"\n"
 
     def has_rows(self, table: str) -> bool:
         """See RowSource."""
@@ -237,17 +262,26 @@ class MysqlRows:
         key: Sequence[str],
         condition: str,
         parameters: tuple[object, ...],
-        *,
-        is_ordered: bool = False,
     ) -> Iterator[tuple[Value, ...]]:
-        types = self.columns(table)
-        read = [f"CONVERT(CAST({quoted(column)} AS CHAR) USING utf8mb4)" for column in key]
-        read += [_read(column, types[column]) for column in columns]
-        columns_text, name = ", ".join(read).replace("%", "%%"), place_of(table).replace("%", "%%")
-        query = f"SELECT {columns_text} FROM {name} WHERE {ours(table)} AND ({condition})"  # noqa: S608 - quoted names
-        if is_ordered:
-            query += f" ORDER BY {', '.join(map(quoted, key))}".replace("%", "%%")
+        query = self._query(table, self._values(table, columns, key), condition)
+        return self._session.stream_or_close(query, parameters)
+
+    def _ordered(self, table: str, values: str, key: Sequence[str], chunk: Chunk) -> Iterator[tuple[Any, ...]]:
+        """Of a range of the key, in its order."""
+        forms = self.key_forms(table, key)
+        condition, parameters = within(key, Chunk(typed_bound(forms, chunk.above), typed_bound(forms, chunk.upto)))
+        order = ", ".join(map(quoted, key)).replace("%", "%%")
+        query = f"{self._query(table, values, condition)} ORDER BY {order}"
         return self._session.stream_or_close(query, parameters)  # a range may end early
+
+    def _values(self, table: str, columns: Sequence[str], key: Sequence[str]) -> str:
+        types = self.columns(table)
+        return ", ".join([*map(_text, key), *(_read(column, types[column]) for column in columns)])
+
+    def _query(self, table: str, values: str, condition: str) -> str:
+        """With parameters."""
+        name = place_of(table).replace("%", "%%")
+        return f"SELECT {values.replace('%', '%%')} FROM {name} WHERE {ours(table)} AND ({condition})"  # noqa: S608 - quoted names
 
     def _table(self, table: str) -> dict[str, MysqlColumn]:
         if table not in self._tables:
@@ -268,10 +302,23 @@ def _place(file: object, position: object) -> tuple[int, int]:
     return int(str(file).rpartition(".")[2]), int(str(position))
 
 
+def _text(column: str) -> str:
+    return f"CONVERT(CAST({quoted(column)} AS CHAR) USING utf8mb4)"
+
+
+def _field(column: str, kind: str) -> str:
+    """A value as a line has it."""
+    text = _text(column)
+    if kind in _TEXTS:
+        for character, escape in _ESCAPES:
+            text = f"REPLACE({text}, _utf8mb4 x'{character}', _utf8mb4 x'{escape}')"
+    return f"IFNULL({text}, {_NULL})"
+
+
 def _read(column: str, kind: str) -> str:
     name = quoted(column)
     if kind in _AS_TEXT:
-        return f"CONVERT(CAST({name} AS CHAR) USING utf8mb4)"
+        return _text(column)
     if kind == _BITS:
         return f"CAST({name} AS UNSIGNED)"
     if kind == _SINGLE:

@@ -85,13 +85,16 @@ class MysqlSession:
                 cursor.connection = None  # closing the cursor would read the rest
                 self.close()
 
-    def load(self, statement: str, rows: Iterable[bytes]) -> int:
-        """Run a LOAD DATA LOCAL with ``rows`` for its file; the number of warnings. Raises pymysql.Error."""
+    def load(self, statement: str, rows: Iterable[bytes]) -> tuple[int, int]:
+        """Run a LOAD DATA LOCAL with ``rows`` for its file; how many rows it took, and how many warnings.
+
+        Raises pymysql.Error.
+        """
         self.wire.outgoing = rows
         try:
             with self.wire.cursor() as cursor:
                 cursor.execute(statement)
-                return int(cursor.warning_count)
+                return int(cursor.rowcount), int(cursor.warning_count)
         finally:
             self.wire.outgoing = None
 

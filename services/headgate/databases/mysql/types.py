@@ -8,7 +8,7 @@ import msgspec
 
 from headgate.databases.mysql.sql import literal
 
-__all__ = ["BYTES", "GEOMETRIES", "MysqlType", "labels_of", "parse_type"]
+__all__ = ["BYTES", "GEOMETRIES", "MysqlType", "declared_in_full", "labels_of", "line_octets", "parse_type"]
 
 GEOMETRIES: Final = frozenset(
     {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
@@ -17,6 +17,22 @@ GEOMETRIES: Final = frozenset(
 """Types whose values are an SRID of four bytes, the lowest first, and then the value in WKB."""
 
 BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+
+_LINE_OCTETS: Final = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "year"), 256),
+    **dict.fromkeys(("date", "time", "datetime", "timestamp"), 64),
+    "tinytext": 1 << 8,
+    "text": 1 << 16,
+}
+"""Type → how long the text of a value may be, of those whose texts a column of the same type takes as they are. Left
+out are bytes, floats (their texts have fewer digits), bits, JSON and what is looked up by labels; and texts of any
+length."""
+
+_CHARACTER_OCTETS: Final = 4
+_TIMES_ESCAPED: Final = 2
+"""Octets of an octet that is escaped."""
+
+_LENGTH: Final = re.compile(r"\((\d+)\)")
 
 _SIGNED: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double"})
 """Types that may be ``unsigned``."""
@@ -45,6 +61,19 @@ _ESCAPE: Final = re.compile(r"''|\\(.)", re.DOTALL)
 _ESCAPED: Final = {"0": "\0", "n": "\n", "r": "\r", "Z": "\x1a"}
 _CHARSET: Final = re.compile("[a-z0-9_]+")
 _TEXTS: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
+
+
+def line_octets(kind: str, declared: str) -> int | None:
+    """How long a column's value may be in a line of a LOAD DATA; None if it is not written there by its own text."""
+    if kind in ("char", "varchar") and (length := _LENGTH.search(declared)) is not None:
+        return int(length[1]) * _CHARACTER_OCTETS * _TIMES_ESCAPED
+    octets = _LINE_OCTETS.get(kind)
+    return None if octets is None else octets * _TIMES_ESCAPED
+
+
+def declared_in_full(declared: str, charset: str | None, collation: str | None) -> str:
+    """A column's type with all that its values depend on."""
+    return declared if charset is None else f"{declared} CHARACTER SET {charset} COLLATE {collation}"
 
 
 class MysqlType(msgspec.Struct, frozen=True, kw_only=True):

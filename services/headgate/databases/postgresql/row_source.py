@@ -105,6 +105,8 @@ class _Table(msgspec.Struct, frozen=True):
 class PostgresRows:
     """See RowSource."""
 
+    sink_type = "postgresql"
+
     def __init__(self, session: PostgresSession) -> None:
         self._session = session
         self._tables: dict[str, _Table | None] = {}

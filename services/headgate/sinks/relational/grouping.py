@@ -46,6 +46,19 @@ class Group(msgspec.Struct, frozen=True):
     values: Sequence[Sequence[object]]
     types: Sequence[set[type]]
 
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return len(self.changes)
+
+
+class StagedTexts(msgspec.Struct, frozen=True):
+    """Whole rows that were staged without being taken apart."""
+
+    columns: tuple[str, ...]
+    rows: int
+    whole: bool = True
+
 
 class Merged(msgspec.Struct, frozen=True):
     """Rows written by one merge."""

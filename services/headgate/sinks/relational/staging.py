@@ -23,6 +23,7 @@ from headgate.sinks.relational.grouping import (
     Merged,
     OrphanRowsError,
     Semantics,
+    StagedTexts,
     UnwritableError,
     group_keys,
     group_rows,
@@ -151,11 +152,19 @@ class Stage(ABC, Generic[S, C]):
         del texts
         return False
 
+    def stage_texts(self, number: int, texts: CopiedTexts) -> StagedTexts:
+        """Stage rows of a copy as group ``number`` without taking them apart.
+
+        For a dialect that stages outside of the transaction. After an error rows must be made of all of them: it names
+        none.
+        """
+        raise NotImplementedError
+
     def write_texts(self, texts: CopiedTexts) -> list[Row]:
         """Write rows that the target does not have without staging them; the others, which must be staged.
 
-        In the transaction, behind the fence. After an error all of them must be staged: it may be due to a row that
-        another client has added, and it names none.
+        For a dialect that stages within the transaction, behind the fence. After an error all of them must be staged:
+        it may be due to a row that another client has added, and it names none.
         """
         raise NotImplementedError
 
@@ -216,7 +225,7 @@ class Stage(ABC, Generic[S, C]):
             self._send(number, group, self._used(group))
         return groups
 
-    def merge(self, reduced: Reduced, groups: Sequence[Group]) -> Merged:
+    def merge(self, reduced: Reduced, groups: Sequence[Group | StagedTexts]) -> Merged:
         """Bring the staged rows into the target.
 
         Raises OrphanRowsError where a partial update finds no row, PassedOverError where the sink did not do what a
@@ -227,10 +236,10 @@ class Stage(ABC, Generic[S, C]):
             columns = [column for column in group.columns if column in self.table.columns]
             others = [column for column in columns if column not in self.table.key]
             if group.whole:
-                written = min(self._upsert(number, columns, others), len(group.changes))
-                if self.table.key and not others and written < len(group.changes):
-                    written = len(group.changes) - self._missing(number)
-                if written < len(group.changes):
+                written = min(self._upsert(number, columns, others), group.rows)
+                if self.table.key and not others and written < group.rows:
+                    written = group.rows - self._missing(number)
+                if written < group.rows:
                     raise PassedOverError("INSERT", self.fires)
                 upserts += written
             elif not self.table.key:
@@ -238,7 +247,7 @@ class Stage(ABC, Generic[S, C]):
             elif others:
                 updated = self._update(number, others)
                 updates += updated
-                if updated != len(group.changes):
+                if updated != group.rows:
                     raise OrphanRowsError if self._missing(number) else PassedOverError("UPDATE", self.fires)
         if groups and self.table.key and (self.table.folding or self.fires) and self._missing():
             raise FoldedKeysError if self.table.folding else PassedOverError("INSERT", self.fires)

@@ -23,6 +23,7 @@ from headgate.sinks.relational.altered import TableAlteredError
 from headgate.sinks.relational.batches import check_ranges, check_truncates, last_words, places_of
 from headgate.sinks.relational.copied import check_key, reduced_copy, refused_rows, unmoved_batch, with_rows
 from headgate.sinks.relational.dialect import Dialect
+from headgate.sinks.relational.grouping import Group, StagedTexts
 from headgate.sinks.relational.parts import REFUSALS, apply_in_parts, is_refusal
 from headgate.sinks.relational.session import RelationalSettings, Session
 from headgate.sinks.relational.spelling import respelled, with_present_names
@@ -247,20 +248,24 @@ class RelationalWriter(Generic[S, C, E]):
         """
         claim, table, progress = batch.claim, stage.table, self._dialect.progress(session)
         texts, direct = None if copied is None else copied.texts, 0
+        writes_texts = texts is not None and self._dialect.stages_in_transaction
         has_rows = bool(reduced.truncate or reduced.deletes or reduced.upserts or texts)
         with ExitStack() as transaction:
             if self._dialect.stages_in_transaction:
                 transaction.enter_context(session.transaction())
-            if copied is not None and texts is not None:
+            if copied is not None and texts is not None and writes_texts:
                 progress.advance(claim, table.name, batch.ranges)
                 others = stage.write_texts(texts)
                 direct = texts.count - len(others)
                 reduced = reduced_copy(msgspec.structs.replace(copied, upserts=others, texts=None))
-            groups = stage.fill(reduced) if reduced.truncate or reduced.deletes or reduced.upserts else []
+            stages = bool(reduced.truncate or reduced.deletes or reduced.upserts or (texts and not writes_texts))
+            groups: list[Group | StagedTexts] = [*stage.fill(reduced)] if stages else []
+            if texts is not None and not writes_texts:
+                groups.append(stage.stage_texts(len(groups) + 1, texts))
             reach(CrashPoint.ROWS_SENT)
             if not self._dialect.stages_in_transaction:
                 transaction.enter_context(session.transaction())
-            if texts is None:
+            if not writes_texts:
                 progress.advance(claim, table.name, batch.ranges)
             merged = stage.merge(reduced, groups)
             if has_rows:

@@ -15,6 +15,7 @@ from headgate.databases.mysql.catalogue import MysqlForm, read_form
 from headgate.databases.mysql.errors import UNAVAILABLE, MysqlError, errno, fault_of, message
 from headgate.databases.mysql.session import MysqlSession as AnySession
 from headgate.databases.mysql.sql import NAME_CHARACTERS_MAX, quoted
+from headgate.databases.mysql.types import declared_in_full
 from headgate.records.identifiers import split_table, table_spelling
 from headgate.records.slices import slice_of, with_slice
 from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
@@ -97,10 +98,13 @@ class Column(msgspec.Struct, frozen=True):
     @property
     def definition(self) -> str:
         """The column of a table that holds the same values, or NULL."""
-        text = self.declared
-        if self.charset is not None and self.kind not in _NOT_TEXT:
-            text += f" CHARACTER SET {self.charset} COLLATE {self.collation}"
-        return f"{text} NULL"
+        return f"{self.in_full} NULL"
+
+    @property
+    def in_full(self) -> str:
+        """Its type with all that its values depend on."""
+        charset = None if self.kind in _NOT_TEXT else self.charset
+        return declared_in_full(self.declared, charset, self.collation)
 
 
 def load_table(session: MysqlSession, name: str, keyless: bool = False) -> Table[Column]:

@@ -14,7 +14,9 @@ from typing import Final
 
 from headgate.databases.mysql.errors import BAD_VALUES, MysqlError, errno, message, without_values
 from headgate.databases.mysql.sql import literal, quoted
-from headgate.sinks.relational.grouping import Group, UnwritableError
+from headgate.databases.mysql.types import line_octets
+from headgate.formats.change import ChangeError
+from headgate.sinks.relational.grouping import Group, StagedTexts, UnwritableError
 from headgate.sinks.relational.mysql.catalog import DATABASE, Column, read_version
 from headgate.sinks.relational.mysql.connection import MysqlSession
 from headgate.sinks.relational.mysql.faults import remedy_of
@@ -23,6 +25,7 @@ from headgate.sinks.relational.remedies import advised
 from headgate.sinks.relational.staging import Stage, Told
 from headgate.sinks.relational.text import ColumnText
 from headgate.sinks.relational.times import NotTextError
+from headgate.sinks.row_copying import CopiedTexts
 
 __all__ = ["MysqlStage"]
 
@@ -86,16 +89,46 @@ class MysqlStage(Stage[MysqlSession, Column]):
                 settings.append(f"{quoted(column)} = {read}")
             else:
                 names.append(quoted(column))
-        settings.append(f"{self._group} = {number}")
-        statement = (
-            f"LOAD DATA LOCAL INFILE 'rows' INTO TABLE {self._stage} CHARACTER SET utf8mb4 "
-            f"FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' "
-            f"({', '.join(names)}) SET {', '.join(settings)}"
-        )
-        warnings = self.session.load(statement, self._lines(group, used))
+        _, warnings = self.session.load(self._loading(number, names, settings), self._lines(group, used))
         if warnings:
             said = [(int(row[1]), str(row[2])) for row in self.session.execute("SHOW WARNINGS LIMIT 1")]
             self._refuse(group, *(said or [(0, "the sink reported a warning without a text")])[0], 0)
+
+    def _loading(self, number: int, names: Sequence[str], settings: Sequence[str] = ()) -> str:
+        return (
+            f"LOAD DATA LOCAL INFILE 'rows' INTO TABLE {self._stage} CHARACTER SET utf8mb4 "
+            f"FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' "
+            f"({', '.join(names)}) SET {', '.join([*settings, f'{self._group} = {number}'])}"
+        )
+
+    def takes_texts(self, texts: CopiedTexts) -> bool:
+        """See Stage: if they are of the target's own types, in which a LOAD takes them as they are, and no others."""
+        table = self.table
+        return (
+            self.session.loads
+            and {name: column.in_full for name, column in table.columns.items()}
+            == dict(zip(texts.columns, texts.declared, strict=True))
+            and all(line_octets(column.kind, column.declared) is not None for column in table.columns.values())
+            and bool(table.key)
+            and all(table.columns[column].integers is not None for column in table.key)
+            and not (self.fires or table.folding)
+            and table.part is None
+        )
+
+    def stage_texts(self, number: int, texts: CopiedTexts) -> StagedTexts:
+        """See Stage."""
+        loaded, warnings = self.session.load(self._loading(number, list(map(quoted, texts.columns))), texts.blocks)
+        if warnings or loaded != texts.count or self._has_replaced_null(number):
+            raise ChangeError("a value is refused: staging the rows names it")
+        return StagedTexts(texts.columns, texts.count)
+
+    def _has_replaced_null(self, number: int) -> bool:
+        """Whether a staged row has NULL where the target would get something else for it."""
+        found = [f"{quoted(name)} IS NULL" for name, column in self.table.columns.items() if column.replaces_null]
+        if not found:
+            return False
+        condition = f"{self._group} = {number} AND ({' OR '.join(found)})"
+        return bool(self.session.execute(f"SELECT 1 FROM {self._stage} WHERE {condition} LIMIT 1"))
 
     def _refuse(self, group: Group, number: int, text: str, first: int) -> None:
         """Raise for the first row that the server's error names, counted from row ``first`` of the group."""
