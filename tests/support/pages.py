@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from markdown_it import MarkdownIt
+
 ROOT: Final = Path(__file__).parents[2]
 TUTORIALS: Final = ROOT / "docs" / "tutorials"
 HOW_TOS: Final = ROOT / "docs" / "howto"
@@ -30,6 +32,22 @@ def blocks_of(page: Path) -> list[Block]:
         Block(language, textwrap.dedent(text))
         for _indent, language, text in _BLOCK.findall(page.read_text(encoding="utf-8"))
     ]
+
+
+def indented() -> Iterator[tuple[str, str]]:
+    """(page, text) of every block that is code because it is indented, on all pages."""
+    for page in PAGES:
+        for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
+            if token.type == "code_block":
+                yield page.name, token.content
+
+
+def prose() -> Iterator[tuple[str, str]]:
+    """(page, line) of every line of prose, on all pages."""
+    for page in PAGES:
+        for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
+            if token.type == "inline":
+                yield from ((page.name, line) for line in token.content.splitlines())
 
 
 def blocks(language: str) -> Iterator[tuple[str, str]]:

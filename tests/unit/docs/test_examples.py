@@ -4,7 +4,7 @@ import re
 import shlex
 import subprocess
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,14 +14,13 @@ from typer.main import get_command
 
 from headgate.cli.main import app
 from headgate.config.feed import FeedSpec, load_feed
-from support.pages import PAGES, ROOT, TUTORIALS, blocks, blocks_of
+from support.pages import PAGES, ROOT, TUTORIALS, blocks, blocks_of, indented, prose
 
 FEEDS: Final = [(page, text) for page, text in blocks("yaml") if text.startswith("feed:")]
 SHOWN: Final = {
     (page, command.split("#")[0].strip())
-    for language in ("", "bash", "sh")
-    for page, text in blocks(language)
-    for line in text.splitlines()
+    for page, text in chain(indented(), *(blocks(language) for language in ("", "bash", "sh")))
+    for line in re.sub(r"\\\n\s*", "", text).splitlines()
     for command in re.findall(r"(?:^|\s{2,}|(?<=agent-1 ))(headgate [a-z].*?)(?=\s{2,}|$)", line)
 }
 NAMED: Final = {
@@ -31,6 +30,8 @@ NAMED: Final = {
 }
 """In a sentence, of a page or of an error."""
 COMMANDS: Final = sorted(SHOWN | NAMED)
+TAKES_OPTION: Final = "--tool-option"
+"""Its value is an option of another program."""
 TARGETS: Final = sorted(
     {(page, target) for page in PAGES for target in re.findall(r"`make ([a-z-]+)", page.read_text())}
 )
@@ -55,8 +56,52 @@ def test_a_command_exists_with_its_options(page: str, command: str) -> None:
     for verb in names[1].split("|") if len(names) > 1 and "|" in names[1] else [None]:
         path = [names[0], verb] if verb else names
         known = options_of(*path)
-        for option in (word.partition("=")[0] for word in words if word.startswith("--")):
+        given = [word for before, word in pairwise(["", *words]) if before != TAKES_OPTION and word.startswith("--")]
+        for option in (word.partition("=")[0] for word in given):
             assert option in known, f"{page}: {command}: no option {option}"
+    assert (found := why_not_one_command(command)) is None, f"{page}: {command}: {found}"
+
+
+def why_not_one_command(text: str) -> str | None:
+    """Why it cannot be run as it is; None if it can. In a sentence the last option may lack its value."""
+    text = re.sub(r"<[^>]*>", "X", re.sub(r'"\n\s*"', "", text))  # a placeholder; a string of two lines of code
+    words = list(takewhile(lambda word: not set(word) <= set("|;&"), shlex.split(text)))
+    if "headgate" in words[1:]:
+        return "two commands in one line"
+    command: Any = get_command(app)
+    context = command.context_class(command, info_name="headgate")
+    words = words[1:-1] if re.fullmatch(r"--[a-z-]+", words[-1]) else words[1:]
+    while words and (name := words[0].partition("|")[0]) and hasattr(command, "get_command"):
+        found = command.get_command(context, name)
+        if found is None:
+            break
+        command, words = found, words[1:]
+        context = command.context_class(command, parent=context, info_name=name)
+    _, left, _ = command.make_parser(context).parse_args(list(words))
+    return None if hasattr(command, "get_command") or not left else f"arguments {left} are too many"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("headgate migration submit 'DROP TABLE t' --database a headgate migration logs <id>", "two commands"),
+        ("headgate migration submit 'ALTER TABLE t ADD c int' --tool-option --max-load=Threads_running=50", None),
+        ("headgate migration submit ALTER TABLE t --database a", "are too many"),
+        ("headgate feed resume migration-<8 characters>-back", None),
+        ("headgate feed resume --from", None),
+        ("headgate topic tail dispatch -o json | jq -c '.[] | x'", None),
+        ("headgate migration cancel|retry <id>", None),
+        ("headgate migration cancel m1 m2", "are too many"),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_more_than_one_command_is_found(text: str, why: str | None) -> None:
+    found = why_not_one_command(text)
+    assert found is None if why is None else why in (found or "")
+
+
+def test_a_command_is_not_in_prose_where_a_reader_cannot_see_its_lines() -> None:
+    found = [(page, line) for page, line in prose() if re.match(r"headgate [a-z]+ ", line)]
+    assert not found, "code that is indented by four spaces is prose after a list: put a sentence between"
 
 
 @pytest.mark.parametrize(("page", "target"), TARGETS)
