@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pymysql
@@ -113,6 +114,44 @@ def test_refused_statements_touch_nothing_in_plans_and_submissions(place: Place)
                 )
                 assert isinstance(told, fx.ExamineRefused), (statement, told)
     assert (state_of(place), logged(place)) == before
+
+
+RESERVED = ("ALTER TABLE {} ADD c int", "DROP TABLE {}", "DROP TABLE IF EXISTS {}", "CREATE TABLE {} (id int)")
+
+
+def test_reserved_schemas_are_refused_also_where_the_connection_leads_into_them(place: Place, tmp_path: Path) -> None:
+    spec = asked(place, "ALTER TABLE archive ADD COLUMN c int", MigrationStrategy.DIRECT)
+    with closing(open_strategy("m", spec, cluster_id=NO_CLUSTER)) as strategy:
+        strategy._server.take_over(1)  # headgate.migration exists
+    connection = spec.database
+    if place.is_mariadb:
+        parts = urlsplit(place.url)
+        inside = f"{parts.scheme}://{parts.username}@{parts.hostname}:{parts.port}/headgate"
+        connection = described(inside, tmp_path / "password")
+    else:
+        database = urlsplit(place.url).path.strip("/")
+        place.run(f'ALTER ROLE CURRENT_USER IN DATABASE "{database}" SET search_path = headgate, public')
+    before = state_of(place)
+    for form in RESERVED:
+        for table in ("migration", "headgate.migration", "HEADGATE.migration"):
+            for strategy in (MigrationStrategy.DIRECT, MigrationStrategy.ONLINE):
+                for more in ({}, {"reads_only": True}):
+                    spec = msgspec.structs.replace(asked(place, form.format(table), strategy), database=connection)
+                    told = MigrationWork(cluster_id=NO_CLUSTER).run(fx.ExamineMigration("r", "m", spec, **more))
+                    assert isinstance(told, fx.ExamineRefused), (form, table, told)
+                    assert "Headgate's own schema" in told.reason or "nothing to copy" in told.reason
+    assert state_of(place) == before
+
+
+@pytest.mark.parametrize("place", ["mariadb_database"], indirect=True)
+def test_a_table_whose_rows_are_elsewhere_is_not_altered(place: Place) -> None:
+    place.run("CREATE TABLE elsewhere (id int) ENGINE=MRG_MyISAM")
+    statement = "ALTER TABLE elsewhere COMMENT='host ''192.0.2.1'' '"
+    spec = asked(place, statement, MigrationStrategy.DIRECT)
+    for reads_only in (True, False):
+        told = MigrationWork(cluster_id=NO_CLUSTER).run(fx.ExamineMigration("r", "m", spec, reads_only=reads_only))
+        assert isinstance(told, fx.ExamineRefused)
+        assert "MRG_MyISAM does not keep the rows on this server" in told.reason
 
 
 def test_a_plan_writes_nothing_anywhere(place: Place) -> None:

@@ -48,6 +48,7 @@ MARIADB = {
     "DEFAULT CHARSET = latin1 COLLATE = latin1_bin": "default-charset default-charset",
     "ENGINE=InnoDB ROW_FORMAT=DYNAMIC, COMMENT 'x'": "engine storage table-comment",
     "ENGINE MyISAM": "other-engine",
+    "ENGINE='aria'": "other-engine",
     "AUTO_INCREMENT 5": "counter",
     "FORCE": "force",
     "ORDER BY a, b DESC": "order-by",
@@ -120,6 +121,26 @@ REFUSED: dict[DialectName, dict[str, str]] = {
         "ALTER TABLE t PARTITION BY HASH (id) (PARTITION p DATA DIRECTORY = '/x')": "not understood",
         "ALTER TABLE t CONNECTION = 'mysql://h/d/t'": "names a file or a server",
         "ALTER TABLE t DISABLE KEYS": "MyISAM",
+        "ALTER TABLE t ENGINE=SPIDER COMMENT='host \"h\"'": "does not keep the rows on this server",
+        "CREATE TABLE t (a int) ENGINE federated": "does not keep the rows on this server",
+        "CREATE TABLE t (a int) COMMENT='x' ENGINE='CONNECT'": "does not keep the rows on this server",
+        "ALTER TABLE t ADD c int ENGINE = `S3`": "does not keep the rows on this server",
+        "ALTER TABLE t ENGINE=_utf8mb4'InnoDB'": "does not keep the rows on this server",
+        "ALTER TABLE t PARTITION BY HASH (id) (PARTITION p ENGINE = SPIDER COMMENT 'x')": "does not keep the rows",
+        "ALTER TABLE t ADD PARTITION (PARTITION p VALUES LESS THAN (1) STORAGE ENGINE Spider)": "does not keep",
+        "ALTER TABLE t REORGANIZE PARTITION p INTO (PARTITION a ENGINE 'CONNECT')": "does not keep the rows",
+        "DROP TABLE headgate.migration": "Headgate's own schema",
+        "ALTER TABLE `headgate` . progress ADD c int": "Headgate's own schema",
+        "ALTER TABLE HeadGate.progress ADD c int": "Headgate's own schema",
+        "ALTER TABLE headgate_rehearsal_0a.t ADD c int": "Headgate's own schema",
+        "ALTER TABLE mysql.user ADD c int": "database server's own schema",
+        "CREATE TABLE IF NOT EXISTS `MySQL`.`wanted` (a int)": "database server's own schema",
+        "DROP TABLE IF EXISTS `#mysql50#headgate`.migration": "database server's own schema",
+        "DROP TABLE Information_Schema.tables": "database server's own schema",
+        "ALTER TABLE performance_schema.threads FORCE": "database server's own schema",
+        "ALTER TABLE sys.sys_config FORCE": "database server's own schema",
+        "ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES headgate.migration (id)": "Headgate's own schema",
+        "CREATE TABLE t LIKE mysql.user": "database server's own schema",
         "ALTER IGNORE TABLE t ADD UNIQUE (a)": "deletes rows",
         "ALTER TABLE t WAIT 5 ADD c int": "--cutover-threshold",
         "CREATE OR REPLACE TABLE t (a int)": "drops the table",
@@ -160,6 +181,15 @@ REFUSED: dict[DialectName, dict[str, str]] = {
         "CREATE TABLE t OF kind": "type",
         "CREATE TABLE t (a int REFERENCES u (id))": "write the schema",
         "ALTER TABLE t ADD FOREIGN KEY (c) REFERENCES u": "write the schema",
+        "DROP TABLE headgate.migration": "Headgate's own schema",
+        'ALTER TABLE ONLY "headgate" . progress ADD c int': "Headgate's own schema",
+        "ALTER TABLE HeadGate.progress RENAME c TO d": "Headgate's own schema",
+        "CREATE TABLE headgate.wanted (a int)": "Headgate's own schema",
+        "ALTER TABLE pg_catalog.pg_class ADD c int": "database server's own schema",
+        "DROP TABLE IF EXISTS Information_Schema.sql_features": "database server's own schema",
+        "CREATE TABLE pg_temp.t (a int)": "database server's own schema",
+        "ALTER TABLE pg_toast.pg_toast_1 SET (fillfactor = 70)": "database server's own schema",
+        "ALTER TABLE t ADD c text REFERENCES headgate.migration": "Headgate's own schema",
         "CREATE TABLE t AS SELECT 1": "rows of other tables",
         "CREATE TEMP TABLE t (a int)": "temporary",
         "DROP TABLE t, u": "one migration for each",
@@ -237,6 +267,13 @@ def test_the_same_text_on_another_table(
 ) -> None:
     statement = parse_statement(text, dialect)
     assert (statement.schema, statement.table, statement.on("NEW")) == (schema, table, on_other)
+
+
+def test_schemas_whose_names_are_like_reserved_ones_are_migrated() -> None:
+    for name in ("headgate2", "my_headgate", "mysql_old", "system"):
+        assert parse_statement(f"ALTER TABLE {name}.t ADD c int", "mysql").schema == name
+    for name in ("headgate2", '"HEADGATE"', "mysql", "sys", "public"):
+        assert parse_statement(f"ALTER TABLE {name}.t ADD c int", "postgres").schema == name.strip('"')
 
 
 def test_conditions() -> None:

@@ -88,7 +88,11 @@ MARIADB: Final = (
     _copied("convert-charset", "CONVERT TO CHARACTER SET x [COLLATE y]"),
     _copied("default-charset", "[DEFAULT] CHARACTER SET = x, [DEFAULT] COLLATE = y"),
     _copied("engine", "ENGINE = InnoDB"),
-    _direct("other-engine", "ENGINE = …, another than InnoDB", "Only InnoDB tables are copied under load."),
+    _direct(
+        "other-engine",
+        "ENGINE = {Aria | MyISAM | MEMORY | ARCHIVE | CSV | ROCKSDB}",
+        "Only InnoDB tables are copied under load.",
+    ),
     _copied(
         "storage",
         "ROW_FORMAT, KEY_BLOCK_SIZE, PAGE_COMPRESSED, PAGE_COMPRESSION_LEVEL, ENCRYPTED, ENCRYPTION_…, STATS_… = …",
@@ -142,6 +146,11 @@ MARIADB: Final = (
     _refused("maintain-partition", "{ANALYZE | CHECK | OPTIMIZE | REBUILD | REPAIR} PARTITION …", _BY_YOURSELF),
     _refused("tablespace", "{DISCARD | IMPORT} [PARTITION …] TABLESPACE", _FILE),
     _refused("directory", "DATA DIRECTORY, INDEX DIRECTORY, CONNECTION = …", _FILE),
+    _refused(
+        "elsewhere-engine",
+        "ENGINE = …, any other (SPIDER, FEDERATED, CONNECT, S3, BLACKHOLE, …)",
+        "It does not keep the rows on this server, and may take an address from a comment. Run it yourself.",
+    ),
     _refused("keys-enabled", "{DISABLE | ENABLE} KEYS", "It concerns MyISAM tables. Run it yourself."),
     _refused("ignore", "ALTER IGNORE TABLE", "It deletes rows that do not fit. Leave out IGNORE."),
     _refused("wait", "WAIT n, NOWAIT", "Use --cutover-threshold instead."),

@@ -4,6 +4,7 @@ No parser of MariaDB's grammar exists for Python (docs/adr/0079), so this one is
 it understands completely: a word that it does not know is an error, never skipped.
 """
 
+from itertools import pairwise
 from typing import Final, Literal
 
 from headgate.migration.statements.mariadb_definitions import QUERIES, Definitions
@@ -24,6 +25,9 @@ _HINTS: Final = frozenset(
         "TRANSACTIONAL",
     }
 )  # fmt: skip
+ENGINES: Final = frozenset({"INNODB", "ARIA", "MYISAM", "MEMORY", "HEAP", "ARCHIVE", "CSV", "ROCKSDB"})
+"""Storage engines that keep a table's rows on this server. Others take an address from a comment or an option."""
+
 _PARTITIONING: Final = frozenset({"LINEAR", "HASH", "KEY", "RANGE", "LIST", "COLUMNS", "BY", "ALGORITHM", "="})
 _MAINTENANCE: Final = ("ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR")
 
@@ -208,7 +212,7 @@ class _Statements(Definitions):
                 if not reader.sees("INTO") and not reader.is_at_end:
                     self._names()
                 if reader.takes("INTO"):
-                    reader.group(without=_PLACES | QUERIES)
+                    self._partitions()
                 self._add("reorganize-partition")
             case "EXCHANGE", _:
                 self._add("exchange-partition")
@@ -242,7 +246,7 @@ class _Statements(Definitions):
             if reader.takes("PARTITIONS"):
                 reader.number()
             else:
-                reader.group(without=_PLACES | QUERIES)
+                self._partitions()
             self._add("add-partition")
         elif reader.sees("("):
             self._elements()
@@ -378,6 +382,13 @@ class _Statements(Definitions):
             return False
         return True
 
+    def _partitions(self) -> None:
+        """The definitions of partitions, each of which may name its engine."""
+        tokens = [token for token in self._reader.group(without=_PLACES | QUERIES) if token.word != "="]
+        for token, value in pairwise(tokens):
+            if token.word == "ENGINE" and not keeps_rows(value.value):
+                self._add("elsewhere-engine")
+
     def _partition_by(self) -> None:
         reader = self._reader
         reader.need("PARTITION", "BY")
@@ -389,7 +400,7 @@ class _Statements(Definitions):
             if reader.takes("SUBPARTITIONS"):
                 reader.number()
         if reader.sees("("):
-            reader.group(without=_PLACES | QUERIES)
+            self._partitions()
         self._add("partition-by")
 
     def _partitioned(self) -> None:
@@ -403,8 +414,15 @@ class _Statements(Definitions):
         reader.group(without=QUERIES)
 
 
+def keeps_rows(engine: str) -> bool:
+    """Whether the storage engine keeps a table's rows on this server."""
+    return engine.strip("'\"").upper() in ENGINES
+
+
 def _option_key(word: str, value: str) -> str:
     if word == "ENGINE":
+        if not keeps_rows(value):
+            return "elsewhere-engine"
         return "engine" if value.strip("'\"").upper() == "INNODB" else "other-engine"
     if word == "AUTO_INCREMENT":
         return "counter"

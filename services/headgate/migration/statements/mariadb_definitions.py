@@ -4,6 +4,7 @@ from typing import Final
 
 from headgate.migration.statements.clauses import CLAUSES, Support
 from headgate.migration.statements.mariadb_tokens import Kind, Reader
+from headgate.migration.statements.reserved_schemas import why_reserved
 from headgate.migration.statements.statement import Place, StatementError, Step, refuse
 
 QUERIES: Final = frozenset({"SELECT", "UNION", "TABLE"})
@@ -44,6 +45,8 @@ class Definitions:
             names.append(reader.name())
         if len(names) > 2:
             raise StatementError(f"{'.'.join(names)}: name the table as database.table")
+        if len(names) == 2 and (why := why_reserved("mysql", names[0])):
+            raise StatementError(f"table {'.'.join(names)}: {why}")
         return (names[0] if len(names) == 2 else None), names[-1], start, reader.previous.end
 
     def _elements(self) -> None:

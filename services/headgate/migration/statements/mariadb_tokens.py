@@ -153,13 +153,13 @@ class Reader:
             raise self.unknown("expected a number")
         self.take()
 
-    def group(self, *, without: frozenset[str] = frozenset()) -> None:
-        """Take everything up to the parenthesis that closes the next one. Raises StatementError.
+    def group(self, *, without: frozenset[str] = frozenset()) -> list[Token]:
+        """Take everything up to the parenthesis that closes the next one, and return it. Raises StatementError.
 
         ``without``: words that may not be in it.
         """
         self.need("(")
-        depth = 1
+        depth, first = 1, self._at
         while depth:
             token = self.take()
             if token.kind is Kind.END:
@@ -167,6 +167,7 @@ class Reader:
             if token.word in without or token.word == ";":
                 raise StatementError(f"{token.value} is not understood here: {shown(self.text[token.start :])}")
             depth += {"(": 1, ")": -1}.get(token.word, 0)
+        return self._tokens[first : self._at]
 
     @property
     def is_at_end(self) -> bool:

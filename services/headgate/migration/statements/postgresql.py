@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from pgparse import PGQueryError, parse
 
 from headgate.migration.statements.clauses import CLAUSES, Support
+from headgate.migration.statements.reserved_schemas import why_reserved
 from headgate.migration.statements.statement import Span, Statement, StatementError, Step, refuse, shown
 
 _CLAUSES: Final = CLAUSES["postgres"]
@@ -93,7 +94,13 @@ def read_postgresql(text: str) -> Statement:
                 f"REFERENCES {table['relname']}: write the schema before the table's name, because Headgate's sessions "
                 "have only pg_catalog on their search path"
             )
+        _check_schema(table["schemaname"], table["relname"])
     return _Reader(text, tokens, kind, node).statement()
+
+
+def _check_schema(schema: str, table: str) -> None:
+    if why := why_reserved("postgres", schema):
+        raise StatementError(f"table {schema}.{table}: {why}")
 
 
 def _referenced(node: object) -> Iterator[Node]:
@@ -263,6 +270,8 @@ class _Reader:
         if "catalogname" in relation:
             raise StatementError("name the table as schema.table, without a database")
         schema, table = relation.get("schemaname"), relation["relname"]
+        if schema is not None:
+            _check_schema(schema, table)
         start, end, after = self._table(tuple(filter(None, (schema, table))))
         return Statement(
             action=action,

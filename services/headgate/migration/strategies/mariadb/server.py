@@ -15,7 +15,9 @@ from msgspec.structs import replace
 from headgate.databases.address import Target
 from headgate.databases.mysql import catalogue
 from headgate.databases.mysql.sql import quoted
+from headgate.migration.statements.mariadb import keeps_rows
 from headgate.migration.statements.reading import parse_statement
+from headgate.migration.statements.reserved_schemas import why_reserved
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import (
     Column,
@@ -141,8 +143,29 @@ class MariadbServer:
 
     def look(self, statement: Statement) -> Table | None:
         """See contract."""
+        schema = self._schema_of(statement)
         with self.sessions.asking() as session:
-            return self.described(session, statement.schema or self.sessions.database, statement.table)
+            if statement.action == "alter":
+                self._check_engine(session, schema, statement.table)
+            return self.described(session, schema, statement.table)
+
+    def _schema_of(self, statement: Statement) -> str:
+        """The schema that a statement means. Raises RefusedError for one that migrations do not change."""
+        schema = statement.schema or self.sessions.database
+        if why := why_reserved(self.dialect, schema):
+            raise RefusedError(f"table {schema}.{statement.table}: {why}")
+        return schema
+
+    @staticmethod
+    def _check_engine(session: Session, schema: str, name: str) -> None:
+        """Raise RefusedError for a table whose engine keeps rows elsewhere: a comment could give it an address."""
+        rows = session.run(
+            "SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s", (schema, name)
+        )
+        if rows and rows[0][0] is not None and not keeps_rows(rows[0][0]):
+            raise RefusedError(
+                f"table {schema}.{name}: its engine {rows[0][0]} does not keep the rows on this server. Run it yourself"
+            )
 
     def described(self, session: Session, schema: str, name: str) -> Table | None:
         """The table of that name."""
@@ -201,7 +224,7 @@ class MariadbServer:
         """See contract: the statement on an empty copy, which is dropped again."""
         if statement.action == "drop":
             return None
-        schema = table.schema if table is not None else statement.schema or self.sessions.database
+        schema = table.schema if table is not None else self._schema_of(statement)
         with self.sessions.asking() as session, self._rehearsal(session, schema, statement.action) as (own, name):
             if statement.action == "alter" and table is not None:
                 session.run(f"CREATE TABLE {quoted(own, name)} LIKE {quoted(schema, table.name)}")
@@ -303,8 +326,8 @@ class MariadbServer:
 
     def run_direct(self, statement: Statement, memory: Memory, lock_seconds: float) -> None:
         """See contract. ``is_in_force`` shows the outcome: DDL is not part of a transaction here."""
+        schema = self._schema_of(statement)
         self.note(memory)
-        schema = statement.schema or self.sessions.database
         with self.sessions.part("direct") as session:
             session.wait_at_most(lock_seconds)
             session.run(statement.on(quoted(schema, statement.table)))

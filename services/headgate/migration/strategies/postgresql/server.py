@@ -18,6 +18,7 @@ from headgate.databases.address import Target
 from headgate.databases.postgresql import catalogue, sql
 from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.databases.postgresql.session import PostgresSession
+from headgate.migration.statements.reserved_schemas import why_reserved
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import (
     Column,
@@ -45,6 +46,8 @@ from headgate.records.migration import Artifact
 __all__ = ["PostgresServer", "make_altered"]
 
 NAME_BYTES_MAX: Final = 63
+SESSIONS_SCHEMA: Final = "pg_catalog"
+"""Where our sessions look for a table without a schema, if its user's search path has none."""
 
 _CREATE_MEMORY: Final = """
 CREATE TABLE IF NOT EXISTS headgate.migration (id text PRIMARY KEY, owner_rev bigint NOT NULL, attempt bigint NOT NULL,
@@ -232,7 +235,15 @@ class PostgresServer:
     def look(self, statement: Statement) -> Table | None:
         """See contract."""
         with self.sessions.asking() as session, translating("describing the table"):
-            return self.described(session, statement.schema, statement.table)
+            return self.described(session, self._schema_of(session, statement), statement.table)
+
+    @staticmethod
+    def _schema_of(session: BoundedConnection, statement: Statement) -> str | None:
+        """The schema that a statement means. Raises RefusedError for one that migrations do not change."""
+        schema = schema_of(session, statement.schema, statement.table)
+        if why := why_reserved("postgres", schema or SESSIONS_SCHEMA):
+            raise RefusedError(f"table {schema or SESSIONS_SCHEMA}.{statement.table}: {why}")
+        return schema
 
     def described(self, session: BoundedConnection, schema: str | None, name: str) -> Table | None:
         """The table of that name, as this session sees it."""
@@ -384,7 +395,7 @@ class PostgresServer:
         with self.sessions.part() as session, translating("the statement"), session.transaction():
             session.execute(f"SET LOCAL lock_timeout = {int(lock_seconds * 1000)}")
             self.claim(session, memory)
-            schema = schema_of(session, statement.schema, statement.table)
+            schema = self._schema_of(session, statement)
             session.execute(statement.on(named(schema, statement.table).as_string(session)))
 
     def claim(self, session: BoundedConnection, memory: Memory) -> None:
