@@ -310,13 +310,13 @@ def _examine_later(draft: Draft, effect: ExamineMigration, reason: str) -> bool:
 
 
 def examine_again(draft: Draft, request: str) -> None:
-    """Examine a submission again, after the pause that follows an examination that could not be done."""
-    placed = draft.state.requests.get(request)
+    """Examine a submission again, after the pause that follows an examination that could not be done.
+
+    If it was taken back since, the next one is examined.
+    """
     for database, waiting in sorted(draft.term.examining.items()):
         if waiting == request:
             del draft.term.examining[database]
-            if placed is not None:
-                answer(draft, request)
             _answer_unexamined(draft, database)
 
 
