@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.services import database_connect
+from headgate.migration.core import effects as fx
 from headgate.migration.strategies.contract import RefusedError
 from integration.migration.played import WHOLE, Played, played, upsert
 
@@ -46,8 +47,21 @@ def test_a_value_is_what_the_server_makes_of_it(url: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("url", ["mariadb"], indirect=True)
-def test_two_ways_to_a_row_that_convert_differently(url: str, tmp_path: Path) -> None:
+def test_two_ways_to_a_row_that_convert_differently_are_refused_at_submission(url: str, tmp_path: Path) -> None:
     """Into a type of words a number goes by its place, and the text of an event as the word."""
+    with closing(Played(url, tmp_path, "MODIFY i enum('0','1')", allow_lossy=("i",))) as change:
+        told = change.strategy.examine(change.spec, None)
+        assert isinstance(told, fx.ExamineRefused)
+        assert "i: int(11) becomes enum('0','1'). A row that is copied and a row that the feed brings" in told.reason
+        assert "Use strategy direct" in told.reason
+
+
+@pytest.mark.parametrize("url", ["mariadb"], indirect=True)
+def test_two_ways_to_a_row_that_convert_differently_are_seen_before_the_cut_over(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no list of types knows: the comparison finds it."""
+    monkeypatch.setattr("headgate.migration.strategies.planning.converts_alike", lambda *_, **__: True)
     with played(url, tmp_path, "MODIFY i enum('0','1')", allow_lossy=("i",)) as change:
         touched = change.followed()
         change.run("UPDATE items SET d = 7 WHERE id = 2")

@@ -15,6 +15,7 @@ from headgate.migration.core.spec import Lossy, may_lose
 from headgate.migration.statements.mariadb_columns import origins, same_name
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import Plan, RefusedError, Table
+from headgate.migration.strategies.two_ways import converts_alike
 from headgate.migration.strategies.widening import loss
 
 _COLLATED: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")
@@ -140,8 +141,24 @@ def make_plan(
             f"{'; '.join(f'{name}: {reason}' for name, reason in refused.items())}. If that is meant, add "
             f"{allowing(refused)}"
         )
+    if is_followed:
+        _check_two_ways(before, after, pairs, loose)
     key = _event_key(before, pairs) if is_followed else _shared_key(before, after, pairs)
     return Plan(before, after, shadow, tuple(pairs), key, tuple(loose))
+
+
+def _check_two_ways(before: Table, after: Table, pairs: list[tuple[str, str]], loose: list[str]) -> None:
+    """Raise RefusedError if a value could become another one by the feed than by the copy."""
+    for old, new in ((before.column(old), after.column(new)) for old, new in pairs if new in loose):
+        if old is None or new is None or old.type == new.type:
+            continue
+        if not converts_alike(old.type, new.type, is_postgresql=is_numbered(before), is_enum=old.is_enum):
+            raise RefusedError(
+                f"table {before.schema}.{before.name}: {new.name}: {old.type} becomes {new.type}. A row that is copied "
+                "and a row that the feed brings could get different values, because one is converted from the server's "
+                "own value and the other from the text of an event. Use strategy direct, or add a column of the new "
+                "type, fill it yourself, and drop the old one"
+            )
 
 
 def _event_key(before: Table, pairs: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
