@@ -41,6 +41,7 @@ from headgate.migration.strategies.mariadb.converted import (
 from headgate.migration.strategies.mariadb.copy import differing_rows
 from headgate.migration.strategies.mariadb.fingerprint import facts_of
 from headgate.migration.strategies.mariadb.mark import set_mark
+from headgate.migration.strategies.mariadb.odd_dates import warn_of_dates
 from headgate.migration.strategies.mariadb.server import MariadbServer
 from headgate.migration.strategies.mariadb.sessions import Session
 from headgate.migration.strategies.mariadb.swap import TableSwap
@@ -111,6 +112,11 @@ class MariadbLane:
     def origins(self, table: Table) -> tuple[Origin, ...]:
         """See Lane: Debezium has a connector for MariaDB; the one for MySQL reads it as well."""
         return tuple(Origin(kind, table.schema, show_identifier((table.name,))) for kind in ("mariadb", "mysql"))
+
+    def warning(self, table: Table) -> str:
+        """See Lane."""
+        with self.server.sessions.asking() as session:
+            return warn_of_dates(session, table)
 
     def sink_kind(self) -> str:
         """See Lane."""

@@ -210,6 +210,10 @@ class Lane(ChangeKeys, Protocol):
         """The origins that events of the table may name."""
         ...
 
+    def warning(self, table: Table) -> str:
+        """What of the table's values may end the change, for the submitter; empty if nothing is known."""
+        ...
+
     def sink_kind(self) -> str:
         """What a feed into the copy calls this kind of database. RefusedError: no feed can write to this server."""
         ...

@@ -72,6 +72,7 @@ class OnlineStrategy:
                 if lane.compares_rows and len(self._feeds.ends(lane.topic)) > 1:
                     raise several_and_unique(lane)
             why_not_back = _why_not_back(lane, spec)
+            warning = self._lane.warning(plan.before)
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
         unseen = "" if self._feeds is not None else "the topic is looked at by the owner"
@@ -80,7 +81,7 @@ class OnlineStrategy:
             f"{plan.before.schema}.{plan.before.name}",
             self._server.where(plan.before.schema),
             is_immediate=False,
-            message="; ".join(filter(None, (unseen, why_not_back, self._server.logged))),
+            message="; ".join(filter(None, (unseen, why_not_back, warning, self._server.logged))),
         )
 
     def plan(self, spec: MigrationSpec) -> fx.Examined | fx.ExamineRefused:
@@ -89,6 +90,7 @@ class OnlineStrategy:
             _, before = read_plan(self._server, spec)
             _topic_of(spec)
             self._lane.capture(before)
+            warning = self._lane.warning(before)
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
         return fx.Examined(
@@ -96,7 +98,7 @@ class OnlineStrategy:
             f"{before.schema}.{before.name}",
             self._server.where(before.schema),
             is_immediate=False,
-            message=f"the topic is looked at by the owner; {AT_SUBMISSION}",
+            message="; ".join(filter(None, ("the topic is looked at by the owner", AT_SUBMISSION, warning))),
         )
 
     def _where(self, reverted: MigrationRecorded) -> str:

@@ -131,6 +131,10 @@ class PostgresLane:
         """See Lane."""
         return (Origin("postgresql", self.server.sessions.database, show_identifier((table.schema, table.name))),)
 
+    def warning(self, table: Table) -> str:  # noqa: ARG002 - events have every value of a table that is not refused
+        """See Lane."""
+        return ""
+
     def sink_kind(self) -> str:
         """See Lane."""
         return "postgresql"
