@@ -19,7 +19,7 @@ import pymysql
 from headgate.migration.statements.clauses import CLAUSES, Support
 from headgate.provisioning.time_scale import scaled_seconds
 from headgate.records.migration import MigrationRecorded, MigrationState, MigrationStrategy
-from headgate.records.migration_standing import AWAITING_CHANGE, AWAITING_TRANSACTIONS, STARTING_FEED
+from headgate.records.migration_standing import ADDING_KEYS, AWAITING_CHANGE, AWAITING_TRANSACTIONS, STARTING_FEED
 from headgate_lab.chaos.migration_parts import ChangedDatabase, changed_databases
 from headgate_lab.chaos.migration_report import MigrationsReport, Round
 from headgate_lab.chaos.migration_services import MigrationServices
@@ -56,6 +56,7 @@ STAGES: Final = (
     AWAITING_TRANSACTIONS,
     "copying",
     "catching up",
+    ADDING_KEYS,
     "comparing",
     "ready",
     "completing",

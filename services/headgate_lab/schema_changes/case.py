@@ -9,14 +9,12 @@ class Case(msgspec.Struct, frozen=True):
     """``clause`` is the row of the clause table that it is for; ``statement`` is about the table ``items``.
 
     ``prepare`` makes the standard table one that the statement fits. ``lossy`` are columns that may lose values.
-    ``may_refuse``: why strategy online may refuse this statement, although it carries out the clause.
     """
 
     clause: str
     statement: str
     prepare: tuple[str, ...] = ()
     lossy: tuple[str, ...] = ()
-    may_refuse: str = ""
 
     @property
     def name(self) -> str:
@@ -24,12 +22,6 @@ class Case(msgspec.Struct, frozen=True):
         return f"{self.clause}: {self.statement.removeprefix('ALTER TABLE items ')}"
 
 
-def changing(
-    clause: str,
-    change: str,
-    *prepare: str,
-    lossy: tuple[str, ...] = (),
-    may_refuse: str = "",
-) -> Case:
+def changing(clause: str, change: str, *prepare: str, lossy: tuple[str, ...] = ()) -> Case:
     """A case whose statement is an ALTER TABLE."""
-    return Case(clause, f"ALTER TABLE items {change}", prepare, lossy, may_refuse)
+    return Case(clause, f"ALTER TABLE items {change}", prepare, lossy)

@@ -44,7 +44,7 @@ def drawn(dialect: DialectName, chance: random.Random) -> tuple[Case, MigrationS
         supports, strategy = (Support.COPIED, Support.DIRECT), MigrationStrategy.DIRECT
     else:
         supports, strategy = (Support.COPIED,), MigrationStrategy.ONLINE
-    known = [case for case in cases_of(dialect, *supports) if _stands_alone(case, strategy)]
+    known = [case for case in cases_of(dialect, *supports) if _stands_alone(case)]
     case = chance.choice(known)
     text = case.statement
     if Support.REFUSED not in supports:
@@ -52,10 +52,8 @@ def drawn(dialect: DialectName, chance: random.Random) -> tuple[Case, MigrationS
     return msgspec.structs.replace(case, statement=text), strategy
 
 
-def _stands_alone(case: Case, strategy: MigrationStrategy) -> bool:
-    """Whether it is about ``items`` alone, and the strategy carries it out."""
-    if strategy is MigrationStrategy.ONLINE and case.may_refuse:
-        return False
+def _stands_alone(case: Case) -> bool:
+    """Whether it is about ``items`` alone."""
     return case.statement.startswith("ALTER TABLE items ") and not any("PUBLICATION" in text for text in case.prepare)
 
 

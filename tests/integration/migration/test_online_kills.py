@@ -4,7 +4,7 @@ import re
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from fixtures.capture import Sources
 from fixtures.servers import reachable_folder
 from headgate.config.settings import load_settings
 from headgate.eventlog.topics import create_topics
+from headgate.records.migration_standing import ADDING_KEYS
 from headgate_lab.embedded.broker import CALM, EmbeddedKafka
 from headgate_lab.embedded.mariadb import EmbeddedMariadb
 from headgate_lab.embedded.postgres import EmbeddedPostgres
@@ -201,14 +202,14 @@ def kill_agent(parts: Parts) -> None:
 
 
 BEGINNING = ("starting the feed", "waiting for a change to come through")
-"""Before there is a Spark that could be killed."""
+"""Before there is a Spark that could be killed; unique keys are added after it has copied every row."""
 
 KILLS = (kill_broker, kill_database, kill_spark, kill_owner, kill_agent)
 AT = [
     (at, kill)
-    for at in ("beginning", "copying", "ready", "completing")
+    for at in ("beginning", "copying", ADDING_KEYS, "ready", "completing")
     for kill in KILLS
-    if (at, kill) != ("beginning", kill_spark)
+    if (at, kill) not in (("beginning", kill_spark), (ADDING_KEYS, kill_spark))
 ]
 
 
@@ -216,18 +217,29 @@ AT = [
 def test_what_is_killed_comes_back_and_the_change_is_made(parts: Parts, at: str, kill: Callable[[Parts], None]) -> None:
     shop = parts.shop
     parts.begin()
-    asked = shop.submit("k1", "ADD COLUMN extra int NOT NULL DEFAULT 7", "--postpone-launch", "--postpone-completion")
+    key = ", ADD CONSTRAINT both_of UNIQUE (id, v)" if at == ADDING_KEYS else ""
+    change = f"ADD COLUMN extra int NOT NULL DEFAULT 7{key}"
+    asked = shop.submit("k1", change, "--postpone-launch", "--postpone-completion")
     assert asked.exit_code == 0, asked.output
-    if at == "copying":
+    if at in ("copying", ADDING_KEYS):
         done("throttle", "k1", "--ratio", "1")
     done("launch", "k1")
     if at == "beginning":
         eventually(lambda: state_of("k1")["stage"] in BEGINNING, "it has begun", 400)
     elif at == "copying":
         eventually(lambda: state_of("k1")["stage"] == "copying", "the feed was shown to work, and stands still", 400)
+    elif at == ADDING_KEYS:
+        eventually(lambda: state_of("k1")["stage"] == "copying", "the copy exists", 400)
     else:
         eventually(lambda: state_of("k1")["is_ready_to_complete"], "every row is copied", 400)
-    if at == "completing":  # the kill comes before, in or after the cut-over
+    if at == ADDING_KEYS:
+        with reading_the_copy(shop):
+            done("throttle", "k1", "--ratio", "0")
+            eventually(lambda: state_of("k1")["stage"] == ADDING_KEYS, "unique keys wait for the copy's lock", 400)
+            kill(parts)
+            parts.write()
+        _let_complete()
+    elif at == "completing":  # the kill comes before, in or after the cut-over
         done("complete", "k1")
         kill(parts)
     else:
@@ -249,6 +261,19 @@ def test_what_is_killed_comes_back_and_the_change_is_made(parts: Parts, at: str,
     assert rows == rows_before
     assert total == total_before + 1 + 7 - sum(v for (v,) in gone)
     assert len(gone) == 1
+
+
+@contextmanager
+def reading_the_copy(shop: Shop) -> Iterator[None]:
+    """A client reads the copy in a transaction: no key can be added to it, and the feed goes on writing."""
+    ((copy,),) = shop.run(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'shop' AND table_name LIKE '%items_hg%'"
+    )
+    with closing(shop.connect()) as session:
+        cursor = session.cursor()
+        cursor.execute("BEGIN")
+        cursor.execute(f"SELECT 1 FROM {SCHEMA}.{copy} LIMIT 1")
+        yield
 
 
 def _let_complete() -> None:
