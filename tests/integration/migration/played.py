@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
+import pytest
 
 from fixtures.services import database_connect
 from headgate.config.sink_spec import SinkSpec
@@ -30,7 +31,7 @@ from headgate.migration.strategies.postgresql.server import PostgresServer
 from headgate.migration.strategies.ranges import read_range, write_range
 from headgate.migration.strategies.target import NO_CLUSTER, target_of
 from headgate.records.migration import MigrationStrategy
-from headgate.sinks.contract import ChangeBatch, OffsetRange
+from headgate.sinks.contract import ChangeBatch, OffsetRange, SinkError
 from headgate.sinks.registry import open_sink
 from support import build
 
@@ -78,6 +79,8 @@ class Played:
         self.topic: list[Change | None] = []
         self.partition_count = 1
         self.applied = 0
+        self.is_stopped = False
+        """The agent has met a change that it cannot apply, and applies nothing more."""
         self.plan: LanePlan
         self.memory: Memory
         self.built = ""
@@ -144,11 +147,20 @@ class Played:
             self.topic.append(msgspec.structs.replace(change, offset=len(self.topic)))
         self._apply()
 
+    def refused(self, change: Change) -> SinkError:
+        """Onto the topic; the copy refuses it, and the feed stands still from there on. Returns the copy's reason."""
+        with pytest.raises(SinkError) as found:
+            self.send(change)
+        self.is_stopped = True
+        return found.value
+
     def late(self, *changes: Change) -> None:
         """Onto the topic; the agent applies them when the cut-over waits for its own changes."""
         self.topic += [msgspec.structs.replace(each, offset=len(self.topic) + n) for n, each in enumerate(changes)]
 
     def _apply(self) -> None:
+        if self.is_stopped:
+            return
         end = len(self.topic)
         changes = [change for change in self.topic[self.applied : end] if change is not None]
         self._writer.apply(ChangeBatch(self._asked, {0: OffsetRange(self.applied, end)}, changes))

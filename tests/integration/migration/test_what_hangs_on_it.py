@@ -105,7 +105,17 @@ HANGING = {
     "view": ("CREATE VIEW shown AS SELECT id FROM items", "view public.shown would still show the old table"),
     "rule": ("CREATE RULE never AS ON DELETE TO items DO INSTEAD NOTHING", "rule never would stay with the old table"),
     "policy": ("CREATE POLICY mine ON items USING (true)", "policy mine would stay with the old table"),
+    "subscription": (
+        (
+            "CREATE SUBSCRIPTION taken CONNECTION '{url}' PUBLICATION captured "
+            "WITH (enabled = false, create_slot = false, slot_name = NONE, copy_data = false)"
+        ),
+        "subscription taken would still refer to the old table",
+    ),
+    "extension": ("ALTER EXTENSION plpgsql ADD TABLE items", "extension plpgsql would still refer to the old table"),
 }
+UNDONE = {"subscription": "DROP SUBSCRIPTION taken", "extension": "ALTER EXTENSION plpgsql DROP TABLE items"}
+"""What would keep the database from being dropped, or the next test from using it."""
 
 
 @pytest.mark.parametrize("case", HANGING)
@@ -114,14 +124,18 @@ def test_what_cannot_be_carried_over_is_refused_at_submission_and_under_the_lock
 ) -> None:
     statement, why = HANGING[case]
     with played(url, tmp_path, "ADD COLUMN extra int") as change:
-        change.run(statement)
-        with pytest.raises(RefusedError) as told:
-            change.cut_over()
-        assert why in str(told.value)
-        assert not change.is_changed
-        examined = change.strategy.examine(change.spec, None)
-        assert isinstance(examined, fx.ExamineRefused)
-        assert why in examined.reason
+        change.run(statement.replace("{url}", url))
+        try:
+            with pytest.raises(RefusedError) as told:
+                change.cut_over()
+            assert why in str(told.value)
+            assert not change.is_changed
+            for examined in (change.strategy.examine(change.spec, None), change.strategy.plan(change.spec)):
+                assert isinstance(examined, fx.ExamineRefused)
+                assert why in examined.reason
+        finally:
+            if case in UNDONE:
+                change.run(UNDONE[case])
 
 
 def test_a_table_that_would_be_another_one_is_rolled_back(

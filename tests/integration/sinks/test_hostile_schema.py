@@ -5,6 +5,8 @@ Everything that Headgate does at a sink is done once, and nothing of that schema
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import psycopg
@@ -13,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headgate.databases.address import Target
 from headgate.formats.change import ABSENT, Change, Operation
+from headgate.migration.core import effects as fx
 from headgate.records.control import Epoch
 from headgate.sinks.contract import ChangeBatch, Claim, FeedIdentity, OffsetRange, Quarantine, SinkUnavailableError
 from headgate.sinks.relational.postgresql import PostgresSink
@@ -21,6 +24,7 @@ from headgate.sinks.relational.session import RelationalSettings
 from headgate.verify.comparing import compare_table
 from headgate.verify.postgresql import PostgresSide
 from headgate_lab.chaos.hostile_schema import is_sprung, plant, put_first
+from integration.migration.played import WHOLE, Played, delete, upsert
 from support import build
 
 pytestmark = pytest.mark.integration
@@ -144,6 +148,42 @@ def test_asking_whether_the_server_is_at_work_runs_nothing_of_the_schema(trap: T
     with closing(sessions.connect(trap.settings)) as session:
         assert session.connection.is_at_work is not None
         assert session.connection.is_at_work() is False
+    assert not is_sprung(trap.execute)
+
+
+def test_a_schema_change_runs_nothing_of_the_schema_from_its_submission_to_its_clean_up(
+    trap: Trap, postgres_database: str, tmp_path: Path
+) -> None:
+    role = conninfo_to_dict(trap.dsn)["user"]
+    parts = urlsplit(postgres_database)
+    for statement in (
+        "CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note varchar(20) UNIQUE, at timestamptz)",
+        "INSERT INTO items (id, v, note) SELECT n, n, 'n' || n FROM generate_series(1, 50) n",
+        "CREATE INDEX by_v ON items (lower(note)) WHERE v > 3",
+        "CREATE PUBLICATION captured FOR TABLE items",
+        f"GRANT USAGE, CREATE ON SCHEMA public TO {role}",
+        f"GRANT CREATE ON DATABASE {parts.path.strip('/')} TO {role}",
+        f"ALTER TABLE items OWNER TO {role}",
+        f"ALTER PUBLICATION captured OWNER TO {role}",
+        f"ALTER ROLE {role} REPLICATION",
+        f"GRANT pg_read_all_stats TO {role}",
+    ):
+        trap.execute(statement)
+    prey = f"postgresql://{role}:pen@{parts.hostname}:{parts.port}{parts.path}"
+    change = "ADD COLUMN extra int NOT NULL DEFAULT 7, ALTER v TYPE bigint, ADD CONSTRAINT both_of UNIQUE (v, id)"
+    with closing(Played(prey, tmp_path, change)) as made:
+        made.url = postgres_database  # what the test itself runs
+        assert isinstance(made.strategy.plan(made.spec), fx.Examined)
+        made.make().copied()
+        assert made.lane.differing(made.plan, WHOLE) == []
+        touched = made.followed()
+        trap.execute("UPDATE items SET v = 70, at = NULL WHERE id = 2; DELETE FROM items WHERE id = 3")
+        made.send(upsert({"id": 2}, v=70, note="n2", at=None), delete({"id": 3}))
+        made.cut_over(touched)
+        assert made.is_changed
+        made.lane.settle(made.plan)
+        made.server.drop(made.lane.artifacts(made.plan))
+    assert trap.execute("SELECT count(*), sum(v), min(extra) FROM items") == [(49, 1_275 - 2 + 70 - 3, 7)]
     assert not is_sprung(trap.execute)
 
 

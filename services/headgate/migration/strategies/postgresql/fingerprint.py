@@ -99,7 +99,8 @@ AND CASE d.classid
     AND NOT EXISTS (SELECT FROM pg_class WHERE oid = d.objid AND relkind = 'S')
     AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = d.objid AND inhparent = %(oid)s)
   ELSE true END
-UNION SELECT 'subscription ' || srsubid::text FROM pg_subscription_rel WHERE srrelid = %(oid)s
+UNION SELECT pg_describe_object('pg_subscription'::regclass, srsubid, 0) FROM pg_subscription_rel
+WHERE srrelid = %(oid)s
 UNION SELECT 'extension ' || e.extname FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
 WHERE d.classid = 'pg_class'::regclass AND d.objid = %(oid)s AND d.refclassid = 'pg_extension'::regclass
 AND d.deptype = 'e'
