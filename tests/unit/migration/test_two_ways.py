@@ -69,6 +69,14 @@ def test_pairs_that_are_not(dialect: str, pair: tuple[str, str]) -> None:
     assert not converts_alike(*pair, is_postgresql=dialect == "postgres")
 
 
+def test_a_wider_type_takes_other_values_from_a_float_alone() -> None:
+    assert not converts_alike("float", "double", is_postgresql=False, is_wider=True)
+    assert not converts_alike("real", "double precision", is_postgresql=True, is_wider=True)
+    assert converts_alike("float", "float", is_postgresql=False, is_wider=True)
+    assert converts_alike("enum('x')", "text", is_postgresql=False, is_wider=True)
+    assert converts_alike("integer[]", "bigint[]", is_postgresql=True, is_wider=True)
+
+
 def test_an_enum_of_postgresql_becomes_a_text_alone() -> None:
     assert converts_alike("public.mood", "character varying(3)", is_postgresql=True, is_enum=True)
     assert not converts_alike("public.mood", "integer", is_postgresql=True, is_enum=True)

@@ -149,10 +149,11 @@ def make_plan(
 
 def _check_two_ways(before: Table, after: Table, pairs: list[tuple[str, str]], loose: list[str]) -> None:
     """Raise RefusedError if a value could become another one by the feed than by the copy."""
-    for old, new in ((before.column(old), after.column(new)) for old, new in pairs if new in loose):
+    for old, new in ((before.column(old), after.column(new)) for old, new in pairs):
         if old is None or new is None or old.type == new.type:
             continue
-        if not converts_alike(old.type, new.type, is_postgresql=is_numbered(before), is_enum=old.is_enum):
+        is_postgresql, is_wider = is_numbered(before), new.name not in loose
+        if not converts_alike(old.type, new.type, is_postgresql=is_postgresql, is_enum=old.is_enum, is_wider=is_wider):
             raise RefusedError(
                 f"table {before.schema}.{before.name}: {new.name}: {old.type} becomes {new.type}. A row that is copied "
                 "and a row that the feed brings could get different values, because one is converted from the server's "
