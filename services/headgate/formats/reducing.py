@@ -99,7 +99,8 @@ def alike_runs(changes: Sequence[Change], key_columns: Sequence[str]) -> list[Se
 
 def _are_alike(changes: Sequence[Change], key_columns: Sequence[str]) -> bool:
     """Whether all keys are surely written alike: a look by loops in C."""
-    if len({id(change.semantics) for change in changes}) > 1:
+    told = {id(change.semantics): change.semantics or {} for change in changes}
+    if len(told) > 1 and len({tuple(map(each.get, key_columns)) for each in told.values()}) > 1:
         return False
     keys = [change.key for change in changes]
     try:

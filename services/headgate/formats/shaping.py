@@ -29,6 +29,9 @@ from headgate.formats.expressions.filters import RowFilter
 
 __all__ = ["SaltUnavailableError", "Shaping", "read_salts"]
 
+NAMES_CACHED: Final = 1_000
+"""Sets of columns of a table that were seen to be spelled right. Events of one schema have a few."""
+
 MEANINGS_MAX: Final = 256
 """Schemas remembered, of one table. Few tables are ever altered as often."""
 
@@ -246,8 +249,12 @@ def _refuse_taken(columns: ColumnOptions) -> Callable[[str], None]:
 def _refuse_spelling(columns: ColumnOptions) -> Callable[[Row], None]:
     """To MySQL and MariaDB ``Mail`` and ``mail`` are one column, so its values would reach the sink as they are."""
     hidden = {name.casefold(): name for name in (*(columns.exclude or ()), *columns.mask)}
+    right: set[tuple[str, ...]] = set()
 
     def refuse(row: Row) -> None:
+        columns_of_row = tuple(row)
+        if columns_of_row in right:
+            return
         for column in row:
             named = hidden.get(column.casefold(), column)
             if named != column and column not in hidden.values():
@@ -256,6 +263,8 @@ def _refuse_spelling(columns: ColumnOptions) -> Callable[[Row], None]:
                     f"the event has column {column}, and columns.{option} names {named}, which the event does not "
                     "have. Spell it as the source does"
                 )
+        if len(right) < NAMES_CACHED:
+            right.add(columns_of_row)
 
     return refuse
 

@@ -172,16 +172,28 @@ def at_floating(to_text: ToText, meaning: str | None, *, is_single: bool) -> tup
     return _floating(to_text, meaning, float), _loses_double
 
 
+def _is_double(value: object, text: str) -> bool:
+    """Whether a look shows that it is a double's number, as most values of such columns are."""
+    if type(value) is float:
+        return True
+    if len(text) <= SURE_CHARACTERS:
+        return "e" not in text and "E" not in text
+    try:
+        return type(value) is str and repr(float(text)) == text
+    except ValueError:
+        return False
+
+
 def _loses_double(column: str) -> bool:
     return _LONG_NUMBER.search(column) is not None
 
 
 def _floating(to_text: ToText, meaning: str | None, keep: Keep) -> ToText:
-    is_decimal, sure = decimal_scale(meaning) is not None, SURE_CHARACTERS if keep is float else 0
+    is_decimal = decimal_scale(meaning) is not None
 
     def checked(value: object) -> str:
         text = to_text(value)
-        if len(text) <= sure and "e" not in text and "E" not in text:
+        if keep is float and _is_double(value, text):
             return text
         try:
             shown = Decimal(text)
