@@ -15,6 +15,7 @@ import yaml
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from containers.conftest import ROOT, Compose, eventually
+from containers.ports import ALL_BROKERS, BROKER, PORTS
 from headgate.eventlog.connection import KafkaConnection
 from headgate.eventlog.leaders import offsets_of
 from headgate.eventlog.log import Partition
@@ -27,11 +28,9 @@ from headgate_lab.demo.load import Load, fill, write_markers
 from headgate_lab.demo.schema import SCHEMA, TABLES, create_source, create_target
 from support.topic_changes import await_topics
 
-SOURCE = "postgresql://postgres:change-me@127.0.0.1:15432/shop"
-TARGET = "postgresql://postgres:change-me@127.0.0.1:25432/shop"
-ADDRESSES = "127.0.0.1:29092,127.0.0.1:29093,127.0.0.1:29094"
-"""Of which there may be only the first (docker-compose.brokers.yml has all three)."""
-VIEWS = "http://127.0.0.1:8421"
+SOURCE = f"postgresql://postgres:change-me@127.0.0.1:{PORTS['SOURCE_PORT']}/shop"
+TARGET = f"postgresql://postgres:change-me@127.0.0.1:{PORTS['TARGET_PORT']}/shop"
+VIEWS = f"http://127.0.0.1:{PORTS['VIEWS_PORT']}"
 NUMBERS = count(1_000_000)
 
 
@@ -89,7 +88,7 @@ def goes_on(what: str) -> None:
     eventually(lambda: all_run() or not holders(), f"all tables run, {what}")
 
 
-def who_is_late(number: int, bootstrap: str = ADDRESSES) -> str:
+def who_is_late(number: int, bootstrap: str = ALL_BROKERS) -> str:
     """Whether Kafka Connect has sent the order to its topic, so that Headgate is the one that has not applied it."""
     connection, at = KafkaConnection(bootstrap), Partition("shop.public.orders", 0)
     first, end = (
@@ -158,7 +157,7 @@ def _create(compose: Compose) -> None:
 
 def _await_topics(*tables: str) -> list[str]:
     topics = [f"shop.{table}" for table in tables]
-    await_topics(AdminClient({"bootstrap.servers": "127.0.0.1:29092"}), *topics)  # Debezium makes one for each table
+    await_topics(AdminClient({"bootstrap.servers": BROKER}), *topics)  # Debezium makes one for each table
     return topics
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from containers.ports import PORTS
 from support import waiting
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ def logs_of(container: str) -> str:
 class Compose:
     """One project of docker-compose.yml, by the newer plug-in or the older program, whichever there is.
 
-    ``files`` are further ones, laid over it; ``variables`` are those that the files ask for.
+    ``files`` are further ones, laid over it; ``variables`` are those that the files ask for, beside the ports.
     """
 
     def __init__(self, project: str, *files: str, variables: Mapping[str, str] | None = None) -> None:
@@ -58,7 +59,7 @@ class Compose:
         # Without the newer builder's plug-in the older one, which every engine has, must be asked for.
         has_builder = subprocess.run(["docker", "buildx", "version"], capture_output=True, check=False).returncode == 0
         self._environment = {} if has_builder else {"DOCKER_BUILDKIT": "0", "COMPOSE_DOCKER_CLI_BUILD": "0"}
-        self._environment |= variables or {}
+        self._environment |= {name: str(port) for name, port in PORTS.items()} | (variables or {})
 
     def __call__(self, *arguments: str, check: bool = True) -> str:
         """``docker compose …``."""

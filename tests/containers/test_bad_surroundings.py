@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from containers.conftest import ROOT, Compose, build_images, docker, eventually, left_of, logs_of
+from containers.ports import PORTS
 from fixtures.servers import ENGINE_ADDRESS, KAFKA_IMAGE, _no_engine
 from headgate import __version__
 from headgate.app.exit_codes import ExitCode
@@ -123,7 +124,7 @@ def test_an_engine_that_does_not_let_us_in() -> None:
 
 def test_a_port_that_is_taken() -> None:
     compose = Compose(f"headgate-port-{os.getpid()}")
-    with closing(socket.create_server(("127.0.0.1", 29092))):
+    with closing(socket.create_server(("127.0.0.1", PORTS["KAFKA_PORT"]))):
         try:
             compose("up", "--detach", "kafka", check=False)
             assert docker("ps", "-q", "--filter", f"label=com.docker.compose.project={compose.project}") == ""

@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from containers.busy_feed import ADDRESSES, busy_feed, create_shop, goes_on
+from containers.busy_feed import busy_feed, create_shop, goes_on
 from containers.conftest import FOR_FEEDS, Compose, brought_up, docker, eventually, left_of
+from containers.ports import ALL_BROKERS
 from headgate.eventlog.connection import KafkaConnection
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
@@ -32,7 +33,7 @@ def brokers() -> Iterator[Compose]:
 @pytest.fixture(scope="module")
 def admin(brokers: Compose) -> AdminClient:
     assert brokers.project, "it is up"
-    return KafkaConnection(ADDRESSES).admin
+    return KafkaConnection(ALL_BROKERS).admin
 
 
 def partitions(admin: AdminClient, name: str | None = None) -> list[Any]:

@@ -10,6 +10,7 @@ import pytest
 
 from containers.busy_feed import all_run, busy_feed, create_shop, holders, view
 from containers.conftest import Compose, docker, eventually, left_of
+from containers.ports import BROKER
 from headgate import __version__
 from headgate.generation import ChangeReader
 from headgate.generation.shell.tail import open_generation_log
@@ -31,7 +32,7 @@ def test_a_topic_is_copied_into_a_change_log(compose: Compose) -> None:
     eventually(lambda: compose.healthy("ingest"), "ingest is healthy")
     keys: set[bytes | None] = set()
     with (
-        closing(open_generation_log("127.0.0.1:29092", "headgate")) as log,
+        closing(open_generation_log(BROKER, "headgate")) as log,
         closing(ChangeReader(log, "orders", "test")) as reader,
     ):
         eventually(lambda: keys.update(each.key for each in reader.poll(0.5)) or len(keys) == 1000, "all is copied")

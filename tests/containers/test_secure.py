@@ -13,14 +13,14 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from containers.conftest import ROOT, Compose, brought_up, docker, eventually, left_of, logs_of
+from containers.ports import BROKER, PORTS
 from headgate import __version__
 from headgate.app.exit_codes import ExitCode
 from support.topic_changes import await_topics
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
 
-BROKER = "127.0.0.1:29092"
-SOURCE, TARGET = 15432, 25432
+SOURCE, TARGET = PORTS["SOURCE_PORT"], PORTS["TARGET_PORT"]
 IMAGE = f"headgate:{__version__}"
 OVERRIDE = "docker-compose.secure.yml"
 SETTINGS = yaml.safe_load((ROOT / OVERRIDE).read_text(encoding="utf-8"))["x-secured"]
