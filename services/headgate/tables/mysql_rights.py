@@ -17,7 +17,7 @@ from headgate.records.identifiers import parse_identifier
 from headgate.sinks.relational.mysql.catalog import account
 from headgate.tables.statement import CreateTable
 
-__all__ = ["all_rights", "every_table", "grant_on", "missing_alter", "missing_rights"]
+__all__ = ["all_rights", "every_table", "grant_on", "missing_alter", "missing_listed", "missing_rights"]
 
 _STATEMENTS: Final = {
     "CREATE": "CREATE TABLE {} (i int)",
@@ -47,23 +47,31 @@ _GRANT: Final = re.compile(
     r"GRANT (?P<rights>[A-Z ,]+) ON (?:TABLE )?(?P<database>\*|`(?:[^`]|``)*`)\.(?P<table>\*|`(?:[^`]|``)*`) TO .*",
     re.DOTALL,
 )
-_ALTERS: Final = frozenset({"ALTER", "ALL PRIVILEGES"})
+_ALL: Final = "ALL PRIVILEGES"
 
 
 def missing_alter(session: MysqlSession, places: Iterable[tuple[str, str]]) -> list[str]:
     """GRANTs of ALTER, one for each database with a table, (database, table), that the user may not alter.
 
-    The server checks this right only when it executes a statement, so it is judged by the list of grants. Where that
-    has a line of another form, such as a role, the server judges when a table is altered. Raises MysqlError.
+    Raises MysqlError.
+    """
+    return missing_listed(session, places, "ALTER")
+
+
+def missing_listed(session: MysqlSession, places: Iterable[tuple[str, str]], right: str) -> list[str]:
+    """GRANTs of a right, one for each database with a table, (database, table), for which the user does not have it.
+
+    The server checks ALTER and DROP only when it executes a statement, so they are judged by the list of grants. Where
+    that has a line of another form, such as a role, the server judges when it executes it. Raises MysqlError.
     """
     lines = _grants(session)
     found = [line for line in lines if line is not None]
     if len(found) < len(lines):
         return []
     lacking = dict.fromkeys(
-        database for database, table in places if not any(each.alters(database, table) for each in found)
+        database for database, table in places if not any(each.gives(right, database, table) for each in found)
     )
-    return [grant_on(session, database, ["ALTER"]) for database in lacking]
+    return [grant_on(session, database, [right]) for database in lacking]
 
 
 class _Grant(NamedTuple):
@@ -73,10 +81,10 @@ class _Grant(NamedTuple):
     database: str
     table: str
 
-    def alters(self, database: str, table: str) -> bool:
-        """Whether it gives the right to alter that table."""
+    def gives(self, right: str, database: str, table: str) -> bool:
+        """Whether it gives the right to that table."""
         is_of_it = _like(self.database).fullmatch(database) is not None and self.table in ("*", quoted(table))
-        return is_of_it and bool(_ALTERS & {*self.rights.split(", ")})
+        return is_of_it and bool({right, _ALL} & {*self.rights.split(", ")})
 
 
 def _grants(session: MysqlSession) -> list[_Grant | None]:

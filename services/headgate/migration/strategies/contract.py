@@ -184,6 +184,10 @@ class Server(Protocol):
         """End every session that an earlier owner has for this migration, and keep it out from now on."""
         ...
 
+    def check_rights(self, statement: Statement, *, is_copied: bool) -> None:
+        """RefusedError with every right that the user lacks; ``is_copied``: for strategy online. Changes nothing."""
+        ...
+
     def look(self, statement: Statement) -> Table | None:
         """The statement's table as it is; None if there is none."""
         ...

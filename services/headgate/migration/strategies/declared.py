@@ -29,6 +29,7 @@ class Declared(Delegating):
         """See contract."""
         try:
             statement = _wanted(parse_statement(spec.statement, self._server.dialect))
+            self._check_rights(statement, spec)
             before = self._server.look(statement)
             if before is None:
                 return self._direct.examine(_directly(spec), reverted)
@@ -47,6 +48,7 @@ class Declared(Delegating):
         """See contract: what there is to do, only the server knows."""
         try:
             statement = _wanted(parse_statement(spec.statement, self._server.dialect))
+            self._check_rights(statement, spec)
             before = self._server.look(statement)
         except (RefusedError, StatementError) as error:
             return fx.ExamineRefused(str(error))
@@ -57,6 +59,11 @@ class Declared(Delegating):
         table = f"{before.schema}.{before.name}"
         where = self._server.where(before.schema)
         return fx.Examined("alter", table, where, is_immediate=False, message=message)
+
+    def _check_rights(self, statement: Statement, spec: MigrationSpec) -> None:
+        """Those of a change of the table; to create it, the strategy that does so asks for its own."""
+        altering = msgspec.structs.replace(statement, action="alter")
+        self._server.check_rights(altering, is_copied=spec.strategy is MigrationStrategy.ONLINE)
 
     def _as_wanted(self, table: Table) -> fx.Examined:
         return fx.Examined(

@@ -128,6 +128,7 @@ class DirectStrategy:
     def _looked_up(self, spec: MigrationSpec, *, is_tried: bool) -> tuple[Statement, Table | None, str | None]:
         """The statement, its table, and why there is nothing to do. Raises RefusedError, StatementError."""
         statement = parse_statement(spec.statement, self._server.dialect)
+        self._server.check_rights(statement, is_copied=False)
         before = self._server.look(statement)
         nothing = None
         if before is None and statement.action in ("alter", "drop"):

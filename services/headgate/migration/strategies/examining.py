@@ -44,7 +44,7 @@ def checked_plan(server: Any, spec: MigrationSpec, feeds: Any = None) -> tuple[S
 
 def plan_copy(server: Any, statement: Statement, spec: MigrationSpec) -> Plan:
     """How the table would be copied. Raises RefusedError, DatabaseUnavailableError."""
-    before, shadow = _looked_up(server, statement)
+    before, shadow = _looked_up(server, statement, spec)
     check_obstacles(before)
     after = server.rehearse(statement, before)
     was = columns_before(statement, before, after)
@@ -55,7 +55,7 @@ def plan_copy(server: Any, statement: Statement, spec: MigrationSpec) -> Plan:
 def read_plan(server: Any, spec: MigrationSpec) -> tuple[Statement, Table]:
     """The statement and its table, as far as they can be judged by reading. Raises as ``checked_plan`` does."""
     statement = parse_statement(spec.statement, server.dialect)
-    before, _ = _looked_up(server, statement)
+    before, _ = _looked_up(server, statement, spec)
     check_obstacles(before)
     check_columns(statement, before)
     check_order(statement, before)
@@ -77,11 +77,13 @@ def check_copied(statement: Statement) -> None:
         raise RefusedError(f"{step.clause.form} is done by strategy direct only. {step.clause.why}")
 
 
-def _looked_up(server: Any, statement: Statement) -> tuple[Table, str]:
+def _looked_up(server: Any, statement: Statement, spec: MigrationSpec) -> tuple[Table, str]:
     """The table, and the name of its copy."""
     if statement.action != "alter":
         raise RefusedError(f"{statement.action.upper()} TABLE has nothing to copy: use strategy direct")
     check_copied(statement)
+    if spec.strategy is MigrationStrategy.ONLINE:
+        server.check_rights(statement, is_copied=True)
     before = server.look(statement)
     if before is None:
         raise RefusedError(f"table {statement.table} does not exist in the database")

@@ -1,15 +1,13 @@
-"""Whether a table of MariaDB can be changed by strategy online: its changes are logged whole, and the user may do it.
+"""Whether a table of MariaDB can be changed by strategy online: its changes are logged whole.
 
 Whether a connector reads the log is not asked here: a mark shows it, once the migration runs.
 """
 
-from contextlib import suppress
 from typing import Final
 
-from headgate.databases.mysql.sql import quoted
 from headgate.migration.strategies.contract import RefusedError, Table
 from headgate.migration.strategies.mariadb.mark import markable
-from headgate.migration.strategies.mariadb.sessions import Session, leave_log
+from headgate.migration.strategies.mariadb.sessions import Session
 
 __all__ = ["check_capture"]
 
@@ -19,11 +17,8 @@ VERSION_MIN: Final = (10, 6)
 _IN_FORCE: Final = "SELECT VERSION(), @@log_bin, @@global.binlog_format, @@global.binlog_row_image"
 
 
-def check_capture(session: Session, table: Table, probe: str | None) -> None:
-    """Raise RefusedError unless it can; ``probe`` is the name of a table that may be made and dropped again.
-
-    Without it, rights are not checked.
-    """
+def check_capture(session: Session, table: Table) -> None:
+    """Raise RefusedError unless it can. Rights are checked before (rights.py)."""
     where = f"table {table.schema}.{table.name}"
     ((version, is_logged, form, image),) = session.run(_IN_FORCE)
     if tuple(int(part) for part in str(version).split("-")[0].split(".")[:2]) < VERSION_MIN:
@@ -37,30 +32,3 @@ def check_capture(session: Session, table: Table, probe: str | None) -> None:
         )
     if not markable(table):
         raise RefusedError(f"{where} has no column beside its key that can be updated: use strategy pt-osc")
-    if probe is not None:
-        leave_log(session)
-        _check_rights(session, table, quoted(table.schema, probe))
-
-
-def _check_rights(session: Session, table: Table, probe: str) -> None:
-    full, column = quoted(table.schema, table.name), quoted(markable(table)[0].name)
-    tries = {
-        "PROCESS ON *.*": ["SELECT 1 FROM information_schema.innodb_sys_tables LIMIT 1"],
-        f"SELECT, UPDATE ON {full}": [f"UPDATE {full} SET {column} = {column} WHERE FALSE"],
-        f"CREATE, DROP, LOCK TABLES ON {quoted(table.schema)}.*": [
-            f"CREATE OR REPLACE TABLE {probe} (id int)",
-            f"LOCK TABLES {probe} WRITE",
-            "UNLOCK TABLES",
-        ],
-    }
-    missing = []
-    for right, statements in tries.items():
-        try:
-            for statement in statements:
-                session.run(statement)
-        except RefusedError as error:
-            missing.append(f"{right} ({error})")
-    with suppress(RefusedError):
-        session.run(f"DROP TABLE IF EXISTS {probe}")
-    if missing:
-        raise RefusedError(f"the user lacks rights that strategy online needs: GRANT {'; '.join(missing)}")

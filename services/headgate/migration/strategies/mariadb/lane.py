@@ -94,8 +94,7 @@ class MariadbLane:
     def capture(self, table: Table) -> str:
         """See Lane."""
         with self.server.sessions.asking() as session:
-            probe = None if self.server.sessions.reads_only else f"_hg_probe_{self.server.mark}"
-            check_capture(session, table, probe)
+            check_capture(session, table)
         return ""
 
     def form_change(self, statement: Statement, plan: Plan) -> FormChange:

@@ -36,6 +36,7 @@ from headgate.migration.strategies.mariadb.desired import change, read_form, sam
 from headgate.migration.strategies.mariadb.holders import end_holders
 from headgate.migration.strategies.mariadb.place import remembers, server_id
 from headgate.migration.strategies.mariadb.replicas import MariadbReplicas
+from headgate.migration.strategies.mariadb.rights import check_rehearsal, check_rights
 from headgate.migration.strategies.mariadb.sessions import MariadbSessions, Session, leave_log
 from headgate.migration.strategies.target import id_in_database
 from headgate.records.migration import Artifact
@@ -45,6 +46,9 @@ __all__ = ["MariadbServer"]
 NAME_BYTES_MAX: Final = 64
 SCHEMA: Final = "headgate"
 """Headgate's own database: what is remembered of a migration, and tables on which statements are tried."""
+
+REHEARSALS: Final = r"`headgate\_rehearsal\_%`"
+"""Databases, as GRANT names them, in which a new table is tried whose character set is not that of our own."""
 
 _FOREIGN_KEY: Final = re.compile(r"^\s*(CONSTRAINT `(?:[^`]|``)+` FOREIGN KEY .*?),?$", re.MULTILINE)
 _PLAIN: Final = re.compile(r"^[A-Za-z0-9_$]+$")
@@ -141,6 +145,12 @@ class MariadbServer:
 
     # --- describing ---
 
+    def check_rights(self, statement: Statement, *, is_copied: bool) -> None:
+        """See contract."""
+        schema = self._schema_of(statement)
+        with self.sessions.asking() as session, session.lent("asking for rights") as asked:
+            check_rights(asked, statement, schema, SCHEMA, is_copied=is_copied)
+
     def look(self, statement: Statement) -> Table | None:
         """See contract."""
         schema = self._schema_of(statement)
@@ -225,7 +235,7 @@ class MariadbServer:
         if statement.action == "drop":
             return None
         schema = table.schema if table is not None else self._schema_of(statement)
-        with self.sessions.asking() as session, self._rehearsal(session, schema, statement.action) as (own, name):
+        with self.sessions.asking() as session, self._rehearsal(session, schema, statement) as (own, name):
             if statement.action == "alter" and table is not None:
                 session.run(f"CREATE TABLE {quoted(own, name)} LIKE {quoted(schema, table.name)}")
                 if statement.having("drop-foreign", "drop-constraint") is not None:
@@ -235,7 +245,7 @@ class MariadbServer:
             return None if made is None else replace(made, schema=schema, name=statement.table)
 
     @contextmanager
-    def _rehearsal(self, session: Session, schema: str, action: str) -> Iterator[tuple[str, str]]:
+    def _rehearsal(self, session: Session, schema: str, statement: Statement) -> Iterator[tuple[str, str]]:
         """A database, and the name of a table to be made there, which is dropped again; the log has neither if it can.
 
         A new table has the character set of its database: where that is another one than in ours, one like it is made.
@@ -255,8 +265,10 @@ class MariadbServer:
                 (schema, own),
             )
         )
-        if action == "create" and schema in defaults and defaults[schema] != defaults.get(own):
+        if statement.action == "create" and schema in defaults and defaults[schema] != defaults.get(own):
             own = f"{SCHEMA}_{name}"
+            with session.lent("asking for rights") as asked:
+                check_rehearsal(asked, statement.table, own, REHEARSALS)
             session.run(f"CREATE OR REPLACE DATABASE {quoted(own)} {defaults[schema]}")
         session.run(f"DROP TABLE IF EXISTS {quoted(own, name)}")
         try:

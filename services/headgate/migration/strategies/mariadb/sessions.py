@@ -121,6 +121,12 @@ class Session:
         with _translating(statement):
             yield from self._session.stream_or_close(statement, parameters)
 
+    @contextmanager
+    def lent(self, doing: str) -> Iterator[MysqlSession]:
+        """The session itself, for questions that others ask, too. Errors are raised as ``translated`` gives them."""
+        with self._lock, _translating(doing):
+            yield self._session
+
     def wait_at_most(self, seconds: float) -> None:
         """Locks of tables and rows are waited for so long."""
         whole = max(1, math.ceil(seconds))

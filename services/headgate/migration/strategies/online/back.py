@@ -122,6 +122,11 @@ class OnlineBack:
         position = Position("", found.offsets, False, found.topic_id)
         return back, Held(position, found.built, found.offsets, topic_id=found.topic_id)
 
+    def check_rights(self, reverted: MigrationRecorded) -> None:
+        """Raise RefusedError unless the user may take the way back: it is an online change, too."""
+        schema, _, name = reverted.table.partition(".")
+        self._server.check_rights(Statement("alter", schema, name, "", ""), is_copied=True)
+
     def forget(self, name: str, owner_rev: int) -> None:
         """The way back is gone: what the database remembers of the reverted migration goes."""
         theirs = self._server.of(name)

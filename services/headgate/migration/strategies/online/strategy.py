@@ -64,6 +64,7 @@ class OnlineStrategy:
             self._lane.sink_kind()
             if spec.reverts is not None and reverted is not None:
                 self._back.check(spec.reverts, reverted)
+                self._back.check_rights(reverted)
                 return fx.Examined("revert", reverted.table, self._where(reverted), is_immediate=False)
             statement, plan = checked_plan(self._server, spec, self._feeds)
             lane = self._checked(statement, plan, spec)

@@ -86,20 +86,12 @@ class PostgresLane:
         where = f"table {table.schema}.{table.name}"
         with self.server.sessions.asking() as session, translating("asking how the table is captured"):
             published = session.execute(_PUBLICATION, (table.schema, table.name)).fetchone()
-            ((may,),) = session.execute(
-                "SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
-            ).fetchall()
             markable = _markable(session, named(table.schema, table.name))
             identity_kind = session.execute(_REPLICA_IDENTITY, (full_name(table, session),)).fetchone()
         if published is None:
             raise RefusedError(
                 f"{where} is in no publication, so no connector captures its changes: capture it with Debezium "
                 "(plugin.name=pgoutput), or use strategy direct"
-            )
-        if not may:
-            raise RefusedError(
-                f"{where}: strategy online opens a temporary replication slot for the cut-over, and its user may not: "
-                "ALTER ROLE … REPLICATION, or use strategy direct"
             )
         if not markable:
             raise RefusedError(f"{where} has no column that can be updated, so no mark can be set: use strategy direct")

@@ -39,6 +39,7 @@ from headgate.migration.strategies.postgresql.fingerprint import facts_of, hangi
 from headgate.migration.strategies.postgresql.holders import end_holders
 from headgate.migration.strategies.postgresql.names import called_alike, names_of, sequence_positions, step_sequences
 from headgate.migration.strategies.postgresql.place import database_id
+from headgate.migration.strategies.postgresql.rights import check_new_objects, check_rights, relations_of
 from headgate.migration.strategies.postgresql.sessions import PostgresSessions, named, schema_of, translating
 from headgate.migration.strategies.target import id_in_database
 from headgate.records.migration import Artifact
@@ -232,6 +233,11 @@ class PostgresServer:
 
     # --- describing ---
 
+    def check_rights(self, statement: Statement, *, is_copied: bool) -> None:
+        """See contract."""
+        with self.sessions.asking() as session, translating("asking for rights"):
+            check_rights(session, statement, is_copied=is_copied)
+
     def look(self, statement: Statement) -> Table | None:
         """See contract."""
         with self.sessions.asking() as session, translating("describing the table"):
@@ -296,10 +302,20 @@ class PostgresServer:
                 if self.learns_form:
                     self.tried = self._tried(session, statement, table, schema)
                 else:
-                    make_altered(session, statement, table, table.name, schema)
+                    self._altered(session, statement, table, schema)
             else:
                 session.execute(statement.on(named(schema, statement.table).as_string(session)))
             return self.described(session, schema, statement.table)
+
+    @staticmethod
+    def _altered(session: BoundedConnection, statement: Statement, table: Table, schema: str) -> None:
+        """Alter an empty copy. What is new then is new beside the table, too, where the user may not be let create."""
+        copy = named(schema, table.name)
+        make_like(session, table, copy)
+        present = relations_of(session, schema)
+        alter(session, statement, table, copy)
+        if relations_of(session, schema) - present:
+            check_new_objects(session, statement, table.schema)
 
     def _tried(self, session: BoundedConnection, statement: Statement, table: Table, schema: str) -> "Tried":
         """Alter an empty copy whose objects are called as the table's: what that does to its facts and names."""
