@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
+import psycopg
 import pytest
 
-from containers.busy_feed import all_run, busy_feed, create_shop, holders, view
+from containers.busy_feed import SOURCE, TARGET, all_run, busy_feed, create_shop, holders, view
 from containers.conftest import Compose, docker, eventually, left_of
 from containers.ports import BROKER
 from headgate import __version__
@@ -36,6 +37,26 @@ def test_a_topic_is_copied_into_a_change_log(compose: Compose) -> None:
         closing(ChangeReader(log, "orders", "test")) as reader,
     ):
         eventually(lambda: keys.update(each.key for each in reader.poll(0.5)) or len(keys) == 1000, "all is copied")
+
+
+def test_schemas_are_changed_as_the_owner_of_the_tables(compose: Compose) -> None:
+    """In both databases, as user migrator; feed shop is not disturbed by a column that it does not know."""
+    for database, dsn in (("target", TARGET), ("source", SOURCE)):
+        statement = ("ALTER TABLE orders ADD COLUMN more int", "--database", database, "--strategy", "direct")
+        compose(
+            "run", "--rm", "-T", "cli", "migration", "submit", *statement, "--id", database, "--yes", "--timeout", "120"
+        )
+        eventually(
+            lambda name=database: compose.command("migration", "show", name)["state"] == "complete",
+            f"{database} is changed",
+        )
+        with psycopg.connect(dsn) as session:
+            owner = session.execute(
+                "SELECT pg_get_userbyid(relowner), rolsuper FROM pg_class JOIN pg_roles r ON r.oid = "
+                "relowner WHERE pg_class.oid = 'public.orders'::regclass"
+            ).fetchone()
+            assert owner == ("migrator", False)
+            session.execute("SELECT more FROM orders LIMIT 0")
 
 
 def test_agents_and_owner_are_killed_and_frozen_under_load(compose: Compose) -> None:

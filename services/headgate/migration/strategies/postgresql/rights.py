@@ -11,7 +11,6 @@ from headgate.databases.postgresql.bounded_connection import BoundedConnection
 from headgate.migration.statements.statement import Statement
 from headgate.migration.strategies.contract import DatabaseUnavailableError, RefusedError
 from headgate.migration.strategies.postgresql.sessions import schema_of
-from headgate.records.identifiers import show_identifier
 from headgate.sinks.contract import SinkRefusedError, SinkUnavailableError
 from headgate.sinks.relational.postgresql.catalog import check_database
 from headgate.sinks.relational.postgresql.connection import PostgresSession
@@ -53,7 +52,7 @@ ELSE format('GRANT %%I TO %%I', o.rolname, current_user) END"""
 """What makes the user an owner of an object: nobody should become a member of a superuser."""
 
 _OWNED: Final = f"""
-SELECT 'to own the table, which only its owner ' || o.rolname || ' may alter',
+SELECT 'to alter the table, which belongs to ' || o.rolname,
 {_JOINED.format(kind="TABLE", name="c.oid::regclass")}
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles o ON o.oid = c.relowner
 WHERE nspname = %(schema)s AND relname = %(table)s AND relkind IN ('r', 'p') AND NOT pg_has_role(c.relowner, 'USAGE')
@@ -73,7 +72,7 @@ format('GRANT CREATE ON SCHEMA %%I TO %%I', nspname, rolname)
 FROM it WHERE rolname <> current_user AND NOT has_schema_privilege(relowner, namespace, 'CREATE')
 UNION ALL SELECT 'to SET ROLE to its owner ' || rolname, format('GRANT %%I TO %%I WITH SET TRUE', rolname, current_user)
 FROM it WHERE pg_has_role(relowner, 'USAGE') AND NOT pg_has_role(relowner, %(settable)s)
-UNION ALL SELECT 'to own publication ' || pubname || ', which has the table',
+UNION ALL SELECT 'to alter publication ' || pubname || ', which has the table and belongs to ' || o.rolname,
 {_JOINED.format(kind="PUBLICATION", name="quote_ident(pubname)")}
 FROM it JOIN pg_publication_rel r ON r.prrelid = it.oid JOIN pg_publication p ON p.oid = r.prpubid
 JOIN pg_roles o ON o.oid = p.pubowner WHERE NOT pg_has_role(p.pubowner, 'USAGE')
@@ -84,7 +83,7 @@ FROM pg_roles u WHERE u.rolname = current_user AND NOT (rolreplication OR rolsup
 _SETTABLE_SINCE: Final = 160_000
 """The first version in which a member of a role need not be able to SET ROLE to it."""
 
-_RELATIONS: Final = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s)"
+_RELATIONS: Final = "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE nspname = %s"
 
 Lacking = tuple[str, str]
 """What the user may not do, and the statement that gives it the right."""
@@ -103,7 +102,7 @@ def check_rights(session: BoundedConnection, statement: Statement, *, is_copied:
 
 def relations_of(session: BoundedConnection, schema: str) -> set[str]:
     """Names of a schema's tables, indexes and sequences."""
-    return {name for (name,) in session.execute(_RELATIONS, (show_identifier((schema,)),)).fetchall()}
+    return {name for (name,) in session.execute(_RELATIONS, (schema,)).fetchall()}
 
 
 def check_new_objects(session: BoundedConnection, statement: Statement, schema: str) -> None:
