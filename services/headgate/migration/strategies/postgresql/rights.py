@@ -49,7 +49,7 @@ WHERE relname = %(table)s AND relkind IN ('r', 'p') AND NOT has_schema_privilege
 
 _JOINED: Final = """CASE WHEN o.rolsuper THEN format('ALTER {kind} %%s OWNER TO %%I', {name}, current_user)
 ELSE format('GRANT %%I TO %%I', o.rolname, current_user) END"""
-"""What makes the user an owner of an object: nobody should become a member of a superuser."""
+"""What makes the user an owner of an object. No role should become a member of a superuser."""
 
 _OWNED: Final = f"""
 SELECT 'to alter the table, which belongs to ' || o.rolname,
