@@ -13,7 +13,7 @@ from headgate.cli.lookup import not_found
 from headgate.cli.names import complete_change_logs
 from headgate.cli.options import ClusterOptions, connected
 from headgate.cli.output import Output, note, show_value
-from headgate.cli.requests import CLIENT, OutcomeOptions, requester
+from headgate.cli.requests import CLIENT, OutcomeOptions, ask_owner, requester
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.log import Log
@@ -43,7 +43,6 @@ from headgate.records.timestamps import (
     TimestampsRequestKey,
     TimestampsRequestKind,
 )
-from headgate.runtime import requests
 from headgate.runtime.requests import Request
 
 ReaderT = TypeVar("ReaderT")
@@ -224,7 +223,7 @@ def _ask(
     key: GenerationRequestKey | PolicyRequestKey | TimestampsRequestKey,
     record: GenerationRequested | PolicyRequested | TimestampsRequested,
     timeout: float,
-    _permit: Permit,
+    permit: Permit,
     *,
     stays: bool = False,
 ) -> str:
@@ -240,4 +239,4 @@ def _ask(
         if_unfinished="it may still finish: see `headgate generation list`, or give a longer --timeout",
         stays=stays,
     )
-    return requests.ask(log, request, timeout, client=CLIENT).reason
+    return ask_owner(log, request, timeout, permit).reason

@@ -16,7 +16,7 @@ from headgate.cli.migration_target import TargetOptions, TurnOptions
 from headgate.cli.names import complete_feed_limits, complete_migrations, complete_migrations_or_all
 from headgate.cli.options import ClusterOptions, CommandGroup, Format, Watch, connected
 from headgate.cli.output import Output, again, note, show_object, show_rows
-from headgate.cli.requests import CLIENT, OutcomeOptions, requester, show_settled
+from headgate.cli.requests import OutcomeOptions, ask_owner, requester, show_settled
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Delivery, Log, Partition
 from headgate.eventlog.replay import read_to_end
@@ -47,7 +47,7 @@ from headgate.records.migration import (
     MigrationStrategy,
 )
 from headgate.records.migration_standing import percent_of_stage, seconds_in_stages, waits_for
-from headgate.runtime.requests import Request, ask
+from headgate.runtime.requests import Request
 
 app = CommandGroup(help="Change schemas under load.", no_args_is_help=True)
 
@@ -425,7 +425,7 @@ def _ask(
     log: Log,
     kind: MigrationRequestKind,
     migration: str,
-    _permit: Permit,
+    permit: Permit,
     outcome: OutcomeOptions,
     *,
     spec: str | None = None,
@@ -455,7 +455,7 @@ def _ask(
         service="migration",
         if_unfinished="it continues: see `headgate migration show`, or give a longer --timeout",
     )
-    show_settled(migration, {"id": migration}, ask(log, asked, outcome.timeout, client=CLIENT), outcome.output)
+    show_settled(migration, {"id": migration}, ask_owner(log, asked, outcome.timeout, permit), outcome.output)
 
 
 def _history(log: Log) -> list[Delivery]:

@@ -1,7 +1,7 @@
 """Options that many commands share, and what they lead to: settings, and a connection to the cluster's log."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +9,8 @@ import typer
 from headgate.app.cluster import opened_cluster
 from headgate.cli.groups import CommandGroup, OptionGroup
 from headgate.cli.output import Output, errors_as
-from headgate.config.settings import Settings, SettingsError
+from headgate.cli.waiting import waiting
+from headgate.config.settings import Settings, SettingsError, load_settings
 from headgate.eventlog.kafka import KafkaLog
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Watch",
     "cluster_flags",
     "connected",
+    "waiting_for_kafka",
 ]
 
 Format = Annotated[
@@ -62,5 +64,15 @@ def cluster_flags(given: ClusterOptions) -> dict[str, Any]:
 @contextmanager
 def connected(cluster: ClusterOptions) -> Iterator[tuple[Settings, KafkaLog]]:
     """The settings and the cluster's log, checked, for one command. Raises SettingsError, LogError."""
-    with opened_cluster(cluster_flags(cluster)) as opened:
+    flags = cluster_flags(cluster)
+    with ExitStack() as open_until_the_end:
+        with waiting_for_kafka(flags):
+            opened = open_until_the_end.enter_context(opened_cluster(flags))
         yield opened
+
+
+@contextmanager
+def waiting_for_kafka(flags: Mapping[str, Any]) -> Iterator[None]:
+    """Show on a terminal that Kafka is awaited. Raises SettingsError."""
+    with waiting(f"Kafka at {load_settings(flags).bootstrap}"):
+        yield

@@ -102,6 +102,11 @@ def errors_as(output: Output) -> Output:
     return output
 
 
+def is_for_people() -> bool:
+    """Whether this command prints tables and sentences, and not JSON or YAML."""
+    return _errors is Output.TABLE
+
+
 def complain(message: str, code: int = 1, name: str = "bug") -> None:
     """An error, on standard error: a line for people, or, where results are, an object for programs."""
     if _errors is not Output.TABLE:

@@ -13,11 +13,13 @@ from headgate.app.exit_codes import CommandError, ExitCode, exit_code_of
 from headgate.cli.changes import Permit
 from headgate.cli.options import Format, OptionGroup, Timeout
 from headgate.cli.output import Output, note, show_value
+from headgate.cli.waiting import waiting
 from headgate.eventlog.clock import wall_ms
 from headgate.eventlog.log import Log
 from headgate.eventlog.sharding import shard_of
 from headgate.records.control import FeedRecorded, OperationKind, OperationRequested, RequestSettled, WantedState
-from headgate.runtime.requests import RequestError, ask_all, feed_request
+from headgate.runtime import requests as services
+from headgate.runtime.requests import Request, RequestError, ask_all, feed_request
 
 CLIENT: Final = "headgate-cli"
 """The name of every command at the brokers."""
@@ -81,6 +83,16 @@ def ask(log: Log, request: OperationRequested, timeout_seconds: float, permit: P
     return ask_shards(log, request, [shard], timeout_seconds, permit)[shard]
 
 
+def ask_owner(log: Log, request: Request, timeout_seconds: float, _permit: Permit) -> RequestSettled:
+    """Send any service a request, and wait until it is done. Raises RequestError, LogError."""
+    with waiting(_awaited(request)) as on_status:
+        return services.ask(log, request, timeout_seconds, client=CLIENT, on_status=on_status)
+
+
+def _awaited(request: Request) -> str:
+    return f"the {request.service} service to {request.what}"
+
+
 def ask_while_paused(
     log: Log, feed: FeedRecorded, request: OperationRequested, timeout_seconds: float, permit: Permit
 ) -> RequestSettled:
@@ -110,7 +122,9 @@ def ask_shards(
     requests = [feed_request(request, shard, uuid4().hex) for shard in shards]
     done: dict[int, RequestSettled] = {}
     errors: dict[int, RequestError] = {}
-    for shard, answer in zip(shards, ask_all(log, requests, timeout_seconds, client=CLIENT), strict=True):
+    with waiting(_awaited(requests[0])) as on_status:
+        answers = ask_all(log, requests, timeout_seconds, client=CLIENT, on_status=on_status)
+    for shard, answer in zip(shards, answers, strict=True):
         if isinstance(answer, RequestError):
             errors[shard] = answer
         else:

@@ -11,7 +11,7 @@ from headgate.app.cluster import cluster_settings
 from headgate.app.exit_codes import CommandError, ExitCode
 from headgate.cli.changes import Change, Permit, permitted
 from headgate.cli.names import complete_feeds
-from headgate.cli.options import ClusterOptions, CommandGroup, Format, cluster_flags, connected
+from headgate.cli.options import ClusterOptions, CommandGroup, Format, cluster_flags, connected, waiting_for_kafka
 from headgate.cli.output import Output, note, show_rows, show_value
 from headgate.cli.rights import grant, rights
 from headgate.cli.source_topics import SOURCE_COLUMNS, source_rows
@@ -150,7 +150,11 @@ def create(
         typer.Option("--shards", help="number of shards of a new cluster [HEADGATE_SHARDS, else 8]"),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", help="[HEADGATE_REPLICATION_FACTOR]")
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            help="copies of each topic, at most one per broker [HEADGATE_REPLICATION_FACTOR, else 3]",
+        ),
     ] = None,
     change: Change,
     output: Format = Output.TABLE,
@@ -163,13 +167,15 @@ def create(
     Example: headgate topic create --bootstrap broker:9092 --replication-factor 1
     """
     flags = {**cluster_flags(cluster), "shards": shards, "replication_factor": replication_factor}
-    settings = cluster_settings(flags)
+    with waiting_for_kafka(flags):
+        settings = cluster_settings(flags)
     facts = {"prefix": settings.prefix, "bootstrap": settings.bootstrap, "shards": settings.shards}
     what = f"create the control topics {settings.prefix}… that are missing on {settings.bootstrap}"
     permit = permitted(change, f"{what}, for {number_of(settings.shards, 'shard')}", output, facts)
     if permit is None:
         return
-    created = _created(settings, permit)
+    with waiting_for_kafka(flags):
+        created = _created(settings, permit)
     if output is Output.TABLE:
         count = number_of(settings.shards, "shard")
         note(f"the control topics {settings.prefix}… exist on {settings.bootstrap}, {count}")

@@ -5,7 +5,7 @@ Nothing else is known about the owner, not even where it runs. The client delete
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -28,6 +28,14 @@ POLL_SECONDS: Final = 0.5
 """The longest single wait for records, so that deadlines are kept."""
 
 POLL_RECORDS_MAX: Final = 500
+
+
+OnStatus = Callable[[str], None]
+"""Takes what an owner reports about a request that it has accepted."""
+
+
+def _ignored(_status: str) -> None:
+    """The reports of owners are not followed."""
 
 
 class RequestError(Exception):
@@ -141,19 +149,26 @@ _ASKED: Final = {
 }
 
 
-def ask(log: Log, request: Request, timeout_seconds: float, *, client: str) -> RequestSettled:
+def ask(
+    log: Log, request: Request, timeout_seconds: float, *, client: str, on_status: OnStatus = _ignored
+) -> RequestSettled:
     """Write the request, wait until it is done, delete it. ``client`` names this process to the broker.
 
     Raises RequestError, LogError.
     """
-    (answer,) = ask_all(log, [request], timeout_seconds, client=client)
+    (answer,) = ask_all(log, [request], timeout_seconds, client=client, on_status=on_status)
     if isinstance(answer, RequestError):
         raise answer
     return answer
 
 
 def ask_all(
-    log: Log, requests: Sequence[Request], timeout_seconds: float, *, client: str
+    log: Log,
+    requests: Sequence[Request],
+    timeout_seconds: float,
+    *,
+    client: str,
+    on_status: OnStatus = _ignored,
 ) -> list[RequestSettled | RequestError]:
     """Ask several owners at once. The answers are in the order of the requests; a settlement is always ``done``.
 
@@ -167,7 +182,7 @@ def ask_all(
     with closing(log.reader(start)) as reader, closing(log.writer(client)) as writer:
         _write(log, writer, requests, deadline, timeout_seconds)
         try:
-            _follow(reader, {request.outcome for request in requests}, latest, deadline)
+            _follow(reader, {request.outcome for request in requests}, latest, deadline, on_status)
         finally:
             over = [request for request in requests if not _stays(latest, request)]
             if over:
@@ -216,7 +231,13 @@ def _write(log: Log, writer: Writer, requests: Sequence[Request], deadline: floa
             return
 
 
-def _follow(reader: LogReader, awaited: set[Key], latest: dict[Key, RequestSettled | None], deadline: float) -> None:
+def _follow(
+    reader: LogReader,
+    awaited: set[Key],
+    latest: dict[Key, RequestSettled | None],
+    deadline: float,
+    on_status: OnStatus,
+) -> None:
     """Keep the latest outcome of each request until all are final or the deadline has passed.
 
     The owner deletes an outcome once its request is deleted: None is the outcome of one that another client has ended.
@@ -226,7 +247,9 @@ def _follow(reader: LogReader, awaited: set[Key], latest: dict[Key, RequestSettl
             if not isinstance(read, Delivery) or read.key not in awaited:
                 continue
             if isinstance(read.value, RequestSettled) or read.key in latest:
-                latest[read.key] = read.value if isinstance(read.value, RequestSettled) else None
+                latest[read.key] = outcome = read.value if isinstance(read.value, RequestSettled) else None
+                if outcome is not None and _is_accepted(outcome):
+                    on_status(outcome.reason)
         if sum(not _is_accepted(outcome) for outcome in latest.values()) == len(awaited):
             return
 

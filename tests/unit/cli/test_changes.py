@@ -127,6 +127,7 @@ WRITES = {
     "ask",
     "ask_all",
     "ask_for",
+    "ask_owner",
     "ask_shards",
     "ask_while_paused",
     "withdraw",
