@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 from msgspec import NODEFAULT, Meta
-from msgspec.structs import fields
+from msgspec.structs import FieldInfo, fields
 
 from headgate.config.plugs import SCHEDULERS
 from headgate.config.secrets import SECRETS_DIR_DEFAULT, read_secret
@@ -235,7 +235,7 @@ def _made(kind: type[SettingT], given: Given, path: tuple[str, ...], errors: lis
             if _is_section(field.type):
                 values[field.name] = _made(field.type, value, place, errors)
             else:
-                values[field.name] = _CHECKS.get(place, _unchanged)(value_of(value, field.type))
+                values[field.name] = _CHECKS.get(place, _unchanged)(_filled(value_of(value, field.type), field))
         except ValueError as error:
             errors.append(f"{_variable(place)}: {error}")
     errors += [
@@ -244,6 +244,14 @@ def _made(kind: type[SettingT], given: Given, path: tuple[str, ...], errors: lis
         if name not in kind.__struct_fields__
     ]
     return kind(**values)
+
+
+def _filled(value: object, field: FieldInfo) -> object:
+    """The value, which may be an empty text only where the default is one. Raises ValueError."""
+    default = field.default if field.default_factory is NODEFAULT else field.default_factory()
+    if isinstance(value, str) and isinstance(default, str) and default and not value.strip():
+        raise ValueError(f"the value is empty. Set one, or remove the setting to use the default, {default}")
+    return value
 
 
 def _unchanged(value: object) -> object:

@@ -52,6 +52,33 @@ def test_unknown_variable_far_from_all_lists_the_known(monkeypatch: pytest.Monke
         load_settings()
 
 
+DEFAULTS_OF_TEXT = [
+    variable for variable, option in known_variables().items() if option.kind is str and option.default != ""
+]
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+@pytest.mark.parametrize("variable", DEFAULTS_OF_TEXT)
+def test_an_empty_text_is_refused_unless_it_is_the_default(
+    monkeypatch: pytest.MonkeyPatch, variable: str, empty: str
+) -> None:
+    monkeypatch.setenv(variable, empty)
+    with pytest.raises(SettingsError, match=f"^{variable}: "):
+        load_settings()
+
+
+def test_no_brokers_are_refused_before_any_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "HEADGATE_BOOTSTRAP" in DEFAULTS_OF_TEXT
+    monkeypatch.setenv("HEADGATE_BOOTSTRAP", "")
+    with pytest.raises(SettingsError, match=r"the value is empty\. Set one, .* use the default, localhost:9092"):
+        load_settings()
+
+
+def test_a_text_whose_default_is_empty_may_be_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADGATE_ALLOWED_HOSTS", "")
+    assert load_settings().allowed_hosts == ""
+
+
 def test_variables_of_tests_and_cache_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADGATE_TEST_BOOTSTRAP", "x:1")
     monkeypatch.setenv("HEADGATE_CACHE", "/nowhere")
