@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 
 from headgate.eventlog.connection import ADMIN_SECONDS_MAX, ClusterSettings, KafkaConnection, code_of
 from headgate.eventlog.log import LogError
+from headgate.eventlog.replicas import too_many_copies
 
 __all__ = [
     "CONTROL_TOPICS",
@@ -73,6 +74,10 @@ BROKERS_TIME: Final = "LogAppendTime"
 CLEANUP_POLICY: Final = "cleanup.policy"
 KEPT_FOR_EVER: Final = {CLEANUP_POLICY: "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 """The settings of topic deadletter in clusters of version 0.1.0. Nothing is lost on it, and nothing can be removed."""
+
+_FEWER_COPIES: Final = (
+    "use `headgate topic create --replication-factor {copies}` (or set HEADGATE_REPLICATION_FACTOR={copies})"
+)
 
 _log = logging.getLogger(__name__)
 
@@ -213,7 +218,7 @@ def create_topics(settings: ClusterSettings) -> list[str]:
     if requested:
         limits = {"request_timeout": ADMIN_SECONDS_MAX, "operation_timeout": ADMIN_SECONDS_MAX}
         for name, future in sorted(connection.admin.create_topics(requested, **limits).items()):
-            if _created(connection, name, future):
+            if _created(connection, name, future, replication_factor):
                 created.append(name)
     _bring_up_to_date(connection, cluster, present)
     _raise_all(_problems_once_visible(connection, cluster, shards))
@@ -324,13 +329,15 @@ def _problems_once_visible(connection: KafkaConnection, cluster: str, shards: in
         time.sleep(VISIBLE_POLL_SECONDS)
 
 
-def _created(connection: KafkaConnection, name: str, future: Any) -> bool:
+def _created(connection: KafkaConnection, name: str, future: Any, copies: int) -> bool:
     """Whether this process created the topic: two first starts at once are not an error."""
     try:
         future.result(2 * ADMIN_SECONDS_MAX)
     except KafkaException as error:
         if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
+        if advice := too_many_copies(connection, copies, error, _FEWER_COPIES):
+            raise LogError(f"the control topics were not created: {advice}") from error
         raise connection.failed(f"creating topic {name}", error) from error
     return True
 

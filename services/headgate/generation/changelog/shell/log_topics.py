@@ -17,6 +17,7 @@ from headgate.eventlog.connection import ADMIN_SECONDS_MAX
 from headgate.eventlog.kafka import KafkaLog
 from headgate.eventlog.leaders import ask_offsets
 from headgate.eventlog.log import LogError
+from headgate.eventlog.replicas import too_many_copies
 from headgate.eventlog.topics import CONTROL_TOPICS, topic_name
 from headgate.generation.changelog.shell.topic_claims import read_claims
 from headgate.generation.changelog.shell.wire import MESSAGE_BYTES_MAX, POSITIONS_PARTITIONS, positions_topic
@@ -61,6 +62,9 @@ _IMPOSSIBLE: Final = frozenset(
     }
 )
 """Why a request about a topic fails however often it is tried."""
+
+
+_FEWER_COPIES: Final = "restart `headgate serve generation` with HEADGATE_REPLICATION_FACTOR={copies}"
 
 
 class TopicRefusedError(Exception):
@@ -222,6 +226,8 @@ class LogTopics:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return  # by an earlier try
+            if advice := too_many_copies(self._connection, self._replication_factor, error, _FEWER_COPIES):
+                raise TopicRefusedError(f"topic {topic} was not created: {advice}") from error
             raise self._told(
                 f"creating topic {topic} with {partitions} partitions and {self._replication_factor} replicas "
                 "(HEADGATE_REPLICATION_FACTOR of `serve generation`)",
