@@ -4,7 +4,7 @@ import re
 import shlex
 import subprocess
 from functools import cache
-from itertools import chain, pairwise, takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,11 +17,18 @@ from headgate.config.feed import FeedSpec, load_feed
 from support.pages import PAGES, ROOT, TUTORIALS, blocks, blocks_of, indented, prose
 
 FEEDS: Final = [(page, text) for page, text in blocks("yaml") if text.startswith("feed:")]
+LINES: Final = [
+    (page, line)
+    for language in ("", "bash", "sh")
+    for page, text in blocks(language)
+    for line in text.replace("\\\n", " ").splitlines()
+]
+"""Of blocks that may have commands. What a shell takes as one line is one."""
 SHOWN: Final = {
-    (page, command.split("#")[0].strip())
-    for page, text in chain(indented(), *(blocks(language) for language in ("", "bash", "sh")))
-    for line in re.sub(r"\\\n\s*", "", text).splitlines()
-    for command in re.findall(r"(?:^|\s{2,}|(?<=agent-1 ))(headgate [a-z].*?)(?=\s{2,}|$)", line)
+    (page, command.partition(" #")[0].strip())
+    for page, line in LINES
+    for command in re.findall(r"^(?:.*\s)?(headgate [a-z].*)", line.partition(" #")[0])
+    if not re.match(r"\s*[#│]", line)
 }
 NAMED: Final = {
     (path.name, command)
@@ -102,6 +109,12 @@ def test_a_line_that_is_more_than_one_command_is_found(text: str, why: str | Non
 def test_a_command_is_not_in_prose_where_a_reader_cannot_see_its_lines() -> None:
     found = [(page, line) for page, line in prose() if re.match(r"headgate [a-z]+ ", line)]
     assert not found, "code that is indented by four spaces is prose after a list: put a sentence between"
+
+
+def test_commands_are_in_fences() -> None:
+    """Blocks that are only indented are not read by the tests of this file."""
+    is_command = re.compile(r"^(?:[A-Z_]+=\S+ )*(?:headgate|make) ", re.MULTILINE)
+    assert [(page, text) for page, text in indented() if is_command.search(text)] == []
 
 
 @pytest.mark.parametrize(("page", "target"), TARGETS)
