@@ -45,8 +45,8 @@ def update(
 ) -> None:
     """Change a feed: its limits, its password file, or more tables.
 
-    A feed that runs is paused for the change and resumed; one that is paused stays paused. Its sink and its format
-    cannot be changed.
+    A feed that runs is paused for the change and resumed; one that is paused stays paused. What defines the feed cannot
+    be changed: the format and the start of its source, and the address, the names of tables and the mode of its sink.
 
     Example: headgate feed update shop.yaml --dry-run
     """

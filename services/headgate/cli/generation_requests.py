@@ -174,14 +174,14 @@ def ask(log: Log, name: str, request: GenerationRequested, timeout: float, permi
     """
     key = GenerationRequestKey(name, uuid4().hex)
     what = f"{_VERBS[request.kind]} change log"
-    return _ask(log, what, key, request, timeout, permit, stays=request.kind in _WHOLE_LOG)
+    return _ask(log, what, key, request, timeout=timeout, permit=permit, stays=request.kind in _WHOLE_LOG)
 
 
 def ask_policy(log: Log, name: str, policy: LoadPolicy | None, timeout: float, permit: Permit) -> str:
     """Set the policy of autoscaling, or disable it. Raises RequestError, LogError."""
     request = PolicyRequested(policy, requester(), wall_ms())
     key = PolicyRequestKey(name, uuid4().hex)
-    return _ask(log, "change the autoscaling of change log", key, request, timeout, permit)
+    return _ask(log, "change the autoscaling of change log", key, request, timeout=timeout, permit=permit)
 
 
 def change_timestamps(
@@ -200,7 +200,9 @@ def change_timestamps(
     now_ms = wall_ms()
     request = TimestampsRequested(kind, tuple(nodes), based_on_ms, ring_delay_ms, kept_ms, requester(), now_ms)
     key = TimestampsRequestKey(name, uuid4().hex)
-    show_done(outcome.output, name, _ask(log, f"{kind.value} timestamp set", key, request, outcome.timeout, permit))
+    what = f"{kind.value} timestamp set"
+    reason = _ask(log, what, key, request, timeout=outcome.timeout, permit=permit)
+    show_done(outcome.output, name, reason)
 
 
 _VERBS: Final = {
@@ -222,9 +224,9 @@ def _ask(
     what: str,
     key: GenerationRequestKey | PolicyRequestKey | TimestampsRequestKey,
     record: GenerationRequested | PolicyRequested | TimestampsRequested,
+    *,
     timeout: float,
     permit: Permit,
-    *,
     stays: bool = False,
 ) -> str:
     partition = partition_of_set(log, key.set)
